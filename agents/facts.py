@@ -54,7 +54,7 @@ class Facts:
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))
         metrics.flows(node.flows)
-        metrics.log(node.log.last, keeps=node.keeping.keeps, leads=node.keeping.leads)
+        metrics.log(node.log.last, keeps=node.catalog.keeps, leads=node.catalog.leads)
         skews = node.clocks.skews(self._driver.now_ms())
         metrics.skew(max(map(abs, skews.values()), default=0) / 1000)
         for stream, (rolls, _) in self._driver.archive_problems().items():

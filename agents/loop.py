@@ -25,9 +25,9 @@ from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.ports import Ports
 from elf.job import effects as do
 from elf.job import events as was
+from elf.job.catalog.log import encode_entry
 from elf.job.copies import CopyEvent
 from elf.job.home import port as home
-from elf.job.log.streamlog import encode_entry
 from elf.job.program.port import ProgramEffect
 from elf.job.snapshots import SnapshotName
 from elf.wire import base

@@ -129,7 +129,7 @@ class Metrics:
         self._flows = self._gauge("flows", "Flows that this node computes, each for any number of jobs.")
         self._log = self._gauge("log_entries", "Entries of the stream log that this node knows.")
         self._keeps = self._gauge(
-            "log_keeper", "1 if this node keeps the stream log, 2 if it leads those that do."
+            "log_voter", "1 if this node keeps the stream log, 2 if it leads those that do."
         )
         self._skew = self._gauge(
             "clock_skew_seconds",

@@ -60,7 +60,7 @@ from elf.errors import ElfError, UserError
 from elf.functions.hosts import Settings
 from elf.functions.sandbox import Limits, Sandboxes, Template
 from elf.job.again import Reading
-from elf.job.log.membership import Identity, StreamSince
+from elf.job.catalog.membership import Identity, StreamSince
 from elf.job.ports import Spill
 from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings

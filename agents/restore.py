@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from agents.disk import copystore
 from agents.disk.homestore import stored_flows, stored_jobs
 from agents.disk.store import Store
-from agents.node.beginning import FOUNDED_FACT, PEERS_FACT, Restored, from_lines
-from elf.job.log.membership import CLUSTER_FACT, read_cluster
-from elf.job.log.streamlog import decode_entry
+from agents.node.beginning import BOOTSTRAPPED_FACT, PEERS_FACT, Restored, from_lines
+from elf.job.catalog.log import decode_entry
+from elf.job.catalog.membership import CLUSTER_FACT, read_cluster
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
 
@@ -31,11 +31,11 @@ def restore(store: Store, workers: Mapping[str, StreamWorker]) -> Restored:
         ),
         suspended=frozenset(uid for worker in workers.values() for uid in worker.suspended()),
         copies=copystore.held(store),
-        founded=from_lines(store.get(FOUNDED_FACT)),
+        bootstrapped=from_lines(store.get(BOOTSTRAPPED_FACT)),
     )
 
 
 def contacts(store: Store, restored: Restored) -> list[str]:
-    """Whoever was alive when this agent last ran, and the log's keepers."""
+    """Whoever was alive when this agent last ran, and the log's voters."""
     known = (store.get(PEERS_FACT) or b"").decode().split()
-    return [*known, *(restored.cluster.keepers.addresses if restored.cluster is not None else ())]
+    return [*known, *(restored.cluster.voters.addresses if restored.cluster is not None else ())]

@@ -31,7 +31,7 @@ from agents.runinputs import FleetStream, RunRequest, streams_of
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import UserError
-from elf.job.log.membership import Identity, StreamSince
+from elf.job.catalog.membership import Identity, StreamSince
 from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import COUNTED, Plan
@@ -193,7 +193,7 @@ class Fleet:
             [StreamSince(one.facts.stream, LONG_AGO) for one in streams],
             Overlay(ring_peer(me), OverlayConfig(), rng),
             Groups(ring_peer(me), raft_config(), rng),
-            NodeSettings(root=PATIENT, keepers_max=1, home_members=1, copies=0),  # they live and die together
+            NodeSettings(root=PATIENT, voters_max=1, home_members=1, copies=0),  # they live and die together
             Restored(),
             new_cluster_uid=CLUSTER,
         )

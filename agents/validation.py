@@ -278,8 +278,10 @@ def _fleet(config: Config, found: Found, beside: frozenset[str]) -> None:
     mine = {config.agent.advertise, config.agent.listen}
     others = [address for address in config.cluster.bootstrap if address not in mine]
     if len(others) < len(config.cluster.bootstrap):
-        founds = "" if others else ": with no other there it founds a cluster, as without cluster.bootstrap"
-        found.notes.append(f"cluster.bootstrap: {config.agent.advertise} is this agent itself{founds}")
+        bootstraps = (
+            "" if others else ": with no other there it founds a cluster, as without cluster.bootstrap"
+        )
+        found.notes.append(f"cluster.bootstrap: {config.agent.advertise} is this agent itself{bootstraps}")
     if not others:
         return
     host, _ = split_address(config.agent.advertise)

@@ -1,4 +1,4 @@
-"""What people are told of jobs and flows, out of the stream log and out of what masters and roots know."""
+"""What people are told of jobs and flows, out of the catalog log and out of what masters and roots know."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from elf.batch import decode
-from elf.job.log.streamlog import StreamLog
+from elf.job.catalog.log import CatalogLog
 from elf.job.messages.homes import JobFacts
 from elf.job.messages.inquiries import FlowFacts
 from elf.job.rollup.rooted import event_time
@@ -19,7 +19,7 @@ from elf.ql.plan import Fragment, Plan, Table
 from elf.ql.user_functions import functions_of
 
 
-def job_row(spec: JobSpec, log: StreamLog, reason: str) -> dict[str, object]:
+def job_row(spec: JobSpec, log: CatalogLog, reason: str) -> dict[str, object]:
     """A job in a list of jobs. ``readers``: how many jobs read its flow, or the one of its flows that most
     read; ``reason``: why nothing comes of it, if that is known.
     """
@@ -38,7 +38,7 @@ def job_row(spec: JobSpec, log: StreamLog, reason: str) -> dict[str, object]:
 
 def describe(
     facts: JobFacts,
-    log: StreamLog,
+    log: CatalogLog,
     named: Callable[[str], str],
     roots: Sequence[FlowFacts | None] = (),
 ) -> dict[str, str]:
@@ -50,7 +50,7 @@ def describe(
     told = {
         "state": facts.state,
         "master": named(facts.master),
-        **({"kept by": ", ".join(map(named, facts.keepers))} if facts.keepers else {}),
+        **({"kept by": ", ".join(map(named, facts.voters))} if facts.voters else {}),
         "creator": facts.spec.creator,
         "query": plan.sql,
         **({"function": text} if (text := functions_told(plan)) else {}),
@@ -81,7 +81,7 @@ def _tables(plan: Plan) -> list[Table]:
     return list(dict.fromkeys(table for one in plan.unranged for table in one.tables))
 
 
-def read_jobs(plan: Plan, log: StreamLog) -> list[str]:
+def read_jobs(plan: Plan, log: CatalogLog) -> list[str]:
     """The jobs that a job reads, by name."""
     specs = [(uid, log.job(uid)) for uid in plan.reads]
     return ["a job that is dropped" if spec is None else f"job {spec.name}" for uid, spec in specs]

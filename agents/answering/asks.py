@@ -41,7 +41,7 @@ class ToKey:
 
 @dataclass(frozen=True)
 class Until:
-    """Asked alone: wait until our own copy of the stream log has come so far. Who was told that something is
+    """Asked alone: wait until our own copy of the catalog log has come so far. Who was told that something is
     done sees it done when they ask next, here. Comes back without answers, then or after a while."""
 
     seen: Callable[[], bool]

@@ -19,7 +19,7 @@ from agents.answering.masters import Masters
 from agents.answering.planning import Planning
 from agents.answering.sharing import Instead
 from elf.errors import UserError
-from elf.job.log.streamlog import StreamLog
+from elf.job.catalog.log import CatalogLog
 from elf.job.messages.homes import JobFacts, SteerJob
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan, Table
@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
 class Changes:
     """Of jobs, as people ask this agent for them."""
 
-    def __init__(self, log: StreamLog, masters: Masters, planning: Planning) -> None:
+    def __init__(self, log: CatalogLog, masters: Masters, planning: Planning) -> None:
         self._log = log
         self._masters = masters
         self._planning = planning

@@ -25,7 +25,7 @@ from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, Published
 from elf.wire.heard import Heard
 
 LOG_MS = 2_000
-"""How long our own copy of the stream log may take to come so far as somebody else's has."""
+"""How long our own copy of the catalog log may take to come so far as somebody else's has."""
 RENEW_MS = 2_000
 LEASED_MS = 4_000
 """A reader to whom windows come all the time renews its lease so often, and asks for none."""
@@ -141,7 +141,7 @@ class Clients:
         return [until]
 
     def log_grew(self, now_ms: int) -> list[Step]:
-        """Our copy of the stream log has new entries."""
+        """Our copy of the catalog log has new entries."""
         seen = [run for run in self._running.values() if run.until is not None and run.until.seen()]
         return [step for running in seen for step in self._go_on(running, now_ms)]
 

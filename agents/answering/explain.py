@@ -18,7 +18,7 @@ from agents.answering.about import described, functions_told, read_jobs
 from agents.answering.asks import Ask, Procedure, ToAddress
 from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
-from elf.job.log.streamlog import StreamLog
+from elf.job.catalog.log import CatalogLog
 from elf.job.messages.homes import DropJob
 from elf.job.messages.inquiries import FlowFacts, InspectFlow
 from elf.job.spec import Flow, JobSpec
@@ -43,7 +43,7 @@ Told = dict[str, Any]
 class Explanations:
     """Of what this agent is asked to explain."""
 
-    def __init__(self, log: StreamLog, fleet: Fleet) -> None:
+    def __init__(self, log: CatalogLog, fleet: Fleet) -> None:
         self._log = log
         self._fleet = fleet
 

@@ -1,6 +1,6 @@
 """Who is in the fleet, as one agent knows it, and what members say of a stream.
 
-Who is *expected* in a stream (a member that has not left) the stream log tells; who lives, the overlay. All
+Who is *expected* in a stream (a member that has not left) the catalog log tells; who lives, the overlay. All
 else is asked of members: what they have seen, where they hang in the stream's tree, where their archives are.
 """
 
@@ -15,8 +15,8 @@ import msgspec
 import overlay as ring
 from agents.answering.asks import Ask, Procedure, ToAddress, ToKey, Until
 from elf.errors import UserError
-from elf.job.log.membership import Identity, Membership
-from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
+from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
+from elf.job.catalog.membership import Identity, Membership
 from elf.job.messages.inquiries import (
     DescribeStream,
     InspectClocks,
@@ -46,7 +46,7 @@ class Fleet:
     """The fleet from where ``me`` is. What asks others is a procedure, or a part of one
     (``agents.answering.asks``), and raises ``UserError`` where nobody answers."""
 
-    def __init__(self, me: Identity, log: StreamLog, overlay: ring.Overlay, membership: Membership) -> None:
+    def __init__(self, me: Identity, log: CatalogLog, overlay: ring.Overlay, membership: Membership) -> None:
         self._me = me
         self._log = log
         self._overlay = overlay
@@ -99,7 +99,7 @@ class Fleet:
         return [{"stream": s, "members": len(self.expected(s))} for s in self._log.streams()]
 
     def members(self) -> list[dict[str, object]]:
-        """Every member of every stream: ``live``, ``away`` or ``left``; and whether it keeps the stream log,
+        """Every member of every stream: ``live``, ``away`` or ``left``; and whether it keeps the catalog log,
         or leads those that do."""
         return [
             {
@@ -130,15 +130,15 @@ class Fleet:
         there = self._log.agent_at(member.address)
         if cluster is None or member.until_us != FOREVER_US or member.agent_id != there:
             return ""
-        if member.address == cluster.keepers.leader:
+        if member.address == cluster.voters.leader:
             return "leads"
-        return "keeps" if member.address in cluster.keepers.addresses else ""
+        return "keeps" if member.address in cluster.voters.addresses else ""
 
     def log_kept(self) -> dict[str, object]:
-        """How far the stream log has come here, who leads its keepers, and who these are."""
+        """How far the catalog log has come here, who leads its voters, and who these are."""
         cluster = self._membership.cluster
-        leader = cluster.keepers.leader if cluster is not None else ""
-        return {"entries": self._log.last, "leader": leader, "keepers": self._membership.keepers}
+        leader = cluster.voters.leader if cluster is not None else ""
+        return {"entries": self._log.last, "leader": leader, "keepers": self._membership.voters}
 
     # -- what members say ------------------------------------------------------------------------------------
 

@@ -15,8 +15,8 @@ import msgspec
 from agents.answering.asks import SILENT, Ask, ToAddress
 from agents.answering.fleet import Fleet
 from elf.errors import UserError
-from elf.job.log.readers import not_led
-from elf.job.log.streamlog import StreamLog
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readers import not_led
 from elf.job.messages.homes import Inspect, JobFacts
 from elf.job.messages.inquiries import FlowFacts, InspectFlow
 from elf.job.spec import Flow, JobSpec
@@ -31,7 +31,7 @@ HOMES_ASKED_MAX: Final = 16
 class Masters:
     """Those of all jobs. What asks them is part of a procedure (``agents.answering.asks``)."""
 
-    def __init__(self, log: StreamLog, fleet: Fleet) -> None:
+    def __init__(self, log: CatalogLog, fleet: Fleet) -> None:
         self._log = log
         self._fleet = fleet
 

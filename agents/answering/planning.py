@@ -17,8 +17,8 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.sharing import Instead, Sharing
 from elf.errors import ColumnError, UserError
-from elf.job.log.readers import is_read, readable_as
-from elf.job.log.streamlog import StreamLog
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readers import is_read, readable_as
 from elf.job.messages.homes import WhoIsThere
 from elf.job.messages.inquiries import StreamSeen
 from elf.job.rollup.rooted import event_time
@@ -36,7 +36,7 @@ if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
 class Planning:
     """At one agent."""
 
-    def __init__(self, log: StreamLog, fleet: Fleet, masters: Masters) -> None:
+    def __init__(self, log: CatalogLog, fleet: Fleet, masters: Masters) -> None:
         self._log = log
         self._fleet = fleet
         self._masters = masters

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from agents.answering.asks import Ask, ToAddress
-from elf.job.log.streamlog import Member, StreamLog
+from elf.job.catalog.log import CatalogLog, Member
 from elf.job.spec import Flow, JobSpec
 from elf.job.work import FlowWork, InspectWork, WorkFacts
 from elf.ql.plan import Fragment, Function, Plan
@@ -61,7 +61,7 @@ def is_free(plan: Plan) -> bool:
 class Sharing:
     """``sample``: some members of a stream that are there, to be asked."""
 
-    def __init__(self, log: StreamLog, sample: Callable[[str], Sequence[Member]]) -> None:
+    def __init__(self, log: CatalogLog, sample: Callable[[str], Sequence[Member]]) -> None:
         self._log = log
         self._sample = sample
 

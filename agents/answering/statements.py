@@ -1,8 +1,8 @@
 """What people ask of an agent: statements and calls, each as a procedure (``agents.answering.asks``). Any
 agent takes any of them.
 
-What the stream log tells (jobs, members, streams) is answered from this node's copy of it; everything else is
-asked of the members of a stream or of the job's home.
+What the catalog log tells (jobs, members, streams) is answered from this node's copy of it; everything else
+is asked of the members of a stream or of the job's home.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from agents.answering.submissions import Submissions, described, program_row
 from agents.answering.tapping import Tapping
 from elf.batch import encode
 from elf.errors import UserError
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.membership import Identity
 from elf.job.home.homes import Homes
-from elf.job.log.membership import Identity
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.homes import CreateJob, DropJob, JobFacts
 from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.notices import CHARS_MAX
@@ -57,7 +57,7 @@ class Statements:
     def __init__(
         self,
         me: Identity,
-        log: StreamLog,
+        log: CatalogLog,
         fleet: Fleet,
         homes: Homes,
         copies: Callable[[], Mapping[str, object]],
@@ -245,7 +245,7 @@ class Statements:
     # -- calls -----------------------------------------------------------------------------------------------
 
     def call(self, call: Call) -> Procedure:
-        """A client's other wishes."""
+        """A client's other subscriptions."""
         match call.verb:
             case "status":
                 return Reply(request=call.request, body=json.dumps(self.status()).encode())

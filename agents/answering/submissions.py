@@ -16,9 +16,9 @@ from agents.answering.asks import SILENT, Ask, Procedure, ToKey, Until
 from agents.answering.fleet import Fleet
 from agents.answering.planning import Planning
 from elf.errors import UserError
-from elf.job.log.streamlog import StreamLog
+from elf.job.catalog.log import CatalogLog
 from elf.job.program import messages as note
-from elf.job.program.calls import Wish
+from elf.job.program.calls import Subscription
 from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submission, Tap
 from elf.job.program.values import pack_value
 from elf.job.spec import app_id
@@ -31,7 +31,7 @@ Found = tuple[ProgramSpec, note.ProgramFacts | None]
 class Submissions:
     """Of clients of this agent."""
 
-    def __init__(self, log: StreamLog, fleet: Fleet, planning: Planning) -> None:
+    def __init__(self, log: CatalogLog, fleet: Fleet, planning: Planning) -> None:
         self._log = log
         self._fleet = fleet
         self._planning = planning
@@ -51,14 +51,14 @@ class Submissions:
                 f"{asked.filename} is longer than {TEXT_BYTES_MAX} bytes, the most that can be sent"
             )
         sql = {app_id(s.name, s.creator): s.name for s in self._log.jobs()}
-        for wish in asked.loaded.wishes:
-            if wish.app in sql:
-                name = sql[wish.app]
+        for subscription in asked.loaded.subscriptions:
+            if subscription.app in sql:
+                name = sql[subscription.app]
                 raise UserError(f"subscribe(app=…): {name} is an SQL job, which multicasts nothing: query it")
         taps: list[Tap] = []
-        for wish in asked.loaded.wishes:
-            if not wish.app:
-                tap = yield from self._tap(wish)
+        for subscription in asked.loaded.subscriptions:
+            if not subscription.app:
+                tap = yield from self._tap(subscription)
                 taps.append(tap)
         spec = ProgramSpec(
             asked.name,
@@ -69,8 +69,8 @@ class Submissions:
             asked.loaded.title,
             asked.loaded.every_ms,
             tuple(taps),
-            tuple(wish.app for wish in asked.loaded.wishes if wish.app),
-            asked.wish,
+            tuple(subscription.app for subscription in asked.loaded.subscriptions if subscription.app),
+            asked.subscription,
         )
         request = note.SubmitProgram(id=0, origin="", spec=spec, replace=asked.replace)
         (answer,) = yield [ToKey(spec.app, request)]
@@ -85,28 +85,31 @@ class Submissions:
         text = f"job {spec.name} submitted ({spec.title}, {spec.hash})"
         return Reply(request=call.request, text=text, body=json.dumps(body).encode())
 
-    def _tap(self, wish: Wish) -> Generator[list[Ask], list[Answer], Tap]:
+    def _tap(self, subscription: Subscription) -> Generator[list[Ask], list[Answer], Tap]:
         from elf.ql import statements
         from elf.ql.groups import plan_groups, plan_rows
 
-        if wish.stream:
-            if wish.stream not in self._log.streams():
+        if subscription.stream:
+            if subscription.stream not in self._log.streams():
                 known = ", ".join(self._log.streams()) or "none"
-                raise UserError(f"there is no stream {wish.stream}; streams: {known}")
-            schema = yield from self._fleet.schema(wish.stream)
-            return Tap(wish.name, plan_rows(wish.columns, wish.where, schema, stream=wish.stream))
-        parsed = statements.parse(wish.query)
+                raise UserError(f"there is no stream {subscription.stream}; streams: {known}")
+            schema = yield from self._fleet.schema(subscription.stream)
+            return Tap(
+                subscription.name,
+                plan_rows(subscription.columns, subscription.where, schema, stream=subscription.stream),
+            )
+        parsed = statements.parse(subscription.query)
         if len(parsed) != 1 or not isinstance(parsed[0], statements.Select):
-            raise UserError(f"subscription {wish.name}: one SELECT is needed")
+            raise UserError(f"subscription {subscription.name}: one SELECT is needed")
         query = parsed[0].query
         stream, *others = self._planning.streams_of(query)
         if others:
             raise UserError(
-                f"subscription {wish.name}: a job's query is of one stream, not {1 + len(others)}"
+                f"subscription {subscription.name}: a job's query is of one stream, not {1 + len(others)}"
             )
         schema = yield from self._fleet.schema(stream)
         groups = plan_groups(query, schema, stream=stream)
-        return Tap(wish.name, groups.fragment, groups.keys, groups.states)
+        return Tap(subscription.name, groups.fragment, groups.keys, groups.states)
 
     def query(self, call: Call) -> Procedure:
         """A client asks a job's master, as another job would (``Job.query``)."""

@@ -20,12 +20,12 @@ from agents.answering.asks import SILENT, Procedure, ToAddress
 from agents.answering.fleet import Fleet
 from elf.batch import decode, encode
 from elf.errors import PeerError, QueryError, UserError
-from elf.job.log.streamlog import Member, StreamLog
+from elf.job.catalog.log import CatalogLog, Member
 from elf.job.messages.inquiries import Peeked, PeekStream, StreamSeen
 from elf.ql.plan import Fragment
 from elf.schema import Column, Schema, merge_schemas
 from elf.wire.clients import Call, Reply
-from elf.wire.tapping import AGAIN_MS_MIN, LINES_MAX, ROWS_MAX, TapReply, TapWish
+from elf.wire.tapping import AGAIN_MS_MIN, LINES_MAX, ROWS_MAX, TapOptions, TapReply
 
 ROWS_TOGETHER_MAX = 20_000
 BYTES_MAX = 4 << 20
@@ -62,7 +62,7 @@ class _Tap:
 class Tapping:
     """The taps of the clients of one agent, by their own names."""
 
-    def __init__(self, log: StreamLog, fleet: Fleet) -> None:
+    def __init__(self, log: CatalogLog, fleet: Fleet) -> None:
         self._log = log
         self._fleet = fleet
         self._taps: OrderedDict[str, _Tap] = OrderedDict()
@@ -71,34 +71,34 @@ class Tapping:
         """What has come since the last call of this tap. The reply's payload are the rows, its body is
         ``TapReply``."""
         try:
-            wish = msgspec.json.decode(call.argument, type=TapWish)
+            options = msgspec.json.decode(call.argument, type=TapOptions)
         except msgspec.MsgspecError as error:
             raise UserError(f"tap cannot be read: {error}") from None
-        members = self._fleet.expected(wish.stream)
+        members = self._fleet.expected(options.stream)
         if not members:
             streams = ", ".join(self._log.streams())
-            raise UserError(f"there is no stream {wish.stream}; streams: {streams or 'none'}")
-        tap = self._taps.get(wish.tap)
+            raise UserError(f"there is no stream {options.stream}; streams: {streams or 'none'}")
+        tap = self._taps.get(options.tap)
         if tap is None:
-            seen = yield from self._fleet.seen(wish.stream)
+            seen = yield from self._fleet.seen(options.stream)
             if not any(one.rows or one.schema.columns for one in seen):
-                waiting = f"no line of stream {wish.stream} has been read yet"
+                waiting = f"no line of stream {options.stream} has been read yet"
                 return _reply(call.request, [], TapReply(waiting=waiting))
-            tap = self._taps[wish.tap] = _planned(wish, seen)
-        self._taps.move_to_end(wish.tap)
+            tap = self._taps[options.tap] = _planned(options, seen)
+        self._taps.move_to_end(options.tap)
         if len(self._taps) > TAPS_KEPT:
             self._taps.popitem(last=False)
         return (yield from _ask(call.request, tap, members))
 
 
-def _planned(wish: TapWish, seen: Sequence[StreamSeen]) -> _Tap:
+def _planned(options: TapOptions, seen: Sequence[StreamSeen]) -> _Tap:
     """Raises ``UserError``."""
     schema = merge_schemas([one.schema for one in seen])
-    shown = _shown(wish, schema)
+    shown = _shown(options, schema)
     named: tuple[Column, ...] = ()
     where_sql = ""
-    if wish.where:
-        fragment = _condition(wish, schema)
+    if options.where:
+        fragment = _condition(options, schema)
         named, where_sql = fragment.columns, fragment.where_sql
     chosen: dict[str, Column] = {}  # DuckDB takes names that differ by case only for the same
     for column in (*named, *shown):
@@ -106,8 +106,8 @@ def _planned(wish: TapWish, seen: Sequence[StreamSeen]) -> _Tap:
     request = PeekStream(
         id=0,
         origin="",
-        stream=wish.stream,
-        peek=wish.tap,
+        stream=options.stream,
+        peek=options.tap,
         columns=tuple(chosen.values()),
         where_sql=where_sql,
         rows_max=ROWS_MAX,
@@ -118,36 +118,36 @@ def _planned(wish: TapWish, seen: Sequence[StreamSeen]) -> _Tap:
     return _Tap(request, schema.event_time, names)
 
 
-def _shown(wish: TapWish, schema: Schema) -> list[Column]:
+def _shown(options: TapOptions, schema: Schema) -> list[Column]:
     """The columns that are wanted, the event time's among them. Raises ``UserError``."""
-    if not wish.columns:
+    if not options.columns:
         return list(schema.columns)
-    found = {name: schema.find(name) for name in (*filter(None, [schema.event_time]), *wish.columns)}
+    found = {name: schema.find(name) for name in (*filter(None, [schema.event_time]), *options.columns)}
     for name, column in found.items():
         if column is None:
             known = ", ".join(schema.names())
-            raise UserError(f"stream {wish.stream} has no column {name}; columns: {known}")
+            raise UserError(f"stream {options.stream} has no column {name}; columns: {known}")
     return list(dict.fromkeys(column for column in found.values() if column is not None))
 
 
-def _condition(wish: TapWish, schema: Schema) -> Fragment:
+def _condition(options: TapOptions, schema: Schema) -> Fragment:
     """What a query with this condition reads. Raises ``UserError``."""
     from elf.ql import planner, statements
 
     # On a line of its own, which an error shows; a comment in it ends there.
-    sql = f"SELECT COUNT(*) AS n FROM tapped WHERE\n{wish.where}\nWINDOWING 1 SECONDS"
-    no_condition = UserError(f"one condition is wanted, as after WHERE; not: {wish.where}")
+    sql = f"SELECT COUNT(*) AS n FROM tapped WHERE\n{options.where}\nWINDOWING 1 SECONDS"
+    no_condition = UserError(f"one condition is wanted, as after WHERE; not: {options.where}")
     try:
         parsed = statements.parse(sql)
         select = parsed[0] if len(parsed) == 1 else None
         if not isinstance(select, statements.Select) or any(map(select.query.tree.args.get, _NO_CONDITION)):
             raise no_condition
-        return planner.plan(select.query, schema, stream=wish.stream).fragment
+        return planner.plan(select.query, schema, stream=options.stream).fragment
     except QueryError as error:
         line = None if error.line is None else error.line - 1
-        if line is not None and not 1 <= line <= len(wish.where.splitlines()):
+        if line is not None and not 1 <= line <= len(options.where.splitlines()):
             raise no_condition from None  # what is around it made no sense with it
-        raise QueryError(error.text, sql=wish.where, line=line, column=error.column) from None
+        raise QueryError(error.text, sql=options.where, line=line, column=error.column) from None
 
 
 def _ask(request: int, tap: _Tap, members: Sequence[Member]) -> Procedure:

@@ -26,10 +26,10 @@ from agents.disk.store import Store, StoreError
 from agents.lanes.streams import Call, FunctionsAt, Running
 from agents.ports import Queue, Reports
 from elf.errors import ElfBug, ElfError
+from elf.job.catalog.membership import Identity
 from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
 from elf.job.events import Combined, EarlyMade, Failure, FunctionsTried, PanesCommitted, WindowsCommitted
 from elf.job.home.port import Draft, Drafted
-from elf.job.log.membership import Identity
 from elf.job.ports import FinisherPort
 from elf.job.spec import JobSpec
 from elf.ql.plan import Fragment, Function, Plan

@@ -2,7 +2,7 @@
 
 What is in it: facts about the agent; for a worker the *cut* of each stream and the snapshots that it
 retains (protocol 3.1), and copies of those of others; for a root its flows and pane commits, for a reader on
-another node copies of these; for a master its jobs and window commits (protocol 5.6); and the stream log
+another node copies of these; for a master its jobs and window commits (protocol 5.6); and the catalog log
 (protocol 2.1).
 
 Rules: every method is one transaction, durable when it returns, and may be called from any thread. Values
@@ -426,7 +426,7 @@ class Store:
                 (job, below_us, self._last_windows_seq(con, job)),
             )
 
-    # -- the stream log --------------------------------------------------------------------------------------
+    # -- the catalog log --------------------------------------------------------------------------------------
 
     def append_log(self, entries: Sequence[tuple[int, bytes]]) -> None:
         """Adds (number, entry) pairs; another entry under a known number raises ``ElfBug`` (two founders)."""

@@ -2,15 +2,15 @@
 
     driver ──event──▶ Node.handle ──▶ the part that it is for ──steps──▶ Node._settle ──effects──▶ driver
 
-    keeping     the stream log: followed, kept; ``membership`` in ``elf.job.log``
-    housing     the Raft groups of homes: founded, led, ended; ``staffing``: who is in a group
+    keeping     the catalog log: followed, kept; ``membership`` in ``elf.job.catalog``
+    housing     the Raft groups of homes: bootstrapped, led, ended; ``staffing``: who is in a group
     groups      all Raft groups, between ``overlay.raft`` and the disk
     working     the worker side: uplink, trees, ``copies``, notices, clocks
     requests    what other nodes ask of this one
     leaving     how the agent goes; ``witness``: who comes and goes, and what the agent waits for
 
 The parts are built in this order, each from those before it, and call only those: ``Context`` (who we are,
-the log, the overlay) ─▶ the groups ─▶ ``Keeping`` ─▶ ``Homes`` ─▶ ``Router`` ─▶ ``Housing`` ─▶ ``Commits`` ─▶
+the log, the overlay) ─▶ the groups ─▶ ``Catalog`` ─▶ ``Homes`` ─▶ ``Router`` ─▶ ``Housing`` ─▶ ``Commits`` ─▶
 the worker ─▶ whoever asks. What goes the other way is a step, which ``_settle`` hands to whom it is for.
 
 **A commit** enters ``Housing`` once, as a record, and nothing is said of it before it is durable:

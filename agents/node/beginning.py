@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import overlay as ring
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.membership import Cluster, Identity
+from elf.job.catalog.voters import LOG_GROUP, VOTERS_MAX
 from elf.job.copies import CopyName
 from elf.job.home.port import StoredJob
 from elf.job.home.records import RECORD_BYTES_MAX
-from elf.job.log.keepers import KEEPERS_MAX, LOG_GROUP
-from elf.job.log.membership import Cluster, Identity
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import LogEntry
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
@@ -25,8 +25,8 @@ Detect = Literal["default", "fast"]
 """How soon the dead are missed: within 3 s, and a node may stall for 2 s; or within 1 s, for three times the
 heartbeats, and for machines that never stall for half a second."""
 ALONE_MS: Final = 5_000
-FOUNDED_FACT: Final = "founded"
-"""Durable: homes of key ranges that this agent has founded, a uid a line: it does so once."""
+BOOTSTRAPPED_FACT: Final = "founded"
+"""Durable: homes of key ranges that this agent has bootstrapped, a uid a line: it does so once."""
 JOIN_MS: Final = 30_000
 
 
@@ -47,7 +47,7 @@ class Context:
 
     me: Identity
     streams: frozenset[str]
-    log: StreamLog
+    log: CatalogLog
     overlay: ring.Overlay
 
 
@@ -69,7 +69,7 @@ class Restored:
     """Flows that were over their quota."""
     copies: Mapping[CopyName, int] = field(default_factory=dict)
     """Of other agents' snapshots, the oldest first: size in bytes."""
-    founded: tuple[str, ...] = ()
+    bootstrapped: tuple[str, ...] = ()
     """Homes of key ranges."""
 
 
@@ -85,8 +85,8 @@ class NodeSettings:
     copies: int = 2
     copy_after_ms: int = 3_000
     copies_bytes_max: int = 256 << 20
-    keepers_max: int = KEEPERS_MAX
-    home_members: int = KEEPERS_MAX
+    voters_max: int = VOTERS_MAX
+    home_members: int = VOTERS_MAX
 
 
 def overlay_config(
@@ -95,15 +95,15 @@ def overlay_config(
     config: ring.OverlayConfig | None = None,
     detect: Detect = "default",
 ) -> ring.OverlayConfig:
-    """What is set, how soon the dead are missed, and how long to look for the ring: a keeper that comes back
+    """What is set, how soon the dead are missed, and how long to look for the ring: a voter that comes back
     only for a moment, since the others may be waiting for it. Of several the first begins the ring again, the
     next ones look a little longer."""
     timeout_ms, cluster = JOIN_MS, restored.cluster
-    keepers = cluster.keepers.addresses if cluster is not None else ()
-    if me.address in keepers:
-        timeout_ms = ALONE_MS * (1 + keepers.index(me.address))
-    elif len(keepers) == 1 and LOG_GROUP in restored.groups:
-        timeout_ms = ALONE_MS  # it is the only keeper, at another address than before
+    voters = cluster.voters.addresses if cluster is not None else ()
+    if me.address in voters:
+        timeout_ms = ALONE_MS * (1 + voters.index(me.address))
+    elif len(voters) == 1 and LOG_GROUP in restored.groups:
+        timeout_ms = ALONE_MS  # it is the only voter, at another address than before
     config = replace(config or ring.OverlayConfig(), join_timeout_ms=timeout_ms)
     if detect == "default":
         return config

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 
 from agents.node.beginning import Context, NodeSettings, Restored
 from elf.job import copies as disk
+from elf.job.catalog.voters import apart
 from elf.job.copies import CopyEffect
 from elf.job.effects import Effect
-from elf.job.log.keepers import apart
 from elf.job.messages.copies import CopiesKept, CopyMessage, CopyVerdict, DropCopies, KeepCopies, OfferCopies
 from elf.job.rollup.copying import Copying
 from elf.job.rollup.flowroots import FlowRoots

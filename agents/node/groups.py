@@ -9,8 +9,8 @@ machine told, before what it rests on is on the disk, and a busy agent makes one
 one message to each peer.
 
 What the records of a group mean is its *machine*'s to say: one object a group, told in the order of the
-indices, from the group's snapshot on, at every start again. The stream log's is ``KeptLog``, that of a home
-``HomeMachine``: all of a home's meaning is in the store.
+indices, from the group's snapshot on, at every start again. The catalog log's is ``ReplicatedLog``, that of a
+home ``HomeMachine``: all of a home's meaning is in the store.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 import overlay as ring
+from elf.job.catalog.voters import LOG_GROUP, ReplicatedLog
 from elf.job.effects import Effect
 from elf.job.home import records as home
 from elf.job.home.port import Apply, Commit, HomeEffect, InstallHome, SummariseHome
-from elf.job.log.keepers import LOG_GROUP, KeptLog
 from overlay import raft
 
 
@@ -85,7 +85,7 @@ class HomeMachine:
             return []
         known = home.state_of(state)
         self.uid, self.founder = known.uid, known.founder
-        self._know(*known.founded)
+        self._know(*known.bootstrapped)
         return [InstallHome(self.key, state)]
 
     def _know(self, *flows: str) -> None:
@@ -94,7 +94,7 @@ class HomeMachine:
     def apply(self, data: bytes) -> list[HomeEffect]:
         fact = home.record_of(data)
         if isinstance(fact, home.JobKept):
-            self._know(*fact.founded)
+            self._know(*fact.bootstrapped)
         elif isinstance(fact, home.FlowKept):
             self._know(fact.flow)
         return [Apply(self.key, self._whole.pop(data, data), self.commits.pop(data, None))]
@@ -110,10 +110,10 @@ class HomeMachine:
 
 
 class Machines:
-    """The stream log's machine, and those of ``homes``, by group; they are made when a group is first told
+    """The catalog log's machine, and those of ``homes``, by group; they are made when a group is first told
     of."""
 
-    def __init__(self, log: KeptLog) -> None:
+    def __init__(self, log: ReplicatedLog) -> None:
         self._log = log
         self.homes: dict[bytes, HomeMachine] = {}
 
@@ -222,7 +222,7 @@ class GroupDesk:
         return tuple(voter.address for voter in standing.membership.voters) if standing is not None else ()
 
     def take_outputs(self, *, log: bool) -> Outputs:
-        """What there was since the last time, of the stream log's group or of all others."""
+        """What there was since the last time, of the catalog log's group or of all others."""
         if not self._changed and not self._rejected:
             return NOTHING
         changed = {key for key in self._changed if (key == LOG_GROUP) is log}

@@ -1,18 +1,18 @@
 """The groups of homes of one agent (``elf.job.home.records``): those of which it is a member, and those that
 it leads, between ``Homes`` and the group desk.
 
-    founded ─▶ elected ─┬─▶ load what is applied ─▶ take up ─▶ commit, commit, … ─▶ deposed: released
+    bootstrapped ─▶ elected ─┬─▶ load what is applied ─▶ take up ─▶ commit, commit, … ─▶ deposed: released
                         └─▶ (of a key range) wait until the log has it as begun ─▶ load …
     its job is over ─▶ ended ─▶ forgotten
 
 A leader that is deposed loses its homes; they begin anew, from the store, where the next leader is, as after
-a restart. All that is under way is nothing then. ``Homes`` tells the stream log where the home is. What is
+a restart. All that is under way is nothing then. ``Homes`` tells the catalog log where the home is. What is
 committed, and who is told, is decided elsewhere (``elf.job.home.commits``): it comes here once, as a record.
 
-The home of a key range after a job's first (``TREES m``) is founded by the agent that the log names for it,
-once in that agent's life (``FOUNDED_FACT``): a group of that key may be elsewhere by then. Its leader takes
-it up when the log says that it has begun; all members end it when the log says that another agent is to found
-one (``elf.job.log.founding``).
+The home of a key range after a job's first (``TREES m``) is bootstrapped by the agent that the log names for
+it, once in that agent's life (``BOOTSTRAPPED_FACT``): a group of that key may be elsewhere by then. Its
+leader takes it up when the log says that it has begun; all members end it when the log says that another
+agent is to found one (``elf.job.catalog.bootstrap``).
 
 A home is over when the log has the job's tombstone and the end of its flows: each member forgets it then.
 """
@@ -23,9 +23,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agents.node.beginning import FOUNDED_FACT, as_lines
+from agents.node.beginning import BOOTSTRAPPED_FACT, as_lines
 from agents.node.groups import GroupDesk, GroupStep, HomeMachine
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.voters import LOG_GROUP
 from elf.job.effects import Effect, SaveFact
 from elf.job.home import records as record
 from elf.job.home.homes import Homes
@@ -40,8 +42,6 @@ from elf.job.home.port import (
     SummariseHome,
 )
 from elf.job.home.records import home_key
-from elf.job.log.keepers import LOG_GROUP
-from elf.job.log.streamlog import StreamLog
 from elf.job.spec import END_OF_TIME, is_range, job_of
 
 AGAIN_MS: Final = 200
@@ -64,22 +64,22 @@ class _Led:
 
 
 class Housing:
-    """See the module's docstring. ``machines``: of all groups but the stream log's; the desk makes them.
-    ``most``: members of a home; ``founded``: homes of key ranges that this agent has founded."""
+    """See the module's docstring. ``machines``: of all groups but the catalog log's; the desk makes them.
+    ``most``: members of a home; ``bootstrapped``: homes of key ranges that this agent has bootstrapped."""
 
     def __init__(
         self,
         homes: Homes,
-        log: StreamLog,
+        log: CatalogLog,
         desk: GroupDesk,
         staffing: Staffing,
         machines: dict[bytes, HomeMachine],
         most: int,
-        founded: Iterable[str],
+        bootstrapped: Iterable[str],
     ) -> None:
         self._most = most
-        self._founded = set(founded)
-        self._founding: set[str] = set()
+        self._bootstrapped = set(bootstrapped)
+        self._bootstrap: set[str] = set()
         self._homes = homes
         self._log = log
         self._desk = desk
@@ -164,12 +164,12 @@ class Housing:
         self._led[key] = _Led(term)
         self._next_ms = 0
         machine = self._machines[key]
-        if self._homes.founding(machine.uid):
-            self._homes.founded(machine.uid, term)
+        if self._homes.bootstrap(machine.uid):
+            self._homes.bootstrapped(machine.uid, term)
             return []
         found: list[Step] = []
-        if is_range(machine.uid) and machine.uid not in self._founded:
-            found += self._range_founded(machine.uid)
+        if is_range(machine.uid) and machine.uid not in self._bootstrapped:
+            found += self._range_bootstrapped(machine.uid)
         if is_range(machine.uid):
             self._led[key].begun = False
             self._unbegun.add(key)
@@ -201,20 +201,22 @@ class Housing:
 
     def found_ranges(self, agent_id: str) -> list[Step]:
         """Found the homes of key ranges that the log wants this agent to found."""
-        named = [(uid, home_key(self._log.homes.group(uid))) for uid in self._log.to_found(agent_id)]
+        named = [(uid, home_key(self._log.homes.group(uid))) for uid in self._log.to_bootstrap(agent_id)]
         new = [
             (uid, key)
             for uid, key in named
-            if uid not in self._founded | self._founding and not self._desk.holds(key)
+            if uid not in self._bootstrapped | self._bootstrap and not self._desk.holds(key)
         ]
-        self._founding.update(uid for uid, _ in new)
+        self._bootstrap.update(uid for uid, _ in new)
         return [SummariseHome(key, 0, uid, self._log.homes.flows(uid), agent_id) for uid, key in new]
 
-    def _range_founded(self, uid: str) -> list[Step]:
+    def _range_bootstrapped(self, uid: str) -> list[Step]:
         """Its group is there."""
-        self._founding.discard(uid)
-        self._founded = {known for known in self._founded if self._log.home(known) is not None} | {uid}
-        return [SaveFact(FOUNDED_FACT, as_lines(self._founded))]
+        self._bootstrap.discard(uid)
+        self._bootstrapped = {known for known in self._bootstrapped if self._log.home(known) is not None} | {
+            uid
+        }
+        return [SaveFact(BOOTSTRAPPED_FACT, as_lines(self._bootstrapped))]
 
     # -- what has been done ----------------------------------------------------------------------------------
 
@@ -249,7 +251,7 @@ class Housing:
         return (machine is not None and self._log.home(machine.uid)) or ""
 
     def _is_over(self, uid: str, machine: HomeMachine | None) -> bool:
-        """Whether the log says that a home is over, or that another agent has founded it."""
+        """Whether the log says that a home is over, or that another agent has bootstrapped it."""
         if self._log.is_dropped(job_of(uid)) and self._log.home(uid) is None:
             return True
         return (

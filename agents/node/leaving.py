@@ -8,7 +8,7 @@ member is dead, and nobody is there to take its place. What is kept there would 
 is back. Where that is so, or one more death would make it so, it looks for a while before it decides
 (``SURE_MS``): who has just died is missed by then, and a group that is about to have another leader has it.
 Once it has sealed there is no way back: whoever begins to leave, asked by ``--force`` or since nothing was in
-its way then, goes after ``GOING_MS`` (``agents.node.keeping``) without its groups' leave too, and says so.
+its way then, goes after ``GOING_MS`` (``agents.node.catalog``) without its groups' leave too, and says so.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from collections.abc import Iterable
 from typing import Final
 
 from agents.node.beginning import Context
+from agents.node.catalog import Catalog, Step
 from agents.node.groups import GroupDesk
 from agents.node.housing import Housing
-from agents.node.keeping import Keeping, Step
 from agents.node.staffing import Staffing
 from agents.node.working import Working
+from elf.job.catalog.voters import LOG_GROUP
 from elf.job.commands import SealOpen
 from elf.job.effects import Send, Stop, Work
-from elf.job.log.keepers import LOG_GROUP
 from elf.wire.clients import Failed, Reply
 
 HANDING_MS: Final = 15_000
@@ -41,7 +41,7 @@ class Leaving:
         context: Context,
         desk: GroupDesk,
         staffing: Staffing,
-        keeping: Keeping,
+        catalog: Catalog,
         housing: Housing,
         working: Working,
     ) -> None:
@@ -51,7 +51,7 @@ class Leaving:
         self._overlay = context.overlay
         self._desk = desk
         self._staffing = staffing
-        self._keeping = keeping
+        self._catalog = catalog
         self._housing = housing
         self._uplink = working.uplink
         self._copies = working.copies
@@ -137,9 +137,9 @@ class Leaving:
         return f"; {_listed(jobs)} {'waits' if len(jobs) == 1 else 'wait'} until an agent has {_listed(left)}"
 
     def _is_led(self, key: bytes) -> bool:
-        """Whether a live agent elsewhere leads a group, as the log's keepers or the log say."""
-        cluster = self._keeping.membership.cluster
-        leader = cluster.keepers.leader if cluster is not None else ""
+        """Whether a live agent elsewhere leads a group, as the log's voters or the log say."""
+        cluster = self._catalog.membership.cluster
+        leader = cluster.voters.leader if cluster is not None else ""
         at = leader if key == LOG_GROUP else self._housing.home_of(key)
         return any(peer.address == at for peer in self._overlay.peers())
 
@@ -181,15 +181,15 @@ class Leaving:
         if self._untils.keys() != self._streams or owes:
             return []
         self._owed_ms = now_ms if self._owed_ms is None else self._owed_ms
-        keeping, membership = self._keeping, self._keeping.membership
+        catalog, membership = self._catalog, self._catalog.membership
         late = now_ms - self._owed_ms >= HANDING_MS or not self._others()
         if self._copies.to_hand_on() and not late:  # also who is no member yet may have copies
             return []
         if not membership.left():
-            return list(membership.leave(self._untils, now_ms, keeping.neighbours()))
-        handed_over = keeping.gone() or not self._others()  # who hears nobody need not be the last
-        if not handed_over and not keeping.late(now_ms):
-            return list(keeping.go(now_ms))
+            return list(membership.leave(self._untils, now_ms, catalog.neighbours()))
+        handed_over = catalog.gone() or not self._others()  # who hears nobody need not be the last
+        if not handed_over and not catalog.late(now_ms):
+            return list(catalog.go(now_ms))
         text = f"{self._me.name} has left"
         if not handed_over:
             text += "; no majority of the stream log's keepers has let it go: they will replace it in time"

@@ -1,4 +1,4 @@
-"""A node: overlay, Raft groups, stream log, worker side, homes and clients, composed into one pure state
+"""A node: overlay, Raft groups, catalog log, worker side, homes and clients, composed into one pure state
 machine.
 
 ``handle(event, now_ms) -> list[Effect]``; ``deadline()`` says when it wants a ``tick``. The driver
@@ -18,15 +18,18 @@ from agents.answering.fleet import Fleet
 from agents.answering.statements import Statements
 from agents.codec import pack, unpack
 from agents.node.beginning import Context, NodeSettings, Restored
+from agents.node.catalog import Catalog
 from agents.node.groups import GroupDesk, Machines, Persisted
 from agents.node.housing import Housing
-from agents.node.keeping import Keeping
 from agents.node.leaving import Leaving
 from agents.node.requests import Requests
 from agents.node.staffing import Staffing
 from agents.node.witness import Waits, Witness
 from agents.node.working import DoneWork, ToWorker, Working, WorkStep
 from elf.errors import PeerError
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.membership import Identity, Membership, StreamSince
+from elf.job.catalog.voters import ReplicatedLog
 from elf.job.copies import CopyEffect, CopyEvent
 from elf.job.effects import Effect, Multicast, Namesake, Send, Stop
 from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Worked
@@ -44,9 +47,6 @@ from elf.job.home.port import (
     Summarised,
 )
 from elf.job.home.router import Done, Router, ToFlow
-from elf.job.log.keepers import KeptLog
-from elf.job.log.membership import Identity, Membership, StreamSince
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import (
     HomeMoved,
     JobAdded,
@@ -58,7 +58,7 @@ from elf.job.messages.entries import (
 )
 from elf.job.messages.following import Follow, Hello, LogTail, Refused, Spread, Welcome
 from elf.job.messages.homes import JobFailed
-from elf.job.messages.wishes import Wish
+from elf.job.messages.proposals import Proposal
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs, ToApp
@@ -93,41 +93,41 @@ class Node:
     ) -> None:
         self.me = me
         self.overlay = overlay
-        self.log = log = StreamLog(restored.log)
+        self.log = log = CatalogLog(restored.log)
         names = frozenset(stream.name for stream in streams)
         context = Context(me, names, log, overlay)
-        # the stream log
+        # the catalog log
         self.membership = Membership(me, streams, log, cluster=restored.cluster, follow_ms=settings.follow_ms)
-        kept = KeptLog(me.address, me.incarnation)
+        kept = ReplicatedLog(me.address, me.incarnation)
         machines = Machines(kept)
         desk = GroupDesk(groups, machines.of)
         staffing = Staffing(me.address, overlay, desk, grace_ms=settings.root.grace_ms)
-        self.keeping = Keeping(
+        self.catalog = Catalog(
             context,
             self.membership,
             kept,
             desk,
             staffing,
-            keepers_max=settings.keepers_max,
+            voters_max=settings.voters_max,
             new_cluster_uid=new_cluster_uid,
         )
         # homes: the jobs of which this agent is the master, and the roots of flows
         self.homes = Homes(me.address, log, settings.root, me.name, desk.voters)
         self.router = Router(log, self.homes)
         self.housing = Housing(
-            self.homes, log, desk, staffing, machines.homes, settings.home_members, restored.founded
+            self.homes, log, desk, staffing, machines.homes, settings.home_members, restored.bootstrapped
         )
         self._commits = Commits(log, self.homes, self.router, self.housing.holds)
         # the worker
-        self._working = Working(context, self.keeping, self.router, settings, restored)
+        self._working = Working(context, self.catalog, self.router, settings, restored)
         self.uplink = self._working.uplink
         self.copies = self._working.copies
         self.notices = self._working.notices
         self.clocks = self._working.clocks
         self.programs = Programs(me.address, me.name, names, log, overlay)
-        self._leaving = Leaving(context, desk, staffing, self.keeping, self.housing, self._working)
+        self._leaving = Leaving(context, desk, staffing, self.catalog, self.housing, self._working)
         # whoever asks
-        self.requests = Requests(context, self.keeping, self.homes, self.router, self._working, self._leaving)
+        self.requests = Requests(context, self.catalog, self.homes, self.router, self._working, self._leaving)
         self.fleet = Fleet(me, log, overlay, self.membership)
         self.clients = Clients(me.address, Statements(me, log, self.fleet, self.homes, self.copies.status))
         self.witness = Witness(log, self.membership)
@@ -139,12 +139,12 @@ class Node:
     # -- beginning and end -----------------------------------------------------------------------------------
 
     def start(self, contacts: Sequence[str], now_ms: int) -> list[NodeEffect]:
-        """Join the ring through ``contacts``; with none, found the ring, and the stream log if this agent
+        """Join the ring through ``contacts``; with none, found the ring, and the catalog log if this agent
         never belonged to a cluster.
         """
         self.witness.start(tuple(contacts))
         found: list[Step] = [*self._working.start(self._restored, now_ms)]
-        found.extend(self.keeping.start(contacts, now_ms))
+        found.extend(self.catalog.start(contacts, now_ms))
         for job in self._restored.jobs:
             self.homes.known(job.spec)
             if not job.spec.replicated:
@@ -164,7 +164,7 @@ class Node:
 
     @property
     def ready(self) -> bool:
-        """True when the ring has us and the stream log names us in all our streams."""
+        """True when the ring has us and the catalog log names us in all our streams."""
         return self.waits() is None
 
     def waits(self) -> Waits | None:
@@ -189,9 +189,9 @@ class Node:
             case ring.Received():
                 return list(self.overlay.handle(event, now_ms))
             case raft.Received():
-                return list(self.keeping.received(event.message, now_ms))
+                return list(self.catalog.received(event.message, now_ms))
             case Persisted():
-                return list(self.keeping.persisted(now_ms))
+                return list(self.catalog.persisted(now_ms))
             case HomeLoaded():
                 found = [*self.housing.heard(event, now_ms), *self.router.hear_again(now_ms)]
                 return [*found, *self._working.begin(now_ms)]
@@ -228,7 +228,7 @@ class Node:
         """When ``tick`` is wanted next."""
         waits = [
             self.overlay.deadline(),
-            self.keeping.deadline(),
+            self.catalog.deadline(),
             self.housing.deadline(),
             self._working.deadline(),
             self.clients.deadline(),
@@ -241,18 +241,18 @@ class Node:
     def tick(self, now_ms: int) -> list[NodeEffect]:
         self.overlay.set_load(min(self.homes.load, ring.LOAD_MAX))
         found: list[Step] = list(self.overlay.handle(ring.Tick(), now_ms))
-        found.extend(self.keeping.tick(now_ms))
+        found.extend(self.catalog.tick(now_ms))
         found.extend(self.housing.tick(now_ms))
         if self._ring_ready:
-            found.extend(self.router.tick(now_ms, self.membership.keepers))
+            found.extend(self.router.tick(now_ms, self.membership.voters))
         found.extend(self._working.tick(now_ms))
         found.extend(self.clients.tick(now_ms))
-        found.extend(self.programs.tick(now_ms, self.membership.keeper))
+        found.extend(self.programs.tick(now_ms, self.membership.voter))
         found.extend(self._leaving.tick(now_ms))
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_MS
             self.witness.look(self.ready)
-            found.extend(self.witness.remember(self.keeping.neighbours(), now_ms))
+            found.extend(self.witness.remember(self.catalog.neighbours(), now_ms))
             found.extend(self._working.look())
         return self.settle(found, now_ms)
 
@@ -280,7 +280,7 @@ class Node:
                 case _ if isinstance(effect, ring.Effect):
                     todo.extend(self._ring(effect, now_ms))
                 case Until():
-                    todo.extend(self.keeping.ask(now_ms))
+                    todo.extend(self.catalog.ask(now_ms))
                 case ToAddress():
                     todo.append(Send(effect.to, effect.request))
                 case ToKey():
@@ -295,9 +295,9 @@ class Node:
                     found.append(effect)
 
     def _more(self, now_ms: int) -> list[Step]:
-        """What groups and the stream log have said meanwhile."""
+        """What groups and the catalog log have said meanwhile."""
         while True:
-            found: list[Step] = [*self.keeping.follow(), *self.housing.follow(now_ms)]
+            found: list[Step] = [*self.catalog.follow(), *self.housing.follow(now_ms)]
             if found or not (new := self.membership.take_fresh()):
                 return found
             if found := self._follow(new, now_ms):
@@ -327,11 +327,11 @@ class Node:
                 return self._missed(told, now_ms)
             case ring.PeerDown(peer=peer):
                 self.copies.peer_down(peer.address)
-                gone = [*self.keeping.peer_down(peer.address, now_ms)]
+                gone = [*self.catalog.peer_down(peer.address, now_ms)]
                 return [*gone, *self.router.peer_down(peer.address, now_ms), *self.witness.peer(told)]
             case ring.PeerUp(peer=peer):
                 self.router.peer_up(peer.address)
-                self.keeping.peer_up(now_ms)
+                self.catalog.peer_up(now_ms)
                 self.housing.peer_up(now_ms)
                 return self.witness.peer(told)
             case ring.TreeChanged():
@@ -343,7 +343,7 @@ class Node:
         """Multicasts that can't be had: what the log and roots say can be asked for, notices can't."""
         count = missed.last - missed.first + 1
         self.multicasts_missed += count
-        asked = self.keeping.missed(missed.topic, now_ms)
+        asked = self.catalog.missed(missed.topic, now_ms)
         if asked is not None:
             return asked
         return [
@@ -359,14 +359,14 @@ class Node:
         return self._arrived(origin, message, now_ms)
 
     def _not_joined(self, failed: ring.JoinFailed, now_ms: int) -> Sequence[Step]:
-        """Nobody answers. A stranger gives up; a keeper, after a failure of everybody, begins the ring again,
+        """Nobody answers. A stranger gives up; a voter, after a failure of everybody, begins the ring again,
         and so does the only one, if it is elsewhere now; the others go on trying until somebody is back.
         """
         if self.membership.cluster is None:
             tried = ", ".join(failed.contacts)
             asked = "is an agent with the same cluster.name running there?"
             return [Stop(f"cannot join the cluster through {tried}: {failed.reason}; {asked}", 1)]
-        alone = self.me.address in self.membership.keepers or self.keeping.alone
+        alone = self.me.address in self.membership.voters or self.catalog.alone
         return self.overlay.start([] if alone else failed.contacts, now_ms)
 
     def _on_ring(self, now_ms: int) -> list[Step]:
@@ -374,9 +374,9 @@ class Node:
         found: list[Step] = [*self._working.on_ring(now_ms)]
         for program in self.log.programs():
             found.extend(self.programs.begin(program, now_ms))
-        return [*found, *self.keeping.on_ring(now_ms)]
+        return [*found, *self.catalog.on_ring(now_ms)]
 
-    # -- the stream log grew ---------------------------------------------------------------------------------
+    # -- the catalog log grew ---------------------------------------------------------------------------------
 
     def _follow(self, new: Sequence[LogEntry], now_ms: int) -> list[Step]:
         found: list[Step] = []
@@ -409,7 +409,7 @@ class Node:
             found.extend(self._working.end(now_ms))
         self.witness.look(self.ready)
         found.extend(self.clients.log_grew(now_ms))
-        return [*found, *self.keeping.spread(new, now_ms)]
+        return [*found, *self.catalog.spread(new, now_ms)]
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -420,13 +420,13 @@ class Node:
             case _ if isinstance(message, ToFlow):
                 return list(self.router.arrived(sender, message, now_ms))
             case Hello() | Welcome() | Follow() | LogTail() | Refused():
-                return list(self.keeping.hear(sender, message, now_ms))
-            case _ if isinstance(message, Wish):
-                return list(self.keeping.serve(sender, message, now_ms))
+                return list(self.catalog.hear(sender, message, now_ms))
+            case _ if isinstance(message, Proposal):
+                return list(self.catalog.serve(sender, message, now_ms))
             case Spread():
-                return list(self.keeping.spread_here(message, now_ms))
+                return list(self.catalog.spread_here(message, now_ms))
             case _ if isinstance(message, PROGRAM_MESSAGES):
-                return list(self.programs.arrived(sender, message, now_ms, self.membership.keeper))
+                return list(self.programs.arrived(sender, message, now_ms, self.membership.voter))
             case Request():
                 return list(self.requests.answer(message, now_ms))
             case Answer() if self.programs.awaits(message.id):
@@ -448,5 +448,5 @@ class Node:
     def check(self) -> None:
         """Raise when an invariant of this node is broken."""
         self.overlay.check()
-        self.keeping.check()
+        self.catalog.check()
         self.homes.check()

@@ -10,9 +10,9 @@ from __future__ import annotations
 import msgspec
 
 from agents.answering.asks import ToKey
-from agents.node import keeping
+from agents.node import catalog
 from agents.node.beginning import Context
-from agents.node.keeping import Keeping
+from agents.node.catalog import Catalog
 from agents.node.leaving import Leaving
 from agents.node.working import Working
 from elf.job.effects import Consult, Examine, Send
@@ -33,7 +33,7 @@ from elf.job.work import InspectWork, WorkFacts, flow_work
 from elf.wire.base import Answer, Request
 from elf.wire.vitals import InspectAgent
 
-Step = keeping.Step | ToKey
+Step = catalog.Step | ToKey
 
 
 class Requests:
@@ -42,7 +42,7 @@ class Requests:
     def __init__(
         self,
         context: Context,
-        keeping: Keeping,
+        catalog: Catalog,
         homes: Homes,
         router: Router,
         working: Working,
@@ -52,7 +52,7 @@ class Requests:
         self._streams = context.streams
         self._log = context.log
         self._overlay = context.overlay
-        self._keeping = keeping
+        self._catalog = catalog
         self._homes = homes
         self._router = router
         self._working = working
@@ -64,7 +64,7 @@ class Requests:
             case CreateJob():
                 return self._create(request, now_ms)
             case WhoIsThere():
-                stays = self._keeping.neighbours()[:1] if self._leaving.under_way else []
+                stays = self._catalog.neighbours()[:1] if self._leaving.under_way else []
                 body = msgspec.msgpack.encode(stays[0] if stays else self._me.address)
                 return [Send(request.origin, Answer(id=request.id, body=body))]
             case SteerJob():
@@ -79,7 +79,7 @@ class Requests:
             case InspectAgent():
                 return [Examine(request)]
             case LocateInTree():
-                return [self._keeping.place(request)]
+                return [self._catalog.place(request)]
             case InspectClocks():
                 body = msgspec.msgpack.encode(self._working.clocks.skews(now_ms))
                 return [Send(request.origin, Answer(id=request.id, body=body))]
@@ -104,8 +104,8 @@ class Requests:
         return Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
 
     def remind(self, now_ms: int) -> list[Step]:
-        """What the stream log is to say of our jobs, at once."""
-        return list(self._router.tick(now_ms, self._keeping.membership.keepers))
+        """What the catalog log is to say of our jobs, at once."""
+        return list(self._router.tick(now_ms, self._catalog.membership.voters))
 
     def _create(self, request: CreateJob, now_ms: int) -> list[Step]:
         """Become the job's home, unless the log knows it at another one (unknown is never new)."""
@@ -127,5 +127,5 @@ class Requests:
                 return [refusal(request)]
         if spec is None:
             return list(found)
-        parts = [step for stream in spec.plan.streams for step in self._keeping.take_part(stream, now_ms)]
+        parts = [step for stream in spec.plan.streams for step in self._catalog.take_part(stream, now_ms)]
         return [*found, *parts, *self.remind(now_ms)]

@@ -1,5 +1,6 @@
 """Who is in a Raft group: its leader sees to it that there are enough members, that they live, and that
-this agent may go. One for all groups of an agent; who should be in one is ``elf.job.log.keepers.wanted``."""
+this agent may go. One for all groups of an agent; who should be in one is
+``elf.job.catalog.voters.wanted``."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Final
 
 import overlay as ring
 from agents.node.groups import GroupDesk, GroupStep
-from elf.job.log.keepers import wanted
+from elf.job.catalog.voters import wanted
 from overlay.ids import closeness, node_id
 
 STAFF_MS: Final = 2_000

@@ -2,7 +2,7 @@
 for.
 
 Said is what happens from the moment on at which the agent is ready: it hears of all that was before when it
-joins. A neighbour that falls silent is told of by its name in the stream log. Agents that are not neighbours
+joins. A neighbour that falls silent is told of by its name in the catalog log. Agents that are not neighbours
 on the ring are told of when they join or leave a stream.
 """
 
@@ -14,9 +14,9 @@ from typing import Final
 
 import overlay as ring
 from agents.node.beginning import PEERS_FACT, as_lines
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.membership import Membership
 from elf.job.effects import SaveFact, Seen
-from elf.job.log.membership import Membership
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import LogEntry, MemberJoined, MemberLeft
 
 GONE_MAX: Final = 1_024
@@ -36,7 +36,7 @@ class Waits:
 class Witness:
     """See the module's docstring."""
 
-    def __init__(self, log: StreamLog, membership: Membership) -> None:
+    def __init__(self, log: CatalogLog, membership: Membership) -> None:
         self._log = log
         self._membership = membership
         self._contacts: tuple[str, ...] = ()
@@ -58,11 +58,11 @@ class Witness:
             return Waits("it waits for a neighbour that knows who keeps the stream log", self._contacts)
         if self._membership.joined():
             return None
-        keepers = cluster.keepers.addresses
+        voters = cluster.voters.addresses
         text = (
-            f"it waits for the keepers of the stream log ({', '.join(keepers)}), most of which must be there"
+            f"it waits for the keepers of the stream log ({', '.join(voters)}), most of which must be there"
         )
-        return Waits(text, tuple(address for address in keepers if address != me))
+        return Waits(text, tuple(address for address in voters if address != me))
 
     # -- others ----------------------------------------------------------------------------------------------
 
@@ -81,7 +81,7 @@ class Witness:
         return [Seen(what, self.name(address), address)]
 
     def logged(self, entry: LogEntry) -> list[Seen]:
-        """The stream log has grown."""
+        """The catalog log has grown."""
         if not self._ready or not isinstance(entry, MemberJoined | MemberLeft):
             return []
         members = (one for one in self._log.members(entry.stream) if one.number == entry.number)

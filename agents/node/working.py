@@ -3,7 +3,7 @@
     (the log) ──▶ Install ──▶ lane ──▶ sealed ──▶ uplink ──▶ parent, in the end the root
                                 └────▶ begun ──▶ gathered on the way up ──▶ the home
 
-The stream log says which flows there are, and where their homes are. A home that moves takes the root of its
+The catalog log says which flows there are, and where their homes are. A home that moves takes the root of its
 flows along; all others hang below the new one. Beside that the agent keeps copies of its snapshots at
 neighbours and theirs here, what clocks show, and notices.
 """
@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from agents.node.beginning import Context, NodeSettings, Restored
+from agents.node.catalog import Catalog, Step
 from agents.node.copies import Copies
-from agents.node.keeping import Keeping, Step
 from elf.job.commands import Install, Uninstall
 from elf.job.copies import CopyEffect, CopyEvent
 from elf.job.effects import Forget, Run, Send, Skewed, Work
@@ -58,14 +58,14 @@ class Working:
     """Of one agent. What is for roots that are here goes to the ``router``."""
 
     def __init__(
-        self, context: Context, keeping: Keeping, router: Router, settings: NodeSettings, restored: Restored
+        self, context: Context, catalog: Catalog, router: Router, settings: NodeSettings, restored: Restored
     ) -> None:
         me, self._overlay = context.me, context.overlay
         self._me = me
         self._log = context.log
         self._streams = context.streams
-        self._keeping = keeping
-        self._membership = keeping.membership
+        self._catalog = catalog
+        self._membership = catalog.membership
         self._router = router
         self._roots = router.roots
         self.uplink = Uplink(
@@ -239,7 +239,7 @@ class Working:
                 self._hosted[uid] = topic
                 found.extend(self._overlay.host(topic, now_ms))
                 root = self._roots.get(uid)
-                found.extend(self._keeping.take_part(root.flow.fragment.stream, now_ms) if root else ())
+                found.extend(self._catalog.take_part(root.flow.fragment.stream, now_ms) if root else ())
         for flow in self._ours():
             if flow.uid not in self._running:
                 self._running[flow.uid] = flow

@@ -18,7 +18,7 @@ import pyarrow as pa
 from elf.batch import decode, encode
 from elf.errors import PeerError
 
-_LASTING = pa.Codec("zstd", compression_level=1)
+_COMPACTED = pa.Codec("zstd", compression_level=1)
 _PASSING = pa.Codec("zstd", compression_level=-1)
 """Repetition only, no entropy coder: on random letters a tenth of the time, there and back, and a third more
 bytes. Either is read by either."""
@@ -74,7 +74,7 @@ def pack(table: pa.Table, *, passing: bool = False) -> bytes:
 
     ``passing``: in less time and more bytes, for what is soon read again.
     """
-    codec = _PASSING if passing else _LASTING
+    codec = _PASSING if passing else _COMPACTED
     columns = [_pack(pa.array([], c.type) if not c.num_chunks else c.chunk(0), codec) for c in table.columns]
     return _ENCODER.encode(_Run(table.num_rows, columns))
 
@@ -228,4 +228,4 @@ def _expand(squeezed: _Squeezed) -> Bytes:
         return np.frombuffer(squeezed.data, np.uint8)
     if not 0 <= squeezed.size < _HEAP_MAX:
         raise ValueError(f"a heap of {squeezed.size} bytes")
-    return np.frombuffer(_LASTING.decompress(squeezed.data, squeezed.size), np.uint8)
+    return np.frombuffer(_COMPACTED.decompress(squeezed.data, squeezed.size), np.uint8)

@@ -43,7 +43,7 @@ class FlowTree(msgspec.Struct, frozen=True):
 
 class TreeFacts(msgspec.Struct, frozen=True):
     """The answer to the call ``tree``. ``job`` may be ``stream:`` and a stream's name. The master is the
-    root of the first flow, if the job founded it."""
+    root of the first flow, if the job bootstrapped it."""
 
     job: str
     master: str

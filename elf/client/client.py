@@ -27,7 +27,7 @@ from elf.client.files import files_of, tables_of
 from elf.client.windows import Window, split
 from elf.errors import ElfError, UserError
 from elf.wire.clients import Execute, Reply
-from elf.wire.tapping import TapReply, TapWish
+from elf.wire.tapping import TapOptions, TapReply
 from elf.wire.vitals import FleetVitals
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class Client:
     async def call(
         self, verb: str, argument: str = "", *, limit_secs: float = ANSWER_SECS
     ) -> dict[str, object]:
-        """One of the wishes that are no statements; the JSON object of its answer."""
+        """One of the proposals that are no statements; the JSON object of its answer."""
         return object_of(await self._connection.ask(verb, argument, limit_secs))
 
     async def tree(self, job: str) -> dict[str, object]:
@@ -239,7 +239,7 @@ class Client:
         (``elf.wire.tapping``), what is beyond that is counted. ``where``: a condition in ELF-QL;
         ``columns``: those wanted, if not all. Raises ``UserError``.
         """
-        wish = msgspec.json.encode(TapWish(str(uuid.uuid4()), stream, where, tuple(columns))).decode()
+        wish = msgspec.json.encode(TapOptions(str(uuid.uuid4()), stream, where, tuple(columns))).decode()
         while True:
             reply = await self._connection.ask("tap", wish, ANSWER_SECS)
             told = self._read("tap", reply, TapReply)
@@ -304,7 +304,7 @@ class Client:
 
     async def leave(self, *, force: bool = False) -> dict[str, object]:
         """Have the agent seal what it has, hand it over and go. Raises ``UserError`` where something would
-        have too few keepers without it, unless it is to go by ``force``."""
+        have too few voters without it, unless it is to go by ``force``."""
         return await self.call("leave", "force" if force else "", limit_secs=LEAVE_SECS)
 
     async def take_off(self, agent: str) -> str:

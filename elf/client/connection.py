@@ -171,7 +171,7 @@ class Connection:
     # -- requests --------------------------------------------------------------------------------------------
 
     async def ask(self, verb: str, argument: str, limit_secs: float) -> Reply:
-        """The answer to one of the wishes that are no statements."""
+        """The answer to one of the proposals that are no statements."""
         message = Call(request=0, verb=verb, argument=argument, creator=self._creator)
         async with contextlib.aclosing(self._stream(message, limit_secs)) as replies:
             async for reply in replies:

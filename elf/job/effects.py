@@ -206,7 +206,7 @@ class TryFunctions:
 
 @dataclass(frozen=True)
 class SaveLog:
-    """Append to the durable copy of the stream log."""
+    """Append to the durable copy of the catalog log."""
 
     entries: tuple[LogEntry, ...]
 

@@ -2,7 +2,8 @@
 
 A *flow* is one immutable map fragment over one stream, one pane length and one key range (protocol 1.1); a
 *job* reads flows; a *version* of a job is the vector of flows that it reads, with window, final fragment
-and policy. A flow belongs to no job: whichever job founded it, every job with an equal fragment reads it.
+and policy. A flow belongs to no job: whichever job bootstrapped it, every job with an equal fragment reads
+it.
 """
 
 from __future__ import annotations
@@ -109,9 +110,9 @@ class JobSpec:
     master: str = ""
     """Address of its master; empty until the log has the job."""
     roots: tuple[str, ...] = ()
-    """Where the homes of the key ranges after the first are founded: the nodes at ``range_topic``."""
+    """Where the homes of the key ranges after the first are bootstrapped: the nodes at ``range_topic``."""
     replaces: str = ""
-    """Uid of the job of that name which is over when, and only when, the stream log has this one."""
+    """Uid of the job of that name which is over when, and only when, the catalog log has this one."""
 
     @property
     def home(self) -> str:

@@ -26,8 +26,8 @@ class Execute(Message, frozen=True, kw_only=True):
 
 
 class Call(Message, frozen=True, kw_only=True):
-    """A client's other wishes: ``verb`` is one of ``tree JOB``, ``compare JOB``, ``leave``, ``status``,
-    ``take off AGENT``, ``submit``, ``query``, ``fleet``, ``tap WISH``; ``argument`` as it says.
+    """A client's other proposals: ``verb`` is one of ``tree JOB``, ``compare JOB``, ``leave``, ``status``,
+    ``take off AGENT``, ``submit``, ``query``, ``fleet``, ``tap PROPOSAL``; ``argument`` as it says.
     """
 
     request: int

@@ -16,7 +16,7 @@ AGAIN_MS_MIN: Final = 300
 """Between an answer and the next wish: what is shorter looks no quicker."""
 
 
-class TapWish(msgspec.Struct, frozen=True):
+class TapOptions(msgspec.Struct, frozen=True):
     """Rows of ``stream`` for which ``where`` is true (ELF-QL; empty: all), since the last wish of this
     ``tap``, a name that the client has made up; the first one begins it. ``columns``: which of them, beside
     time and agent; none: all."""

@@ -254,12 +254,12 @@ class Striking:
         """Wait until so many may die: a killed one comes back as a member of no group for a moment."""
         deadline = time.monotonic() + WAIT_SECS
         enough = 2 * self._at_once + 1
-        while not await self._keepers() >= enough:
+        while not await self._voters() >= enough:
             if time.monotonic() > deadline:
                 raise ElfError(f"the log and {JOB} are not kept by {enough} agents after {WAIT_SECS:g} s")
             await asyncio.sleep(0.1)
 
-    async def _keepers(self) -> int:
+    async def _voters(self) -> int:
         """How many agents keep the log, and the job: the lesser of the two."""
         try:
             async with self.fleet.client() as client:

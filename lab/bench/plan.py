@@ -2,7 +2,7 @@
 that they share.
 
 Examples are those of the reference that join no file, and the panels of ``deploy/queries``. A job is parsed,
-planned (with both engines' SQL) and proposed to a stream log, which gives it the flow of an equal fragment.
+planned (with both engines' SQL) and proposed to a catalog log, which gives it the flow of an equal fragment.
 CPU time counts.
 """
 
@@ -17,9 +17,9 @@ from typing import Annotated, ClassVar, Final
 from typer import Option
 
 from elf.errors import QueryError
-from elf.job.log.growing import grow
-from elf.job.log.streamlog import StreamLog
-from elf.job.messages.wishes import AddJob
+from elf.job.catalog.admission import grow
+from elf.job.catalog.log import CatalogLog
+from elf.job.messages.proposals import AddJob
 from elf.job.spec import Flow, JobSpec, app_id, flow_topic, flow_uid
 from elf.ql.catalogue import CLAUSES
 from elf.ql.plan import Plan
@@ -124,7 +124,7 @@ def _ms(text: str, schema: Schema) -> float:
 
 def _many(jobs: int, fragments: int) -> dict[str, float]:
     """Jobs of so many different fragments; how many flows compute them."""
-    log = StreamLog()
+    log = CatalogLog()
     with clocked() as clock:
         for number in range(jobs):
             plan = plan_of(_JOB.format(least=200 + number % fragments, number=number), _SCHEMAS[0])

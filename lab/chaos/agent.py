@@ -22,8 +22,8 @@ from agents.restore import contacts as known_contacts
 from agents.restore import restore
 from elf.errors import ElfBug, ElfError
 from elf.job import effects as do
+from elf.job.catalog.membership import CLUSTER_FACT, Identity, StreamSince
 from elf.job.home import port as home
-from elf.job.log.membership import CLUSTER_FACT, Identity, StreamSince
 from elf.job.program.port import ProgramEvent
 from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
@@ -113,7 +113,8 @@ class SimAgent:
 
     @property
     def belongs(self) -> bool:
-        """Whether it has been in the cluster, or founds it: then it may begin the ring without anybody."""
+        """Whether it has been in the cluster, or bootstraps it: then it may begin the ring without
+        anybody."""
         return self.life > 0 and (self.index == 0 or self.store.get(CLUSTER_FACT) is not None)
 
     def start(self, contacts: Sequence[str]) -> None:
@@ -168,7 +169,7 @@ class SimAgent:
 
     def groups(self) -> tuple[bytes, ...]:
         """The Raft groups in which it has a voter slot."""
-        return self.node.keeping.desk.groups.held()
+        return self.node.catalog.desk.groups.held()
 
     def crash(self) -> None:
         self.up = self.stopped = False

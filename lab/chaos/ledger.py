@@ -136,7 +136,7 @@ class Ledger:
         self._numbers[agent_id] = index
 
     def heard(self, entry: LogEntry) -> None:
-        """A new entry of the stream log: who has which member number."""
+        """A new entry of the catalog log: who has which member number."""
         if isinstance(entry, MemberJoined):
             self._agents[entry.stream, entry.number] = self._numbers[entry.agent_id]
             self._since.setdefault((entry.stream, entry.number), entry.seq)
@@ -301,7 +301,7 @@ class Ledger:
     # -- pane commits ----------------------------------------------------------------------------------------
 
     def committed(self, agent: int, row: PaneCommit) -> None:
-        if founded(row.flow) != row.flow:
+        if bootstrapped(row.flow) != row.flow:
             self._copied(agent, row)
             return
         name = f"panes [{row.start}, {row.end}) of {short(row.flow)}, revision {row.revision}"
@@ -395,7 +395,7 @@ class Ledger:
 
     def _copied(self, agent: int, row: PaneCommit) -> None:
         """A reader's copy may lack rows that its jobs do not need, and nothing else."""
-        flow = founded(row.flow)
+        flow = bootstrapped(row.flow)
         word = self.panes[flow].get((row.start, row.end, row.revision))
         name = f"a{agent}'s copy of panes [{row.start}, {row.end}) of {short(flow)}, revision {row.revision}"
         if word is None:
@@ -409,7 +409,7 @@ class Ledger:
 
     def latest(self, flow: str, pane: int, revision: int = 1 << 62) -> PaneWord | None:
         """The last word on a pane, up to a revision."""
-        flow = founded(flow)
+        flow = bootstrapped(flow)
         holding = (w for w in self.panes[flow].values() if w.start <= pane < w.end and w.revision <= revision)
         return max(holding, key=lambda word: word.revision, default=None)
 
@@ -499,7 +499,7 @@ class Ledger:
             for pane in range(first, last) if not part.lost else ():
                 word = self.latest(part.flow, pane, part.revision)
                 there = word.members if word is not None else 0
-                flow = founded(part.flow)
+                flow = bootstrapped(part.flow)
                 found |= {f"a{agent}" for agent in self.who(flow, part.expected & ~there)}
         return found
 
@@ -580,7 +580,7 @@ def us_of(moment: object) -> int:
     return int(np.datetime64(moment, "us").astype(np.int64))  # type: ignore[call-overload]
 
 
-def founded(name: str) -> str:
+def bootstrapped(name: str) -> str:
     """The flow that a name in a store is of: copies have names of their own
     (``elf.job.rollup.mirrors.copy_of``)."""
     return name.partition(".")[0]

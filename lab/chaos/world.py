@@ -19,10 +19,10 @@ from agents.codec import Message, decode, encode, pack
 from agents.loop import arrived
 from elf.batch import decode as table_of
 from elf.job import events as was
+from elf.job.catalog.compaction import tombstone
+from elf.job.catalog.log import CatalogLog
 from elf.job.home.master import Master
 from elf.job.home.records import home_key
-from elf.job.log.lasting import tombstone
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import LogEntry
 from elf.job.messages.homes import CreateJob, DropJob
 from elf.job.messages.rollup import Slice
@@ -209,7 +209,7 @@ class World:
         log = max((one.node.log for one in up), key=lambda log: log.last)
         homes = {spec.uid for spec in log.jobs()} | {log.homes.of(flow.uid) or "" for flow in log.flows()}
         keys = [home_key(uid) for uid in homes if log.home(uid) == agent.address]
-        standings = [(key, one.node.keeping.desk.groups.standing(key)) for one in up for key in one.groups()]
+        standings = [(key, one.node.catalog.desk.groups.standing(key)) for one in up for key in one.groups()]
         sizes = [
             len(known.membership.voters)
             for key, known in standings
@@ -217,8 +217,8 @@ class World:
             and (key in agent.groups() or agent.address in {m.address for m in known.membership.members})
         ]
         gone = any(one.ended == GONE for one in self.agents)
-        founding = any(key not in agent.groups() for key in keys)
-        free = agent.node.ready and not (gone or founding or self.only_with(agent))
+        bootstrap = any(key not in agent.groups() for key in keys)
+        free = agent.node.ready and not (gone or bootstrap or self.only_with(agent))
         return free and all(size >= SPARED_OF for size in sizes)
 
     def only_with(self, agent: SimAgent) -> set[str]:
@@ -292,7 +292,7 @@ class World:
     # -- what tests do with it -------------------------------------------------------------------------------
 
     def start_all(self, agents: Sequence[SimAgent] = ()) -> None:
-        """These, or all; the first founds the cluster."""
+        """These, or all; the first bootstraps the cluster."""
         agents = agents or self.agents
         agents[0].start([])
         for agent in agents[1:]:
@@ -361,7 +361,7 @@ class World:
         names = (f"{name}-{n}" for n in range(NAMES_MAX))
         return next((one for one in names if all(map(there, topics_of(one, "me")))), name)
 
-    def longest(self) -> StreamLog | None:
+    def longest(self) -> CatalogLog | None:
         """The longest log of those that run."""
         logs = (agent.node.log for agent in self.agents if agent.up)
         return max(logs, key=lambda log: log.last, default=None)

@@ -11,7 +11,7 @@ from overlay.effects import Rng
 from overlay.ids import closeness, key_of, node_id, to_int
 from overlay.raft.config import RaftConfig
 
-_FOUNDING_MS = 20_000
+_BOOTSTRAP_MS = 20_000
 _LIMIT_MS = 60_000
 _IDLE_MS = 10_000
 _ANSWER_MS = 2_000
@@ -57,7 +57,7 @@ class Fleet:
             founder, *others = near[: config.size]
             effects = self.world.at(founder).create(key, b"", others, self.world.now)
             self.world.perform(founder, effects)
-            self.world.run(_FOUNDING_MS // groups)
+            self.world.run(_BOOTSTRAP_MS // groups)
         self.world.run_until(lambda: all(self._full(key) for key in self.keys), _LIMIT_MS, every_ms=500)
 
     def ask(self, keys: Sequence[bytes], wait_ms: int) -> int:

@@ -29,9 +29,9 @@ whether they agree on who leads what. An idle group costs nothing.
 3. A leader has all that was committed before it. Only records of its own term are committed by counting.
 4. No index is ever committed with two records; what was ``Accepted`` stays, in an order that agrees with
    time.
-5. An unknown id is looked up, never created. Only ``create`` founds a group. Who has no hard state says so
-   (``UnknownMember``), promises nothing, and is put out and let in again, under another slot, through the
-   log. Each founding has a *birth*, so two under one key never mix.
+5. An unknown id is looked up, never created. Only ``create`` bootstraps a group. Who has no hard state says
+   so (``UnknownMember``), promises nothing, and is put out and let in again, under another slot, through the
+   log. Each bootstrap has a *birth*, so two under one key never mix.
 6. Memberships change by one member, one after the other, and never to one whose majority is not heard, or
    has not answered since a member asked to go.
 7. A deposed leader writes nothing: a record is refused unless its term is the leader's, and a read waits

@@ -32,7 +32,7 @@ Event = Received | Tick
 
 @dataclass(frozen=True, slots=True)
 class SlotTaken:
-    """The group's hard state begins on this disk, with a voter slot: at the founder with the founding as
+    """The group's hard state begins on this disk, with a voter slot: at the founder with the bootstrap as
     snapshot, elsewhere with nothing."""
 
     group: bytes
@@ -97,7 +97,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """Effect: the caller's state of the group is now this (at a start, at a founding, or because we were far
+    """Effect: the caller's state of the group is now this (at a start, at a bootstrap, or because we were far
     behind)."""
 
     group: bytes

@@ -60,7 +60,7 @@ class Group:
 
     @classmethod
     def found(cls, context: Context, links: Links, key: bytes, state: bytes) -> Group:
-        """CREATE: a group of ourselves alone. Its founding is the snapshot of index 1 and term 1."""
+        """CREATE: a group of ourselves alone. Its bootstrap is the snapshot of index 1 and term 1."""
         birth, slot = draw(context.rng), draw(context.rng)
         alone = Membership(1, (Member(context.me.address, slot),), ())
         hard = Hard.in_slot(context, key, birth, slot, Snapshot(1, 1, alone, state))

@@ -109,7 +109,7 @@ class Groups:
 
     def enter(self, key: bytes, contacts: Iterable[str], now_ms: int) -> list[Effect]:
         """Join a group that exists: ask these nodes for it, until one knows. If none does, nothing is
-        founded."""
+        bootstrapped."""
         self._at(now_ms)
         to_int(key)
         addresses = tuple(address for address in contacts if address != self._context.me.address)

@@ -1,7 +1,7 @@
 """What Raft groups say to each other.
 
 Frozen dataclasses of plain values, like :mod:`overlay.messages`. What belongs to one group is a *part*; parts
-of many groups for one peer share a message. A part names its group by key and birth (two foundings under one
+of many groups for one peer share a message. A part names its group by key and birth (two bootstraps under one
 key never mix), and both ends by their slots: who no longer has the slot that is addressed says so
 (:class:`UnknownMember`) and does nothing else. Costs are without the sender, about 25 bytes; a header is
 about 60.

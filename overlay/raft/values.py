@@ -101,7 +101,7 @@ class Snapshot:
     """All that records up to ``index`` have led to: the membership, and the caller's state. The records may
     go.
 
-    The founding is the snapshot of index 1 and term 1; one of index 0 is no knowledge at all.
+    The bootstrap is the snapshot of index 1 and term 1; one of index 0 is no knowledge at all.
     """
 
     index: int

@@ -204,7 +204,11 @@ def test_a_good_function_and_a_job_pass_the_check(sandboxes: Sandboxes) -> None:
         "  def start(self): self.subscribe(app='you/other')\n"
     )
     loaded = check_job(sandboxes, text, "j.py", "j", "me")
-    assert (loaded.title, loaded.every_ms, [w.name for w in loaded.wishes]) == ("J", 2_000, ["you/other"])
+    assert (loaded.title, loaded.every_ms, [w.name for w in loaded.subscriptions]) == (
+        "J",
+        2_000,
+        ["you/other"],
+    )
     with pytest.raises(UserError, match=r"j.py:4: ZeroDivisionError: .*; mend it and send it again"):
         check_job(sandboxes, text.replace("self.subscribe(app='you/other')", "1 / 0"), "j.py", "j", "me")
 

@@ -16,9 +16,9 @@ from agents.disk.store import Store
 from agents.lanes import engine
 from agents.ports import Told
 from elf.errors import ElfError
+from elf.job.catalog.membership import Identity
 from elf.job.effects import CommitWindows, Named, SaveJob
 from elf.job.events import WindowsCommitted
-from elf.job.log.membership import Identity
 from elf.job.spec import JobSpec, VersionRecord
 from tests.support.window_commits import commit, effect, spec
 

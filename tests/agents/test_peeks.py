@@ -19,7 +19,7 @@ JSON = get_format("json")
 COLUMNS = (Column("ts", "timestamp"), Column("n", "bigint"))
 
 
-def wish(
+def proposal(
     peek: str = "mine", where_sql: str = "", rows: int = 100, lines: int = 100, size: int = 1 << 20
 ) -> PeekStream:
     return PeekStream(
@@ -59,35 +59,35 @@ class Looking:
 def test_a_look_gets_the_rows_since_the_last_one() -> None:
     looking = Looking()
     looking.peeks.see(lines(range(3)), 0)
-    assert looking.look(wish()) == Peeked(b"", 0, 0)  # it begins
+    assert looking.look(proposal()) == Peeked(b"", 0, 0)  # it begins
     looking.peeks.see(lines(range(3, 5)), 10)
     looking.peeks.see(lines([5]), 20)
-    peeked = looking.look(wish())
+    peeked = looking.look(proposal())
     assert (numbers(peeked), peeked.hidden, peeked.unseen) == ([3, 4, 5], 0, 0)
     assert decode(peeked.rows)["_ts"].to_pylist() == [
         1_767_225_600_000_000 + n * 1_000_000 for n in (3, 4, 5)
     ]
-    assert looking.look(wish()) == Peeked(b"", 0, 0)
+    assert looking.look(proposal()) == Peeked(b"", 0, 0)
     looking.peeks.close()
 
 
 def test_lines_that_are_no_rows_are_not_shown() -> None:
     looking = Looking()
-    looking.look(wish())
+    looking.look(proposal())
     looking.peeks.see(pa.array(["no json", *lines([1]).to_pylist(), "{"], pa.string()), 0)
-    assert numbers(looking.look(wish())) == [1]
+    assert numbers(looking.look(proposal())) == [1]
 
 
 def test_of_a_stream_without_event_time_the_time_is_when_a_line_was_read() -> None:
     looking = Looking(None)
-    looking.look(wish())
+    looking.look(proposal())
     looking.peeks.see(lines([1]), 7_000)
     looking.peeks.see(lines([2]), 8_000)
-    assert decode(looking.look(wish(), 8_000).rows)["_ts"].to_pylist() == [7_000_000, 8_000_000]
+    assert decode(looking.look(proposal(), 8_000).rows)["_ts"].to_pylist() == [7_000_000, 8_000_000]
 
 
 def test_more_lines_than_may_be_held_are_counted_and_the_next_second_has_room_again() -> None:
-    looking, asked = Looking(), wish(rows=4, lines=4)
+    looking, asked = Looking(), proposal(rows=4, lines=4)
     looking.look(asked)
     looking.peeks.see(lines(range(3)), 100)
     assert numbers(looking.look(asked, 200)) == [0, 1, 2]
@@ -104,7 +104,7 @@ def test_more_lines_than_may_be_held_are_counted_and_the_next_second_has_room_ag
 
 def test_what_is_held_has_a_limit_in_bytes() -> None:
     looking, line = Looking(), len(lines([1])[0].as_py())
-    asked = wish(size=2 * line)
+    asked = proposal(size=2 * line)
     looking.look(asked)
     looking.peeks.see(lines(range(1, 6)), 0)
     peeked = looking.look(asked)
@@ -112,7 +112,7 @@ def test_what_is_held_has_a_limit_in_bytes() -> None:
 
 
 def test_a_condition_chooses_rows_and_those_beyond_the_limit_are_hidden() -> None:
-    looking, asked = Looking(), wish(where_sql="r.n % 2 = 0", rows=3)
+    looking, asked = Looking(), proposal(where_sql="r.n % 2 = 0", rows=3)
     looking.look(asked)
     looking.peeks.see(lines(range(10)), 0)
     peeked = looking.look(asked)
@@ -121,18 +121,18 @@ def test_a_condition_chooses_rows_and_those_beyond_the_limit_are_hidden() -> Non
 
 def test_a_look_that_nobody_asks_for_is_over() -> None:
     looking = Looking()
-    looking.look(wish())
+    looking.look(proposal())
     looking.peeks.see(lines([1]), LEASE_MS + 1)
-    assert looking.look(wish(), LEASE_MS + 1) == Peeked(b"", 0, 0)  # begins again
+    assert looking.look(proposal(), LEASE_MS + 1) == Peeked(b"", 0, 0)  # begins again
 
 
 def test_few_look_at_once_and_a_place_is_free_when_one_has_gone() -> None:
     looking = Looking()
     for one in range(PEEKS_MAX):
-        looking.look(wish(f"{one}"))
+        looking.look(proposal(f"{one}"))
     with pytest.raises(UserError, match="8 others look at stream s there already"):
-        looking.look(wish("late"))
-    looking.look(wish("late"), LEASE_MS + 1)
+        looking.look(proposal("late"))
+    looking.look(proposal("late"), LEASE_MS + 1)
 
 
 def test_an_allowance_is_for_a_second_of_the_clock() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from agents.answering.asks import Ask, ToAddress
 from agents.answering.sharing import Instead, Sharing, is_free
-from elf.job.log.growing import grow
-from elf.job.log.streamlog import Member, StreamLog
-from elf.job.messages.wishes import AddJob
+from elf.job.catalog.admission import grow
+from elf.job.catalog.log import CatalogLog, Member
+from elf.job.messages.proposals import AddJob
 from elf.job.spec import Flow, JobSpec, flow_uid
 from elf.job.work import FlowWork, InspectWork, WorkFacts
 from elf.ql.plan import Function, Plan
@@ -47,7 +47,7 @@ class Fleet:
     """A log with jobs, and what agents say of their work, by address; others are silent."""
 
     def __init__(self, *jobs: JobSpec, says: Mapping[str, FlowWork]) -> None:
-        self.log = StreamLog()
+        self.log = CatalogLog()
         for spec in jobs:
             grow(self.log, AddJob(spec=spec))
         self.says = says

@@ -16,10 +16,10 @@ import msgspec
 from msgspec import inspect
 
 from agents import codec
+from elf.job.catalog import voters
 from elf.job.home import records
-from elf.job.log import keepers
 from elf.job.messages.entries import LogEntry
-from elf.job.messages.wishes import Wish
+from elf.job.messages.proposals import Proposal
 from elf.wire import frames
 from elf.wire.base import Answer
 from overlay.ids import Peer
@@ -61,9 +61,9 @@ def lines() -> list[str]:
     for tag, cls in sorted(codec.CODEC.types.items()):
         twin = cls if issubclass(cls, msgspec.Struct) else codec.twin_of(cls)
         found[tag] = fields_of(inspect.type_info(twin), found)
-    for kept in (keepers.Wished, keepers._State, records.HomeState):
+    for kept in (voters.Proposed, voters._State, records.HomeState):
         shape(inspect.type_info(kept), found)
-    found["a wish"] = shape(inspect.type_info(Wish), found)
+    found["a wish"] = shape(inspect.type_info(Proposal), found)
     found["an entry of the log"] = shape(inspect.type_info(LogEntry), found)
     found["a record of a home"] = shape(inspect.type_info(records.HomeRecord), found)
     return [f"{name}: {said}" for name, said in sorted(found.items())]

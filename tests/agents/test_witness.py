@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import overlay as ring
 from agents.node.witness import GONE_MAX, Waits, Witness
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.membership import Cluster, Identity, Membership, StreamSince
 from elf.job.effects import Seen
-from elf.job.log.membership import Cluster, Identity, Membership, StreamSince
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import MemberJoined, MemberLeft
-from elf.job.messages.following import LogKeepers
+from elf.job.messages.following import LogVoters
 
 ME = Identity("id-1", "web-1", 7, "h1:7071")
 
@@ -25,7 +25,7 @@ class Agent:
     """A log, a membership, and the witness of both, as a node has them."""
 
     def __init__(self) -> None:
-        self.log = StreamLog()
+        self.log = CatalogLog()
         self.membership = Membership(ME, [StreamSince("s", 0)], self.log, cluster=None)
         self.witness = Witness(self.log, self.membership)
         self.witness.start(("h2:7071", "h3:7071", ME.address))
@@ -53,7 +53,7 @@ def test_what_it_waits_for_changes_on_its_way() -> None:
     told = agent.witness.waits(True)
     assert told is not None
     assert told.text == "it waits for a neighbour that knows who keeps the stream log"
-    agent.membership.cluster = Cluster("uid", LogKeepers(1, 1, "h2:7071", ("h2:7071", ME.address, "h4:7071")))
+    agent.membership.cluster = Cluster("uid", LogVoters(1, 1, "h2:7071", ("h2:7071", ME.address, "h4:7071")))
     told = agent.witness.waits(True)
     assert told == Waits(
         "it waits for the keepers of the stream log (h2:7071, h1:7071, h4:7071), most of which must be there",
@@ -68,7 +68,7 @@ def test_what_it_waits_for_changes_on_its_way() -> None:
 
 def test_who_comes_and_goes_is_told_by_name_once_it_is_ready() -> None:
     agent = Agent()
-    agent.membership.cluster = Cluster("uid", LogKeepers(1, 1, ME.address, (ME.address,)))
+    agent.membership.cluster = Cluster("uid", LogVoters(1, 1, ME.address, (ME.address,)))
     assert agent.hear(joined(1, 2)) == []
     assert agent.witness.peer(down(2)) == [], "it is not ready"
     assert agent.hear(joined(2, 1), joined(3, 3)) == [], "all that was before, and itself"
@@ -84,7 +84,7 @@ def test_who_comes_and_goes_is_told_by_name_once_it_is_ready() -> None:
 
 def test_it_remembers_a_bounded_number() -> None:
     agent = Agent()
-    agent.membership.cluster = Cluster("uid", LogKeepers(1, 1, ME.address, (ME.address,)))
+    agent.membership.cluster = Cluster("uid", LogVoters(1, 1, ME.address, (ME.address,)))
     agent.hear(joined(1, 1))
     for number in range(GONE_MAX + 10):
         assert agent.witness.peer(down(number))

@@ -21,10 +21,10 @@ from agents.inputs.rotated import FileId, Rotated
 from agents.inputs.tail import Tail
 from agents.inputs.values import Chunk, Position
 from elf.batch import decode, encode
+from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.effects import CommitWindows, Effect, Work
-from elf.job.log.streamlog import FOREVER_US, Member, StreamLog
 from elf.job.messages.rollup import Slice
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.decide import Stragglers
@@ -77,13 +77,13 @@ def _look_away(monkeypatch: pytest.MonkeyPatch) -> None:
 def counts_by_place(patch: pytest.MonkeyPatch) -> None:
     """protocol 1.5: a contribution set is over places in the roster of the moment, not member numbers."""
 
-    def members(log: StreamLog, stream: str) -> tuple[Member, ...]:
+    def members(log: CatalogLog, stream: str) -> tuple[Member, ...]:
         there = [m for m in log._members.get(stream, {}).values() if m.until_us == FOREVER_US]
         there.sort(key=lambda member: member.number)
         first = min(log._members.get(stream, {}), default=0)
         return tuple(replace(member, number=first + place) for place, member in enumerate(there))
 
-    patch.setattr(StreamLog, "members", members)
+    patch.setattr(CatalogLog, "members", members)
 
 
 def sends_before_the_cut(patch: pytest.MonkeyPatch) -> None:

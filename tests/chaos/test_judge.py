@@ -74,7 +74,7 @@ def test_a_row_from_before_the_beginning_is_leapt_over_as_any_other() -> None:
     spec = world.create(0, query_of("leap"))
     world.run_until(lambda: (spec.flows[0].uid, away.index) in ledger.books)
     homes = world.home(spec).node.homes
-    world.run_until(lambda: len(homes.keepers(spec.uid)) >= 3)  # of two none may go
+    world.run_until(lambda: len(homes.voters(spec.uid)) >= 3)  # of two none may go
     away.log.rows.append((began_us - 100_000, "a"))
     until_ms = world.now + 8_000
     for agent in world.agents:

@@ -18,7 +18,7 @@ from elf.batch import encode
 from elf.cli.tap import CELL_CHARS_MAX, Lines
 from elf.wire.base import Message
 from elf.wire.clients import Call, Failed, Reply
-from elf.wire.tapping import TapReply, TapWish
+from elf.wire.tapping import TapOptions, TapReply
 from tests.support.commands import ELF, UNREACHABLE, Here, elf_beside
 from tests.support.fleet_of_one import fake_agent
 from tests.support.terminal import watch
@@ -41,14 +41,14 @@ class Answers:
     """What a stream's agents say, wish by wish; after that nothing comes."""
 
     replies: list[tuple[pa.Table | None, TapReply]]
-    wishes: list[TapWish] = field(default_factory=list)
+    wishes: list[TapOptions] = field(default_factory=list)
 
     def __call__(self, message: Message) -> Iterable[Message]:
         if not isinstance(message, Call):
             return
         assert message.verb == "tap"
         place = len(self.wishes)
-        self.wishes.append(msgspec.json.decode(message.argument, type=TapWish))
+        self.wishes.append(msgspec.json.decode(message.argument, type=TapOptions))
         table, told = self.replies[place] if place < len(self.replies) else (None, TapReply())
         payload = encode(table) if table is not None else b""
         yield Reply(request=message.request, body=msgspec.json.encode(told), payload=payload)

@@ -43,8 +43,8 @@ def states(rows: Rows) -> list[tuple[object, object]]:
 
 
 async def test_a_folder_that_was_lost_and_is_brought_back(fleet: Fleet) -> None:
-    keeper, agent = fleet.agents
-    async with connect(keeper.address, cluster="test") as client:
+    voter, agent = fleet.agents
+    async with connect(voter.address, cluster="test") as client:
         rows = await members(client, lambda rows: len(rows) == 2)
         assert "note" not in rows[0]
         (number,) = [row["number"] for row in rows if row["agent"] == agent.name]

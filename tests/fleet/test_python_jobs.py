@@ -20,7 +20,7 @@ from agents.node.beginning import NodeSettings, Restored, raft_config
 from agents.node.node import Node
 from elf.errors import UserError
 from elf.functions.sandbox import Sandboxes
-from elf.job.log.membership import Identity
+from elf.job.catalog.membership import Identity
 from elf.job.program.calls import Loaded
 from elf.job.program.spec import Submission
 from elf.transport import MemoryNetwork

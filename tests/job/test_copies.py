@@ -11,10 +11,10 @@ from agents.disk import copystore
 from agents.disk.store import CopyRow, Store
 from elf.job import copies as disk
 from elf.job import events as was
+from elf.job.catalog.voters import apart
 from elf.job.contributions import Piece, from_bytes, to_bytes
 from elf.job.copies import COPY_OVERHEAD, Copy, CopyName
 from elf.job.effects import CommitPanes, Send
-from elf.job.log.keepers import apart
 from elf.job.messages.copies import CopiesKept, CopyVerdict, DropCopies, KeepCopies, OfferCopies
 from elf.job.messages.rollup import Committed, FlowProgress, Slice
 from elf.job.rollup import copying, holding, proxies

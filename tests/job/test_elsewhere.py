@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from elf.job.log.keepers import LOG_GROUP
+from elf.job.catalog.voters import LOG_GROUP
 from elf.job.rollup.decide import RootSettings
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import STREAM, plan
@@ -19,7 +19,7 @@ def readdress(world: World, agent: SimAgent, address: str) -> None:
 
 
 def voters(agent: SimAgent) -> list[str]:
-    standing = agent.node.keeping.standing
+    standing = agent.node.catalog.standing
     return [voter.address for voter in standing.membership.voters] if standing is not None else []
 
 
@@ -35,7 +35,7 @@ def test_an_agent_alone_goes_on_at_another_address() -> None:
     readdress(world, agent, "10.9.9.9:7100")
     world.restart(agent)
     world.run_until(lambda: agent.node.ready, 20_000)
-    assert list(agent.node.membership.keepers) == voters(agent) == [agent.address]
+    assert list(agent.node.membership.voters) == voters(agent) == [agent.address]
     assert agent.store.load_groups()[LOG_GROUP].slot == slot
     (member,) = agent.node.log.members(STREAM)
     assert (member.number, member.address) == (0, agent.address)
@@ -50,16 +50,16 @@ def test_an_agent_alone_goes_on_at_another_address() -> None:
 
 def test_the_only_keeper_of_two_is_found_at_its_new_address() -> None:
     world = World(32, 2)
-    keeper, other = world.agents
+    voter, other = world.agents
     world.start_all()
     world.run(5_000)
-    assert voters(keeper) == [keeper.address]
+    assert voters(voter) == [voter.address]
     spec = world.create(0, plan(2))
-    readdress(world, keeper, "10.9.9.9:7100")
+    readdress(world, voter, "10.9.9.9:7100")
     world.run(5_000)
-    world.restart(keeper)
-    world.run_until(lambda: keeper.node.ready, 30_000)
-    world.run_until(lambda: other.node.membership.keepers == (keeper.address,), 30_000)
+    world.restart(voter)
+    world.run_until(lambda: voter.node.ready, 30_000)
+    world.run_until(lambda: other.node.membership.voters == (voter.address,), 30_000)
     world.run_until(
         lambda: {m.address for m in other.node.log.members(STREAM)} == {*world.by_address}, 30_000
     )
@@ -69,22 +69,22 @@ def test_the_only_keeper_of_two_is_found_at_its_new_address() -> None:
 def test_it_does_not_while_somebody_is_at_the_old_one() -> None:
     """Its data folder would be a copy of theirs."""
     world = World(33, 3)
-    keeper, other, third = world.agents
-    old = keeper.address
-    world.start_all([keeper, other])
-    readdress(world, keeper, "10.9.9.9:7100")
+    voter, other, third = world.agents
+    old = voter.address
+    world.start_all([voter, other])
+    readdress(world, voter, "10.9.9.9:7100")
     del world.by_address[third.address]
     third.address = old
     world.by_address[old] = third
     third.start([other.address])
     world.run(5_000)
-    world.restart(keeper)
+    world.restart(voter)
     world.run(30_000)
-    assert not keeper.node.ready
-    assert voters(keeper) == [old]
+    assert not voter.node.ready
+    assert voters(voter) == [old]
     third.crash()
-    world.run_until(lambda: keeper.node.ready, 30_000)
-    assert voters(keeper) == [keeper.address]
+    world.run_until(lambda: voter.node.ready, 30_000)
+    assert voters(voter) == [voter.address]
 
 
 def test_a_keeper_of_three_at_another_address_harms_no_group() -> None:

@@ -245,4 +245,4 @@ def test_the_spam_campaign_lists_who_posts_most_and_its_settings_are_another_fun
     (batch,) = tree.jobs["a"].batches
     assert batch["top"] == [["Kent", 10], ["Ohio", 10]]
     assert batch["covers"]["b"] == (1, 14, 13)
-    assert "GROUP BY user.location" in next(iter(tree.runners["a"]._wishes.values())).query
+    assert "GROUP BY user.location" in next(iter(tree.runners["a"]._subscriptions.values())).query

@@ -162,11 +162,11 @@ def test_crashes_loss_and_doubles_never_make_a_window_wrong(seed: int) -> None:
 
 
 def test_a_member_that_missed_the_word_of_a_job_has_it_from_the_tree() -> None:
-    """Its asking of the keepers is put off for good, so only the repaired multicast can tell it."""
+    """Its asking of the voters is put off for good, so only the repaired multicast can tell it."""
     world = World(5, 6)
     world.start_all()
-    world.run_until(lambda: sum(agent.node.keeping.keeps for agent in world.agents) == 5)
-    (deaf,) = (agent for agent in world.agents if not agent.node.keeping.keeps)
+    world.run_until(lambda: sum(agent.node.catalog.keeps for agent in world.agents) == 5)
+    (deaf,) = (agent for agent in world.agents if not agent.node.catalog.keeps)
     assert deaf.node.overlay.parent(stream_topic(STREAM)) is not None
     world.run(500)
     deaf.node.membership._next_ms = 1 << 60
@@ -184,7 +184,7 @@ def test_a_flow_whose_end_an_agent_hears_of_before_it_is_on_the_ring_again_leave
     world = World(9, 7)
     spec, _ = begun(world, 6_000)
     world.run(6_000)
-    away = next(a for a in world.agents if a.address != spec.home and not a.node.keeping.keeps)
+    away = next(a for a in world.agents if a.address != spec.home and not a.node.catalog.keeps)
     (flow,) = away.worker.flows()
     away.crash()
     world.drop(spec)
@@ -192,7 +192,7 @@ def test_a_flow_whose_end_an_agent_hears_of_before_it_is_on_the_ring_again_leave
     world.run_until(lambda: not other.node.log.flows())
     away.start([other.address])
     assert away.worker.flows() == (flow,), "as its last cut has it"
-    membership = other.node.keeping.membership
+    membership = other.node.catalog.membership
     assert membership.cluster is not None
     word = membership.tail(membership.cluster, 0, other.node.log.after(0))
     away.handle(Arrived(other.address, word))

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from agents.codec import Message
-from elf.job.log.growing import grow
-from elf.job.log.readers import not_taken, readable_as
-from elf.job.log.streamlog import StreamLog
+from elf.job.catalog.admission import grow
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readers import not_taken, readable_as
 from elf.job.messages.entries import JobAdded, JobDropped, VersionAdded, VersionEnded
+from elf.job.messages.proposals import AddJob, AddVersion
 from elf.job.messages.reading import PaneRow
-from elf.job.messages.wishes import AddJob, AddVersion
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import Flow, JobSpec, flow_uid
 from elf.wire.base import Answer
@@ -271,11 +271,11 @@ def test_a_job_whose_creation_comes_after_the_end_of_what_it_reads_never_begins(
     (fragment,) = query.fragments
     old = JobSpec("old", "me", 1, query, (Flow(flow_uid(fragment, ""), fragment, bytes(16), "a:1"),))
     reader = replace(old, name="reader", plan=replace(old.plan, reads=(old.uid,)))
-    log = StreamLog([JobAdded(seq=1, spec=old)])
+    log = CatalogLog([JobAdded(seq=1, spec=old)])
     (added,) = grow(log, AddJob(spec=reader))
     assert isinstance(added, JobAdded)
     assert log.read_by(old.uid) == ("reader",)
-    log = StreamLog([JobAdded(seq=1, spec=old), JobDropped(seq=2, uid=old.uid)])
+    log = CatalogLog([JobAdded(seq=1, spec=old), JobDropped(seq=2, uid=old.uid)])
     assert grow(log, AddJob(spec=reader)) == (JobDropped(seq=3, uid=reader.uid),)
     assert grow(log, AddJob(spec=reader)) == ()
     assert log.jobs() == ()
@@ -293,7 +293,7 @@ def test_who_reads_a_job_and_who_changes_it_come_one_after_the_other() -> None:
     reader = replace(job, name="reader", plan=over_it)
     created = JobAdded(seq=1, spec=job)
 
-    log = StreamLog([created])
+    log = CatalogLog([created])
     grow(log, AddJob(spec=reader))
     assert (
         not_taken(log, other)
@@ -305,15 +305,15 @@ def test_who_reads_a_job_and_who_changes_it_come_one_after_the_other() -> None:
     (added,) = grow(log, AddVersion(spec=replace(resumed, version=3)))
     assert isinstance(added, VersionAdded), "what makes the same rows may be read meanwhile"
 
-    log = StreamLog([created, VersionAdded(seq=2, spec=other)])
+    log = CatalogLog([created, VersionAdded(seq=2, spec=other)])
     assert readable_as(log, job.uid) is None, "either query may be the job's"
     assert not_taken(log, reader) == "job job, which it reads, has been changed meanwhile; try again"
     assert grow(log, AddJob(spec=reader)) == (JobDropped(seq=3, uid=reader.uid),)
-    log = StreamLog([created, VersionAdded(seq=2, spec=other), VersionEnded(seq=3, uid=job.uid, version=2)])
+    log = CatalogLog([created, VersionAdded(seq=2, spec=other), VersionEnded(seq=3, uid=job.uid, version=2)])
     assert readable_as(log, job.uid) == query.identity, "it was given up"
     assert isinstance(grow(log, AddJob(spec=reader))[0], JobAdded)
     begun = VersionEnded(seq=3, uid=job.uid, version=1)
-    log = StreamLog([created, VersionAdded(seq=2, spec=other), begun])
+    log = CatalogLog([created, VersionAdded(seq=2, spec=other), begun])
     assert grow(log, AddJob(spec=reader)) == (JobDropped(seq=4, uid=reader.uid),)
-    paused = StreamLog([created, VersionEnded(seq=2, uid=job.uid, version=1)])
+    paused = CatalogLog([created, VersionEnded(seq=2, uid=job.uid, version=1)])
     assert isinstance(grow(paused, AddJob(spec=reader))[0], JobAdded), "its query is what it was"

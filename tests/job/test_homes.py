@@ -12,12 +12,12 @@ from agents.disk import homestore
 from agents.disk.store import Store
 from elf.errors import ElfBug
 from elf.job import events as was
+from elf.job.catalog.log import CatalogLog
 from elf.job.commits import PaneCommit
 from elf.job.effects import CommitWindows, PruneWindows
 from elf.job.home.home import WINDOWS_KEPT, Home
 from elf.job.home.master import Master
 from elf.job.home.records import encode, home_key
-from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import VersionRecord
 from elf.wire.base import Answer
@@ -132,7 +132,7 @@ def test_a_new_member_begins_with_a_state_and_leads(monkeypatch: pytest.MonkeyPa
     other = next(agent for agent in group if agent not in (home, lost))
     world.restart(lost)
     world.run_until(lambda: {fresh, other} < set(members(world, spec)), 20_000)
-    desk = home.node.keeping.desk
+    desk = home.node.catalog.desk
     steps = desk._take(desk.groups.transfer(home_key(spec.uid), fresh.address, world.now), world.now)
     home.perform(home.node.settle(steps, world.now))
     world.run_until(lambda: world.home(spec) is fresh, 20_000)
@@ -173,7 +173,7 @@ def test_a_home_leaves_while_another_member_is_dead() -> None:
     assert home_key(spec.uid) not in home.store.load_groups(), "it was let go"
     world.run(until - world.now + 12_000)
     assert len(settled(world, spec, until)) >= 12
-    assert other.address in world.home(spec).node.homes.keepers(spec.uid)
+    assert other.address in world.home(spec).node.homes.voters(spec.uid)
     agree(world, spec)
 
 
@@ -220,7 +220,7 @@ def test_records_are_in_the_order_in_which_they_were_wanted() -> None:
     world = World(97, 5)
     spec, _ = begun(world, 20_000)
     others = [agent for agent in staffed(world, spec, 5) if agent is not world.home(spec)]
-    home, groups = world.home(spec), world.home(spec).node.keeping.desk.groups
+    home, groups = world.home(spec), world.home(spec).node.catalog.desk.groups
     world.isolated = {others[0].address}
     home.perform(groups.transfer(home_key(spec.uid), others[0].address, world.now))  # type: ignore[arg-type]
     leadership = groups._groups[home_key(spec.uid)].leadership
@@ -251,7 +251,7 @@ def test_a_commit_that_was_known_by_its_name_is_completed_by_a_state() -> None:
 
 
 def test_what_a_home_has_committed_outlives_a_start_before_the_log_knows_of_it() -> None:
-    """A member of a home's group may die before its stream log has come to the job."""
+    """A member of a home's group may die before its catalog log has come to the job."""
     world = World(98, 3)
     begun(world, 1_000)
     agent = world.agents[2]
@@ -336,7 +336,7 @@ def test_windows_of_long_ago_are_forgotten_in_twentieths() -> None:
     """Not with a record of the group for each minute."""
     job, minute_us = made_of(60_000, 60_000), 60 * SECOND
     master = Master([VersionRecord(job, "committed", first_pane=0)], state="active", assembled={1: 0})
-    home, pruned = Home("a", StreamLog(), master, 0), []
+    home, pruned = Home("a", CatalogLog(), master, 0), []
     for minute in range(1, 2_100):
         master.windows_committed(CommitWindows(job, (minute - 1) * minute_us, minute * minute_us, (), ()))
         pruned += home.prune(minute * 60_000)

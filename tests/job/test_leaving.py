@@ -26,7 +26,7 @@ def fleet(agents: int, *, jobs: int = 1, members: int = 5) -> tuple[World, JobSp
     world.home_members = members
     world.start_all()
     odd = agents - 1 + agents % 2
-    world.run_until(lambda: keepers(world) == min(odd, 5))
+    world.run_until(lambda: voters(world) == min(odd, 5))
     until = world.now + 60_000
     for agent in world.agents:
         world.write(agent, until)
@@ -38,8 +38,8 @@ def fleet(agents: int, *, jobs: int = 1, members: int = 5) -> tuple[World, JobSp
     return world, spec, until
 
 
-def keepers(world: World) -> int:
-    return len(world.agents[0].node.membership.keepers)
+def voters(world: World) -> int:
+    return len(world.agents[0].node.membership.voters)
 
 
 def ask(world: World, agent: SimAgent, argument: str = "") -> str:
@@ -95,7 +95,7 @@ def test_two_that_leave_do_not_wait_for_each_other_while_a_member_is_dead() -> N
     mine = node_id(home.address)
     rest = [agent for agent in world.agents if agent not in (home, dead, one)]
     two = min(rest, key=lambda agent: closeness(mine, node_id(agent.address)))
-    desk, key = home.node.keeping.desk, home_key(other.uid)
+    desk, key = home.node.catalog.desk, home_key(other.uid)
     home.perform(desk.invite(key, two.address, world.now))
     while two not in members(world, other):
         world.run(5)
@@ -207,10 +207,10 @@ def test_where_one_more_death_would_leave_no_majority_it_waits_though_others_cou
     """Of the five that keep a job two are dead, and a third has just died: others can't enter any more."""
     world, spec, _ = fleet(7)
     home = world.home(spec)
-    keepers = home.node.homes.keepers(spec.uid)
-    others = [agent for agent in world.agents if agent.address in keepers and agent is not home]
+    voters = home.node.homes.voters(spec.uid)
+    others = [agent for agent in world.agents if agent.address in voters and agent is not home]
     killed(world, others[:2])
-    assert set(keepers) == set(home.node.homes.keepers(spec.uid)), "nobody has taken their place yet"
+    assert set(voters) == set(home.node.homes.voters(spec.uid)), "nobody has taken their place yet"
     others[2].crash()
     assert ask(world, home).startswith(f"a{home.index} stays: ")
     assert not home.node.leaving
@@ -248,7 +248,7 @@ def test_one_of_two_leaves_and_then_the_last_one() -> None:
     spec = world.create(0, plan(2))
     world.run(4_000)
     alone, other = world.agents
-    assert alone.node.membership.keepers == (alone.address,)
+    assert alone.node.membership.voters == (alone.address,)
     killed(world, [other])
     assert ask(world, alone).startswith("a0 stays: a1 does not answer, and without a0 as well too few")
     world.restart(other)
@@ -265,8 +265,8 @@ def test_where_all_that_live_of_a_group_leave_at_once_their_leader_has_others_in
     """There is none among them to hand it to; a job went with the last of them (chaos 342256)."""
     world, spec, until = fleet(8, members=3)
     home = world.home(spec)
-    keepers = {world.by_address[address] for address in home.node.homes.keepers(spec.uid)}
-    dead, other = (agent for agent in world.agents if agent in keepers - {home})
+    voters = {world.by_address[address] for address in home.node.homes.voters(spec.uid)}
+    dead, other = (agent for agent in world.agents if agent in voters - {home})
     dead.crash()
     for agent in (home, other):
         agent.handle(was.Arrived("client:7", Call(request=world.now, verb="leave")))
@@ -274,7 +274,7 @@ def test_where_all_that_live_of_a_group_leave_at_once_their_leader_has_others_in
         gone(world, agent)
     world.restart(dead)
     world.run(max(0, until - world.now) + 12_000)
-    assert world.home(spec) not in keepers - {dead}
+    assert world.home(spec) not in voters - {dead}
     agree(world, spec)
 
 
@@ -309,7 +309,7 @@ def test_so_few_stay_that_most_of_the_roster_has_left(seed: int) -> None:
     """Jobs with panes of many lengths: nobody is waited for in a pane that it left in, nor missed there."""
     world = World(seed, 3 + seed % 4, checking=False)
     world.start_all()
-    world.run_until(lambda: keepers(world) == min(len(world.agents) - 1 + len(world.agents) % 2, 5))
+    world.run_until(lambda: voters(world) == min(len(world.agents) - 1 + len(world.agents) % 2, 5))
     until = world.now + 60_000
     for agent in world.agents:
         world.write(agent, until)
@@ -337,8 +337,8 @@ def test_the_log_is_handed_to_an_agent_that_has_no_stream() -> None:
     world.run_until(lambda: first.node.ready and other.node.ready)
     assert ask(world, first) == ""
     gone(world, first)
-    assert other.node.keeping.leads
-    assert other.node.membership.keepers == (other.address,)
+    assert other.node.catalog.leads
+    assert other.node.membership.voters == (other.address,)
 
 
 @pytest.mark.parametrize("streamless", [False, True])
@@ -348,8 +348,8 @@ def test_a_dead_member_without_a_stream_has_not_left(streamless: bool) -> None:
     if streamless:
         world.agents[2].streams = ()
     world.start_all()
-    world.run_until(lambda: keepers(world) == 3)
+    world.run_until(lambda: voters(world) == 3)
     killed(world, [world.agents[2]])
     world.run(6_000)
-    leaving = next(agent for agent in world.agents[:2] if not agent.node.keeping.leads)
+    leaving = next(agent for agent in world.agents[:2] if not agent.node.catalog.leads)
     assert "stays" in ask(world, leaving)

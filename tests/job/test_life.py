@@ -16,15 +16,15 @@ import pytest
 
 from agents.codec import pack
 from elf.job import events as was
+from elf.job.catalog.admission import grow
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readers import not_taken
 from elf.job.effects import Send
 from elf.job.home.master import Master
 from elf.job.home.records import home_key
-from elf.job.log.growing import grow
-from elf.job.log.readers import not_taken
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import JobAdded, JobDropped
 from elf.job.messages.homes import CreateJob, SteerJob
-from elf.job.messages.wishes import AddJob
+from elf.job.messages.proposals import AddJob
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
 from elf.wire.base import Answer
@@ -241,7 +241,7 @@ def test_each_step_ends_as_asked_or_not_at_all_whoever_dies(victim: str, seed: i
 
 
 def test_a_job_is_replaced_in_one_wish_and_not_while_another_reads_it() -> None:
-    log, query = StreamLog(), plan(2)
+    log, query = CatalogLog(), plan(2)
     old = JobSpec("job", "me", 1, query, (), master="here")
     grow(log, AddJob(spec=old))
     new = replace(old, generation=2, replaces=old.uid)
@@ -265,9 +265,9 @@ def test_a_job_that_is_created_on_both_sides_of_a_partition_is_one() -> None:
     world = World(31, 5)
     world.start_all()
     world.run(6_000)
-    keepers = {a.address for a in world.agents if a.node.keeping.keeps}
-    assert len(keepers) == 5
-    leader = next(a for a in world.agents if a.node.keeping.leads)
+    voters = {a.address for a in world.agents if a.node.catalog.keeps}
+    assert len(voters) == 5
+    leader = next(a for a in world.agents if a.node.catalog.leads)
     few = [a for a in world.agents if a is not leader][:2]
     many = [a for a in world.agents if a not in few]
     world.network.sides = {agent.address: 1 for agent in few}
@@ -276,8 +276,8 @@ def test_a_job_that_is_created_on_both_sides_of_a_partition_is_one() -> None:
     world.run(3_000)
     world.submit(world.agents.index(many[0]), plan(2), "job", "client:many")
     world.run(4_000)
-    founded = [a for a in world.agents if a.node.homes.jobs()]
-    assert len(founded) == 2, "each side has one"
+    bootstrapped = [a for a in world.agents if a.node.homes.jobs()]
+    assert len(bootstrapped) == 2, "each side has one"
     world.network.sides.clear()
     spec = world.active("job")
     world.run(20_000)
@@ -285,9 +285,9 @@ def test_a_job_that_is_created_on_both_sides_of_a_partition_is_one() -> None:
     assert world.home(spec) in many
     answers = [said for said in world.client_inbox if isinstance(said, Answer)]
     assert sorted(answer.error[:23] for answer in answers) == ["", "job job exists already;"]
-    loser = next(a for a in founded if a in few)
-    assert home_key(spec.uid) not in loser.node.keeping.desk.groups.held() or loser.address in {
-        *world.home(spec).node.homes.keepers(spec.uid)
+    loser = next(a for a in bootstrapped if a in few)
+    assert home_key(spec.uid) not in loser.node.catalog.desk.groups.held() or loser.address in {
+        *world.home(spec).node.homes.voters(spec.uid)
     }
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitWindows, Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored, WindowsCommitted
 from elf.job.home.homes import Homes
 from elf.job.home.port import StoredJob
 from elf.job.home.router import Router
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import JobAdded, MemberJoined
 from elf.job.messages.homes import DropJob
 from elf.job.messages.reading import PaneRow, ReadPanes
@@ -42,11 +42,11 @@ class Reader:
             seq=1, stream=STREAM, number=0, agent_id="a", name="a0", incarnation=1, address=ROOT, since_us=-1
         )
         added = [JobAdded(seq=n, spec=spec) for n, spec in enumerate([founder, *self.specs], 2)]
-        log = StreamLog([joined, *added])
+        log = CatalogLog([joined, *added])
         self.homes = Homes(HERE, log, RootSettings())
         self.router = Router(log, self.homes)
         self.windows: list[CommitWindows] = []
-        self.wishes: list[tuple[int, int | None]] = []
+        self.proposals: list[tuple[int, int | None]] = []
         self.names: list[str] = []
         self.late: list[StorePanes] | None = None
         """When it is a list, what is to be stored waits here."""
@@ -84,8 +84,8 @@ class Reader:
                 case CommitWindows():
                     self.windows.append(effect)
                     self.perform(self.router.handle(WindowsCommitted(effect, None, 0, 0), 0))
-                case Send(message=ReadPanes(wishes=(wish,))):
-                    self.wishes.append((wish.after, wish.start))
+                case Send(message=ReadPanes(proposals=(proposal,))):
+                    self.proposals.append((proposal.after, proposal.start))
 
     def held(self) -> list[tuple[int, int, int]]:
         mirror = self.homes.mirrors.get(self.flow.uid)
@@ -99,7 +99,7 @@ def test_commits_that_come_before_their_turn_wait_for_it() -> None:
     for seq in (4, 3, 2):
         reader.tell(seq, seq - 1, 500 + seq)
     assert reader.held() == []
-    assert reader.wishes[-1] == (0, 501), "it asks for what it lacks"
+    assert reader.proposals[-1] == (0, 501), "it asks for what it lacks"
     reader.tell(1, 0, 501)
     assert [end for _, end, _ in reader.held()][-1] == 505
     assert [(one.first_us, one.last_us) for one in reader.windows][-1][1] == 505 * 2 * SECOND
@@ -112,7 +112,7 @@ def test_a_job_that_began_earlier_comes_to_a_copy_that_begins_later() -> None:
     reader.tell(3, 0, 503, wanted=503)
     assert reader.held() == [(503, 504, 0)]
     reader.take_up(1, 501)
-    assert reader.wishes[-1] == (0, 501)
+    assert reader.proposals[-1] == (0, 501)
     reader.tell(4, 0, 504, wanted=503)
     assert reader.held() == [], "what was sent to the old copy tells nothing of panes before it"
     reader.windows.clear()
@@ -149,7 +149,7 @@ def test_a_job_that_needs_every_row_comes_to_a_copy_of_the_first_rows() -> None:
     reader.take_up(0, 501)
     reader.tell(1, 0, 501, cut=TOP)
     reader.take_up(1, 501)
-    assert reader.wishes[-1] == (0, 501)
+    assert reader.proposals[-1] == (0, 501)
     assert reader.held() == []
     reader.tell(1, 0, 501, cut=TOP)
     assert reader.held() == [], "cut as before"

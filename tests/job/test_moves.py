@@ -1,4 +1,4 @@
-"""What the stream log makes of a home that has moved."""
+"""What the catalog log makes of a home that has moved."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elf.job.catalog.admission import grow
+from elf.job.catalog.flowgroups import FlowHomes
+from elf.job.catalog.log import CatalogLog
 from elf.job.home.steering import proposed
-from elf.job.log.flowhomes import FlowHomes
-from elf.job.log.growing import grow
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import HomeMoved
-from elf.job.messages.wishes import AddJob, MoveHome
+from elf.job.messages.proposals import AddJob, MoveHome
 from elf.job.spec import JobSpec
 from lab.chaos.engine import plan
-from tests.support.wishing import Wishes
+from tests.support.proposing import Proposals
 
 
 class Searched(FlowHomes):
@@ -33,7 +33,7 @@ class Searched(FlowHomes):
         return tuple(uid for uid, of in self._homes.items() if of == home and uid not in self._over)
 
 
-class Rebuilt(StreamLog):
+class Rebuilt(CatalogLog):
     """One that looks at every spec that it has, at each move."""
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Rebuilt(StreamLog):
             self._versions[uid] = {number: self._moved(spec, entry) for number, spec in made.items()}
 
 
-class Counting(StreamLog):
+class Counting(CatalogLog):
     """One that says how many specs it has put together again."""
 
     made = 0
@@ -61,12 +61,12 @@ class Counting(StreamLog):
 
 @given(st.integers(0, 1 << 30), st.integers(0, 80))
 def test_a_move_is_seen_in_every_spec_that_it_concerns(seed: int, steps: int) -> None:
-    wishes = Wishes(seed, Rebuilt(), StreamLog())
+    proposals = Proposals(seed, Rebuilt(), CatalogLog())
     for _ in range(steps):
-        wishes.step()
-        whole, log = wishes.logs
-        assert wishes.answers(log) == wishes.answers(whole)
-        known = [(one.ever(uid), one.versions(uid)) for uid in wishes.jobs for one in (whole, log)]
+        proposals.step()
+        whole, log = proposals.logs
+        assert proposals.answers(log) == proposals.answers(whole)
+        known = [(one.ever(uid), one.versions(uid)) for uid in proposals.jobs for one in (whole, log)]
         assert known[::2] == known[1::2], "of those that are dropped, too"
 
 

@@ -44,10 +44,10 @@ class Batches(Job):
 """
 
 
-def program(text: str, *, every_ms: int = 1_000, wish: str = "w", generation: int = 0) -> ProgramSpec:
+def program(text: str, *, every_ms: int = 1_000, subscription: str = "w", generation: int = 0) -> ProgramSpec:
     tap = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))
     taps = (tap,) if "subscribe" in text else ()
-    return ProgramSpec("job", "me", generation, text, "job.py", "J", every_ms, taps, (), wish)
+    return ProgramSpec("job", "me", generation, text, "job.py", "J", every_ms, taps, (), subscription)
 
 
 def submit(world: World, through: int, spec: ProgramSpec, *, replace: bool = False, id_: int = 1) -> None:
@@ -128,7 +128,7 @@ def test_two_submit_one_name_at_once_one_wins_and_the_other_is_told() -> None:
     world = World(3, 5)
     world.start_all()
     for through in (1, 2):
-        submit(world, through, program(BATCHES, wish=f"w{through}"), id_=through)
+        submit(world, through, program(BATCHES, subscription=f"w{through}"), id_=through)
     running(world, 5)
     world.run(2_000)
     found = sorted(a.error for a in answers(world))
@@ -143,7 +143,7 @@ def test_replace_is_a_new_generation_and_drop_ends_it_everywhere() -> None:
     world.start_all()
     submit(world, 1, program(BATCHES))
     running(world, 4)
-    submit(world, 2, program(BATCHES + "\n# better\n", wish="again"), replace=True, id_=2)
+    submit(world, 2, program(BATCHES + "\n# better\n", subscription="again"), replace=True, id_=2)
     world.run_until(lambda: len(answers(world)) == 2)
     world.run(2_000)
     (uid,) = {uid for a in world.agents for uid in a.jobs.runners}
@@ -178,7 +178,7 @@ def test_a_job_hears_the_multicasts_of_another_that_it_subscribed_to() -> None:
     submit(world, 1, program(BATCHES))
     running(world, 4)
     talker = program("")
-    ears = replace(talker, name="ears", text=EARS, every_ms=0, taps=(), apps=(talker.app,), wish="e")
+    ears = replace(talker, name="ears", text=EARS, every_ms=0, taps=(), apps=(talker.app,), subscription="e")
     submit(world, 2, ears, id_=2)
     running(world, 8)
     world.run(4_000)
@@ -209,7 +209,9 @@ def test_what_any_agent_routes_to_another_job_is_delivered_at_its_master_alone()
     world.start_all()
     first = replace(program(TALKS.replace("{to}", "other")), name="one")
     submit(world, 1, first)
-    submit(world, 2, replace(first, name="other", text=TALKS.replace("{to}", "nobody"), wish="o"), id_=2)
+    submit(
+        world, 2, replace(first, name="other", text=TALKS.replace("{to}", "nobody"), subscription="o"), id_=2
+    )
     running(world, 10)
     world.run(3_500)
     heard = [job for job in jobs(world) if job.got]

@@ -10,12 +10,12 @@ from dataclasses import replace
 import pytest
 
 from elf.job import events as was
+from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Send
 from elf.job.home.homes import Homes
-from elf.job.home.wishes import ASKING_MS
-from elf.job.log.streamlog import StreamLog
+from elf.job.home.proposals import ASKING_MS
 from elf.job.messages.homes import CreateJob
-from elf.job.messages.wishes import AddJob
+from elf.job.messages.proposals import AddJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan
@@ -142,7 +142,7 @@ def test_who_is_told_that_a_job_is_dropped_sees_that_it_is() -> None:
 
 
 def test_the_next_keeper_of_the_log_is_asked_before_anybody_has_noticed_that_one_is_dead() -> None:
-    homes = Homes("home:1", StreamLog(), RootSettings())
+    homes = Homes("home:1", CatalogLog(), RootSettings())
     asked = CreateJob(id=1, origin="c", spec=JobSpec("_select_1", "me", 0, plan(2), ()), replace=False)
     homes.create(asked, b"0" * 16, 0)
     told = []

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from agents.disk.store import Store
-from agents.node.beginning import FOUNDED_FACT
+from agents.node.beginning import BOOTSTRAPPED_FACT
 from elf.batch import decode
 from elf.job import events as was
 from elf.job.home.records import home_key
@@ -221,11 +221,11 @@ def test_the_home_of_a_range_is_founded_once_by_the_agent_that_was_named() -> No
     many = spread(world, 2, "many")
     uid, founder = home_uid(many.uid, 1), world.by_address[many.flows[1].home]
     world.run_until(lambda: len(members(world, many, 1)) == 5, 60_000)
-    assert founder.store.get(FOUNDED_FACT) == uid.encode()
+    assert founder.store.get(BOOTSTRAPPED_FACT) == uid.encode()
     log = founder.node.log
     agents = {m.agent_id: m.address for m in log.members("clicks")}
-    assert log.to_found(next(i for i, address in agents.items() if address == founder.address)) == (uid,)
-    assert not any(log.to_found(i) for i, address in agents.items() if address != founder.address)
+    assert log.to_bootstrap(next(i for i, address in agents.items() if address == founder.address)) == (uid,)
+    assert not any(log.to_bootstrap(i) for i, address in agents.items() if address != founder.address)
     with database(founder.store) as con:
         con.execute("DELETE FROM raft_groups WHERE key = ?", (home_key(uid),))
         con.execute("DELETE FROM raft_entries WHERE key = ?", (home_key(uid),))
@@ -233,7 +233,7 @@ def test_the_home_of_a_range_is_founded_once_by_the_agent_that_was_named() -> No
     world.run(300)
     world.restart(founder)
     world.run(1_500)
-    standing = founder.node.keeping.desk.groups.standing(home_key(uid))
+    standing = founder.node.catalog.desk.groups.standing(home_key(uid))
     assert standing is None or len(standing.membership.voters) > 1, "it founded no second group"
 
 
@@ -267,8 +267,8 @@ def test_the_home_of_a_range_leaves() -> None:
 
 @pytest.mark.parametrize("created_ms", [-60, 300])
 def test_an_agent_leaves_while_a_job_is_created_that_would_have_a_root_there(created_ms: int) -> None:
-    """The log decides which of the two came first: the agent founds the home of its key range and hands it
-    over (rows of panes that it has sealed early are late), or that range is at the job's home."""
+    """The log decides which of the two came first: the agent bootstraps the home of its key range and hands
+    it over (rows of panes that it has sealed early are late), or that range is at the job's home."""
     world = World(36, 4)
     spec, until = begun(world, 16_000)
     agent = next(one for one in world.agents[2:] if one is not world.home(spec))

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from agents.answering.about import describe
 from agents.committing.windowcommits import window_result
 from elf.batch import decode, encode
+from elf.job.catalog.log import Member
 from elf.job.commands import Leap, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
-from elf.job.log.streamlog import Member
 from elf.job.messages.homes import JobFacts
 from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.decide import RootSettings, Stragglers

@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from agents.codec import Message
-from elf.job.log.readers import is_read
+from elf.job.catalog.readers import is_read
 from elf.job.messages.entries import VersionEnded
 from elf.job.messages.following import Follow
 from elf.windows import Landmark, Sliding
@@ -38,7 +38,7 @@ def test_a_reader_and_a_change_that_do_not_know_of_each_other(reader_first: bool
     over_it = replace(plan(4, 2, least=1), reads=(spec.uid,), read_as=(spec.plan.identity,))
     if reader_first:
         world.submit(1, over_it, "reader", "client:1")
-        world.run(150)  # its wish is with the keepers, and the job's home has not heard
+        world.run(150)  # its proposal is with the voters, and the job's home has not heard
     steer(world, spec, "alter", plan(4, 2, least=3))
     if not reader_first:
         world.run(100)

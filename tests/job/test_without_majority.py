@@ -31,8 +31,8 @@ def test_who_asks_is_told_that_the_job_is_not_led_and_why(home_dies: bool) -> No
     staffed(world, spec, 5)
     world.run(3_000)
     home = world.home(spec)
-    keepers = [a for a in world.agents if a is not home and a.node.homes.keepers(spec.uid)]
-    dying = [home, *keepers[:2]] if home_dies else keepers[:3]
+    voters = [a for a in world.agents if a is not home and a.node.homes.voters(spec.uid)]
+    dying = [home, *voters[:2]] if home_dies else voters[:3]
     for agent in dying:
         agent.crash()
     world.run(15_000)

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from agents.lanes.spill import SpillFolder
 from elf.batch import decode
 from elf.errors import UserError
+from elf.job.catalog.admission import grow
+from elf.job.catalog.log import CatalogLog, Member
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
 from elf.job.cut import StreamCut
-from elf.job.log.growing import grow
-from elf.job.log.streamlog import Member, StreamLog
-from elf.job.messages.wishes import JoinStream, LeaveStream
+from elf.job.messages.proposals import JoinStream, LeaveStream
 from elf.job.ports import Spill
 from elf.job.rollup.presence import Roster
 from elf.job.snapshots import Sealed
@@ -236,7 +236,7 @@ def test_rows_before_the_agent_was_a_member_are_unrostered_and_nothing_else() ->
     assert panes_of(list(worker.handle(Finish()).sealed))[0] == {3: Counter(b=1)}
 
 
-def join(log: StreamLog, agent: str, incarnation: int, address: str = "a:1") -> tuple[object, ...]:
+def join(log: CatalogLog, agent: str, incarnation: int, address: str = "a:1") -> tuple[object, ...]:
     return grow(
         log,
         JoinStream(
@@ -246,7 +246,7 @@ def join(log: StreamLog, agent: str, incarnation: int, address: str = "a:1") -> 
 
 
 def test_member_numbers_are_given_once_and_a_copied_disk_is_refused() -> None:
-    log = StreamLog()
+    log = CatalogLog()
     assert len(join(log, "x", 1)) == 1
     assert join(log, "x", 1) == ()  # repeated: nothing new
     join(log, "y", 1, "b:1")
@@ -258,14 +258,14 @@ def test_member_numbers_are_given_once_and_a_copied_disk_is_refused() -> None:
     with pytest.raises(UserError, match="copy"):
         join(log, "x", 1, "a:1")
     grow(log, LeaveStream(stream="s", agent_id="y", until_us=5))
-    assert join(log, "y", 1, "b:1") == ()  # a wish that comes late lets nobody in again
+    assert join(log, "y", 1, "b:1") == ()  # a proposal that comes late lets nobody in again
     left = log.member_of("s", "y")
     assert left is not None
     assert left.until_us == 5
     assert len(join(log, "y", 2, "b:1")) == 1
     join(log, "z", 1, "e:1")
     assert [m.number for m in log.members("s")] == [0, 1, 2]
-    copy = StreamLog(log.after(0))
+    copy = CatalogLog(log.after(0))
     assert copy.members("s") == log.members("s")
 
 

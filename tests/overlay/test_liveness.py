@@ -177,7 +177,7 @@ def test_a_world_without_nodes_is_at_rest() -> None:
 
 
 def test_halves_that_have_forgotten_each_other_become_one_ring_where_somebody_keeps_a_list() -> None:
-    """As the members of a stream log: each node is told of all again and again, and calls its own leaves."""
+    """As the members of a catalog log: each node is told of all again and again, and calls its own leaves."""
     config = OverlayConfig(base_bits=2, leaf_set_size=8, dead_forget_ms=20_000)
     world = ring(64, seed=3, config=config, latency=plane(10))
     everybody = names(world)

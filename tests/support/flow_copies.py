@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from agents.disk import copystore
 from agents.disk.store import Store
 from elf.job import copies as disk
+from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes
 from elf.job.copies import CopiesRead, CopiesStored, Copy, CopyName
 from elf.job.effects import Send
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.copies import CopiesKept, DropCopies, KeepCopies
 from elf.job.messages.entries import JobAdded, MemberJoined
 from elf.job.messages.rollup import Committed, FlowProgress
@@ -39,7 +39,7 @@ def flow_of(fragment: Fragment | None = None) -> Flow:
 FLOW = flow_of()
 
 
-def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> StreamLog:
+def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> CatalogLog:
     """Of members at these addresses, and a job that reads the flows."""
     joined = [
         MemberJoined(
@@ -55,7 +55,7 @@ def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> StreamLo
         for seq, address in enumerate(addresses, 1)
     ]
     spec = JobSpec("job", "me", 1, plan(2), flows or (FLOW,), master=ROOT)
-    return StreamLog([*joined, JobAdded(seq=len(joined) + 1, spec=spec)])
+    return CatalogLog([*joined, JobAdded(seq=len(joined) + 1, spec=spec)])
 
 
 class Owner:

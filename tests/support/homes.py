@@ -15,7 +15,7 @@ from tests.support.histories import settled
 def members(world: World, spec: JobSpec) -> list[SimAgent]:
     """The voters of a job's home, as its leader has them."""
     home = leader(world, spec)
-    standing = home.node.keeping.desk.groups.standing(home_key(spec.uid))
+    standing = home.node.catalog.desk.groups.standing(home_key(spec.uid))
     assert standing is not None
     return [world.by_address[voter.address] for voter in standing.membership.voters]
 

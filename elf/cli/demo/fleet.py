@@ -1,8 +1,8 @@
 """The demo's fleet on loopback: eight agents, seven beside shops that log clicks, one beside a web server;
 or, for an application, some that log what it wants.
 
-Each has a data folder and a log file of its own, as if it were alone on its host; the first one founds the
-fleet, the others know only its address.
+Each has a data folder and a log file of its own, as if it were alone on its host; the first one bootstraps
+the fleet, the others know only its address.
 """
 
 from __future__ import annotations

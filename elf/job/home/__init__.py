@@ -7,7 +7,7 @@
     steering    how it is changed; who waits for that
     reading     the panes of flows that masters here read
     commits     what a home commits, and who is told; ``records``: the log of its group
-    wishes      what the stream log is to say of homes, and does not say yet
+    wishes      what the catalog log is to say of homes, and does not say yet
 
 **The way of an ALTER, from shell to worker.** Each arrow is a call or a message; each box is passed once.
 
@@ -21,7 +21,7 @@
       │ SaveJob ─▶ Commits.wanted ─▶ Housing.commit ─▶ (majority, store) ─▶ Commits.applied ─▶ Steering.saved
       ▼
     Wishes.say
-      │ AddVersion                                    the keepers of the stream log
+      │ AddVersion                                    the voters of the catalog log
       ▼
     Keeping.serve ─▶ (majority) ─▶ VersionAdded ─▶ Keeping.spread, down the streams' trees
       │ VersionAdded                                  every member of a stream of the job

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from elf.job.catalog.log import CatalogLog
 from elf.job.commits import PaneCommit
 from elf.job.effects import (
     CommitPanes,
@@ -29,7 +30,6 @@ from elf.job.home.homes import Homes
 from elf.job.home.port import Applied, Commit, Draft, Drafted, FoundHome
 from elf.job.home.router import Router
 from elf.job.home.subscribers import numbered
-from elf.job.log.streamlog import StreamLog
 
 Wanted = CommitPanes | CommitWindows | SaveJob | SaveFlow | PrunePanes | PruneWindows
 
@@ -39,7 +39,7 @@ Step = Draft | FoundHome | Commit
 class Commits:
     """Of the ``homes`` of one agent. ``holds``: whether it is in the group of a home, by its uid."""
 
-    def __init__(self, log: StreamLog, homes: Homes, router: Router, holds: Callable[[str], bool]) -> None:
+    def __init__(self, log: CatalogLog, homes: Homes, router: Router, holds: Callable[[str], bool]) -> None:
         self._log = log
         self._homes = homes
         self._router = router
@@ -68,7 +68,7 @@ class Commits:
 
     def _save(self, job: SaveJob) -> list[Step]:
         fact = record.JobKept(job.spec, job.state, job.first_pane, job.versions)
-        if self._homes.founding(job.spec.uid):
+        if self._homes.bootstrap(job.spec.uid):
             return [FoundHome(job.spec.uid, record.encode(record.HomeState(fact)))]
         return self._commit(job.spec.uid, fact, job)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
+from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, PruneWindows, Send
 from elf.job.events import Failure, WindowsCommitted
 from elf.job.home.master import Master
 from elf.job.home.steering import Steering
 from elf.job.home.subscribers import Subscribers
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.homes import CreateJob, FunctionFailed, JobFacts, SteerJob
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
@@ -28,13 +28,13 @@ PRUNED_AT_ONCE = 20
 
 class Home:
     """Of a job at ``address``. ``durable``: its record is; before that nobody hears of it. ``founder``: the
-    address of the node that founded it, as long as it has not begun.
+    address of the node that bootstrapped it, as long as it has not begun.
     """
 
     def __init__(
         self,
         address: str,
-        log: StreamLog,
+        log: CatalogLog,
         master: Master,
         now_ms: int,
         *,
@@ -58,7 +58,7 @@ class Home:
 
     @property
     def is_saved(self) -> bool:
-        """Whether the stream log may be told of what the job's record says."""
+        """Whether the catalog log may be told of what the job's record says."""
         return self.durable and self.steering.durable
 
     def steer(self, request: SteerJob, now_ms: int) -> list[Effect]:
@@ -70,7 +70,7 @@ class Home:
         return [*self.steering.function_failed(word, now_ms), *self.answers()]
 
     def refused(self) -> list[Effect]:
-        """The stream log may not have taken the version that is being prepared."""
+        """The catalog log may not have taken the version that is being prepared."""
         found = self.steering.refused()
         return [*found, *self.answers()] if found else []
 

@@ -1,11 +1,11 @@
 """The homes that are here: which jobs and key ranges this agent is the home of, since when, and until when.
 
-    where, create ─▶ founded ─┐
+    where, create ─▶ bootstrapped ─┐
     (the store) ─▶ restore ───┼─▶ here ─▶ drop, release
     (elected) ─▶ take_up ─────┘
 
-A home makes a job's record durable before it tells anybody, and asks the stream log's keepers for the entry
-until it sees it (``elf.job.home.wishes``). It proposes a flow of its own for each fragment, with the root
+A home makes a job's record durable before it tells anybody, and asks the catalog log's voters for the entry
+until it sees it (``elf.job.home.proposals``). It proposes a flow of its own for each fragment, with the root
 here; the entry says which flows the job reads indeed (equal ones that run already are shared, wherever their
 roots are; ``elf.job.home.reading``). An unknown id is looked up, never created: ``create`` is called only for
 a job that the log does not know. What comes for a home once it is here: ``elf.job.home.router``.
@@ -17,17 +17,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, cast
 
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readers import is_read, not_led, not_taken
 from elf.job.effects import Effect, SaveJob, Send
 from elf.job.home.home import Home
 from elf.job.home.master import JobState, Master
 from elf.job.home.placing import Here, Place, Placing
 from elf.job.home.port import StoredJob
+from elf.job.home.proposals import Proposals
 from elf.job.home.reading import Reading
 from elf.job.home.records import home_key
 from elf.job.home.steering import proposed
-from elf.job.home.wishes import Wishes
-from elf.job.log.readers import is_read, not_led, not_taken
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.homes import CreateJob, DropJob, Inspect, SteerJob, SubscribeJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
@@ -51,7 +51,7 @@ class Homes:
     def __init__(
         self,
         address: str,
-        log: StreamLog,
+        log: CatalogLog,
         settings: RootSettings,
         name: str = "",
         voters: Callable[[bytes], tuple[str, ...]] = nobody,
@@ -64,7 +64,7 @@ class Homes:
         self.reading = Reading(address, log, settings, self._homes, self._led, name or address)
         self.roots = self.reading.roots
         self.mirrors = self.reading.mirrors
-        self._wishes = Wishes(address, log, self._homes, self._led, settings.grace_ms, self.keepers)
+        self._proposals = Proposals(address, log, self._homes, self._led, settings.grace_ms, self.voters)
         self._look_ms = 0
         self._again: set[str] = set()
         """Homes whose windows are to be made once more: their panes are to be had elsewhere now."""
@@ -97,7 +97,7 @@ class Homes:
         """The term in which we lead a home; None: we do not."""
         return self._led.get(uid)
 
-    def keepers(self, uid: str) -> tuple[str, ...]:
+    def voters(self, uid: str) -> tuple[str, ...]:
         """The members of a home in whose group we are, by address; none if it is not replicated."""
         return self._voters(home_key(uid))
 
@@ -163,11 +163,11 @@ class Homes:
         self.stir(spec.uid, now_ms)
         return spec, [SaveJob(spec, "preparing", None, (record,))]
 
-    def founding(self, uid: str) -> bool:
+    def bootstrap(self, uid: str) -> bool:
         """Whether a job is being created here, and its group is not there yet."""
         return uid in self._homes and not self._homes[uid].durable
 
-    def founded(self, uid: str, term: int) -> None:
+    def bootstrapped(self, uid: str, term: int) -> None:
         """The group of a new job is there, and we lead it."""
         self._led[uid] = term
         self._homes[uid].durable = True
@@ -181,7 +181,7 @@ class Homes:
             self.known(job.spec)
             if job.state == "dropped":
                 if not self._log.is_dropped(job.spec.uid):
-                    self._wishes.dropping.add(job.spec.uid)
+                    self._proposals.dropping.add(job.spec.uid)
                 continue
             state, assembled = cast(JobState, job.state), job.assembled
             master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
@@ -210,13 +210,13 @@ class Homes:
         return [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
 
     def wait_for(self, uid: str, founder: str) -> None:
-        """We lead the group of a key range, which this agent has founded: the log is to say so."""
-        self._wishes.founders.wait_for(uid, founder)
-        self._wishes.hurry()
+        """We lead the group of a key range, which this agent has bootstrapped: the log is to say so."""
+        self._proposals.founders.wait_for(uid, founder)
+        self._proposals.hurry()
 
     def wait_no_more(self, uid: str) -> None:
         """The log has decided whether that group has begun, or we lead it no more."""
-        self._wishes.founders.wait_no_more(uid)
+        self._proposals.founders.wait_no_more(uid)
 
     # -- how they go -----------------------------------------------------------------------------------------
 
@@ -225,12 +225,12 @@ class Homes:
         self._led.pop(uid, None)
         left = self._homes.pop(uid, None)
         found = left.steering.moved() if left is not None else []
-        self._wishes.dropping.release(uid)
+        self._proposals.dropping.release(uid)
         self.reading.release(set(self._log.homes.flows(uid)))
         return [*found, *self.reading.attach(now_ms)]
 
     def asked_to_drop(self, request: DropJob) -> list[Effect]:
-        if request.uid not in self._homes and request.uid not in self._wishes.dropping:
+        if request.uid not in self._homes and request.uid not in self._proposals.dropping:
             return [absent(self._log, request)]
         if self._log.is_dropped(request.uid):
             return [Send(request.origin, Answer(id=request.id))]
@@ -239,26 +239,26 @@ class Homes:
             return [
                 Send(request.origin, Answer(id=request.id, error=is_read(home.master.spec.name, readers)))
             ]
-        self._wishes.dropping.asked(request)
+        self._proposals.dropping.asked(request)
         return self.drop(request.uid)
 
     def drop(self, uid: str) -> list[Effect]:
         home = self._homes.pop(uid, None)
         if home is None:
             return []
-        self._wishes.dropping.add(uid)
-        self._wishes.hurry()
+        self._proposals.dropping.add(uid)
+        self._proposals.hurry()
         return home.master.drop()
 
     def dropped(self, uid: str) -> list[Effect]:
-        """The stream log has a job's tombstone."""
+        """The catalog log has a job's tombstone."""
         home = self._homes.get(uid)
         found: list[Effect] = []
         if home is not None:
             spec = home.master.spec
             why = not_taken(self._log, spec) or f"job {spec.name} has been dropped meanwhile"
             found = home.steering.not_created(why)
-        return [*found, *self.drop(uid), *self._wishes.dropping.dropped(uid)]
+        return [*found, *self.drop(uid), *self._proposals.dropping.dropped(uid)]
 
     def _give_way(self) -> list[Effect]:
         """A job that was created at two nodes at once (on both sides of a partition, say, or by a message
@@ -267,7 +267,7 @@ class Homes:
         found: list[Effect] = []
         for home in [home for home in self if home.master.state == "preparing"]:
             uid = home.master.spec.uid
-            founder = self._log.founded_at(uid)
+            founder = self._log.bootstrapped_at(uid)
             if founder and home.founder not in ("", founder):
                 del self._homes[uid]
                 self._led.pop(uid, None)
@@ -276,17 +276,18 @@ class Homes:
         return found
 
     def is_misfounded(self, uid: str) -> bool:
-        """Whether a job was founded here, while the log has it from another founder: its group is to end."""
+        """Whether a job was bootstrapped here, while the log has it from another founder: its group is to
+        end."""
         return uid in self._misfounded
 
     def retired(self, uid: str) -> None:
         """We are in a home's group no more."""
         self._misfounded.discard(uid)
 
-    # -- time, and what the stream log says ------------------------------------------------------------------
+    # -- time, and what the catalog log says ------------------------------------------------------------------
 
     def log_changed(self, now_ms: int) -> list[Effect]:
-        """The stream log says more about jobs and flows."""
+        """The catalog log says more about jobs and flows."""
         found = [*self._give_way(), *self.roots.follow(now_ms), *self.reading.attach(now_ms)]
         for home in self._changing():
             found.extend(home.refused())
@@ -306,7 +307,7 @@ class Homes:
 
     def stir(self, uid: str, at_ms: int) -> None:
         """Look at a home soon: the log may have to say more of it."""
-        self._wishes.stir(uid, at_ms)
+        self._proposals.stir(uid, at_ms)
 
     def make_again(self, uid: str) -> None:
         """The panes of windows that were to be made are to be had elsewhere now."""
@@ -314,18 +315,18 @@ class Homes:
 
     def deadline(self, now_ms: int) -> int | None:
         waits = [*self.reading.deadlines(now_ms)]
-        waits += [self._look_ms, self._wishes.deadline()] if self._wishes else []
+        waits += [self._look_ms, self._proposals.deadline()] if self._proposals else []
         return min((at for at in waits if at is not None), default=None)
 
-    def tick(self, now_ms: int, keepers: Sequence[str]) -> list[Effect]:
-        """``keepers``: of the stream log, by address."""
+    def tick(self, now_ms: int, voters: Sequence[str]) -> list[Effect]:
+        """``voters``: of the catalog log, by address."""
         found: list[Effect] = []
-        everything, due_ms = now_ms >= self._look_ms, self._wishes.deadline()
+        everything, due_ms = now_ms >= self._look_ms, self._proposals.deadline()
         if everything:
             self._look_ms = now_ms + LOOK_MS
-            self._wishes.stir_all()
+            self._proposals.stir_all()
         if everything or (due_ms is not None and now_ms >= due_ms):
-            found.extend(self._wishes.say(keepers, now_ms))
+            found.extend(self._proposals.say(voters, now_ms))
         if everything:
             found.extend(self._look(now_ms))
         found.extend(self.reading.tick(now_ms))
@@ -339,9 +340,9 @@ class Homes:
     def _look(self, now_ms: int) -> list[Effect]:
         """At all homes, whatever becomes of time alone."""
         found = self._expire(now_ms)
-        self._wishes.founders.look(self._led, self._heard_of, now_ms)
+        self._proposals.founders.look(self._led, self._heard_of, now_ms)
         for home in list(self):
-            found.extend(home.tell_of_silence(self._wishes.founders.why(home.master.spec, now_ms), now_ms))
+            found.extend(home.tell_of_silence(self._proposals.founders.why(home.master.spec, now_ms), now_ms))
             found.extend(self.advance(home, now_ms))
             found.extend(home.prune(now_ms))
         return found
@@ -360,7 +361,7 @@ class Homes:
         return found
 
 
-def absent(log: StreamLog, request: DropJob | SteerJob | SubscribeJob | Inspect) -> Effect:
+def absent(log: CatalogLog, request: DropJob | SteerJob | SubscribeJob | Inspect) -> Effect:
     """The answer to who takes us for the home of a job."""
     return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))
 

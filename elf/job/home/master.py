@@ -6,11 +6,11 @@
                                          resuming --aborted or pause--> paused
     any --drop--> dropped
 
-PREPARE is an entry of the stream log (protocol 6.1): ``JobAdded``, or ``VersionAdded``, which names the flows
-that the new version reads, new ones or such as run already; members install new ones beside the old. A new
-flow begins after every member's ``live_from``; one that runs is read from where it is. COMMIT(P) is chosen
-here, once, and stored before anybody hears of it (protocol 6.2): after the beginning of each flow, and after
-every window start that the old version has committed. The old version makes its windows to their end
+PREPARE is an entry of the catalog log (protocol 6.1): ``JobAdded``, or ``VersionAdded``, which names the
+flows that the new version reads, new ones or such as run already; members install new ones beside the old. A
+new flow begins after every member's ``live_from``; one that runs is read from where it is. COMMIT(P) is
+chosen here, once, and stored before anybody hears of it (protocol 6.2): after the beginning of each flow, and
+after every window start that the old version has committed. The old version makes its windows to their end
 (``elf.job.home.versions``); then ``VersionEnded`` detaches it. A PREPARE that is not answered in
 ``PREPARE_LIMIT_MS`` is aborted: the job stays on its version. All of it is in the job's record, so that a
 restarted master, or another leader of the home's group, goes on with what is pending.
@@ -23,12 +23,12 @@ from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from elf.errors import ElfBug, UserError
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readers import not_taken
 from elf.job.effects import CommitWindows, Effect, SaveJob
 from elf.job.home.versions import Version, is_kept
-from elf.job.log.readers import not_taken
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.homes import SteerJob
-from elf.job.messages.wishes import AddJob, AddVersion, EndVersion
+from elf.job.messages.proposals import AddJob, AddVersion, EndVersion
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
 from elf.ql.plan import Plan
@@ -246,8 +246,8 @@ class Master:
         for version in self.versions:
             version.release()
 
-    def wishes(self, log: StreamLog) -> list[AddJob | AddVersion | EndVersion]:
-        """What the stream log must say of it and does not say yet."""
+    def proposals(self, log: CatalogLog) -> list[AddJob | AddVersion | EndVersion]:
+        """What the catalog log must say of it and does not say yet."""
         uid = self.spec.uid
         if log.job(uid) is None:
             return [AddJob(spec=self.versions[0].spec)]
@@ -261,7 +261,7 @@ class Master:
         return found
 
     def attach(self, version: Version, spec: JobSpec, flows: Sequence[Panes]) -> None:
-        """The stream log has a version: these are the flows that it reads."""
+        """The catalog log has a version: these are the flows that it reads."""
         version.attach(spec, flows, self.current if version is not self.current else None)
 
     def advance(self, now_ms: int) -> list[Effect]:
@@ -299,10 +299,10 @@ class Master:
         change.outcome = ""
 
     def _replace(self, old: Version, new: Version, begun: int) -> None:
-        pane_us, grain_us, wish = new.spec.plan.fragment.pane_us, new.spec.plan.grain_us, new.record
+        pane_us, grain_us, proposal = new.spec.plan.fragment.pane_us, new.spec.plan.grain_us, new.record
         at_us = max(begun * pane_us, old.promised_us())
         at_us = -(-at_us // grain_us) * grain_us
-        if wish.after_us is not None:
+        if proposal.after_us is not None:
             new.change(
                 state="committed",
                 first_pane=old.first_pane,
@@ -315,11 +315,11 @@ class Master:
             self._begin(new, at_us // pane_us)
         if old.record.ends_us < END_OF_TIME:  # it was paused
             return
-        if wish.after_us is not None:
+        if proposal.after_us is not None:
             old.change(ends_us=at_us)
             return
         ends_us = old.calendar().last_started(at_us)
-        cut_us = at_us if wish.cut_us < END_OF_TIME else END_OF_TIME
+        cut_us = at_us if proposal.cut_us < END_OF_TIME else END_OF_TIME
         if old.failed:
             cut_us = old.promised_us()
         old.change(until_us=at_us, ends_us=ends_us, cut_us=cut_us)
@@ -364,8 +364,8 @@ class Master:
             return []
         return self.abort(why)
 
-    def refused(self, log: StreamLog) -> list[Effect]:
-        """The stream log says that a version which is being prepared is over: it never begins."""
+    def refused(self, log: CatalogLog) -> list[Effect]:
+        """The catalog log says that a version which is being prepared is over: it never begins."""
         if self.pending is None or self.state == "preparing":
             return []
         spec = self.pending.version.spec

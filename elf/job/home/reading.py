@@ -1,7 +1,7 @@
 """The flows that the jobs here read: whose panes their masters work with, and which masters hear of new ones.
 
 The panes of a flow are those of its root, if that is here (``roots``), or a copy of them (``mirrors``). A
-master has panes once the stream log names its version and all the flows that this reads.
+master has panes once the catalog log names its version and all the flows that this reads.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 
+from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect
 from elf.job.events import PanesCommitted, PanesStored
 from elf.job.home.home import Home
 from elf.job.home.master import Master
 from elf.job.home.versions import Version
-from elf.job.log.streamlog import StreamLog
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import FlowRoots
 from elf.job.rollup.mirrors import Mirrors, Need
@@ -32,7 +32,7 @@ class Reading:
     def __init__(
         self,
         address: str,
-        log: StreamLog,
+        log: CatalogLog,
         settings: RootSettings,
         homes: Mapping[str, Home],
         led: Container[str],
@@ -77,7 +77,7 @@ class Reading:
     # -- which panes -----------------------------------------------------------------------------------------
 
     def named(self) -> Iterator[tuple[Master, Version, JobSpec]]:
-        """The versions here that the stream log has, as it has them."""
+        """The versions here that the catalog log has, as it has them."""
         for home in self._homes.values():
             for version in home.master.live():
                 spec = self._log.version(version.spec.uid, version.number)

@@ -1,14 +1,14 @@
 """The log of a home: the records of its Raft group, and the state that they lead to.
 
-A *home* is a job's master together with the roots of the flows that the job founded (protocol 5.6). It is one
-Raft group, keyed by the job's uid: its leader is master and root, the others hold what it has committed.
-Each key range after a job's first (``TREES m``) has a home of its own, elsewhere on the ring, keyed by its
-``home_uid``: a group of the same kind whose leader is root alone.
-A record is a fact: who applies it to its own store has what the leader has. So every member can go on where
-the last leader stopped, and nothing that was told can be forgotten or done in another way. Members give
-commits (``elf.job.commits``) their numbers, in the order of the records; in a state they have them.
+A *home* is a job's master together with the roots of the flows that the job bootstrapped (protocol 5.6). It
+is one Raft group, keyed by the job's uid: its leader is master and root, the others hold what it has
+committed. Each key range after a job's first (``TREES m``) has a home of its own, elsewhere on the ring,
+keyed by its ``home_uid``: a group of the same kind whose leader is root alone. A record is a fact: who
+applies it to its own store has what the leader has. So every member can go on where the last leader stopped,
+and nothing that was told can be forgotten or done in another way. Members give commits (``elf.job.commits``)
+their numbers, in the order of the records; in a state they have them.
 
-What is committed of a job or a flow is in the records alone; who leads is in the stream log (``HomeMoved``).
+What is committed of a job or a flow is in the records alone; who leads is in the catalog log (``HomeMoved``).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ def home_key(uid: str) -> bytes:
     return hashlib.sha1(f"home\0{uid}".encode()).digest()[:16]
 
 
-def founded_flows(spec: JobSpec) -> tuple[str, ...]:
-    """Uids of the flows that a version of a job proposes. Which of them it founds the stream log says; the
-    others never are. Those of key ranges after the first are not in the job's home."""
+def bootstrapped_flows(spec: JobSpec) -> tuple[str, ...]:
+    """Uids of the flows that a version of a job proposes. Which of them it bootstraps the catalog log says;
+    the others never are. Those of key ranges after the first are not in the job's home."""
     return tuple(
         flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}")
         for n, fragment in enumerate(spec.plan.fragments)
@@ -49,15 +49,15 @@ class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     versions: tuple[VersionRecord, ...] = ()
 
     @property
-    def founded(self) -> tuple[str, ...]:
+    def bootstrapped(self) -> tuple[str, ...]:
         """Flows that its versions propose."""
         specs = [self.spec, *(version.spec for version in self.versions)]
-        return tuple(dict.fromkeys(uid for spec in specs for uid in founded_flows(spec)))
+        return tuple(dict.fromkeys(uid for spec in specs for uid in bootstrapped_flows(spec)))
 
 
 class RangeKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The home of a key range after a job's first: it has no job's record. ``founder``: the agent, by its id,
-    that founded the group (``elf.job.log.founding``)."""
+    that bootstrapped the group (``elf.job.catalog.bootstrap``)."""
 
     uid: str
     founder: str
@@ -102,14 +102,14 @@ class HomeState(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def founder(self) -> str:
-        """Who founded it, of a key range."""
+        """Who bootstrapped it, of a key range."""
         return self.job.founder if isinstance(self.job, RangeKept) else ""
 
     @property
-    def founded(self) -> tuple[str, ...]:
-        """Flows that are of this home, if they were founded."""
-        founded = self.job.founded if isinstance(self.job, JobKept) else ()
-        return (*founded, *(fact.flow for fact in self.flows))
+    def bootstrapped(self) -> tuple[str, ...]:
+        """Flows that are of this home, if they were bootstrapped."""
+        bootstrapped = self.job.bootstrapped if isinstance(self.job, JobKept) else ()
+        return (*bootstrapped, *(fact.flow for fact in self.flows))
 
 
 encode: Final = msgspec.msgpack.Encoder().encode

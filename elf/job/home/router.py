@@ -5,9 +5,10 @@ was read, made or committed is for whoever wanted it. Each window is published o
 committed.
 
 **Ahead.** The entry of a new flow reaches members, readers and home each when the tree comes to it, and the
-home of a key range is founded only then. Who hears of it sooner may have begun, failed, or asked before the
-flow is at its home; who reads a job's windows may ask where its home has just come (or come back) and is not
-up. Such a word waits here, so that nobody has to wait until it is said again, nor misses a window meanwhile.
+home of a key range is bootstrapped only then. Who hears of it sooner may have begun, failed, or asked before
+the flow is at its home; who reads a job's windows may ask where its home has just come (or come back) and is
+not up. Such a word waits here, so that nobody has to wait until it is said again, nor misses a window
+meanwhile.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import msgspec
 
 from elf.errors import UserError
 from elf.job import events as was
+from elf.job.catalog.log import CatalogLog
 from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, Send
 from elf.job.home.home import Home
 from elf.job.home.homes import Homes, absent
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.again import NotRun, Whereabouts
 from elf.job.messages.homes import DropJob, FunctionFailed, Inspect, SteerJob, SubscribeJob
 from elf.job.messages.inquiries import AskWhy, InspectFlow
@@ -65,7 +66,7 @@ Done = (
 class Router:
     """To the ``homes`` of this agent."""
 
-    def __init__(self, log: StreamLog, homes: Homes) -> None:
+    def __init__(self, log: CatalogLog, homes: Homes) -> None:
         self._log = log
         self._homes = homes
         self._reading = homes.reading
@@ -102,7 +103,7 @@ class Router:
             case Offer():
                 return self.roots.offered(sender, message, now_ms)
             case ReadPanes():
-                self._ahead.keep_wishes(sender, message)
+                self._ahead.keep_proposals(sender, message)
                 return self.roots.asked(sender, message, now_ms)
             case FlowHead():
                 return self._begun(message.flow, now_ms) if self._homes.mirrors.head(message) else []
@@ -185,9 +186,7 @@ class Router:
             home = self._homes.get(request.uid)
             if home is None:
                 return [absent(self._log, request)]
-            facts = msgspec.structs.replace(
-                home.facts(event.results), keepers=self._homes.keepers(request.uid)
-            )
+            facts = msgspec.structs.replace(home.facts(event.results), voters=self._homes.voters(request.uid))
             body = msgspec.msgpack.encode(facts)
             return [Send(request.origin, Answer(id=request.id, body=body))]
         found: list[Effect] = []
@@ -267,7 +266,7 @@ class Router:
             self._homes.make_again(work.spec.uid)
         return []
 
-    # -- time, and what the stream log and the ring say ------------------------------------------------------
+    # -- time, and what the catalog log and the ring say ------------------------------------------------------
 
     def peer_up(self, address: str) -> None:
         """The overlay has heard of an agent (again)."""
@@ -282,7 +281,7 @@ class Router:
         self._reading.roster_changed(stream)
 
     def log_changed(self, now_ms: int) -> list[Effect]:
-        """The stream log says more about jobs and flows."""
+        """The catalog log says more about jobs and flows."""
         return [*self._homes.log_changed(now_ms), *self.hear_again(now_ms)]
 
     def hear_again(self, now_ms: int) -> list[Effect]:
@@ -301,9 +300,9 @@ class Router:
         waits += [home.subscribers.early_due_ms() for home in self._told_early()]
         return min((at for at in waits if at is not None), default=None)
 
-    def tick(self, now_ms: int, keepers: Sequence[str]) -> list[Effect]:
-        """``keepers``: of the stream log, by address."""
-        found = self._homes.tick(now_ms, keepers)
+    def tick(self, now_ms: int, voters: Sequence[str]) -> list[Effect]:
+        """``voters``: of the catalog log, by address."""
+        found = self._homes.tick(now_ms, voters)
         for home in self._told_early():
             found.extend(home.subscribers.make_early(now_ms))
         return found
@@ -335,11 +334,11 @@ class Ahead:
                 word = Begun(flows=(FlowBegun(begun.flow, (one,)),))
                 self._keep(begun.flow, str(one.member), word)
 
-    def keep_wishes(self, sender: str, message: ReadPanes) -> None:
+    def keep_proposals(self, sender: str, message: ReadPanes) -> None:
         """A reader asks."""
-        for wish in message.wishes:
-            if self._homes.is_coming(wish.flow):
-                self._keep(wish.flow, sender, ReadPanes(wishes=(wish,)))
+        for proposal in message.proposals:
+            if self._homes.is_coming(proposal.flow):
+                self._keep(proposal.flow, sender, ReadPanes(proposals=(proposal,)))
 
     def keep_failure(self, word: FunctionFailed) -> None:
         """A user's function has failed at a member."""

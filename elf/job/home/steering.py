@@ -1,4 +1,4 @@
-"""How one job is changed: by a statement, by a function that fails, or because the stream log has refused a
+"""How one job is changed: by a statement, by a function that fails, or because the catalog log has refused a
 version; and who waits for that, and hears how it has ended.
 
 A change needs a PREPARE, or is done at once (PAUSE, EMPTY). What needs a PREPARE ends later than it was asked
@@ -11,11 +11,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elf.errors import UserError
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readers import is_read
 from elf.job.effects import Effect, SaveJob, Send, TryFunctions
 from elf.job.events import WindowsCommitted
 from elf.job.home.master import Master
-from elf.job.log.readers import is_read
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.homes import CreateJob, FunctionFailed, SteerJob
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
 from elf.ql.plan import Plan
@@ -26,7 +26,7 @@ class Steering:
     """Of the job of a ``master`` at ``address``. ``creator``: who waits for the job itself."""
 
     def __init__(
-        self, address: str, log: StreamLog, master: Master, creator: CreateJob | None = None
+        self, address: str, log: CatalogLog, master: Master, creator: CreateJob | None = None
     ) -> None:
         self.creator = creator
         self._address = address
@@ -106,7 +106,7 @@ class Steering:
         return self._saving(master.alter(self._next(master.plan_of(back)), note, now_ms, reset=True))
 
     def refused(self) -> list[Effect]:
-        """The stream log has grown; it may not have taken the version that is being prepared."""
+        """The catalog log has grown; it may not have taken the version that is being prepared."""
         return self._saving(self._master.refused(self._log))
 
     def advance(self, now_ms: int) -> list[Effect]:

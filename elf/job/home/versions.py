@@ -64,7 +64,7 @@ class Version:
     # -- its beginning and its end ---------------------------------------------------------------------------
 
     def attach(self, spec: JobSpec, flows: Sequence[Panes], before: Version | None) -> None:
-        """The stream log has the version: these are the flows that it reads. A flow that runs is read from
+        """The catalog log has the version: these are the flows that it reads. A flow that runs is read from
         where it is; one that the version ``before`` reads, from where that needs it.
         """
         self.change(spec=spec)

@@ -2,8 +2,8 @@
 
 A room each for who speaks to whom. ``rollup``: the members of a flow and its root. ``copies``: an agent and
 the neighbours that have copies of its snapshots. ``again``: an agent, the root, and who runs its work again.
-``reading``: the root and the nodes whose jobs read the flow. ``entries``, ``following``, ``wishes``: the
-stream log: what it says, its keepers and who follows them, what they are asked for. ``homes``: a job's home
+``reading``: the root and the nodes whose jobs read the flow. ``entries``, ``following``, ``proposals``: the
+catalog log: what it says, its voters and who follows them, what they are asked for. ``homes``: a job's home
 and whoever creates the job, changes it or reads its windows. ``inquiries``: who wants to know of flows, trees
 and streams. ``elf.wire`` has those of a client and its agent, and what all have in common: ``Answer`` ends
 each ``Request``.
@@ -26,9 +26,9 @@ from elf.job.messages.copies import COPY_MESSAGES
 from elf.job.messages.following import LOG_MESSAGES
 from elf.job.messages.homes import HOME_MESSAGES
 from elf.job.messages.inquiries import INQUIRIES
+from elf.job.messages.proposals import WISHES
 from elf.job.messages.reading import READING_MESSAGES
 from elf.job.messages.rollup import ROLLUP_MESSAGES
-from elf.job.messages.wishes import WISHES
 from elf.wire.base import Answer, Message
 from elf.wire.clients import CLIENT_MESSAGES, WindowResult
 

@@ -1,4 +1,4 @@
-"""What the stream log says (protocol 2.1): its entries, in the order of ``seq``."""
+"""What the catalog log says (protocol 2.1): its entries, in the order of ``seq``."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class HomeMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """The home of a job, and of the flows that it founded, is the agent at ``home``: the leader of its
+    """The home of a job, and of the flows that it bootstrapped, is the agent at ``home``: the leader of its
     Raft group in ``term``.
     """
 

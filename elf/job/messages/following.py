@@ -1,4 +1,4 @@
-"""The keepers of the stream log and everybody, who follows it (protocol 2.1)."""
+"""The voters of the catalog log and everybody, who follows it (protocol 2.1)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from elf.job.messages.entries import LogEntry
 from elf.wire.base import Message
 
 
-class LogKeepers(msgspec.Struct, frozen=True):
-    """Who keeps the stream log: the voters of its Raft group, as of a membership (``epoch``) and a term,
+class LogVoters(msgspec.Struct, frozen=True):
+    """Who keeps the catalog log: the voters of its Raft group, as of a membership (``epoch``) and a term,
     and who leads them ("" while nobody is known). The higher (epoch, term) is news.
     """
 
@@ -20,7 +20,7 @@ class LogKeepers(msgspec.Struct, frozen=True):
 
 
 class Hello(Message, frozen=True, kw_only=True):
-    """A node to a neighbour: who keeps the stream log of this cluster? Four times a second until it knows,
+    """A node to a neighbour: who keeps the catalog log of this cluster? Four times a second until it knows,
     then every ten seconds: two clusters in one ring must not stay unnoticed.
     """
 
@@ -28,14 +28,14 @@ class Hello(Message, frozen=True, kw_only=True):
 class Welcome(Message, frozen=True, kw_only=True):
     """The answer of one that knows. ``entries``: how many of the log it has."""
 
-    keepers: LogKeepers
+    voters: LogVoters
     cluster_uid: str
     entries: int
 
 
 class Follow(Message, frozen=True, kw_only=True):
-    """Every agent to one keeper after the other, every two seconds: I know the log up to ``known``, and its
-    keepers as of (``epoch``, ``term``).
+    """Every agent to one voter after the other, every two seconds: I know the log up to ``known``, and its
+    voters as of (``epoch``, ``term``).
     """
 
     agent_id: str
@@ -45,13 +45,13 @@ class Follow(Message, frozen=True, kw_only=True):
 
 
 class LogTail(Message, frozen=True, kw_only=True):
-    """Entries of the log, in order, after ``after``: a keeper to one follower, if there is news; and the
+    """Entries of the log, in order, after ``after``: a voter to one follower, if there is news; and the
     leader down the trees of the streams that they are about. ``last``: how many the log has there; who has
     fewer when it has taken these asks for more at once.
     """
 
     cluster_uid: str
-    keepers: LogKeepers
+    voters: LogVoters
     after: int
     entries: tuple[LogEntry, ...]
     last: int
@@ -67,8 +67,8 @@ class Spread(Message, frozen=True, kw_only=True):
 
 
 class Refused(Message, frozen=True, kw_only=True):
-    """A keeper to an agent that may not join (a copied data folder): it stops and says ``text``, if the wish
-    was of its present life. An earlier one's may come late. ``incarnation``: whose wish it was.
+    """A voter to an agent that may not join (a copied data folder): it stops and says ``text``, if the
+    proposal was of its present life. An earlier one's may come late. ``incarnation``: whose proposal it was.
     """
 
     agent_id: str

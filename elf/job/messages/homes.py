@@ -88,7 +88,7 @@ class SubscribeJob(Request, frozen=True, kw_only=True):
 
 class JobFacts(msgspec.Struct, frozen=True):
     """What a job's home knows of it. ``first_us``: start of the first window that it answers for;
-    ``keepers``: the agents that keep the job, by address; ``waiting``: for what, if nothing can be committed.
+    ``voters``: the agents that keep the job, by address; ``waiting``: for what, if nothing can be committed.
     """
 
     spec: JobSpec
@@ -99,7 +99,7 @@ class JobFacts(msgspec.Struct, frozen=True):
     windows: tuple[WindowResult, ...]
     failure: str = ""
     versions: tuple[VersionRecord, ...] = ()
-    keepers: tuple[str, ...] = ()
+    voters: tuple[str, ...] = ()
     waiting: str = ""
 
 

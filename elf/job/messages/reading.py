@@ -9,7 +9,7 @@ from elf.ql.plan import Top
 from elf.wire.base import Message
 
 
-class PaneWish(msgspec.Struct, frozen=True):
+class PaneRequest(msgspec.Struct, frozen=True):
     """What a reader has of a flow: commits up to number ``after``, panes below ``end``, durably. It wants the
     later commits of panes from ``start`` on; with None it wants to begin, where the flow is now. ``cut``: of
     each pane it needs these rows only.
@@ -27,7 +27,7 @@ class ReadPanes(Message, frozen=True, kw_only=True):
     root need not keep for it), and that it is still there.
     """
 
-    wishes: tuple[PaneWish, ...]
+    proposals: tuple[PaneRequest, ...]
 
 
 class FlowHead(Message, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ import pyarrow as pa
 
 from elf.aggregates import State, merge_tables
 from elf.cbt import BufferTree
-from elf.job.program.calls import Place, Wish
+from elf.job.program.calls import Place, Subscription
 from elf.job.spec import app_id
 
 QUERY_SECS = 1.0
@@ -51,7 +51,7 @@ class QueryFailed(JobError):
 class Host(Protocol):
     """Where a job runs."""
 
-    def subscribe(self, wish: Wish) -> None: ...
+    def subscribe(self, subscription: Subscription) -> None: ...
     def send_to(self, node: str, message: object) -> None: ...
     def multicast(self, message: object) -> None: ...
     def route(self, app: bytes, message: object) -> None: ...
@@ -124,7 +124,9 @@ class Job:
         if bool(columns) != bool(stream) or (where and not stream):
             raise JobError("subscribe(stream=…) needs columns=[…]; columns and where go with stream= only")
         id_ = self.app(app) if app else b""
-        self._host.subscribe(Wish(name or stream or app or "main", query, stream, tuple(columns), where, id_))
+        self._host.subscribe(
+            Subscription(name or stream or app or "main", query, stream, tuple(columns), where, id_)
+        )
 
     def send_to(self, node: str | None, paos: object) -> None:
         """Send partial aggregates (any message) to this job on another agent: ``self.parent``, mostly."""

@@ -109,7 +109,7 @@ JobEffect = SendTo | MulticastOut | RouteOut | ReplyOut
 # -- what it has asked for -------------------------------------------------------------------------------
 
 
-class Wish(msgspec.Struct, frozen=True):
+class Subscription(msgspec.Struct, frozen=True):
     """What ``subscribe`` was called with: a query, rows of a stream, or another application's multicasts."""
 
     name: str
@@ -121,8 +121,8 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A job that was loaded: its class, milliseconds between two timers (0: none), and its wishes."""
+    """A job that was loaded: its class, milliseconds between two timers (0: none), and its subscriptions."""
 
     title: str
     every_ms: int
-    wishes: tuple[Wish, ...]
+    subscriptions: tuple[Subscription, ...]

@@ -9,14 +9,14 @@ from elf.wire.base import Message, Request
 
 
 class SubmitProgram(Request, frozen=True, kw_only=True):
-    """Routed to the app id: have the stream log take this job. Answered when it has, or when it cannot."""
+    """Routed to the app id: have the catalog log take this job. Answered when it has, or when it cannot."""
 
     spec: ProgramSpec
     replace: bool = False
 
 
 class DropProgram(Request, frozen=True, kw_only=True):
-    """Routed to the app id: end this job everywhere. Answered when the stream log says so."""
+    """Routed to the app id: end this job everywhere. Answered when the catalog log says so."""
 
     app: bytes
     uid: str

@@ -1,11 +1,11 @@
-"""The jobs written in Python on one node: what the stream log says runs, calls in, effects out.
+"""The jobs written in Python on one node: what the catalog log says runs, calls in, effects out.
 
     (log) ──▶ starting ──▶ running ◀──▶ failing ──▶ failed        (the job's own trouble, on this agent alone)
 
 A job's tree is at its app id and has no home: the node nearest to it is the root, which is the job's master
 as long as it lives. Submitting and dropping is routed there, since one node lets one request a name through;
-the entry of the stream log decides. Rules: what a job sends is counted against a rate, and dropped beyond it.
-It must never run a line of a user's: ``programport`` says who does.
+the entry of the catalog log decides. Rules: what a job sends is counted against a rate, and dropped beyond
+it. It must never run a line of a user's: ``programport`` says who does.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Final
 import msgspec
 
 import overlay as ring
+from elf.job.catalog.log import CatalogLog
 from elf.job.commands import SetTaps
 from elf.job.effects import Effect, Multicast, Send, Work
-from elf.job.log.streamlog import StreamLog
 from elf.job.program import calls
 from elf.job.program import messages as note
 from elf.job.program.asking import Asking, of_client, reply, token_of
@@ -97,7 +97,7 @@ class Programs:
     """See the module's docstring. Methods return effects for the node to perform."""
 
     def __init__(
-        self, address: str, name: str, streams: frozenset[str], log: StreamLog, overlay: ring.Overlay
+        self, address: str, name: str, streams: frozenset[str], log: CatalogLog, overlay: ring.Overlay
     ) -> None:
         self._address = address
         self._name = name
@@ -300,7 +300,7 @@ class Programs:
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    def arrived(self, sender: str, message: Message, now_ms: int, keeper: str | None) -> list[Step]:
+    def arrived(self, sender: str, message: Message, now_ms: int, voter: str | None) -> list[Step]:
         """A message of ``programmessages``."""
         match message:
             case note.Note():
@@ -319,9 +319,9 @@ class Programs:
                 self._heard(message, now_ms)
                 return []
             case note.SubmitProgram():
-                return list(self.submitting.submitted(message, now_ms, keeper))
+                return list(self.submitting.submitted(message, now_ms, voter))
             case note.DropProgram():
-                return list(self.submitting.asked_to_drop(message, now_ms, keeper))
+                return list(self.submitting.asked_to_drop(message, now_ms, voter))
             case note.InspectProgram():
                 body = msgspec.msgpack.encode(self._facts(message.uid, now_ms))
                 return [Send(message.origin, Answer(id=message.id, body=body))]
@@ -376,8 +376,8 @@ class Programs:
                 waits.append(running.told_ms + TROUBLE_MS)
         return min(waits, default=None)
 
-    def tick(self, now_ms: int, keeper: str | None) -> list[Step]:
-        found: list[Step] = [*self.submitting.tick(now_ms, keeper), *self._asking.tick(now_ms)]
+    def tick(self, now_ms: int, voter: str | None) -> list[Step]:
+        found: list[Step] = [*self.submitting.tick(now_ms, voter), *self._asking.tick(now_ms)]
         for running in self._running.values():
             every = running.spec.every_ms
             if running.timer_ms is not None and now_ms >= running.timer_ms:

@@ -21,7 +21,7 @@ from elf.batch import decode
 from elf.cbt import BufferTree
 from elf.job.program import calls
 from elf.job.program.api import Job, JobError, QueryFailed
-from elf.job.program.calls import JobEffect, Loaded, Place, Wish
+from elf.job.program.calls import JobEffect, Loaded, Place, Subscription
 from elf.job.program.spec import SETTINGS, Tap
 from elf.job.program.values import NoMessage, pack_value, unpack_value
 
@@ -109,7 +109,7 @@ class JobRunner:
             for tap in taps
             if tap.states
         }
-        self._wishes: dict[str, Wish] = {}
+        self._subscriptions: dict[str, Subscription] = {}
         self._open = False
         self._place = Place("", 0)
         self._effects: list[JobEffect] = []
@@ -129,7 +129,7 @@ class JobRunner:
         every = self.job.every
         if every is not None and (not isinstance(every, int | float) or every < 0.01):
             raise UserCodeError(f"every = {every!r}: seconds between two on_timer, at least 0.01, or None")
-        return Loaded(type(self.job).__name__, int((every or 0) * 1000), tuple(self._wishes.values()))
+        return Loaded(type(self.job).__name__, int((every or 0) * 1000), tuple(self._subscriptions.values()))
 
     def handle(self, event: calls.Event, place: Place, payload: bytes, effects: list[JobEffect]) -> None:
         """Call the callback; what it wants done is appended to ``effects``, also when it raises.
@@ -174,14 +174,14 @@ class JobRunner:
     def place(self) -> Place:
         return self._place
 
-    def subscribe(self, wish: Wish) -> None:
+    def subscribe(self, subscription: Subscription) -> None:
         if not self._open:
             raise JobError(
                 "subscribe in start(), not later: agents plan a job's subscriptions when it is sent"
             )
-        if wish.name in self._wishes:
-            raise JobError(f"two subscriptions are called {wish.name}: give one a name=")
-        self._wishes[wish.name] = wish
+        if subscription.name in self._subscriptions:
+            raise JobError(f"two subscriptions are called {subscription.name}: give one a name=")
+        self._subscriptions[subscription.name] = subscription
 
     def send_to(self, node: str, message: object) -> None:
         self._put(calls.SendTo(node, _packed(message)))

@@ -1,4 +1,4 @@
-"""A job written in Python, as a value that travels in the stream log: its text, and its planned
+"""A job written in Python, as a value that travels in the catalog log: its text, and its planned
 subscriptions.
 
 Column types are fixed when the job is sent and travel in the taps, so that every agent computes alike.
@@ -21,7 +21,7 @@ from elf.ql.plan import Fragment
 SETTINGS = "SETTINGS"
 """The name in a job's file whose value, a dict, says which attributes of its class have other values."""
 TEXT_BYTES_MAX = 64 << 10
-"""The longest file that may be sent: every agent keeps it in its copy of the stream log."""
+"""The longest file that may be sent: every agent keeps it in its copy of the catalog log."""
 
 
 @dataclass(frozen=True)
@@ -61,9 +61,9 @@ class Tapped:
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """A job in Python as its creator sent it. ``title``: the name of its class; ``wish``: of the request that
-    asked for it, so that a repeat is known; ``every_ms``: between two timers, 0 for none; ``apps``: app ids
-    whose multicasts it wants."""
+    """A job in Python as its creator sent it. ``title``: the name of its class; ``subscription``: of the
+    request that asked for it, so that a repeat is known; ``every_ms``: between two timers, 0 for none;
+    ``apps``: app ids whose multicasts it wants."""
 
     name: str
     creator: str
@@ -74,7 +74,7 @@ class ProgramSpec:
     every_ms: int = 0
     taps: tuple[Tap, ...] = ()
     apps: tuple[bytes, ...] = ()
-    wish: str = ""
+    subscription: str = ""
 
     @property
     def app(self) -> bytes:
@@ -108,12 +108,12 @@ class Question(msgspec.Struct, frozen=True):
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """What a client sends to an agent: a file that it has checked, and what came of loading it. ``wish`` is
-    unique, so that a repeat is known."""
+    """What a client sends to an agent: a file that it has checked, and what came of loading it.
+    ``subscription`` is unique, so that a repeat is known."""
 
     name: str
     text: str
     filename: str
     loaded: Loaded
-    wish: str
+    subscription: str
     replace: bool = False

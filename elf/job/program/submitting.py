@@ -1,6 +1,6 @@
-"""How a job in Python gets into the stream log, and out of it: at the node nearest to its app id.
+"""How a job in Python gets into the catalog log, and out of it: at the node nearest to its app id.
 
-That node lets one request a name through, gives the job its generation, and asks a keeper of the log until it
+That node lets one request a name through, gives the job its generation, and asks a voter of the log until it
 has the entry; then it answers. Two nodes that both believe to be nearest give the same generation: the log
 takes one entry of that uid, and the other request is told that the name is taken.
 """
@@ -12,9 +12,9 @@ from typing import Final
 
 import msgspec
 
+from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Send
-from elf.job.log.streamlog import StreamLog
-from elf.job.messages.wishes import AddProgram, DropJobEntry
+from elf.job.messages.proposals import AddProgram, DropJobEntry
 from elf.job.program.messages import DropProgram, SubmitProgram
 from elf.job.program.spec import ProgramSpec
 from elf.wire.base import Answer
@@ -34,21 +34,24 @@ class _Waiting:
 
 
 class Submitting:
-    """The requests that wait for the stream log at one node, by app id."""
+    """The requests that wait for the catalog log at one node, by app id."""
 
-    def __init__(self, log: StreamLog) -> None:
+    def __init__(self, log: CatalogLog) -> None:
         self._log = log
         self._waiting: dict[bytes, _Waiting] = {}
         self._next_ms = 0
 
-    def submitted(self, request: SubmitProgram, now_ms: int, keeper: str | None) -> list[Send]:
+    def submitted(self, request: SubmitProgram, now_ms: int, voter: str | None) -> list[Send]:
         spec = request.spec
         own = [s for s in self._log.programs() if s.app == spec.app]
-        if own and own[-1].wish == spec.wish:
+        if own and own[-1].subscription == spec.subscription:
             return [_added(request, own[-1])]
         waiting = self._waiting.get(spec.app)
         if waiting is not None:
-            same = isinstance(waiting.request, SubmitProgram) and waiting.request.spec.wish == spec.wish
+            same = (
+                isinstance(waiting.request, SubmitProgram)
+                and waiting.request.spec.subscription == spec.subscription
+            )
             return [] if same else [_taken(request)]
         if any((s.name, s.creator) == (spec.name, spec.creator) for s in self._log.jobs()):
             return [_taken(request)]
@@ -57,13 +60,13 @@ class Submitting:
         numbered = replace(spec, generation=self._log.generation(spec.name, spec.creator))
         dropped = own[-1].uid if own else ""
         self._waiting[spec.app] = _Waiting(request, numbered, dropped, now_ms + GIVE_UP_MS)
-        return self._remind(now_ms, keeper)
+        return self._remind(now_ms, voter)
 
-    def asked_to_drop(self, request: DropProgram, now_ms: int, keeper: str | None) -> list[Send]:
+    def asked_to_drop(self, request: DropProgram, now_ms: int, voter: str | None) -> list[Send]:
         if self._log.program(request.uid) is None:
             return [Send(request.origin, Answer(id=request.id))]
         self._waiting[request.app] = _Waiting(request, None, request.uid, now_ms + GIVE_UP_MS)
-        return self._remind(now_ms, keeper)
+        return self._remind(now_ms, voter)
 
     def logged(self, uid: str, master: str) -> list[Send]:
         """The log has an entry of this job."""
@@ -77,7 +80,7 @@ class Submitting:
         spec = self._log.program(uid)
         if isinstance(waiting.request, SubmitProgram) and waiting.spec is not None and spec is not None:
             del self._waiting[app]
-            if spec.wish == waiting.spec.wish:
+            if spec.subscription == waiting.spec.subscription:
                 return [_added(waiting.request, spec)]
             return [_taken(waiting.request)]
         return []
@@ -85,23 +88,23 @@ class Submitting:
     def deadline(self) -> int | None:
         return self._next_ms if self._waiting else None
 
-    def tick(self, now_ms: int, keeper: str | None) -> list[Send]:
+    def tick(self, now_ms: int, voter: str | None) -> list[Send]:
         if not self._waiting or now_ms < self._next_ms:
             return []
         self._waiting = {app: w for app, w in self._waiting.items() if now_ms < w.until_ms}
-        return self._remind(now_ms, keeper)
+        return self._remind(now_ms, voter)
 
-    def _remind(self, now_ms: int, keeper: str | None) -> list[Send]:
-        """What the stream log must say and does not say yet."""
+    def _remind(self, now_ms: int, voter: str | None) -> list[Send]:
+        """What the catalog log must say and does not say yet."""
         self._next_ms = now_ms + AGAIN_MS
-        if keeper is None:
+        if voter is None:
             return []
         found: list[Send] = []
         for waiting in self._waiting.values():
             if waiting.uid and self._log.program(waiting.uid) is not None:
-                found.append(Send(keeper, DropJobEntry(uid=waiting.uid)))
+                found.append(Send(voter, DropJobEntry(uid=waiting.uid)))
             if waiting.spec is not None:
-                found.append(Send(keeper, AddProgram(spec=waiting.spec)))
+                found.append(Send(voter, AddProgram(spec=waiting.spec)))
         return found
 
 

@@ -18,7 +18,7 @@
 Six types have panes on this way, since each is another thing:
 
     Sealed          what an agent has sealed, as it lies on its disk. It has no member number: that is the
-                    stream log's, and the lane does not know it.
+                    catalog log's, and the lane does not know it.
     Slice           a message. Its contribution set is bytes. (``Excerpt``, ``RunSlice``: what is left out of
                     it, or that another has run it, is in the type: who does not know it refuses it.)
     Piece           the same in memory: its contribution set is an integer, it is clipped and laid beside

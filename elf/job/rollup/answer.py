@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Final
 
+from elf.job.catalog.log import Member
 from elf.job.contributions import PartName
-from elf.job.log.streamlog import Member
 from elf.job.rollup.collect import Covered
 from elf.job.rollup.decide import RootSettings, Stragglers
 from elf.job.rollup.panes import Panes

@@ -1,6 +1,6 @@
 """Which panes the root of a flow commits, and when (protocol 4.4, 5.8, 5.9).
 
-It *expects* the roster of the stream log and *awaits* those of them whose ``live_from`` is at or below the
+It *expects* the roster of the catalog log and *awaits* those of them whose ``live_from`` is at or below the
 pane (``Stragglers``). Panes are committed in order: when everybody awaited is in, or when the straggler limit
 is up (it runs from when half of the watermarks have passed the pane). What has come for a committed pane from
 a member that is not in it becomes a revision: the committed one plus disjoint contributions, never a change

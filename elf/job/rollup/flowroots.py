@@ -1,9 +1,9 @@
 """The flows whose root is this node: they commit panes, and serve the readers on other nodes.
 
-A flow is here because the stream log says so, from the entry of the job that founded it to its ``FlowEnded``;
-which jobs read it is what the log says, too (protocol 1.3). Masters on this node read the root's own commits.
-Masters on others have a copy (``elf.job.rollup.mirrors``), and their nodes are sent each commit
-(``elf.job.rollup.serving``).
+A flow is here because the catalog log says so, from the entry of the job that bootstrapped it to its
+``FlowEnded``; which jobs read it is what the log says, too (protocol 1.3). Masters on this node read the
+root's own commits. Masters on others have a copy (``elf.job.rollup.mirrors``), and their nodes are sent each
+commit (``elf.job.rollup.serving``).
 
     ATTACH             the job's entry in the log names the flow: from now on nothing is dropped that it wants
     RELEASED-UP-TO     here: what a master may want yet; from other nodes: what they say that they have
@@ -24,11 +24,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from elf.job import parts
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readers import not_led
 from elf.job.contributions import PartName, from_bytes
 from elf.job.effects import Effect, Forget, Send
 from elf.job.events import CommitsRead, PanesCommitted
-from elf.job.log.readers import not_led
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.again import NotRun, Whereabouts
 from elf.job.messages.copies import OfferCopies
 from elf.job.messages.inquiries import AskWhy, FlowFacts, InspectFlow
@@ -73,7 +73,7 @@ class FlowRoots:
     def __init__(
         self,
         address: str,
-        log: StreamLog,
+        log: CatalogLog,
         settings: RootSettings,
         wanted_from: Callable[[str, int], int],
         ours: Callable[[Flow], bool],
@@ -222,9 +222,9 @@ class FlowRoots:
 
     def asked(self, sender: str, message: ReadPanes, now_ms: int) -> list[Effect]:
         found: list[Effect] = []
-        for wish in message.wishes:
-            rooted = self._flows.get(wish.flow)
-            found += [] if rooted is None else rooted.readers.asked(sender, wish, now_ms)
+        for proposal in message.proposals:
+            rooted = self._flows.get(proposal.flow)
+            found += [] if rooted is None else rooted.readers.asked(sender, proposal, now_ms)
         return found
 
     def read(self, event: CommitsRead, now_ms: int) -> list[Effect]:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import from_bytes
 from elf.job.copies import (
     CopiesRead,
@@ -22,7 +23,6 @@ from elf.job.copies import (
     StoreCopies,
 )
 from elf.job.effects import Send
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.copies import CopiesKept, CopyVerdict, DropCopies, KeepCopies, OfferCopies
 from elf.job.messages.rollup import Committed
 from elf.job.rollup.decide import RootSettings
@@ -64,7 +64,7 @@ class Holding:
 
     def __init__(
         self,
-        log: StreamLog,
+        log: CatalogLog,
         alive: Callable[[str], bool],
         *,
         bytes_max: int,

@@ -4,7 +4,7 @@ One copy of a flow serves all jobs of this node that read it. It asks the root e
 many, each in its turn), and at once when something is missing or more is to come; the root also sends each
 commit when it is made. Commits are numbered and each names the one before it that concerns us, so that
 doubles and gaps are seen. They are stored, in order, before masters hear of them. A commit waits for the
-entries of the stream log that its root knew, so that both expect the same members.
+entries of the catalog log that its root knew, so that both expect the same members.
 
 A copy begins where the flow is (``FlowHead``), or, when its jobs began elsewhere or in an earlier life, at
 the first pane that they want. A job that comes later from another home, and began before the copy did or
@@ -23,11 +23,11 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import from_bytes
 from elf.job.effects import Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored
-from elf.job.log.streamlog import StreamLog
-from elf.job.messages.reading import FlowHead, PaneRow, PaneWish, ReadPanes
+from elf.job.messages.reading import FlowHead, PaneRequest, PaneRow, ReadPanes
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import PRUNE_MS, History, Panes, Segment
 from elf.job.spec import START_OF_TIME, Flow
@@ -98,11 +98,11 @@ class Mirror(Panes):
         short = any(first < end and not serves(had, cut) for had, end in self._taken.items())
         return self._first is not None and self._first <= first and not short
 
-    def wish(self, wanted: int) -> PaneWish:
+    def proposal(self, wanted: int) -> PaneRequest:
         """``wanted``: the first pane that jobs here may want yet. The root is to keep it for us, lest we die
         and another node goes on with them."""
         end = min(self.durable_to(), wanted)
-        return PaneWish(self.flow.uid, self._have, self._first, end, self.cut)
+        return PaneRequest(self.flow.uid, self._have, self._first, end, self.cut)
 
     def take(self, row: PaneRow) -> tuple[bool, list[Effect]]:
         """A commit from the root: (whether to ask for what comes before or after it, effects)."""
@@ -159,7 +159,7 @@ class Mirrors:
     """All copies of this node. ``wanted_from`` as for ``FlowRoots``."""
 
     def __init__(
-        self, log: StreamLog, settings: RootSettings, wanted_from: Callable[[str, int], int]
+        self, log: CatalogLog, settings: RootSettings, wanted_from: Callable[[str, int], int]
     ) -> None:
         self._log = log
         self._settings = settings
@@ -219,8 +219,8 @@ class Mirrors:
 
     def _ask(self, *mirrors: Mirror) -> Send:
         wanted = {m.flow.uid: self._wanted_from(m.flow.uid, m.durable_to()) for m in mirrors}
-        wishes = tuple(mirror.wish(wanted[mirror.flow.uid]) for mirror in mirrors)
-        return Send(mirrors[0].flow.home, ReadPanes(wishes=wishes))
+        proposals = tuple(mirror.proposal(wanted[mirror.flow.uid]) for mirror in mirrors)
+        return Send(mirrors[0].flow.home, ReadPanes(proposals=proposals))
 
     # -- what roots say --------------------------------------------------------------------------------------
 

@@ -19,9 +19,9 @@ from typing import Final
 
 import msgspec
 
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readers import not_led
 from elf.job.effects import Effect, Multicast, Noticed, Send
-from elf.job.log.readers import not_led
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.inquiries import NotifyJob
 from elf.job.messages.rollup import Notice
 from elf.job.rollup.root import Root
@@ -45,7 +45,7 @@ class Heard:
 class Notices:
     """The notices of one node, as a root and as a worker."""
 
-    def __init__(self, log: StreamLog) -> None:
+    def __init__(self, log: CatalogLog) -> None:
         self._log = log
         self._heard: dict[str, deque[Heard]] = {}
 

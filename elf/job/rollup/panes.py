@@ -15,9 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from elf.errors import ElfBug
+from elf.job.catalog.log import Member
 from elf.job.contributions import PartName
 from elf.job.effects import Coverage, Named
-from elf.job.log.streamlog import Member
 from elf.job.rollup.presence import Roster
 from elf.job.spec import START_OF_TIME, Flow
 

@@ -1,6 +1,6 @@
 """Which members of a flow are expected in a pane, and which of them are there, as its root hears of them.
 
-``Roster`` is what the stream log says: who is *expected* in which panes (protocol 2.3). Members come and go
+``Roster`` is what the catalog log says: who is *expected* in which panes (protocol 2.3). Members come and go
 in event time, so between two turns a set holds for all panes. It is made once a roster, when it is first
 asked for.
 
@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from elf.job.catalog.log import FOREVER_US, Member
 from elf.job.contributions import bitmap
-from elf.job.log.streamlog import FOREVER_US, Member
 from elf.job.messages.rollup import FlowProgress
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 

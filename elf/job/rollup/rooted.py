@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitPanes, Effect, Multicast, PrunePanes, SaveFlow, Send, Unusable
 from elf.job.events import PanesCommitted
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.again import RunSlice
 from elf.job.messages.homes import FunctionFailed
 from elf.job.messages.inquiries import FlowFacts, FlowReader, TreeEdge
@@ -35,7 +35,7 @@ class RootedFlow:
     commit; ``name``: what people call this agent."""
 
     def __init__(
-        self, root: Root, settings: RootSettings, log: StreamLog, *, since_ms: int, seq: int, name: str
+        self, root: Root, settings: RootSettings, log: CatalogLog, *, since_ms: int, seq: int, name: str
     ) -> None:
         self.root = root
         self._settings = settings

@@ -1,7 +1,7 @@
 """A flow's readers on other nodes: who they are, what they have of its commits, and what is sent to them
 (protocol 7.2).
 
-A reader asks first where the flow is (a wish without a start), and hears it when the flow has begun. From
+A reader asks first where the flow is (a proposal without a start), and hears it when the flow has begun. From
 there each commit is sent to it when it is made, at most one range of them at a time; what got lost is sent
 again when it asks, every second, with what it has.
 """
@@ -14,7 +14,7 @@ from typing import Final
 
 from elf.job.effects import Effect, ReadCommits, Send
 from elf.job.events import CommitsRead
-from elf.job.messages.reading import FlowHead, PaneWish
+from elf.job.messages.reading import FlowHead, PaneRequest
 from elf.job.rollup.root import Root
 from elf.ql.plan import Top
 
@@ -62,24 +62,24 @@ class Readers:
         return iter(self._readers)
 
     def named(self, addresses: Iterable[str], now_ms: int) -> None:
-        """The stream log has readers there, and nowhere else."""
+        """The catalog log has readers there, and nowhere else."""
         new = {to: _Reader(now_ms, self._root.kept_from()) for to in sorted(addresses)}
         self._readers = {to: self._readers.get(to, reader) for to, reader in new.items()}
 
-    def asked(self, sender: str, wish: PaneWish, now_ms: int) -> list[Effect]:
+    def asked(self, sender: str, proposal: PaneRequest, now_ms: int) -> list[Effect]:
         """One says what it has and wants; our log may not have come to it."""
         reader = self._readers.setdefault(sender, _Reader(now_ms, self._root.kept_from()))
         reader.heard_ms = now_ms
-        if wish.start is None:
-            reader.cut = wish.cut
+        if proposal.start is None:
+            reader.cut = proposal.cut
             if self._root.first_pane is None:
                 reader.early = True
                 return []
             return [self._head(sender)]
-        other = (wish.start, wish.cut) != (reader.start, reader.cut)
-        reader.start, reader.end, reader.cut = wish.start, max(wish.end, wish.start), wish.cut
-        if reader.lost(wish.after, now_ms) or other or wish.after > reader.sent:
-            reader.sent, reader.lacks = wish.after, None
+        other = (proposal.start, proposal.cut) != (reader.start, reader.cut)
+        reader.start, reader.end, reader.cut = proposal.start, max(proposal.end, proposal.start), proposal.cut
+        if reader.lost(proposal.after, now_ms) or other or proposal.after > reader.sent:
+            reader.sent, reader.lacks = proposal.after, None
         return self._serve(sender)
 
     def begun(self) -> list[Effect]:

@@ -1,5 +1,5 @@
-"""This agent's part in the stream log: it follows it like everybody; if it is one of the keepers it takes
-wishes and keeps the log; if it leads them it tells what is new and sees to it that there are enough.
+"""This agent's part in the catalog log: it follows it like everybody; if it is one of the voters it takes
+proposals and keeps the log; if it leads them it tells what is new and sees to it that there are enough.
 
 What is new of a stream goes down that stream's tree, in which all its members are from their start, and the
 homes of jobs over it: the leader routes it to the topic, whose root multicasts it. There is no tree for the
@@ -18,25 +18,25 @@ from agents.node.beginning import Context
 from agents.node.groups import GroupDesk, GroupStep
 from agents.node.staffing import Staffing
 from elf.errors import UserError
+from elf.job.catalog.admission import entry_for, is_behind
+from elf.job.catalog.membership import Membership
+from elf.job.catalog.voters import LOG_GROUP, Proposed, ReplicatedLog, bootstrap, encode, refusal
 from elf.job.effects import Effect, Send
-from elf.job.log.growing import entry_for, is_behind
-from elf.job.log.keepers import LOG_GROUP, KeptLog, Wished, encode, founding, refusal
-from elf.job.log.membership import Membership
 from elf.job.messages.entries import LogEntry, MemberJoined
-from elf.job.messages.following import Follow, Hello, LogKeepers, LogTail, Refused, Spread, Welcome
+from elf.job.messages.following import Follow, Hello, LogTail, LogVoters, Refused, Spread, Welcome
 from elf.job.messages.inquiries import LocateInTree, TreePlace
-from elf.job.messages.wishes import EndFlow, Wish
+from elf.job.messages.proposals import EndFlow, Proposal
 from elf.job.spec import stream_topic
 from elf.wire.base import Answer
 from overlay import raft
 
 PROPOSED_MS: Final = 1_500
-"""A wish that is repeated within this time of its record is not proposed again."""
+"""A proposal that is repeated within this time of its record is not proposed again."""
 PROPOSED_MAX: Final = 4_096
 FLOW_GRACE_MS: Final = 10_000
 """A job that comes so soon after the last reader of a flow finds it still running."""
 TOLD_LATE_MAX: Final = 64
-"""Entries that a tree is told together with what is new: who lacks more of them asks a keeper."""
+"""Entries that a tree is told together with what is new: who lacks more of them asks a voter."""
 JOINS_MS: Final = 500
 """A stream is told at most so often that it has new members and nothing else: where many join at once each of
 them would hear of each other."""
@@ -58,20 +58,20 @@ Step = GroupStep | ring.Effect
 LogWord = Hello | Welcome | Follow | LogTail | Refused
 
 
-class Keeping:
+class Catalog:
     """See the module's docstring. ``membership`` follows the log, of which this agent knows a prefix, like
-    everybody; ``kept``: the log as its group has decided it, at a keeper. ``founder``: who held a log of
-    before there were keepers."""
+    everybody; ``kept``: the log as its group has decided it, at a voter. ``founder``: who held a log of
+    before there were voters."""
 
     def __init__(
         self,
         context: Context,
         membership: Membership,
-        kept: KeptLog,
+        kept: ReplicatedLog,
         desk: GroupDesk,
         staffing: Staffing,
         *,
-        keepers_max: int,
+        voters_max: int,
         new_cluster_uid: str,
     ) -> None:
         self.log = context.log
@@ -79,11 +79,11 @@ class Keeping:
         self.kept = kept
         self.desk = desk
         self.staffing = staffing
-        self._keepers_max = keepers_max
+        self._voters_max = voters_max
         self._me = context.me
         self._overlay = context.overlay
         self._groups = desk.groups
-        self._founds = False
+        self._bootstraps = False
         self._new_cluster_uid = new_cluster_uid
         self._topics = {stream_topic(stream) for stream in context.streams}
         self._proposed: dict[bytes, int] = {}
@@ -100,17 +100,17 @@ class Keeping:
 
     def start(self, contacts: Sequence[str], now_ms: int) -> list[Step]:
         """Begin with what the disk holds."""
-        self._founds = not contacts and self.membership.cluster is None
+        self._bootstraps = not contacts and self.membership.cluster is None
         return self._heard(self.desk.start(now_ms), now_ms)
 
     def on_ring(self, now_ms: int) -> list[Step]:
         """The ring has us: found the log if that is ours to do, take part in our streams' trees, ask
         around."""
         found: list[Step] = []
-        if self._founds and not self._groups.holds(LOG_GROUP):
-            state = founding(self._new_cluster_uid, self.log.after(0, self.log.last))
+        if self._bootstraps and not self._groups.holds(LOG_GROUP):
+            state = bootstrap(self._new_cluster_uid, self.log.after(0, self.log.last))
             found.extend(self._heard(self.desk.create(LOG_GROUP, state, now_ms), now_ms))
-        self._founds = False
+        self._bootstraps = False
         for topic in sorted(self._topics):
             found.extend(self._overlay.subscribe(topic, now_ms))
         return [*found, *self.ask(now_ms)]
@@ -145,7 +145,7 @@ class Keeping:
 
     @property
     def keeps(self) -> bool:
-        """Whether we are a keeper."""
+        """Whether we are a voter."""
         standing = self.standing
         voters = standing.membership.voters if standing is not None else ()
         return any(voter.address == self._me.address for voter in voters)
@@ -178,7 +178,7 @@ class Keeping:
         """As the leader: see to it that enough agents keep the log, and that flows end."""
         if now_ms < self.staffing.due(LOG_GROUP):
             return []
-        found = self._heard(self.staffing.look(LOG_GROUP, self._keepers_max, now_ms), now_ms)
+        found = self._heard(self.staffing.look(LOG_GROUP, self._voters_max, now_ms), now_ms)
         return [*found, *self._end_flows(now_ms)] if self.leads else found
 
     def _end_flows(self, now_ms: int) -> list[Step]:
@@ -226,21 +226,21 @@ class Keeping:
     def neighbours(self) -> list[str]:
         return [peer.address for peer in self._overlay.peers()]
 
-    def serve(self, asker: str, wish: Wish, now_ms: int) -> list[Step]:
-        """As a keeper: let the group decide a wish, unless it is hopeless or fulfilled: then who asks hears
-        how long the log is. A keeper that follows may hear of a job's next version before it hears that the
-        job's entry is committed; that does not make the wish fulfilled. Whoever is no keeper drops it; it
-        will be repeated at another one."""
+    def serve(self, asker: str, proposal: Proposal, now_ms: int) -> list[Step]:
+        """As a voter: let the group decide a proposal, unless it is hopeless or fulfilled: then who asks
+        hears how long the log is. A voter that follows may hear of a job's next version before it hears that
+        the job's entry is committed; that does not make the proposal fulfilled. Whoever is no voter drops it;
+        it will be repeated at another one."""
         cluster = self.membership.cluster
         if not self.keeps or cluster is None:
             return []
         try:
-            if entry_for(self.kept.log, wish) is None and not is_behind(self.kept.log, wish):
+            if entry_for(self.kept.log, proposal) is None and not is_behind(self.kept.log, proposal):
                 told = self.membership.tail(cluster, self.kept.log.last, ())
                 return [] if asker == self._me.address else [Send(asker, told)]
         except UserError as refused:
-            return [refusal(asker, wish, refused)]
-        record = encode(Wished(wish, asker, self._me.address, self._me.incarnation))
+            return [refusal(asker, proposal, refused)]
+        record = encode(Proposed(proposal, asker, self._me.address, self._me.incarnation))
         if self._proposed.get(record, 0) > now_ms:
             return []
         if len(self._proposed) >= PROPOSED_MAX:
@@ -306,8 +306,8 @@ class Keeping:
         return [*found, *self._granted(self.kept.take_granted())]
 
     def _granted(self, askers: Sequence[str]) -> list[Effect]:
-        """Who waits for its wish hears at once that it was granted: trees may be told later, and who joins is
-        in none yet."""
+        """Who waits for its proposal hears at once that it was granted: trees may be told later, and who
+        joins is in none yet."""
         others = [asker for asker in dict.fromkeys(askers) if asker != self._me.address]
         known = {asker: self._known_to.pop(asker, self.log.last - 1) for asker in others}
         return [step for asker in others for step in self.membership.tell(asker, known[asker])]
@@ -324,5 +324,5 @@ class Keeping:
         if standing is None or not standing.leader or not self.kept.cluster_uid:
             return []
         addresses = tuple(voter.address for voter in standing.membership.voters)
-        keepers = LogKeepers(standing.epoch, standing.term, standing.leader, addresses)
-        return self.membership.kept_by(self.kept.cluster_uid, keepers)
+        voters = LogVoters(standing.epoch, standing.term, standing.leader, addresses)
+        return self.membership.kept_by(self.kept.cluster_uid, voters)

@@ -1,4 +1,4 @@
-"""What may be asked of the stream log: words to its keepers, each said until its entry is seen."""
+"""What may be asked of the catalog log: words to its voters, each said until its entry is seen."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from elf.wire.base import Message
 
 
 class JoinStream(Message, frozen=True, kw_only=True, tag=True):
-    """Agent to a keeper, until it sees its own entry: I have this stream, from ``since_us`` on."""
+    """Agent to a voter, until it sees its own entry: I have this stream, from ``since_us`` on."""
 
     stream: str
     agent_id: str
@@ -19,7 +19,7 @@ class JoinStream(Message, frozen=True, kw_only=True, tag=True):
 
 
 class LeaveStream(Message, frozen=True, kw_only=True, tag=True):
-    """Agent to a keeper, until it sees the entry: I am gone for panes that start at ``until_us`` or later."""
+    """Agent to a voter, until it sees the entry: I am gone for panes that start at ``until_us`` or later."""
 
     stream: str
     agent_id: str
@@ -27,7 +27,7 @@ class LeaveStream(Message, frozen=True, kw_only=True, tag=True):
 
 
 class AddJob(Message, frozen=True, kw_only=True, tag=True):
-    """A job's master to a keeper, until it sees the entry. The keepers put a running flow in the place of
+    """A job's master to a voter, until it sees the entry. The voters put a running flow in the place of
     each proposed one that is equal to it.
     """
 
@@ -35,32 +35,32 @@ class AddJob(Message, frozen=True, kw_only=True, tag=True):
 
 
 class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
-    """A job's home to a keeper, until it sees the entry."""
+    """A job's home to a voter, until it sees the entry."""
 
     uid: str
 
 
 class AddVersion(Message, frozen=True, kw_only=True, tag=True):
-    """A job's master to a keeper, until it sees the entry; flows are put in place as for ``AddJob``."""
+    """A job's master to a voter, until it sees the entry; flows are put in place as for ``AddJob``."""
 
     spec: JobSpec
 
 
 class EndVersion(Message, frozen=True, kw_only=True, tag=True):
-    """A job's master to a keeper, until it sees the entry."""
+    """A job's master to a voter, until it sees the entry."""
 
     uid: str
     version: int
 
 
 class AddProgram(Message, frozen=True, kw_only=True, tag=True):
-    """The node nearest to an app id to a keeper, until it sees the entry of this job in Python."""
+    """The node nearest to an app id to a voter, until it sees the entry of this job in Python."""
 
     spec: ProgramSpec
 
 
 class MoveHome(Message, frozen=True, kw_only=True, tag=True):
-    """The leader of a home's Raft group to a keeper, until it sees the entry: the home is here now."""
+    """The leader of a home's Raft group to a voter, until it sees the entry: the home is here now."""
 
     uid: str
     home: str
@@ -68,12 +68,12 @@ class MoveHome(Message, frozen=True, kw_only=True, tag=True):
 
 
 class EndFlow(Message, frozen=True, kw_only=True, tag=True):
-    """The leader of the keepers to itself: no job has read this flow for a while."""
+    """The leader of the voters to itself: no job has read this flow for a while."""
 
     uid: str
 
 
-Wish = (
+Proposal = (
     JoinStream
     | LeaveStream
     | AddJob
@@ -84,8 +84,8 @@ Wish = (
     | AddVersion
     | EndVersion
 )
-"""What may be asked of the stream log. A wish is a record of its Raft group; see
-``elf.job.log.keepers``."""
+"""What may be asked of the catalog log. A proposal is a record of its Raft group; see
+``elf.job.catalog.voters``."""
 
 
 WISHES = (

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from elf.errors import UserError
+from elf.job.catalog.admission import grow, is_behind
+from elf.job.catalog.bootstrap import Bootstrap
+from elf.job.catalog.log import CatalogLog
 from elf.job.home.steering import proposed
-from elf.job.log.founding import Founding
-from elf.job.log.growing import grow, is_behind
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import LogEntry
-from elf.job.messages.wishes import (
+from elf.job.messages.proposals import (
     AddJob,
     AddProgram,
     AddVersion,
@@ -22,7 +22,7 @@ from elf.job.messages.wishes import (
     JoinStream,
     LeaveStream,
     MoveHome,
-    Wish,
+    Proposal,
 )
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, home_uid
@@ -34,10 +34,10 @@ AGENTS = tuple(f"a{n}" for n in range(5))
 NAMES = ("hits", "errors", f"{ONE_SHOT_PREFIX}1", f"{ONE_SHOT_PREFIX}2")
 
 
-class Wishes:
+class Proposals:
     """One history, told to several logs at once; all must answer in the same way."""
 
-    def __init__(self, seed: int, *logs: StreamLog) -> None:
+    def __init__(self, seed: int, *logs: CatalogLog) -> None:
         self.rng = random.Random(seed)
         self.logs = list(logs)
         self.jobs: dict[str, JobSpec] = {}
@@ -50,18 +50,18 @@ class Wishes:
             self.grow(self._join(agent, "s"))
 
     @property
-    def log(self) -> StreamLog:
+    def log(self) -> CatalogLog:
         return self.logs[0]
 
-    def grow(self, wish: Wish | None) -> None:
-        if wish is None:
+    def grow(self, proposal: Proposal | None) -> None:
+        if proposal is None:
             return
-        told = [_told(log, wish) for log in self.logs]
-        assert all(one == told[0] for one in told), wish
-        assert len({is_behind(log, wish) for log in self.logs}) == 1, wish
+        told = [_told(log, proposal) for log in self.logs]
+        assert all(one == told[0] for one in told), proposal
+        assert len({is_behind(log, proposal) for log in self.logs}) == 1, proposal
 
     def step(self) -> None:
-        ways: list[tuple[int, Callable[[], Wish | None]]] = [
+        ways: list[tuple[int, Callable[[], Proposal | None]]] = [
             (1, self._joins),
             (1, self._leaves),
             (6, self._adds),
@@ -71,7 +71,7 @@ class Wishes:
             (8, self._ends_flow),
             (4, self._moves),
             (1, self._programs),
-            (1, self._founds),
+            (1, self._bootstraps),
         ]
         (way,) = self.rng.choices([way for _, way in ways], [weight for weight, _ in ways])
         self.grow(way())
@@ -83,10 +83,10 @@ class Wishes:
             stream=stream, agent_id=agent, name=agent, incarnation=life, address=address, since_us=life
         )
 
-    def _joins(self) -> Wish:
+    def _joins(self) -> Proposal:
         return self._join(self.rng.choice(AGENTS), self.rng.choice(STREAMS))
 
-    def _leaves(self) -> Wish:
+    def _leaves(self) -> Proposal:
         return LeaveStream(
             stream=self.rng.choice(STREAMS), agent_id=self.rng.choice(AGENTS), until_us=self.rng.randrange(99)
         )
@@ -111,7 +111,7 @@ class Wishes:
         self.jobs[spec.uid] = spec
         return spec
 
-    def _adds(self) -> Wish:
+    def _adds(self) -> Proposal:
         name, creator = self.rng.choice(NAMES), self.rng.choice(["me", "you"])
         generation = self.log.generation(name, creator)
         if self.rng.random() < 0.1:
@@ -122,51 +122,51 @@ class Wishes:
             spec = replace(spec, replaces=known.uid)
         return AddJob(spec=self._planned(spec))
 
-    def _alters(self) -> Wish | None:
+    def _alters(self) -> Proposal | None:
         if not self.jobs:
             return None
         spec = self.rng.choice(list(self.jobs.values()))
         return AddVersion(spec=self._planned(replace(spec, version=spec.version + 1, replaces="")))
 
-    def _ends_version(self) -> Wish | None:
+    def _ends_version(self) -> Proposal | None:
         if not self.jobs:
             return None
         spec = self.rng.choice(list(self.jobs.values()))
         return EndVersion(uid=spec.uid, version=self.rng.randrange(1, spec.version + 2))
 
-    def _drops(self) -> Wish | None:
+    def _drops(self) -> Proposal | None:
         uids = [*self.jobs, *(spec.uid for spec in self.programs)]
         return DropJobEntry(uid=self.rng.choice(uids)) if uids else None
 
-    def _ends_flow(self) -> Wish | None:
+    def _ends_flow(self) -> Proposal | None:
         flows = self.log.idle_flows() or tuple(self.flows)
         return EndFlow(uid=self.rng.choice(flows)) if flows else None
 
-    def _moves(self) -> Wish | None:
+    def _moves(self) -> Proposal | None:
         if not self.jobs:
             return None
         uid = home_uid(self.rng.choice(list(self.jobs)), self.rng.randrange(2))
         self._terms += 1
         return MoveHome(uid=uid, home=self._address(), term=self._terms)
 
-    def _programs(self) -> Wish:
+    def _programs(self) -> Proposal:
         creator = self.rng.choice(["me", "you"])
         spec = ProgramSpec("job", creator, self.log.generation("job", creator), "pass", "job.py")
         self.programs.append(spec)
         return AddProgram(spec=spec)
 
-    def _founds(self) -> Wish | None:
+    def _bootstraps(self) -> Proposal | None:
         if not self.jobs:
             return None
         instead = self.rng.choice(["", *AGENTS])
-        said = Founding(home_uid(self.rng.choice(list(self.jobs)), 1), self.rng.choice(AGENTS[:-1]), instead)
+        said = Bootstrap(home_uid(self.rng.choice(list(self.jobs)), 1), self.rng.choice(AGENTS[:-1]), instead)
         return DropJobEntry(uid=said.uid)
 
-    def answers(self, log: StreamLog) -> dict[str, object]:
+    def answers(self, log: CatalogLog) -> dict[str, object]:
         """All that may be asked, and means something."""
         return dict(self._answers(log))
 
-    def _answers(self, log: StreamLog) -> Iterator[tuple[str, object]]:
+    def _answers(self, log: CatalogLog) -> Iterator[tuple[str, object]]:
         yield "last", log.last
         yield "streams", log.streams()
         yield "members", [log.members(stream) for stream in STREAMS]
@@ -176,7 +176,7 @@ class Wishes:
         yield "flows", log.flows()
         yield "idle", log.idle_flows()
         yield "unbegun", log.unbegun()
-        yield "to found", [log.to_found(agent) for agent in AGENTS]
+        yield "to found", [log.to_bootstrap(agent) for agent in AGENTS]
         for uid, spec in self.jobs.items():
             numbers = range(1, spec.version + 2)
             yield f"dropped {uid}", log.is_dropped(uid)
@@ -190,7 +190,7 @@ class Wishes:
             yield f"generation of {uid}", log.generation(spec.name, spec.creator)
             yield f"found {uid}", log.find_job(spec.name, spec.creator)
             if log.job(uid) is not None:
-                yield f"all of {uid}", (log.ever(uid), log.versions(uid), log.founded_at(uid))
+                yield f"all of {uid}", (log.ever(uid), log.versions(uid), log.bootstrapped_at(uid))
             if log.home(uid) is not None:
                 yield (
                     f"founders of {uid}",
@@ -212,8 +212,8 @@ def _homes(uid: str) -> list[str]:
     return [home_uid(uid, place) for place in range(2)]
 
 
-def _told(log: StreamLog, wish: Wish) -> tuple[LogEntry, ...] | str:
+def _told(log: CatalogLog, proposal: Proposal) -> tuple[LogEntry, ...] | str:
     try:
-        return grow(log, wish)
+        return grow(log, proposal)
     except UserError as refused:
         return str(refused)

@@ -1,19 +1,19 @@
-"""The stream log: members, flows and jobs of every stream, as numbered entries that every agent follows.
+"""The catalog log: members, flows and jobs of every stream, as numbered entries that every agent follows.
 
-Its *keepers* make it grow, all in the same way (``elf.job.log.growing``); everybody holds a prefix of it. It
-says who is **expected** (without it "12 of 12 agents" may mean 12 of 15), which flows to compute, which jobs
-read them and where a job's home is. Member numbers are given once and never used again (protocol 1.5);
-rosters are in event time: a member is expected in a pane when ``since <= start of the pane < until``
+Its *voters* make it grow, all in the same way (``elf.job.catalog.admission``); everybody holds a prefix of
+it. It says who is **expected** (without it "12 of 12 agents" may mean 12 of 15), which flows to compute,
+which jobs read them and where a job's home is. Member numbers are given once and never used again (protocol
+1.5); rosters are in event time: a member is expected in a pane when ``since <= start of the pane < until``
 (protocol 2.3).
 
 The order of entries decides who shares a flow: a job is *attached* to the flows that its entry names, from
-its entry on to its tombstone, and so is each of its later versions. The keepers put a running flow in the
+its entry on to its tombstone, and so is each of its later versions. The voters put a running flow in the
 place of an equal one that a new job proposes, and end a flow that no job is attached to; nothing is attached
 after the end.
 
-In whose home a flow is, and who founds those of key ranges, is kept beside it (``elf.job.log.flowhomes``).
-A job that is over is forgotten but for its tombstones (``elf.job.log.lasting``): here, in what keepers keep,
-and in what followers are told.
+In whose home a flow is, and who bootstraps those of key ranges, is kept beside it
+(``elf.job.catalog.flowgroups``). A job that is over is forgotten but for its tombstones
+(``elf.job.catalog.compaction``): here, in what voters keep, and in what followers are told.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from elf.errors import ElfBug
-from elf.job.log.flowhomes import FlowHomes, RangeHome
-from elf.job.log.founding import founding_of
-from elf.job.log.lasting import Lasting, Version, tombstone
+from elf.job.catalog.bootstrap import bootstrap_of
+from elf.job.catalog.compaction import Compaction, Version, tombstone
+from elf.job.catalog.flowgroups import FlowHomes, RangeHome
 from elf.job.messages.entries import (
     FlowEnded,
     HomeMoved,
@@ -59,7 +59,7 @@ class Member:
     until_us: int = FOREVER_US
 
 
-class StreamLog:
+class CatalogLog:
     """A prefix of the log and what follows from it."""
 
     def __init__(self, entries: Iterable[LogEntry] = ()) -> None:
@@ -77,11 +77,11 @@ class StreamLog:
         self._over: dict[str, set[int]] = {}
         self._attached: dict[str, dict[tuple[str, int], None]] = {}
         self._ended: set[str] = set()
-        self._founded_at: dict[str, str] = {}
+        self._bootstrapped_at: dict[str, str] = {}
         self._generations: dict[str, int] = {}
         """The highest of all jobs that ever were, by app id."""
         self.homes = FlowHomes()
-        self._lasting = Lasting()
+        self._compaction = Compaction()
         for entry in entries:
             self.append(entry)
         self.forget()
@@ -124,7 +124,7 @@ class StreamLog:
                 self._members[entry.stream][entry.number] = replace(member, until_us=entry.until_us)
             case JobAdded():
                 self._jobs[entry.spec.uid] = entry.spec
-                self._founded_at[entry.spec.uid] = entry.spec.master
+                self._bootstrapped_at[entry.spec.uid] = entry.spec.master
                 self._number(entry.spec.uid)
                 self._attach(entry.spec, entry.seq)
             case VersionAdded():
@@ -133,11 +133,11 @@ class StreamLog:
             case VersionEnded():
                 self._over.setdefault(entry.uid, set()).add(entry.version)
                 self._detach(entry.uid, entry.version)
-                self._lasting.changed(entry.uid)
+                self._compaction.changed(entry.uid)
             case ProgramAdded():
                 self._programs[entry.spec.uid] = entry.spec
                 self._number(entry.spec.uid)
-                self._lasting.add_program(entry.seq, entry.spec.uid)
+                self._compaction.add_program(entry.seq, entry.spec.uid)
             case JobDropped():
                 self._drop(entry)
             case FlowEnded():
@@ -155,15 +155,15 @@ class StreamLog:
         uid, made = entry.uid, self._versions.get(entry.uid, {})
         self._dropped.add(uid)
         self._number(uid)
-        if (said := founding_of(uid)) is not None:
+        if (said := bootstrap_of(uid)) is not None:
             self.homes.decide(said)
         for version in list(made):
             self._detach(uid, version)
-        self._lasting.changed(uid)
+        self._compaction.changed(uid)
 
     def forget(self) -> None:
         """Put tombstones in the place of what nothing needs any more."""
-        for seq in self._lasting.forget(self):
+        for seq in self._compaction.forget(self):
             entry = self._entries[seq - 1]
             self._entries[seq - 1] = tombstone(entry)
             if isinstance(entry, JobAdded | VersionAdded):
@@ -174,20 +174,20 @@ class StreamLog:
     def _forget_job(self, spec: JobSpec) -> None:
         """A version of a job; with its first one goes the job."""
         self.homes.forget({home_uid(spec.uid, flow.fragment.range[0]) for flow in spec.flows})
-        if spec.uid in self._dropped and not self._lasting.keeps(spec.uid):
-            for known in (self._jobs, self._versions, self._founded_at):
+        if spec.uid in self._dropped and not self._compaction.keeps(spec.uid):
+            for known in (self._jobs, self._versions, self._bootstrapped_at):
                 known.pop(spec.uid, None)
             self._over_jobs.discard(spec.uid)
 
     def _move(self, entry: HomeMoved) -> None:
-        """A job, or a key range of one, and what it founded, in the specs of all versions that read any of
-        it."""
+        """A job, or a key range of one, and what it bootstrapped, in the specs of all versions that read any
+        of it."""
         self.homes.move(entry)
         flows = self.homes.flows(entry.uid)
         for uid in flows:
             self._flows[uid] = replace(self._flows[uid], home=entry.home)
-        own = [(entry.uid, number) for number in self._lasting.versions(entry.uid)]
-        for version in {*own, *(one for uid in flows for one in self._lasting.named_by(uid))}:
+        own = [(entry.uid, number) for number in self._compaction.versions(entry.uid)]
+        for version in {*own, *(one for uid in flows for one in self._compaction.named_by(uid))}:
             self._move_version(version, entry)
 
     def _move_version(self, version: Version, entry: HomeMoved) -> None:
@@ -206,7 +206,7 @@ class StreamLog:
 
     def _attach(self, spec: JobSpec, seq: int) -> None:
         named = (flow.uid for flow in spec.flows if flow.uid not in self._ended)
-        self._lasting.add(seq, spec, named)
+        self._compaction.add(seq, spec, named)
         if spec.plan.reads:
             self._over_jobs.add(spec.uid)
         self._versions.setdefault(spec.uid, {})[spec.version] = spec
@@ -232,7 +232,7 @@ class StreamLog:
 
     def _forget_flow(self, uid: str) -> None:
         self._ended.add(uid)
-        self._lasting.ended(uid)
+        self._compaction.ended(uid)
         self._attached.pop(uid, None)
         flow = self._flows.pop(uid, None)
         if flow is not None:
@@ -273,7 +273,7 @@ class StreamLog:
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
             case JobDropped():
-                said = founding_of(entry.uid)
+                said = bootstrap_of(entry.uid)
                 spec = self._jobs.get(job_of(said.home) if said is not None else entry.uid)
             case FlowEnded() | VersionEnded():
                 spec = None  # its readers are gone, and its workers hear of it soon enough
@@ -326,22 +326,22 @@ class StreamLog:
         """Whether a flow is over; False also for one that the log has not come to yet."""
         return uid in self._ended
 
-    def founded_at(self, uid: str) -> str:
-        """The address of the node that founded a job's home; empty if the log does not know, or knows no
+    def bootstrapped_at(self, uid: str) -> str:
+        """The address of the node that bootstrapped a job's home; empty if the log does not know, or knows no
         more."""
-        return self._founded_at.get(uid, "")
+        return self._bootstrapped_at.get(uid, "")
 
     def is_replicated(self, uid: str) -> bool:
         """Whether the home of a flow is: that of a SELECT is not."""
         spec = self.ever(job_of(self.homes.of(uid) or ""))
         return spec is not None and spec.replicated
 
-    def to_found(self, agent_id: str) -> tuple[str, ...]:
+    def to_bootstrap(self, agent_id: str) -> tuple[str, ...]:
         """Homes of key ranges that this agent is to found, unless it has: they have never moved."""
         return tuple(uid for uid in self.homes.named(agent_id) if self.home(uid) is not None)
 
     def unbegun(self) -> tuple[tuple[str, RangeHome], ...]:
-        """The homes of key ranges that nobody has founded yet, as far as the log says."""
+        """The homes of key ranges that nobody has bootstrapped yet, as far as the log says."""
         return tuple((uid, home) for uid, home in self.homes.unbegun() if self.home(uid) is not None)
 
     def there(self, address: str) -> list[Member]:

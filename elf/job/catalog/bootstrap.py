@@ -1,7 +1,7 @@
-"""Who founds the home of a key range (``TREES m``), so that two never do and somebody does in the end.
+"""Who bootstraps the home of a key range (``TREES m``), so that two never do and somebody does in the end.
 
-A job's own home is founded before the stream log has the job. The homes of its other key ranges are named by
-that entry, so an agent may be named that has just died. In the log, of one range:
+A job's own home is bootstrapped before the catalog log has the job. The homes of its other key ranges are
+named by that entry, so an agent may be named that has just died. In the log, of one range:
 
     named F ─── F's group is durable there, and silent ─▶ "begun by F" ─▶ its leader is root, as of any home
       └─ not begun for ``grace_ms``, or F has left ─▶ "G instead of F" ─▶ named G ─▶ … (nobody twice)
@@ -12,9 +12,10 @@ that entry, so an agent may be named that has just died. In the log, of one rang
   So it takes nothing along if it is replaced, whatever is the matter with its founder: dead, slow, parted.
   Who leads it (its founder, or another member when that has died) wishes for the entry; its state says whose
   group it is (``RangeKept.founder``).
-- **Who comes back**, in whatever life, with whatever prefix of the log, founds what it was named for and has
-  not founded; if the log has gone on meanwhile it hears so instead of "begun", and each member of the group
-  ends it. Groups of two founders have different keys (``FlowHomes.group``), so their words never mix.
+- **Who comes back**, in whatever life, with whatever prefix of the log, bootstraps what it was named for and
+  has not bootstrapped; if the log has gone on meanwhile it hears so instead of "begun", and each member of
+  the group ends it. Groups of two founders have different keys (``FlowHomes.group``), so their words never
+  mix.
 - **Who names another one** is the leader of the job's home: itself, or a member of its group if it was named
   before. It need not be right about F: it costs F nothing but that. Only a root of an earlier elf begins
   without asking; who hears it says "begun" for it.
@@ -29,7 +30,7 @@ from typing import NamedTuple
 _BETWEEN = "!"
 
 
-class Founding(NamedTuple):
+class Bootstrap(NamedTuple):
     """An entry about the home of a key range: ``founder``'s group has begun, or ``instead``, if that is
     somebody, is to found it. Both are agents, by their ids."""
 
@@ -43,7 +44,7 @@ class Founding(NamedTuple):
         return _BETWEEN.join(self if self.instead else self[:2])
 
 
-def founding_of(uid: str) -> Founding | None:
+def bootstrap_of(uid: str) -> Bootstrap | None:
     """What a tombstone says of a key range; None for that of a job."""
     parts = uid.split(_BETWEEN)
-    return Founding(*parts) if len(parts) in (2, 3) else None
+    return Bootstrap(*parts) if len(parts) in (2, 3) else None

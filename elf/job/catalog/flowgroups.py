@@ -1,9 +1,9 @@
-"""Whose homes the flows of the stream log are in, and who is to found those of key ranges.
+"""Whose homes the flows of the catalog log are in, and who is to found those of key ranges.
 
 A flow is in the home of the job that brought it or, of a key range after that job's first, in the range's own
 (``elf.job.spec.home_uid``), where an agent was at its address when its entry came. Where a job's home is says
-the job's spec; where that of a key range is, what is kept here. Who founds it if the first that was to does
-not: ``elf.job.log.founding``.
+the job's spec; where that of a key range is, what is kept here. Who bootstraps it if the first that was to
+does not: ``elf.job.catalog.bootstrap``.
 
 All of it follows from the entries of the log, in their order; nothing of it is stored or sent.
 """
@@ -13,16 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from elf.job.log.founding import Founding
+from elf.job.catalog.bootstrap import Bootstrap
 from elf.job.messages.entries import HomeMoved
 from elf.job.spec import Flow, JobSpec, home_uid
 
 
 @dataclass(frozen=True)
 class RangeHome:
-    """The home of a key range after a job's first. ``founder``: who founds it, the agent (by its id) that was
-    at ``address`` when the log came to its first flow; another agent there later never does. ``replaced``:
-    who was to found it before (``elf.job.log.founding``); ``begun``: it has been founded."""
+    """The home of a key range after a job's first. ``founder``: who bootstraps it, the agent (by its id) that
+    was at ``address`` when the log came to its first flow; another agent there later never does.
+    ``replaced``: who was to found it before (``elf.job.catalog.bootstrap``); ``begun``: it has been
+    bootstrapped."""
 
     founder: str
     address: str
@@ -73,7 +74,7 @@ class FlowHomes:
             self._begin(entry.uid)
             self._ranges[entry.uid] = replace(self._ranges[entry.uid], address=entry.home)
 
-    def decide(self, said: Founding) -> None:
+    def decide(self, said: Bootstrap) -> None:
         """The home of a key range has begun, or somebody else is to found it."""
         home = self._ranges.get(said.home)
         if home is None or home.begun or said.founder != home.founder:
@@ -97,8 +98,8 @@ class FlowHomes:
     # -- what is asked ---------------------------------------------------------------------------------------
 
     def of(self, flow: str) -> str | None:
-        """The home of a flow: that of the job that founded it, or of its key range of that job. Of one that
-        has ended it may be forgotten."""
+        """The home of a flow: that of the job that bootstrapped it, or of its key range of that job. Of one
+        that has ended it may be forgotten."""
         return self._homes.get(flow)
 
     def flows(self, home: str) -> tuple[str, ...]:
@@ -119,12 +120,12 @@ class FlowHomes:
         return tuple(uid for uid in named if uid not in self._terms)
 
     def unbegun(self) -> tuple[tuple[str, RangeHome], ...]:
-        """The homes of key ranges that nobody has founded yet, as far as the log says."""
+        """The homes of key ranges that nobody has bootstrapped yet, as far as the log says."""
         return tuple((uid, self._ranges[uid]) for uid in self._unbegun)
 
     def has_begun(self, uid: str, founder: str) -> bool | None:
-        """Whether the home of a key range is the group that this agent has founded; None: the log has not
-        decided it."""
+        """Whether the home of a key range is the group that this agent has bootstrapped; None: the log has
+        not decided it."""
         home = self._ranges.get(uid)
         if home is None or founder not in (home.founder, *home.replaced):
             return None  # it has not come to that
@@ -138,6 +139,6 @@ class FlowHomes:
         return () if home is None else (*home.replaced, home.founder)
 
     def group(self, uid: str) -> str:
-        """The name of a home's group: that of a key range that another agent founded has another one."""
+        """The name of a home's group: that of a key range that another agent bootstrapped has another one."""
         home = self._ranges.get(uid)
         return uid if home is None or not home.replaced else f"{uid}!{home.founder}"

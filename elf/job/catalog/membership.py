@@ -1,20 +1,21 @@
-"""Following the stream log: finding its keepers, joining our streams, taking the log's entries.
+"""Following the catalog log: finding its voters, joining our streams, taking the log's entries.
 
-    unknown --Welcome--> following          a node with a bootstrap asks its neighbours who keeps the log
-    unknown --founding--> following         a node that founds it (``elf.job.log.keepers``) follows itself
+    unknown --Welcome--> following          a node with a bootstrap asks its neighbours who votes on the log
+    unknown --bootstrap--> following         a node that bootstraps it (``elf.job.catalog.voters``) follows itself
 
 Where many start at once most of those that are asked do not know either: others are asked each time, and who
 does not know yet answers when it does.
 
-A follower asks one keeper after the other, every ``follow_ms``, so that a dead one costs a turn and nothing
+A follower asks one voter after the other, every ``follow_ms``, so that a dead one costs a turn and nothing
 has to watch them. The trees of its streams make it prompt: what a tree missed and cannot repair it says, and
 the follower asks at once. The asking makes it sure, for everybody and for all streams. Wishes (``JoinStream``
 and its like) are repeated until their entry is seen, so nothing here needs an answer. Who begins has all of
 the log before it: a tail is bounded, and one that brings something new and is not all is followed by the next
 asking at once.
 
-Every fifth time a neighbour is asked as well who keeps the log: an agent that was away while all its keepers
-changed learns the new ones, and two clusters that have come into one ring notice it. The smaller one stops.
+Every fifth time a neighbour is asked as well who votes on the log: an agent that was away while all its
+voters changed learns the new ones, and two clusters that have come into one ring notice it. The smaller one
+stops.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from zlib import crc32
 
 import msgspec
 
+from elf.job.catalog.log import FOREVER_US, CatalogLog
 from elf.job.effects import Effect, SaveFact, SaveLog, Send, Stop
-from elf.job.log.streamlog import FOREVER_US, StreamLog
 from elf.job.messages.entries import JobAdded, LogEntry, VersionAdded
-from elf.job.messages.following import Follow, Hello, LogKeepers, LogTail, Refused, Welcome
-from elf.job.messages.wishes import JoinStream, LeaveStream
+from elf.job.messages.following import Follow, Hello, LogTail, LogVoters, Refused, Welcome
+from elf.job.messages.proposals import JoinStream, LeaveStream
 
 CLUSTER_FACT: Final = "cluster"
 """Durable: the cluster's uid, and who keeps its log as far as known (msgpack of both)."""
@@ -41,7 +42,7 @@ JOINING_MS: Final = 250
 HELLO_EVERY: Final = 5
 HELLO_AT_ONCE: Final = 3
 ASKED_US_MAX: Final = 1_024
-"""Agents that wait for us to learn who keeps the log; more ask again."""
+"""Agents that wait for us to learn who votes on the log; more ask again."""
 AHEAD_MAX: Final = 16
 """Tails that wait for entries before theirs."""
 TAIL_ENTRIES: Final = 500
@@ -70,11 +71,11 @@ class StreamSince:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster that an agent belongs to, as its data folder remembers it. Keepers of epoch 0 are a
+    """The cluster that an agent belongs to, as its data folder remembers it. Voters of epoch 0 are a
     guess."""
 
     uid: str
-    keepers: LogKeepers
+    voters: LogVoters
 
 
 def read_cluster(fact: bytes | None) -> Cluster | None:
@@ -83,13 +84,13 @@ def read_cluster(fact: bytes | None) -> Cluster | None:
 
 
 class Membership:
-    """This node's view of the stream log. Methods return effects; new entries are had by ``take_fresh``."""
+    """This node's view of the catalog log. Methods return effects; new entries are had by ``take_fresh``."""
 
     def __init__(
         self,
         me: Identity,
         streams: Sequence[StreamSince],
-        log: StreamLog,
+        log: CatalogLog,
         *,
         cluster: Cluster | None,
         follow_ms: int = 2_000,
@@ -136,19 +137,19 @@ class Membership:
         return None if member is None else member.number
 
     @property
-    def keepers(self) -> tuple[str, ...]:
-        """Addresses of the log's keepers, as far as we know."""
-        return self.cluster.keepers.addresses if self.cluster is not None else ()
+    def voters(self) -> tuple[str, ...]:
+        """Addresses of the log's voters, as far as we know."""
+        return self.cluster.voters.addresses if self.cluster is not None else ()
 
     @property
-    def keeper(self) -> str | None:
-        """The keeper whose turn it is to be asked."""
-        return self.keepers[self._asked % len(self.keepers)] if self.keepers else None
+    def voter(self) -> str | None:
+        """The voter whose turn it is to be asked."""
+        return self.voters[self._asked % len(self.voters)] if self.voters else None
 
     # -- asking ----------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
-        """Ask what is to be asked: who the keepers are, for new entries, to be let in."""
+        """Ask what is to be asked: who the voters are, for new entries, to be let in."""
         if now_ms < self._next_ms:
             return []
         return self.ask(now_ms, neighbours)
@@ -160,32 +161,32 @@ class Membership:
         else:
             self._next_ms = now_ms + self._pause_ms
             self._pause_ms = min(2 * self._pause_ms, self._follow_ms)
-        keeper = self.keeper
-        if self.cluster is None or keeper is None:
+        voter = self.voter
+        if self.cluster is None or voter is None:
             return [Send(address, Hello()) for address in self._in_turn(neighbours)]
-        found: list[Effect] = [Send(keeper, wish) for wish in self._wishes(now_ms)]
-        if keeper != self.me.address:
-            found.append(Send(keeper, self._follow(self.cluster.keepers)))
+        found: list[Effect] = [Send(voter, proposal) for proposal in self._proposals(now_ms)]
+        if voter != self.me.address:
+            found.append(Send(voter, self._follow(self.cluster.voters)))
         if neighbours and self._asked % HELLO_EVERY == 0:
             found.append(Send(neighbours[self._asked // HELLO_EVERY % len(neighbours)], Hello()))
         return found
 
     def _in_turn(self, neighbours: Sequence[str]) -> list[str]:
-        """Whom to ask who keeps the log: others than the last time, and than others ask."""
+        """Whom to ask who votes on the log: others than the last time, and than others ask."""
         places = range(self._asked * HELLO_AT_ONCE, (self._asked + 1) * HELLO_AT_ONCE)
         return list(dict.fromkeys(neighbours[place % len(neighbours)] for place in places if neighbours))
 
-    def _follow(self, keepers: LogKeepers) -> Follow:
-        return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=keepers.epoch, term=keepers.term)
+    def _follow(self, voters: LogVoters) -> Follow:
+        return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=voters.epoch, term=voters.term)
 
-    def _wishes(self, now_ms: int) -> list[JoinStream | LeaveStream]:
+    def _proposals(self, now_ms: int) -> list[JoinStream | LeaveStream]:
         found: list[JoinStream | LeaveStream] = []
         for stream in self._streams:
             member = self.log.member_of(stream.name, self.me.agent_id)
             if stream.name in self._leaving:
                 until = self._leaving[stream.name]
-                wish = LeaveStream(stream=stream.name, agent_id=self.me.agent_id, until_us=until)
-                found += [wish] if member is not None and member.until_us > until else []
+                proposal = LeaveStream(stream=stream.name, agent_id=self.me.agent_id, until_us=until)
+                found += [proposal] if member is not None and member.until_us > until else []
             elif member is None or member.incarnation != self.me.incarnation:
                 found.append(self._join(stream))
         for agent_id in list(self._dead):
@@ -240,7 +241,7 @@ class Membership:
                 return [Stop(message.text, 1)] if ours else []
 
     def _greeted(self, sender: str) -> list[Effect]:
-        """Somebody wants to know who keeps the log."""
+        """Somebody wants to know who votes on the log."""
         if self.cluster is not None:
             return [Send(sender, self._welcome(self.cluster))]
         if len(self._asked_us) < ASKED_US_MAX:
@@ -248,31 +249,31 @@ class Membership:
         return []
 
     def _welcome(self, cluster: Cluster) -> Welcome:
-        return Welcome(keepers=cluster.keepers, cluster_uid=cluster.uid, entries=self.log.last)
+        return Welcome(voters=cluster.voters, cluster_uid=cluster.uid, entries=self.log.last)
 
     def _welcomed(self, sender: str, welcome: Welcome, now_ms: int) -> list[Effect]:
         if self.cluster is None:
             self._pause_ms = JOINING_MS
-            return [*self.kept_by(welcome.cluster_uid, welcome.keepers), *self.ask(now_ms, ())]
+            return [*self.kept_by(welcome.cluster_uid, welcome.voters), *self.ask(now_ms, ())]
         if welcome.cluster_uid == self.cluster.uid:
-            return self.kept_by(welcome.cluster_uid, welcome.keepers)
+            return self.kept_by(welcome.cluster_uid, welcome.voters)
         if (welcome.entries, welcome.cluster_uid) < (self.log.last, self.cluster.uid):
             return []
         text = (
             f"{sender} belongs to another cluster of the same name, kept by "
-            f"{', '.join(welcome.keepers.addresses)}: rename one of the two, or remove this agent's data "
+            f"{', '.join(welcome.voters.addresses)}: rename one of the two, or remove this agent's data "
             "folder and name those as its bootstrap"
         )
         return [Stop(text, 1)]
 
-    def kept_by(self, uid: str, keepers: LogKeepers) -> list[Effect]:
-        """Somebody who knows says who keeps the log; what is older than what we know is nothing new."""
+    def kept_by(self, uid: str, voters: LogVoters) -> list[Effect]:
+        """Somebody who knows says who votes on the log; what is older than what we know is nothing new."""
         known = self.cluster
-        news = known is None or (keepers.epoch, keepers.term) > (known.keepers.epoch, known.keepers.term)
-        if not news or not keepers.addresses:
+        news = known is None or (voters.epoch, voters.term) > (known.voters.epoch, known.voters.term)
+        if not news or not voters.addresses:
             return []
-        self.cluster = Cluster(uid, keepers)
-        if known is not None and known.keepers.addresses == keepers.addresses and known.keepers.epoch:
+        self.cluster = Cluster(uid, voters)
+        if known is not None and known.voters.addresses == voters.addresses and known.voters.epoch:
             return []
         asked_us, self._asked_us = self._asked_us, {}
         welcomes = [Send(address, self._welcome(self.cluster)) for address in asked_us]
@@ -281,34 +282,34 @@ class Membership:
     def _followed(self, sender: str, asked: Follow) -> list[Effect]:
         return self.tell(sender, asked.known, (asked.epoch, asked.term))
 
-    def tell(self, asker: str, known: int, keepers: tuple[int, int] = (0, 0)) -> list[Effect]:
-        """What an agent does not know: it has so many entries, and knows the keepers of that epoch and
+    def tell(self, asker: str, known: int, voters: tuple[int, int] = (0, 0)) -> list[Effect]:
+        """What an agent does not know: it has so many entries, and knows the voters of that epoch and
         term."""
         if self.cluster is None:
             return []
-        ours = self.cluster.keepers
+        ours = self.cluster.voters
         tail = _bounded(self.log.after(known, TAIL_ENTRIES))
-        if not tail and (ours.epoch, ours.term) <= keepers:
+        if not tail and (ours.epoch, ours.term) <= voters:
             return []
         return [Send(asker, self.tail(self.cluster, known, tail))]
 
     def tail(self, cluster: Cluster, after: int, entries: tuple[LogEntry, ...]) -> LogTail:
-        uid, keepers, last = cluster.uid, cluster.keepers, self.log.last
-        return LogTail(cluster_uid=uid, keepers=keepers, after=after, entries=entries, last=last)
+        uid, voters, last = cluster.uid, cluster.voters, self.log.last
+        return LogTail(cluster_uid=uid, voters=voters, after=after, entries=entries, last=last)
 
     def _take_tail(self, tail: LogTail) -> list[Effect]:
         if self.cluster is None or tail.cluster_uid != self.cluster.uid:
             return []
-        found = self.kept_by(tail.cluster_uid, tail.keepers)
+        found = self.kept_by(tail.cluster_uid, tail.voters)
         gap = tail.after > self.log.last
-        if gap:  # kept, since the keeper that is asked may not have as much yet
+        if gap:  # kept, since the voter that is asked may not have as much yet
             self._ahead = {**dict(list(self._ahead.items())[1 - AHEAD_MAX :]), tail.after: tail.entries}
         known = self.log.last
         found.extend(self.take(tail.after, tail.entries))
         # what comes twice is followed once: no two askings at a time
         more = tail.last > self.log.last > known
-        if (gap or more) and self.keeper not in (None, self.me.address):
-            found.append(Send(str(self.keeper), self._follow(self.cluster.keepers)))
+        if (gap or more) and self.voter not in (None, self.me.address):
+            found.append(Send(str(self.voter), self._follow(self.cluster.voters)))
         return found
 
     def take(self, after: int, entries: Sequence[LogEntry]) -> list[Effect]:

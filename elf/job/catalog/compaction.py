@@ -1,6 +1,6 @@
-"""What lasts of the stream log: of a job that is over, tombstones, whatever its plans and tables were.
+"""What lasts of the catalog log: of a job that is over, tombstones, whatever its plans and tables were.
 
-Entries are numbered, followers ask for those after a number, and keepers begin with all of them; so none ever
+Entries are numbered, followers ask for those after a number, and voters begin with all of them; so none ever
 goes. One that nothing needs any more is **forgotten**: its tombstone stands under its number instead.
 
     JobAdded, ProgramAdded   ─▶ JobDropped       of a dropped job, once no flow that it brought runs
@@ -12,17 +12,17 @@ All others stay: members, the end of flows, where homes moved.
 **What later rules need** is there: that a job is over (nothing is added under its uid again, nobody reads
 it), its generation (which is in the uid; a new job of that name gets one above), that its flows have ended
 (what still comes of them is refused, and they are not "to come"), who has left, every number. What nobody can
-ask for is gone: the plan, who founded it, where its home and its key ranges were.
+ask for is gone: the plan, who bootstrapped it, where its home and its key ranges were.
 
 **What is not forgotten**, since it decides about what runs, or is shown:
 
 - the first entry of a job that is not dropped, and the version that is its newest (of a paused one too);
 - an entry that *brought* a flow, as the first that named it: until the flow has ended, as it says whose home
   that is in, and until no other entry that is kept names it, which would else be taken for the bringer;
-- versions over key ranges, until all of the job is forgotten: they say who founds the homes of those.
+- versions over key ranges, until all of the job is forgotten: they say who bootstraps the homes of those.
 
 Each of these conditions, once it holds, holds for ever. So what is forgotten is a function of the log, not of
-the order or the moment of forgetting: keepers come to the same state from the same records, from whichever
+the order or the moment of forgetting: voters come to the same state from the same records, from whichever
 state they began. And whoever was away learns what it must: an agent that still runs a job has the job's entry
 in its own copy of the log, so the tombstone is after that, under its own number, and so is the end of its
 flows. One that has not come to the job's entry, and is the home or in the home's group already, finds a
@@ -73,7 +73,7 @@ class _Kept(NamedTuple):
     has_ranges: bool = False
 
 
-class Lasting:
+class Compaction:
     """The entries of one log that have plans and are not forgotten."""
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Who keeps the stream log, on virtual time: it goes on without its founder, through crashes, lost disks,
+"""Who keeps the catalog log, on virtual time: it goes on without its founder, through crashes, lost disks,
 losses and doubles; and all logs are prefixes of one another at every moment (``World.check_log``)."""
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ import pytest
 
 from agents.codec import Message
 from elf.job import events as was
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.membership import Cluster, Identity, Membership
+from elf.job.catalog.voters import wanted
 from elf.job.effects import Effect, SaveLog, Send
-from elf.job.log.keepers import wanted
-from elf.job.log.membership import Cluster, Identity, Membership
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import FlowEnded
-from elf.job.messages.following import Follow, Hello, LogKeepers, LogTail, Welcome
+from elf.job.messages.following import Follow, Hello, LogTail, LogVoters, Welcome
 from elf.job.messages.homes import DropJob
-from elf.job.messages.wishes import DropJobEntry, JoinStream
+from elf.job.messages.proposals import DropJobEntry, JoinStream
 from elf.job.rollup.decide import RootSettings
 from elf.wire.clients import Call, Failed, Reply
 from lab.chaos.agent import SimAgent
@@ -24,17 +24,15 @@ from lab.chaos.engine import STREAM, plan
 from lab.chaos.world import World
 
 
-def keepers(world: World) -> set[str]:
-    return {agent.address for agent in world.agents if agent.up and agent.node.keeping.keeps}
+def voters(world: World) -> set[str]:
+    return {agent.address for agent in world.agents if agent.up and agent.node.catalog.keeps}
 
 
 def kept(count: int, world: World) -> None:
     """Wait until so many keep the log, and all of them know who."""
-    world.run_until(lambda: len(keepers(world)) == count)
+    world.run_until(lambda: len(voters(world)) == count)
     world.run_until(
-        lambda: all(
-            set(agent.node.membership.keepers) == keepers(world) for agent in world.agents if agent.up
-        )
+        lambda: all(set(agent.node.membership.voters) == voters(world) for agent in world.agents if agent.up)
     )
 
 
@@ -85,11 +83,11 @@ def test_the_founder_of_three_is_replaced_when_it_has_been_dead_for_long() -> No
     world.start_all()
     kept(3, world)
     founder = world.agents[0]
-    spare = next(agent for agent in world.agents if not agent.node.keeping.keeps)
+    spare = next(agent for agent in world.agents if not agent.node.catalog.keeps)
     founder.crash()
-    world.run_until(lambda: founder.address not in spare.node.membership.keepers, 30_000)
+    world.run_until(lambda: founder.address not in spare.node.membership.voters, 30_000)
     kept(3, world)
-    assert spare.node.keeping.keeps
+    assert spare.node.catalog.keeps
     world.restart(founder)
     world.run_until(lambda: founder.node.ready and founder.store.load_groups() == {}, 30_000)
 
@@ -98,7 +96,7 @@ def test_half_of_the_keepers_restart_again_and_again() -> None:
     world = World(23, 4, loss=0.03, doubles=0.03)
     world.start_all()
     kept(3, world)
-    first = [a for a in world.agents if a.node.keeping.keeps][:2]
+    first = [a for a in world.agents if a.node.catalog.keeps][:2]
     for turn in range(4):
         victim = first[turn % 2]
         victim.crash()
@@ -119,7 +117,7 @@ def test_a_keeper_that_lost_its_disk_comes_back_under_another_seat() -> None:
     victim.store = victim.new_store()
     victim.agent_id = victim.store.agent_id()
     victim.start([world.agents[2].address])
-    world.run_until(lambda: victim.node.ready and victim.node.keeping.keeps, 30_000)
+    world.run_until(lambda: victim.node.ready and victim.node.catalog.keeps, 30_000)
     kept(5, world)
     assert not before & slots(victim)
     assert len(victim.node.log.members(STREAM)) == 6
@@ -131,7 +129,7 @@ def test_of_two_agents_the_founder_keeps_the_log_alone() -> None:
     world.agents.remove(late)
     world.start_all()
     world.run(5_000)
-    assert keepers(world) == {founder.address}
+    assert voters(world) == {founder.address}
     other.crash()
     world.agents.append(late)
     late.start([founder.address])
@@ -151,12 +149,12 @@ def test_when_a_third_agent_has_come_log_and_job_are_kept_by_three_soon() -> Non
     world.start_all(world.agents[:2])
     spec = world.create(0, plan(2))
     world.run(5_000)
-    assert (len(keepers(world)), len(world.home(spec).node.homes.keepers(spec.uid))) == (1, 1)
+    assert (len(voters(world)), len(world.home(spec).node.homes.voters(spec.uid))) == (1, 1)
     world.agents[2].start([world.agents[0].address])
     world.run_until(lambda: world.agents[2].node.ready)
     world.run(2_000)
-    assert keepers(world) == {agent.address for agent in world.agents}
-    assert {*world.home(spec).node.homes.keepers(spec.uid)} == keepers(world)
+    assert voters(world) == {agent.address for agent in world.agents}
+    assert {*world.home(spec).node.homes.voters(spec.uid)} == voters(world)
 
 
 def test_keepers_leave_and_the_last_one_hands_the_log_over() -> None:
@@ -168,7 +166,7 @@ def test_keepers_leave_and_the_last_one_hands_the_log_over() -> None:
         assert ended(world, goes, 30_000) == "left the cluster"
         assert goes.store.load_groups() == {}
     (last,) = world.agents[3:]
-    world.run_until(lambda: last.node.keeping.leads and last.node.membership.keepers == (last.address,))
+    world.run_until(lambda: last.node.catalog.leads and last.node.membership.voters == (last.address,))
     assert [member.until_us < 1 << 62 for member in last.node.log.members(STREAM)].count(True) == 3
 
 
@@ -192,13 +190,13 @@ def test_a_wish_of_an_earlier_life_that_comes_late_stops_nobody() -> None:
     """An agent dies just after it has asked to be let in, and is in again before that is heard."""
     world = World(57, 3)
     world.start_all()
-    agent, keeper = world.agents[2], world.agents[0]
+    agent, voter = world.agents[2], world.agents[0]
     before = agent.node.me
     agent.crash()
     world.run(1_500)
     world.restart(agent)
     world.run_until(lambda: agent.node.ready)
-    wish = JoinStream(
+    proposal = JoinStream(
         stream=STREAM,
         agent_id=before.agent_id,
         name=before.name,
@@ -206,7 +204,7 @@ def test_a_wish_of_an_earlier_life_that_comes_late_stops_nobody() -> None:
         address=before.address,
         since_us=0,
     )
-    keeper.handle(was.Arrived(agent.address, wish))
+    voter.handle(was.Arrived(agent.address, proposal))
     world.run(2_000)
     assert (agent.up, agent.ended) == (True, "")
 
@@ -265,15 +263,15 @@ def test_any_agent_tells_who_keeps_the_log_and_draws_the_tree_of_a_stream() -> N
     kept(3, world)
     world.run(3_000)
     asked = world.agents[3]
-    leader = next(agent for agent in world.agents if agent.node.keeping.leads)
+    leader = next(agent for agent in world.agents if agent.node.catalog.leads)
     told = {m["address"]: m["log"] for m in asked.node.fleet.members()}
     assert told == {
-        a.address: "leads" if a is leader else "keeps" if a.node.keeping.keeps else "" for a in world.agents
+        a.address: "leads" if a is leader else "keeps" if a.node.catalog.keeps else "" for a in world.agents
     }
     assert asked.node.clients.statements.status()["log"] == {
         "entries": 4,
         "leader": leader.address,
-        "keepers": asked.node.membership.keepers,
+        "keepers": asked.node.membership.voters,
     }
     call = Call(request=1, verb="tree", argument=f"stream:{STREAM}")
     asked.perform(asked.node.settle(asked.node.clients.heard("client:1", call, world.now), world.now))
@@ -327,15 +325,15 @@ def test_keepers_are_looked_for_in_other_racks_first() -> None:
 
 
 def test_entries_before_their_turn_wait_for_those_below_them() -> None:
-    """The keeper that is asked for what is missing may not have the newest itself."""
-    keepers = LogKeepers(1, 1, "k:1", ("k:1", "k:2"))
+    """The voter that is asked for what is missing may not have the newest itself."""
+    voters = LogVoters(1, 1, "k:1", ("k:1", "k:2"))
     me = Identity("me", "me", 1, "me:1")
-    membership = Membership(me, (), StreamLog(), cluster=Cluster("c", keepers))
+    membership = Membership(me, (), CatalogLog(), cluster=Cluster("c", voters))
     entries = tuple(FlowEnded(seq=seq, uid=str(seq)) for seq in range(1, 6))
 
     def tail(after: int, to: int) -> list[Effect]:
         told = LogTail(
-            cluster_uid="c", keepers=keepers, after=after, entries=entries[after:to], last=len(entries)
+            cluster_uid="c", voters=voters, after=after, entries=entries[after:to], last=len(entries)
         )
         return membership.hear("k:1", told, 0)
 
@@ -354,7 +352,7 @@ def test_who_comes_late_asks_for_more_of_the_log_as_soon_as_it_has_some() -> Non
     late = world.agents.pop()
     world.start_all()
     kept(5, world)
-    leader = next(agent for agent in world.agents if agent.node.keeping.leads)
+    leader = next(agent for agent in world.agents if agent.node.catalog.leads)
     for n in range(6_200):
         leader.handle(was.Arrived("client:1", DropJobEntry(uid=f"{n:032x}.1")))
         world.run(200 if n % 100 == 99 else 0)
@@ -379,14 +377,14 @@ def test_who_comes_late_asks_for_more_of_the_log_as_soon_as_it_has_some() -> Non
 
 def test_a_tail_that_is_not_all_is_asked_on_from_once() -> None:
     """Whether the bytes of tables or the number of entries have cut it."""
-    keepers = LogKeepers(1, 1, "k:1", ("k:1", "k:2"))
+    voters = LogVoters(1, 1, "k:1", ("k:1", "k:2"))
     entries = tuple(FlowEnded(seq=seq, uid=str(seq)) for seq in range(1, 1_001))
 
     def asks(last: int, *spans: tuple[int, int]) -> list[int]:
         me = Identity("me", "me", 1, "me:1")
-        membership = Membership(me, (), StreamLog(), cluster=Cluster("c", keepers))
+        membership = Membership(me, (), CatalogLog(), cluster=Cluster("c", voters))
         told = [
-            LogTail(cluster_uid="c", keepers=keepers, after=after, entries=entries[after:to], last=last)
+            LogTail(cluster_uid="c", voters=voters, after=after, entries=entries[after:to], last=last)
             for after, to in spans
         ]
         found = [effect for tail in told for effect in membership.hear("k:1", tail, 0)]
@@ -405,10 +403,10 @@ def test_where_all_start_at_once_all_learn_who_keeps_the_log(knows: int) -> None
     that asked the first three of them stood still for ever."""
     names = [f"m:{number:02}" for number in range(20)]
     members = {
-        name: Membership(Identity(name, name, 1, name), (), StreamLog(), cluster=None) for name in names
+        name: Membership(Identity(name, name, 1, name), (), CatalogLog(), cluster=None) for name in names
     }
-    keepers = LogKeepers(1, 1, names[knows], (names[knows],))
-    members[names[knows]].kept_by("c", keepers)
+    voters = LogVoters(1, 1, names[knows], (names[knows],))
+    members[names[knows]].kept_by("c", voters)
     for now_ms in range(0, 3_000, 50):
         waiting = [(name, effect) for name in names for effect in members[name].tick(now_ms, names)]
         while waiting:
@@ -416,4 +414,4 @@ def test_where_all_start_at_once_all_learn_who_keeps_the_log(knows: int) -> None
             if isinstance(effect, Send) and isinstance(effect.message, Hello | Welcome):
                 told = members[effect.to].hear(sender, effect.message, now_ms)
                 waiting += [(effect.to, answer) for answer in told]
-    assert all(member.keepers == keepers.addresses for member in members.values())
+    assert all(member.voters == voters.addresses for member in members.values())

@@ -1,4 +1,5 @@
-"""The home of a key range is founded once, by somebody, whoever dies meanwhile (``elf.job.log.founding``)."""
+"""The home of a key range is bootstrapped once, by somebody, whoever dies meanwhile
+(``elf.job.catalog.bootstrap``)."""
 
 from __future__ import annotations
 
@@ -9,13 +10,13 @@ import msgspec
 import pytest
 
 from elf.job import events as was
+from elf.job.catalog.admission import grow
+from elf.job.catalog.bootstrap import Bootstrap, bootstrap_of
+from elf.job.catalog.log import CatalogLog
 from elf.job.home.records import home_key
-from elf.job.log.founding import Founding, founding_of
-from elf.job.log.growing import grow
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.entries import JobAdded, JobDropped
 from elf.job.messages.homes import Inspect, JobFacts
-from elf.job.messages.wishes import DropJobEntry
+from elf.job.messages.proposals import DropJobEntry
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, home_uid
 from elf.wire.base import Answer
@@ -34,20 +35,20 @@ def fleet(seed: int, agents: int = 5, writing_ms: int = 44_000) -> tuple[World, 
     world = World(seed, agents, checking=False, ledger=Ledger())
     world.root_settings = RootSettings(grace_ms=GRACE_MS)
     world.start_all()
-    world.run_until(lambda: keepers(world) == 5)
+    world.run_until(lambda: voters(world) == 5)
     until = world.now + writing_ms
     for agent in world.agents:
         world.write(agent, until)
     return world, until
 
 
-def keepers(world: World) -> int:
-    """How many keep the stream log: one of two would take it along when it dies."""
-    standing = world.agents[0].node.keeping.standing
+def voters(world: World) -> int:
+    """How many keep the catalog log: one of two would take it along when it dies."""
+    standing = world.agents[0].node.catalog.standing
     return len(standing.membership.voters) if standing is not None else 0
 
 
-def the_log(world: World) -> StreamLog:
+def the_log(world: World) -> CatalogLog:
     return max((a.node.log for a in world.agents if a.up), key=lambda log: log.last)
 
 
@@ -212,14 +213,14 @@ def test_whichever_entry_comes_first_counts() -> None:
     assert job.home not in roots, "the seed puts it elsewhere"
     second, third = home_uid(job.uid, 1), home_uid(job.uid, 2)
     agents = [agent.agent_id for agent in world.agents]
-    before = [e for e in world.entries if not (isinstance(e, JobDropped) and founding_of(e.uid))]
+    before = [e for e in world.entries if not (isinstance(e, JobDropped) and bootstrap_of(e.uid))]
     entries = [msgspec.structs.replace(e, seq=n) for n, e in enumerate(before, 1)]
-    log = StreamLog(entries)
+    log = CatalogLog(entries)
     assert [uid for uid, _ in log.unbegun()] == [second, third]
 
     def said(home: str, founder: int, *instead: int) -> None:
-        mark = Founding(home, agents[founder], *(agents[n] for n in instead))
-        assert founding_of(mark.uid) == mark
+        mark = Bootstrap(home, agents[founder], *(agents[n] for n in instead))
+        assert bootstrap_of(mark.uid) == mark
         assert grow(log, DropJobEntry(uid=mark.uid))
         assert grow(log, DropJobEntry(uid=mark.uid)) == (), "it stands there"
 

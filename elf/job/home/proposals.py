@@ -1,7 +1,8 @@
-"""What the stream log is to say of the homes here, and does not say yet: new jobs and versions, versions and
-jobs that are over, homes that have moved, and who founds those of key ranges (``elf.job.log.founding``).
+"""What the catalog log is to say of the homes here, and does not say yet: new jobs and versions, versions and
+jobs that are over, homes that have moved, and who bootstraps those of key ranges
+(``elf.job.catalog.bootstrap``).
 
-One keeper after the other is asked: who led the log may have died with the home that has moved. A home is
+One voter after the other is asked: who led the log may have died with the home that has moved. A home is
 *stirred* while the log may have something to say of it.
 """
 
@@ -10,40 +11,40 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from elf.job.catalog.bootstrap import Bootstrap
+from elf.job.catalog.flowgroups import RangeHome
+from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, Send
 from elf.job.home.home import Home
-from elf.job.log.flowhomes import RangeHome
-from elf.job.log.founding import Founding
-from elf.job.log.streamlog import StreamLog
 from elf.job.messages.homes import DropJob
-from elf.job.messages.wishes import DropJobEntry, MoveHome, Wish
+from elf.job.messages.proposals import DropJobEntry, MoveHome, Proposal
 from elf.job.spec import JobSpec, job_of
 from elf.wire.base import Answer
 
 ASKING_MS: Final = 250
-"""Between two words to keepers of the log, one after the other, while it does not say what it must: one may
-be dead, or a keeper no more, and nobody has noticed."""
+"""Between two words to voters of the log, one after the other, while it does not say what it must: one may
+be dead, or a voter no more, and nobody has noticed."""
 
 
-class Wishes:
+class Proposals:
     """Of the ``homes`` at ``address``, by uid. ``led``: the terms of those that we lead, and of key ranges;
-    ``grace_ms``: so long a founder may take; ``keepers``: the agents that keep a job, by its uid."""
+    ``grace_ms``: so long a founder may take; ``voters``: the agents that keep a job, by its uid."""
 
     def __init__(
         self,
         address: str,
-        log: StreamLog,
+        log: CatalogLog,
         homes: Mapping[str, Home],
         led: Mapping[str, int],
         grace_ms: int,
-        keepers: Callable[[str], tuple[str, ...]],
+        voters: Callable[[str], tuple[str, ...]],
     ) -> None:
         self._address = address
         self._log = log
         self._homes = homes
         self._led = led
         self.dropping = Dropping(log)
-        self.founders = Founders(address, log, grace_ms, keepers)
+        self.founders = Founders(address, log, grace_ms, voters)
         self._stirred: set[str] = set()
         self._next_ms: int | None = None
         self._asked = 0
@@ -67,27 +68,27 @@ class Wishes:
     def deadline(self) -> int | None:
         return self._next_ms
 
-    def say(self, keepers: Sequence[str], now_ms: int) -> list[Effect]:
-        """Ask the next one of the log's ``keepers`` for them; those of which it says all are stirred no
+    def say(self, voters: Sequence[str], now_ms: int) -> list[Effect]:
+        """Ask the next one of the log's ``voters`` for them; those of which it says all are stirred no
         more."""
-        found = self._found() if keepers else []
-        self._asked += bool(keepers)
+        found = self._found() if voters else []
+        self._asked += bool(voters)
         self._next_ms = now_ms + ASKING_MS if self._stirred or found else None
-        return [Send(keepers[self._asked % len(keepers)], wish) for wish in found]
+        return [Send(voters[self._asked % len(voters)], proposal) for proposal in found]
 
-    def _found(self) -> list[Wish]:
-        found: list[Wish] = []
+    def _found(self) -> list[Proposal]:
+        found: list[Proposal] = []
         for uid in sorted(self._stirred):
             home = self._homes.get(uid)
             master = home.master if home is not None and home.is_saved else None
-            wishes = [*(master.wishes(self._log) if master is not None else ()), *self._moved(uid)]
-            if not wishes and (home is None or master is not None):
+            proposals = [*(master.proposals(self._log) if master is not None else ()), *self._moved(uid)]
+            if not proposals and (home is None or master is not None):
                 self._stirred.discard(uid)
-            found.extend(wishes)
-        return [*found, *self.founders.wishes(), *self.dropping.wishes()]
+            found.extend(proposals)
+        return [*found, *self.founders.proposals(), *self.dropping.proposals()]
 
     def _moved(self, uid: str) -> list[MoveHome]:
-        """If a home is here that the stream log has elsewhere."""
+        """If a home is here that the catalog log has elsewhere."""
         term = self._led.get(uid)
         if term is None or self._log.home(uid) in (None, self._address):
             return []
@@ -95,9 +96,9 @@ class Wishes:
 
 
 class Dropping:
-    """Jobs that are over here, until the stream log has their tombstones; and who waits for these."""
+    """Jobs that are over here, until the catalog log has their tombstones; and who waits for these."""
 
-    def __init__(self, log: StreamLog) -> None:
+    def __init__(self, log: CatalogLog) -> None:
         self._log = log
         self._uids: set[str] = set()
         self._asked: dict[str, list[DropJob]] = {}
@@ -115,7 +116,7 @@ class Dropping:
         """It is for another agent to say so."""
         self._uids.discard(uid)
 
-    def wishes(self) -> list[DropJobEntry]:
+    def proposals(self) -> list[DropJobEntry]:
         """What the log is to say and does not say yet."""
         self._uids = {uid for uid in self._uids if not self._log.is_dropped(uid)}
         return [DropJobEntry(uid=uid) for uid in sorted(self._uids)]
@@ -133,26 +134,27 @@ class Founders:
     job that we lead, if nobody does."""
 
     def __init__(
-        self, address: str, log: StreamLog, grace_ms: int, keepers: Callable[[str], tuple[str, ...]]
+        self, address: str, log: CatalogLog, grace_ms: int, voters: Callable[[str], tuple[str, ...]]
     ) -> None:
         self._address = address
         self._log = log
         self._grace_ms = grace_ms
-        self._keepers = keepers
-        self._founded: dict[str, str] = {}
+        self._voters = voters
+        self._bootstrapped: dict[str, str] = {}
         self._since: dict[tuple[str, str], int] = {}
-        self._named: list[Founding] = []
+        self._named: list[Bootstrap] = []
 
     def __bool__(self) -> bool:
         """Whether a group here waits for the log."""
-        return bool(self._founded)
+        return bool(self._bootstrapped)
 
     def wait_for(self, uid: str, founder: str) -> None:
-        """We lead the group of a key range, which this agent has founded (empty: the first that was to)."""
-        self._founded[uid] = founder
+        """We lead the group of a key range, which this agent has bootstrapped (empty: the first that was
+        to)."""
+        self._bootstrapped[uid] = founder
 
     def wait_no_more(self, uid: str) -> None:
-        self._founded.pop(uid, None)
+        self._bootstrapped.pop(uid, None)
 
     def look(self, led: Collection[str], heard: Callable[[], Collection[str]], now_ms: int) -> None:
         """Name somebody for what has not begun in time, of the jobs of these homes. ``heard``: homes whose
@@ -164,22 +166,22 @@ class Founders:
         self._named = []
         for uid, home in waiting:
             if uid in spoken:
-                self._named.append(Founding(uid, home.founder))
+                self._named.append(Bootstrap(uid, home.founder))
                 continue
             late = now_ms - self._since[uid, home.founder] >= self._grace_ms
             if late or not self._log.is_member(home.founder):
                 self._named += self._instead(uid, home)
 
-    def _instead(self, uid: str, home: RangeHome) -> list[Founding]:
-        near = (self._log.agent_at(at) for at in (self._address, *self._keepers(job_of(uid))))
+    def _instead(self, uid: str, home: RangeHome) -> list[Bootstrap]:
+        near = (self._log.agent_at(at) for at in (self._address, *self._voters(job_of(uid))))
         able = [agent for agent in near if agent and agent not in (home.founder, *home.replaced)]
-        return [Founding(uid, home.founder, agent) for agent in able[:1]]
+        return [Bootstrap(uid, home.founder, agent) for agent in able[:1]]
 
-    def wishes(self) -> list[DropJobEntry]:
+    def proposals(self) -> list[DropJobEntry]:
         """What the log is to say and does not say yet."""
         begun = [
-            Founding(uid, founder or self._log.homes.founders(uid)[0])
-            for uid, founder in sorted(self._founded.items())
+            Bootstrap(uid, founder or self._log.homes.founders(uid)[0])
+            for uid, founder in sorted(self._bootstrapped.items())
             if founder or self._log.homes.founders(uid)
         ]
         return [

@@ -1,4 +1,4 @@
-"""What the stream log forgets: nobody can tell a log that does from one that keeps all."""
+"""What the catalog log forgets: nobody can tell a log that does from one that keeps all."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elf.job.catalog.admission import grow
+from elf.job.catalog.compaction import tombstone
+from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
 from elf.job.home.steering import proposed
-from elf.job.log.growing import grow
-from elf.job.log.lasting import tombstone
-from elf.job.log.streamlog import StreamLog, decode_entry, encode_entry
 from elf.job.messages.entries import JobAdded, LogEntry
-from elf.job.messages.wishes import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion
+from elf.job.messages.proposals import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion
 from elf.job.spec import JobSpec
 from elf.ql.plan import Table
 from elf.schema import Column
 from lab.chaos.engine import STREAM, plan
 from lab.chaos.world import World
-from tests.support.wishing import Wishes
+from tests.support.proposing import Proposals
 
 
-class Whole(StreamLog):
+class Whole(CatalogLog):
     """One that keeps all entries as they came."""
 
     def forget(self) -> None:
         pass
 
 
-def again(entries: list[LogEntry]) -> StreamLog:
+def again(entries: list[LogEntry]) -> CatalogLog:
     """A log that begins with these, as they travel."""
-    return StreamLog([decode_entry(encode_entry(entry)) for entry in entries])
+    return CatalogLog([decode_entry(encode_entry(entry)) for entry in entries])
 
 
 @given(st.integers(0, 1 << 30), st.integers(0, 80))
@@ -39,31 +39,31 @@ def test_who_forgets_answers_as_who_keeps_all(seed: int, steps: int) -> None:
     """And so does who begins with what others have kept, whoever of them it heard which entry from; also one
     that forgets nothing itself, as an earlier elf."""
     whole, rng = Whole(), random.Random(seed)
-    wishes = Wishes(seed, whole, StreamLog())
+    proposals = Proposals(seed, whole, CatalogLog())
     for _ in range(steps):
-        wishes.step()
+        proposals.step()
         if rng.random() < 0.1:
-            slim = wishes.logs[1]
+            slim = proposals.logs[1]
             slim.forget()
             pairs = list(zip(whole.after(0, whole.last), slim.after(0, slim.last), strict=True))
             assert all(kept in (entry, tombstone(entry)) for entry, kept in pairs)
             mixed = [rng.choice(pair) for pair in pairs]
-            wishes.logs[2:] = [
+            proposals.logs[2:] = [
                 again([kept for _, kept in pairs]),
                 again(mixed),
                 Whole(slim.after(0, slim.last)),
             ]
-        told = wishes.answers(whole)
-        for log in wishes.logs[1:]:
-            assert wishes.answers(log) == told
-    for log in wishes.logs[1:4]:
+        told = proposals.answers(whole)
+        for log in proposals.logs[1:]:
+            assert proposals.answers(log) == told
+    for log in proposals.logs[1:4]:
         log.forget()
-    kept = [log.after(0, log.last) for log in wishes.logs[1:4]]
+    kept = [log.after(0, log.last) for log in proposals.logs[1:4]]
     assert all(one == kept[0] for one in kept), "whatever it began with, and whenever it forgot"
     assert again(list(kept[0])).after(0, whole.last) == kept[0], "nothing more is forgotten of what is left"
 
 
-def job(log: StreamLog, name: str, table: bytes = b"") -> JobSpec:
+def job(log: CatalogLog, name: str, table: bytes = b"") -> JobSpec:
     """One that joins this table."""
     made = plan(2, where=name)
     tables = (Table((Column("key", "text"),), table, digest=str(len(table))),)
@@ -74,13 +74,13 @@ def job(log: StreamLog, name: str, table: bytes = b"") -> JobSpec:
     return spec
 
 
-def size(log: StreamLog) -> int:
+def size(log: CatalogLog) -> int:
     log.forget()
     return sum(len(encode_entry(entry)) for entry in log.after(0, log.last))
 
 
 def test_of_a_job_that_is_over_a_few_hundred_bytes_last() -> None:
-    log = StreamLog()
+    log = CatalogLog()
     spec = job(log, "hits", b"x" * 250_000)
     grow(log, DropJobEntry(uid=spec.uid))
     assert size(log) > 250_000, "its flow runs, and may be read again"
@@ -92,7 +92,7 @@ def test_of_a_job_that_is_over_a_few_hundred_bytes_last() -> None:
 
 
 def test_of_versions_that_are_over_no_tables_last() -> None:
-    log = StreamLog()
+    log = CatalogLog()
     spec = job(log, "hits", b"x" * 10)
     for version in range(2, 12):
         tables = (replace(spec.plan.fragment.tables[0], data=b"x" * 100_000, digest=str(version)),)
@@ -112,7 +112,7 @@ def test_who_was_away_learns_what_is_over_and_who_comes_later_hears_no_more_of_i
     world.start_all()
     spec = world.create(0, plan(2))
     away = next(
-        agent for agent in world.agents if agent is not world.home(spec) and not agent.node.keeping.leads
+        agent for agent in world.agents if agent is not world.home(spec) and not agent.node.catalog.leads
     )
     world.run_until(lambda: bool(away.worker.flows()))
     away.crash()

@@ -1,4 +1,4 @@
-"""Jobs that read jobs (FROM JOB), in the order of the stream log: what it does not take.
+"""Jobs that read jobs (FROM JOB), in the order of the catalog log: what it does not take.
 
 A reader is planned over the query that the job has. Whoever comes first stands: a reader whose job has been
 dropped or changed when its entry comes is dropped at once, and a version that changes a job which is read by
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from elf.job.log.streamlog import StreamLog
+from elf.job.catalog.log import CatalogLog
 from elf.job.spec import JobSpec
 
 
@@ -21,7 +21,7 @@ def is_read(name: str, readers: Sequence[str]) -> str:
     return f"job {name} is read by {by} (FROM JOB), so it stays as it is; drop what reads it first"
 
 
-def not_led(log: StreamLog, *, job: str = "", flow: str = "") -> str:
+def not_led(log: CatalogLog, *, job: str = "", flow: str = "") -> str:
     """What an agent says that is taken for the home of a job, or for the root of a flow, and is not."""
     if job and log.job(job) is None:
         return "no such job here any more"
@@ -30,7 +30,7 @@ def not_led(log: StreamLog, *, job: str = "", flow: str = "") -> str:
     return "it is not up here yet, has just moved, or most of the agents that keep it are away; try again"
 
 
-def not_taken(log: StreamLog, spec: JobSpec) -> str:
+def not_taken(log: CatalogLog, spec: JobSpec) -> str:
     """Why the log does not take a job, or a version of one; empty when it does."""
     newest = log.job(spec.uid)
     if newest is not None and newest.plan == spec.plan:
@@ -47,7 +47,7 @@ def not_taken(log: StreamLog, spec: JobSpec) -> str:
     return ""
 
 
-def readable_as(log: StreamLog, uid: str) -> str | None:
+def readable_as(log: CatalogLog, uid: str) -> str | None:
     """What a job is to who reads it; None while a version takes over from another."""
     found = {spec.plan.identity for spec in log.versions(uid)}
     return found.pop() if len(found) == 1 else None

@@ -1,0 +1,165 @@
+"""What a proposal comes to in the catalog log: the entry that its voters append for it.
+
+It is a function of the log and the proposal alone: every voter comes to the same. A proposal may come late,
+twice, or before what it is about: it is compared with what stands there, and comes to nothing the second
+time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from elf.errors import UserError
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.readers import not_taken
+from elf.job.messages.entries import (
+    FlowEnded,
+    HomeMoved,
+    JobAdded,
+    JobDropped,
+    LogEntry,
+    MemberJoined,
+    MemberLeft,
+    ProgramAdded,
+    VersionAdded,
+    VersionEnded,
+)
+from elf.job.messages.proposals import (
+    AddJob,
+    AddProgram,
+    AddVersion,
+    DropJobEntry,
+    EndFlow,
+    EndVersion,
+    JoinStream,
+    LeaveStream,
+    MoveHome,
+    Proposal,
+)
+from elf.job.spec import Flow, JobSpec, home_uid, job_of
+
+
+def grow(log: CatalogLog, proposal: Proposal) -> tuple[LogEntry, ...]:
+    """Append what a proposal comes to, if it comes to anything: an entry, or, of a job that replaces another,
+    the end of that before it. Raises ``UserError``, as ``entry_for``."""
+    log.forget()
+    found: list[LogEntry] = []
+    entry = entry_for(log, proposal)
+    if isinstance(entry, JobAdded) and log.job(entry.spec.replaces) is not None:
+        found.append(JobDropped(seq=entry.seq, uid=entry.spec.replaces))
+        log.append(found[0])
+        entry = entry_for(log, proposal)
+    if entry is not None:
+        log.append(entry)
+        found.append(entry)
+    return tuple(found)
+
+
+def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
+    """The entry that a proposal comes to; None when what it wants stands there already. Raises ``UserError``
+    for a copied data folder."""
+    seq = log.last + 1
+    match proposal:
+        case JoinStream():
+            return _join(log, seq, proposal)
+        case LeaveStream():
+            member = log.member_of(proposal.stream, proposal.agent_id)
+            if member is None or member.until_us <= proposal.until_us:
+                return None
+            return MemberLeft(
+                seq=seq, stream=proposal.stream, number=member.number, until_us=proposal.until_us
+            )
+        case AddJob():
+            uid = proposal.spec.uid
+            if log.ever(uid) is not None or log.is_dropped(uid):
+                return None
+            if not_taken(log, proposal.spec):
+                return JobDropped(seq=seq, uid=uid)
+            return JobAdded(seq=seq, spec=_placed(log, proposal.spec, proposal.spec.home))
+        case AddVersion():
+            return _version(log, seq, proposal.spec)
+        case EndVersion():
+            # also of a version whose entry has not come yet: then it never does
+            stands = log.is_over(proposal.uid, proposal.version) or log.ever(proposal.uid) is None
+            return None if stands else VersionEnded(seq=seq, uid=proposal.uid, version=proposal.version)
+        case AddProgram():
+            known = log.has_program(proposal.spec.uid) or log.ever(proposal.spec.uid) is not None
+            return None if known else ProgramAdded(seq=seq, spec=proposal.spec)
+        case DropJobEntry():
+            # also of a job whose entry has not come yet: then it never does
+            dropped = log.is_dropped(proposal.uid)
+            return None if dropped else JobDropped(seq=seq, uid=proposal.uid)
+        case MoveHome():
+            known = log.ever(job_of(proposal.uid)) is not None and proposal.term > log.homes.term(
+                proposal.uid
+            )
+            if not known or log.home(proposal.uid) in (None, proposal.home):
+                return None
+            return HomeMoved(seq=seq, uid=proposal.uid, home=proposal.home, term=proposal.term)
+        case EndFlow():
+            ends = log.flow(proposal.uid) is not None and not log.readers(proposal.uid)
+            return FlowEnded(seq=seq, uid=proposal.uid) if ends else None
+
+
+def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
+    """Whether a proposal is about a job that this log has not come to: who wishes knows more entries, and an
+    ``entry_for`` of None does not say that what it wants stands there."""
+    match proposal:
+        case AddVersion():
+            uid = proposal.spec.uid
+        case EndVersion() | MoveHome():
+            uid = job_of(proposal.uid)
+        case _:
+            return False
+    return log.ever(uid) is None and not log.is_dropped(uid)
+
+
+def _version(log: CatalogLog, seq: int, spec: JobSpec) -> LogEntry | None:
+    uid, version, newest = spec.uid, spec.version, log.ever(spec.uid)
+    known = log.version(uid, version) is not None or log.is_over(uid, version)
+    if known or newest is None:
+        return None
+    if not_taken(log, spec):
+        return VersionEnded(seq=seq, uid=uid, version=version)
+    return VersionAdded(seq=seq, spec=replace(_placed(log, spec, newest.home), master=newest.master))
+
+
+def _placed(log: CatalogLog, spec: JobSpec, home: str) -> JobSpec:
+    """With running flows in the place of those that are equal to them. New ones are at the job's ``home``,
+    which may have moved while the proposal was under way; those of a key range where that has its home, or
+    where one was proposed if an agent is there.
+    """
+
+    def placed(flow: Flow) -> Flow:
+        known = log.flow(flow.uid) or log.equal(flow.fragment)
+        if known is not None:
+            return known
+        near = flow.home if flow.fragment.range[0] and log.there(flow.home) else home
+        return replace(flow, home=log.home(home_uid(spec.uid, flow.fragment.range[0])) or near)
+
+    return replace(spec, flows=tuple(map(placed, spec.flows)))
+
+
+def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | None:
+    """A start of an agent joins once: who has left comes back in a later one, and a proposal that arrives
+    late or twice lets nobody in again. An incarnation that is not above the known one is a copied folder.
+    """
+    known = log.member_of(proposal.stream, proposal.agent_id)
+    if known is not None and (known.incarnation, known.address) == (proposal.incarnation, proposal.address):
+        return None
+    if known is not None and proposal.incarnation <= known.incarnation:
+        raise UserError(
+            f"agent {proposal.agent_id} is known as {known.name} at {known.address}, start number "
+            f"{known.incarnation}; {proposal.address} says {proposal.incarnation}: is its data folder a copy? "
+            "Remove that folder to start as a new agent"
+        )
+    return MemberJoined(
+        seq=seq,
+        stream=proposal.stream,
+        number=known.number if known is not None else len(log.members(proposal.stream)),
+        agent_id=proposal.agent_id,
+        name=proposal.name,
+        incarnation=proposal.incarnation,
+        address=proposal.address,
+        since_us=proposal.since_us,
+    )

@@ -1,1 +1,0 @@
-"""The stream log: who is expected in which stream, which jobs there are; following and keeping it."""
