@@ -22,13 +22,13 @@ not matter.
 turn, to each once a second; parents and children in trees hear from each other as often, or, where a node has
 more than 64 parents, every four seconds at least (``turns``), and are missed that much later; any message is
 a sign of life. 1.4 s of silence make a suspect. It is probed, the second time through three others as well
-(``errands``), among them its other ring neighbour: the way between two may be all that is broken. Any word of
-it, heard by anybody, refutes the suspicion. Otherwise it is dead 3.2 s after its last word, or 2.7 s if both
-ring neighbours heard nothing: within 3 s of the crash, while one that stalls for 2 s lives. A node that is
-slow or cut off itself waits longer (``health``). The leaf set of the dead is told, and each member looks for
-itself. A peer that *left* is gone; one that *crashed* is remembered and asked now and then, so that a healed
-partition or a founder restarted alone finds back into one ring. A start at the same address has a higher
-*incarnation*, which replaces the lower one at once.
+(``indirect_probes``), among them its other ring neighbour: the way between two may be all that is broken. Any
+word of it, heard by anybody, refutes the suspicion. Otherwise it is dead 3.2 s after its last word, or 2.7 s
+if both ring neighbours heard nothing: within 3 s of the crash, while one that stalls for 2 s lives. A node
+that is slow or cut off itself waits longer (``health``). The leaf set of the dead is told, and each member
+looks for itself. A peer that *left* is gone; one that *crashed* is remembered and asked now and then, so that
+a healed partition or a founder restarted alone finds back into one ring. A start at the same address has a
+higher *incarnation*, which replaces the lower one at once.
 
 **One master a key** (``lease``). A node delivers only while both ring neighbours have lately taken it for
 their neighbour. The grants ride on heartbeats and run out before anybody may take over, by the clock of the
@@ -43,13 +43,12 @@ near nodes.
 leaf, which alone may deliver: it is asked again until it answers or is dead. So what is delivered is
 delivered at the closest live node, when it holds its leases.
 
-**Trees** (``scribe``: ``bonds``, ``upkeep``, ``climbing``, ``multicasts``). A JOIN goes hop by hop towards
-the topic and leaves a children table at each forwarder. The closest node is the root, or, when
-the topic has a *home* elsewhere, an inner node whose parent is the home. Nobody has more than ``fanout_max``
+**Trees** (``scribe``: ``links``, ``maintenance``, ``rebalancing``, ``multicasts``). A JOIN goes hop by hop
+towards the topic and leaves a children table at each forwarder. The closest node is the root, or, when the
+topic has a *home* elsewhere, an inner node whose parent is the home. Nobody has more than ``fanout_max``
 children: a full node sends an asker on to one of them, in its own rack or region if it can, and when there is
-room again grandchildren come up. A
-child refreshes its bonds every second; if its parent dies it joins anew, if its parent leaves it is handed to
-the parent above (a root's children to the node that will be root).
+room again grandchildren come up. A child refreshes its tree links every second; if its parent dies it joins
+anew, if its parent leaves it is handed to the parent above (a root's children to the node that will be root).
 
 **Multicasts** go down and are numbered by their root, from 1 in each incarnation. Each subscriber is given
 each number once and in that root's order (``Multicasted``), or is told that it can't be had (``Missed``):

@@ -3,11 +3,11 @@ effects."""
 
 from __future__ import annotations
 
-from overlay.agenda import Agenda
 from overlay.config import OverlayConfig
 from overlay.effects import Effect, Rng, Send
 from overlay.ids import Peer
 from overlay.messages import Message
+from overlay.timers import Timers
 
 Timer = tuple[str, int | bytes]
 """A deadline's name: what is due, and for whom (0 when for nobody in particular)."""
@@ -24,7 +24,7 @@ class Context:
         self.config = config
         self.rng = rng
         self.now = 0
-        self.agenda: Agenda[Timer] = Agenda()
+        self.timers: Timers[Timer] = Timers()
         self._effects: list[Effect] = []
 
     def send(self, to: Peer, message: Message) -> None:

@@ -160,12 +160,12 @@ class Forwarding:
 
     def _send(self, token: int, hop: _Hop) -> None:
         wait_ms = min(self._context.config.hop_ms << (hop.tries - 1), _BACKOFF_MAX_MS)
-        self._context.agenda.set(("hop", token), self._context.now + wait_ms)
+        self._context.timers.set(("hop", token), self._context.now + wait_ms)
         onward = replace(hop.message, sender=self._context.me, token=token, hops=hop.message.hops + 1)
         self._context.send(hop.to, onward)
 
     def _forget(self, token: int) -> _Hop | None:
-        self._context.agenda.cancel(("hop", token))
+        self._context.timers.cancel(("hop", token))
         return self._hops.pop(token, None)
 
     def _arrive(self, message: Routed) -> bool:

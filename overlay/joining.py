@@ -88,7 +88,7 @@ class Joining:
             self._context.emit(Ready())
             return
         self.step(Step.SEEK)
-        self._context.agenda.set(("give-up", 0), self._context.now + self._context.config.join_timeout_ms)
+        self._context.timers.set(("give-up", 0), self._context.now + self._context.config.join_timeout_ms)
         self._ask()
 
     def reply(self, message: JoinReply, pastry: Pastry) -> None:
@@ -104,8 +104,8 @@ class Joining:
         if not len(pastry.leaves) or not pastry.liveness.settled:
             return False
         self.step(Step.ACKNOWLEDGE)
-        self._context.agenda.cancel(("join", 0))
-        self._context.agenda.cancel(("give-up", 0))
+        self._context.timers.cancel(("join", 0))
+        self._context.timers.cancel(("give-up", 0))
         self._context.emit(Ready())
         return True
 
@@ -120,7 +120,7 @@ class Joining:
         """It takes too long."""
         self.step(Step.GIVE_UP)
         reason = "its ring does not let us settle" if self._answered else "no contact answers"
-        self._context.agenda.clear()
+        self._context.timers.clear()
         self._context.emit(JoinFailed(self.contacts, reason))
 
     def _ask(self) -> None:
@@ -132,4 +132,4 @@ class Joining:
 
     def _again(self) -> None:
         wait_ms = min(self._context.config.join_retry_ms << (self._asked - 1), _BACKOFF_MAX_MS)
-        self._context.agenda.set(("join", 0), self._context.every(wait_ms))
+        self._context.timers.set(("join", 0), self._context.every(wait_ms))

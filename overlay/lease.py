@@ -78,7 +78,7 @@ class Leases:
         self._granted = {peer: at for peer, at in self._granted.items() if peer in neighbours}
         self._asked = {peer: at for peer, at in self._asked.items() if peer in neighbours}
         if not neighbours:
-            context.agenda.cancel(("lease", 0))
+            context.timers.cancel(("lease", 0))
             return
         margin_ms = config.heartbeat_ms // 5
         following = context.now + config.lease_ms
@@ -91,7 +91,7 @@ class Leases:
                 context.send(peer, Ping(context.me, context.now))
                 ask_at = context.now + retry_ms
             following = min(following, ask_at)
-        context.agenda.set(("lease", 0), following)
+        context.timers.set(("lease", 0), following)
 
     def _lasts(self, peer: Peer) -> int:
         stamp = self._granted.get(peer)

@@ -6,9 +6,9 @@ remembered and asked now and then, since after a partition heals nobody else wou
 others is hearsay: worth a question, no more.
 
 A suspect is buried when it was probed ``probe_tries`` times and silent for ``dead_ms``; before that, others
-are asked to probe it (``errands``), since the way between us may be all that is broken. A word that it spoke
-to them counts as one to us. If its other ring neighbour has heard nothing either, ``sure_ms`` are enough.
-Nobody is buried to whom we may still have granted a lease.
+are asked to probe it (``indirect_probes``), since the way between us may be all that is broken. A word that
+it spoke to them counts as one to us. If its other ring neighbour has heard nothing either, ``sure_ms`` are
+enough. Nobody is buried to whom we may still have granted a lease.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Liveness:
         self.health.excused(node)
         if probe.tries >= _TRIES_AT_LEAST:
             due = max(self._dead_at(probe), self._context.now + 1)
-            self._context.agenda.set(("probe", node), due)
+            self._context.timers.set(("probe", node), due)
 
     def _heard_lately(self) -> int:
         since = self._context.now - self._context.config.suspect_ms
@@ -298,7 +298,7 @@ class Liveness:
         if self.live.keys() != self._heard.keys():
             raise OverlayBug("live peers and the times they were heard differ")
         for node in self._probes:
-            if ("probe", node) not in self._context.agenda:
+            if ("probe", node) not in self._context.timers:
                 raise OverlayBug("a probe has no deadline")
 
     # -- the parts -------------------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ class Liveness:
 
     def _drop_probe(self, node: int) -> None:
         if self._probes.pop(node, None) is not None:
-            self._context.agenda.cancel(("probe", node))
+            self._context.timers.cancel(("probe", node))
 
     def _quiet_since(self, node: int, evidence: Evidence) -> int:
         config, now = self._context.config, self._context.now
@@ -357,7 +357,7 @@ class Liveness:
         wait_ms = min(max(share_ms, config.probe_ms // 2), longest_ms)
         if self.health.blind:
             wait_ms = config.probe_ms << min(probe.tries - 1, _DOUBLINGS_MAX)
-        context.agenda.set(("probe", probe.peer.id), context.now + wait_ms)
+        context.timers.set(("probe", probe.peer.id), context.now + wait_ms)
 
     def _ask_dead(self, grave: Grave) -> None:
         grave.asked = self._context.now

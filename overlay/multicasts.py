@@ -124,12 +124,12 @@ class Multicasts:
 
     def forget(self, tree: Tree) -> None:
         """We leave the tree."""
-        self._context.agenda.cancel(("repair", tree.topic))
+        self._context.timers.cancel(("repair", tree.topic))
 
     def check(self, tree: Tree) -> None:
         """Raise OverlayBug if something in the tree is miscounted, or missing and not asked for."""
         tree.histories.check()
-        if (tree.histories.waiting() is None) != (("repair", tree.topic) not in self._context.agenda):
+        if (tree.histories.waiting() is None) != (("repair", tree.topic) not in self._context.timers):
             raise OverlayBug("something is missing without a deadline, or the other way round")
 
     # -- the parts -------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Multicasts:
 
     def _catch_up(self, tree: Tree) -> None:
         """Ask the parent for what is missing, if it has not been asked; without one wait for one."""
-        agenda, config = self._context.agenda, self._context.config
+        timers, config = self._context.timers, self._context.config
         timer = ("repair", tree.topic)
         if tree.repairing is not None:
             root, last = tree.repairing
@@ -191,10 +191,10 @@ class Multicasts:
         history = tree.histories.waiting()
         missing = history.missing(config.repair_batch) if history is not None else None
         if history is None or missing is None:
-            agenda.cancel(timer)
+            timers.cancel(timer)
             tree.repair_tries = 0
             return
-        if tree.parent is None and timer in agenda:
+        if tree.parent is None and timer in timers:
             return
         if tree.parent is not None:
             tree.repairing = (history.root, missing[1])
@@ -203,4 +203,4 @@ class Multicasts:
             )
         wait_ms = min(config.hop_ms << min(tree.repair_tries, 16), config.home_retry_ms)
         tree.repair_tries += 1
-        agenda.set(timer, self._context.now + wait_ms)
+        timers.set(timer, self._context.now + wait_ms)

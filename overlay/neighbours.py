@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from overlay.context import Context
-from overlay.errands import Errands
 from overlay.ids import Peer
+from overlay.indirectprobes import IndirectProbes
 from overlay.leafset import LeafSet
 from overlay.lease import Leases
 from overlay.liveness import Evidence, Liveness
@@ -39,7 +39,7 @@ class Neighbours:
         self._liveness = liveness
         self._proximity = proximity
         self._tuning = tuning
-        self.errands = Errands(context, liveness, self.includes)
+        self.indirect_probes = IndirectProbes(context, liveness, self.includes)
         self.leases = Leases(context, leaves, lambda: liveness.health.stretch)
         self._stamps: dict[Peer, tuple[int, int]] = {}
         self._turn = 0
@@ -109,7 +109,7 @@ class Neighbours:
         for peer, later_ms in watched.items():
             if not late and self._liveness.silence(peer) >= suspect_ms + later_ms:
                 self._liveness.probe(peer, evidence=Evidence.OWED, later_ms=later_ms)
-        context.agenda.set(("beat", 0), context.every(context.config.beat_ms))
+        context.timers.set(("beat", 0), context.every(context.config.beat_ms))
 
     def ask_helpers(self, suspect: Peer) -> None:
         """Let others probe a suspect: first those next to it on the ring, who know best, then anybody."""

@@ -86,7 +86,7 @@ class Overlay:
             self._scribe.resume()
         self._joining.start(contacts)
         self._pastry.schedule()
-        self._scribe.upkeep.schedule()
+        self._scribe.maintenance.schedule()
         if self.ready:
             self._open()
         return self._take()
@@ -107,7 +107,7 @@ class Overlay:
         """When the node wants its next Tick, in ms; None before start and after the end."""
         if self._joining.state not in _RUNNING:
             return None
-        return self._context.agenda.next()
+        return self._context.timers.next()
 
     def leave(self, now_ms: int) -> list[Effect]:
         """Go: tell everybody who may know us, then be silent for ever. A second call does nothing."""
@@ -115,11 +115,11 @@ class Overlay:
         if self._joining.state is State.LEFT:
             return []
         if self._joining.state in _RUNNING:
-            self._scribe.bonds.leave()
+            self._scribe.links.leave()
             self._pastry.leave(self._scribe.neighbours())
         farewell = self._take()
         self._joining.step(Step.LEAVE)
-        self._context.agenda.clear()
+        self._context.timers.clear()
         return farewell
 
     # -- keys and topics -------------------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class Overlay:
         self._context.now = max(self._context.now, now_ms)
 
     def _take(self) -> list[Effect]:
-        self._scribe.bonds.show()
+        self._scribe.links.show()
         effects = self._context.take()
         return [] if self._joining.state is State.LEFT else effects
 
@@ -318,7 +318,7 @@ class Overlay:
             return
         if known != sender:
             self._spread_gone()
-            self._scribe.bonds.returned(sender.address)
+            self._scribe.links.returned(sender.address)
         self._dispatch(message)
 
     def _dispatch(self, message: Message) -> None:
@@ -331,7 +331,7 @@ class Overlay:
                 self._forwarding.delivered_before(message.delivered)
                 self._pastry.neighbours.pong(message)
             case ProbeRequest():
-                self._pastry.neighbours.errands.asked(message)
+                self._pastry.neighbours.indirect_probes.asked(message)
             case ProbeReport():
                 self._pastry.liveness.reported(message)
             case LeafProbe():
@@ -353,19 +353,19 @@ class Overlay:
             case HopAck():
                 self._forwarding.acknowledged(message)
             case Subscribe():
-                self._scribe.bonds.subscribe_message(message)
+                self._scribe.links.subscribe_message(message)
             case Subscribed():
-                self._scribe.bonds.subscribed_message(message)
+                self._scribe.links.subscribed_message(message)
             case Refused():
-                self._scribe.bonds.refused_message(message)
+                self._scribe.links.refused_message(message)
             case Unsubscribe():
-                self._scribe.bonds.unsubscribe_message(message.topics, message.sender)
+                self._scribe.links.unsubscribe_message(message.topics, message.sender)
             case Refresh():
-                self._scribe.upkeep.refresh_message(message)
+                self._scribe.maintenance.refresh_message(message)
             case Refreshed():
-                self._scribe.upkeep.refreshed_message(message)
+                self._scribe.maintenance.refreshed_message(message)
             case Handover():
-                self._scribe.bonds.handover_message(message)
+                self._scribe.links.handover_message(message)
             case Multicast():
                 self._scribe.multicast_message(message)
             case Repair():
@@ -381,7 +381,7 @@ class Overlay:
 
     def _tick(self) -> None:
         now = self._context.now
-        while (due := self._context.agenda.pop_due(now)) is not None:
+        while (due := self._context.timers.pop_due(now)) is not None:
             timer, at_ms = due
             self._events.append((now, "due", timer[0]))
             late_ms = now - at_ms
@@ -396,11 +396,11 @@ class Overlay:
             return
         match kind:
             case "beat":
-                self._pastry.neighbours.beat(self._scribe.upkeep.owed(), late)
+                self._pastry.neighbours.beat(self._scribe.maintenance.owed(), late)
             case "probe":
                 self._pastry.probe_due(of, late)
             case "errand":
-                self._pastry.neighbours.errands.due(of, late)
+                self._pastry.neighbours.indirect_probes.due(of, late)
             case "lease":
                 self._pastry.neighbours.leases.settle()
             case "tune":
@@ -408,7 +408,7 @@ class Overlay:
             case "hop":
                 self._forwarding.hop_due(of)
             case "refresh":
-                self._scribe.upkeep.due(late)
+                self._scribe.maintenance.due(late)
             case "leaf":
                 self._pastry.leaf_due(self._joining.contacts)
             case "row":
@@ -429,7 +429,7 @@ class Overlay:
         while gone := self._pastry.take_gone():
             for peer in gone:
                 self._forwarding.gone(peer)
-                self._scribe.bonds.gone(peer)
+                self._scribe.links.gone(peer)
 
     def _spread(self) -> None:
         """What one event leads to elsewhere in the node."""

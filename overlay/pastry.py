@@ -115,7 +115,7 @@ class Pastry:
         if sighting is Sighting.STALE:
             return False
         self._told_dead.discard(sender.id)
-        self.neighbours.errands.heard(sender)
+        self.neighbours.indirect_probes.heard(sender)
         if sighting is Sighting.RETURNED:
             self._returned.add(sender.id)
             self.liveness.ask_dead(self.leaves.wants)
@@ -229,7 +229,7 @@ class Pastry:
     def abandon(self) -> None:
         """The join has failed, and all deadlines are gone."""
         self.liveness.abandon()
-        self.neighbours.errands.abandon()
+        self.neighbours.indirect_probes.abandon()
 
     # -- timers ----------------------------------------------------------------------------------------------
 
@@ -270,7 +270,7 @@ class Pastry:
             self._sweep()
         if oldest is not None and self._sweeping(oldest):
             self.suspect(oldest)
-            context.agenda.set(("row", 0), context.now + context.config.sweep_ms)
+            context.timers.set(("row", 0), context.now + context.config.sweep_ms)
             return
         self._row_turn = not self._row_turn
         near = self.neighbourhood() if self._row_turn else ()
@@ -283,7 +283,7 @@ class Pastry:
 
     def tune_due(self) -> None:
         """Measure a rival for a table cell."""
-        self._context.agenda.set(("tune", 0), self._context.now + self._tuning.due())
+        self._context.timers.set(("tune", 0), self._context.now + self._tuning.due())
 
     def dead_due(self, needed: Collection[int]) -> None:
         """Ask one of the dead, and forget what is old."""
@@ -327,7 +327,7 @@ class Pastry:
         }
 
     def _again(self, timer: str) -> None:
-        self._context.agenda.set((timer, 0), self._context.every(self._periods()[timer]))
+        self._context.timers.set((timer, 0), self._context.every(self._periods()[timer]))
 
     def _closest_known(self, key: int) -> Peer:
         """A ring so small that all are leaves, or a leaf set that has lost members: take the closest of all
@@ -442,12 +442,12 @@ class Pastry:
         self._sweep_again = since is not None and now < since + _SWEEP_REST_MS
         if not self._sweep_again:
             self._sweep_since = now
-            self._context.agenda.set(("row", 0), now + self._context.config.sweep_ms)
+            self._context.timers.set(("row", 0), now + self._context.config.sweep_ms)
 
     def _tell_leaves(self) -> None:
         """A ring neighbour died or has returned: show all leaves, who then look for themselves. When halves
         of a ring meet again, the news runs round it in this way."""
-        self._context.agenda.set(("news", 0), self._context.now + _NEWS_DELAY_MS)
+        self._context.timers.set(("news", 0), self._context.now + _NEWS_DELAY_MS)
 
     def _detach(self, peer: Peer) -> None:
         self._told_dead.discard(peer.id)

@@ -1,6 +1,6 @@
 """Trees: a topic's subscribers hang below its root, along the ways that their JOINs took (Scribe; ELF section
 2.3). What the application asks of its trees, and what the network says in them, finds its part here:
-``bonds`` keep the shape, ``upkeep`` watches over them, ``multicasts`` go down.
+``links`` keep the shape, ``maintenance`` watches over them, ``multicasts`` go down.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from overlay.admission import Admission
-from overlay.bonds import Bonds
 from overlay.context import Context
 from overlay.errors import NotRoot
 from overlay.ids import Peer
+from overlay.maintenance import Maintenance
 from overlay.multicasts import Multicasts
 from overlay.pastry import Pastry
 from overlay.tree import Tree
+from overlay.treelinks import TreeLinks
 from overlay.treemessages import Heard, Lost, Multicast, Repair, Unsubscribe
-from overlay.upkeep import Upkeep
 
 
 class Scribe:
@@ -25,60 +25,60 @@ class Scribe:
     def __init__(self, context: Context, pastry: Pastry) -> None:
         self._context = context
         self.multicasts = Multicasts(context)
-        self.bonds = Bonds(context, pastry, self.multicasts, Admission(context, pastry))
-        self.upkeep = Upkeep(context, self.bonds, self.multicasts)
+        self.links = TreeLinks(context, pastry, self.multicasts, Admission(context, pastry))
+        self.maintenance = Maintenance(context, self.links, self.multicasts)
 
     # -- asked by the application ----------------------------------------------------------------------------
 
     def subscribe(self, topic: bytes, home: str | None) -> None:
         """Take part in a topic."""
-        tree = self.bonds.take_part(topic)
+        tree = self.links.take_part(topic)
         news = not tree.subscribed
         tree.subscribed = True
         if home is not None:
             tree.home = home
         if news:
             self.multicasts.replay(tree)
-        self.bonds.settle(tree)
+        self.links.settle(tree)
 
     def unsubscribe(self, topic: bytes) -> None:
         """Take part no more; children keep us in the tree as a forwarder."""
-        tree = self.bonds.get(topic)
+        tree = self.links.get(topic)
         if tree is not None:
             tree.subscribed = False
-            self.bonds.prune(tree)
+            self.links.prune(tree)
 
     def host(self, topic: bytes) -> None:
         """Be the root of a topic, wherever on the ring it is."""
-        tree = self.bonds.take_part(topic)
+        tree = self.links.take_part(topic)
         tree.hosting = True
         tree.home = self._context.me.address
-        self.bonds.release(tree)
+        self.links.release(tree)
 
     def rehome(self, topic: bytes, home: str) -> None:
         """Its root is another node now: who hung below the former one, or waits for it, asks anew."""
-        tree = self.bonds.get(topic)
+        tree = self.links.get(topic)
         if tree is None or tree.hosting or tree.home == home:
             return
         former, tree.home = tree.home, home
         if tree.parent is not None and tree.parent.address == former:
-            self.bonds.release(tree)
+            self.links.release(tree)
         if tree.parent is None:
-            self.bonds.ask_again(tree)
+            self.links.ask_again(tree)
 
     def unhost(self, topic: bytes, home: str) -> None:
         """Be its root no more."""
-        tree = self.bonds.get(topic)
+        tree = self.links.get(topic)
         if tree is not None and tree.hosting:
             tree.hosting = False
             tree.home = home
-            self.bonds.settle(tree)
-            self.bonds.prune(tree)
+            self.links.settle(tree)
+            self.links.prune(tree)
 
     def multicast(self, topic: bytes, payload: bytes) -> None:
         """Send a payload down the tree. Raises NotRoot unless we are its root."""
-        tree = self.bonds.get(topic)
-        if tree is None or not self.bonds.is_root(tree):
+        tree = self.links.get(topic)
+        if tree is None or not self.links.is_root(tree):
             raise NotRoot(f"{self._context.me.address} is not the root of {topic.hex()}")
         self.multicasts.send(tree, payload)
 
@@ -86,20 +86,20 @@ class Scribe:
 
     def tree(self, topic: bytes) -> Tree | None:
         """Our place in a topic's tree, if we have one."""
-        return self.bonds.get(topic)
+        return self.links.get(topic)
 
     def topics(self) -> tuple[bytes, ...]:
         """All topics in whose trees we are."""
-        return tuple(tree.topic for tree in self.bonds)
+        return tuple(tree.topic for tree in self.links)
 
     def is_root(self, topic: bytes) -> bool:
         """Whether a multicast starts here."""
-        tree = self.bonds.get(topic)
-        return tree is not None and self.bonds.is_root(tree)
+        tree = self.links.get(topic)
+        return tree is not None and self.links.is_root(tree)
 
     def neighbours(self) -> Iterator[Peer]:
         """All parents and children (some of them more than once)."""
-        for tree in self.bonds:
+        for tree in self.links:
             if tree.parent is not None:
                 yield tree.parent
             for child in tree.children.values():
@@ -109,63 +109,63 @@ class Scribe:
 
     def open(self) -> None:
         """This node has become ready: look for the parents that were asked for before."""
-        self.bonds.ready = True
+        self.links.ready = True
         self.settle()
 
     def resume(self) -> None:
         """The join had failed, and all deadlines are gone: what was missing still is."""
-        for tree in self.bonds:
+        for tree in self.links:
             self.multicasts.resume(tree)
 
     def settle(self) -> None:
         """The ring around us has changed: a root may not be the closest node any more."""
-        for tree in self.bonds:
-            self.bonds.settle(tree)
+        for tree in self.links:
+            self.links.settle(tree)
 
     # -- heard -----------------------------------------------------------------------------------------------
 
     def multicast_message(self, message: Multicast) -> None:
         """A payload on its way. From a stranger it is taken, but the stranger is told."""
         topic, sender = message.topic, message.sender
-        tree = self.bonds.get(topic)
+        tree = self.links.get(topic)
         if tree is None:
             self._context.send(sender, Unsubscribe(self._context.me, (topic,)))
             return
-        neighbour = self.bonds.below(topic, sender.id) or self.bonds.child_of(topic, sender.id)
+        neighbour = self.links.below(topic, sender.id) or self.links.child_of(topic, sender.id)
         if not neighbour and tree.asked != sender.address:
             self._context.send(sender, Unsubscribe(self._context.me, (topic,)))
         self.multicasts.hear(tree, message)
 
     def repair_message(self, message: Repair) -> None:
         """A child lacks multicasts."""
-        bond = self.bonds.child_of(message.topic, message.sender.id)
-        if bond is not None:
-            self.multicasts.repair(*bond, message)
+        link = self.links.child_of(message.topic, message.sender.id)
+        if link is not None:
+            self.multicasts.repair(*link, message)
 
     def lost_message(self, message: Lost) -> None:
         """Our parent can't help."""
-        tree = self.bonds.below(message.topic, message.sender.id)
+        tree = self.links.below(message.topic, message.sender.id)
         if tree is not None:
             self.multicasts.lost(tree, message)
 
     def heard_message(self, message: Heard) -> None:
         """A child is as far as this."""
-        bond = self.bonds.child_of(message.topic, message.sender.id)
-        if bond is not None:
-            self.multicasts.acknowledged(bond[1], message)
+        link = self.links.child_of(message.topic, message.sender.id)
+        if link is not None:
+            self.multicasts.acknowledged(link[1], message)
 
     # -- timers ----------------------------------------------------------------------------------------------
 
     def due(self, what: str, topic: bytes) -> None:
         """A deadline of one topic has passed."""
-        tree = self.bonds.get(topic)
+        tree = self.links.get(topic)
         if what == "tree":
-            self.bonds.ask_due(topic)
+            self.links.ask_due(topic)
         elif tree is not None:
             self.multicasts.repair_due(tree)
 
     def check(self) -> None:
         """Raise OverlayBug unless every place is a possible one."""
-        self.bonds.check()
-        for tree in self.bonds:
+        self.links.check()
+        for tree in self.links:
             self.multicasts.check(tree)

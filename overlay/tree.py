@@ -77,7 +77,7 @@ class Tree:
     looks for a parent: then ``asked`` is the address that it asked last, ``pushed`` whether it was sent there
     (``pushes`` times in a row) instead of routed. ``repairing``: the root whose multicasts the parent was
     asked
-    for, and up to which number. ``climbing``: the grandparent that an attached node has asked to take it;
+    for, and up to which number. ``rebalancing``: the grandparent that an attached node has asked to take it;
     ``room``: for so many more children at the last refresh; ``spare``: of these, what is not offered yet.
     """
 
@@ -100,7 +100,7 @@ class Tree:
     repair_tries: int = 0
     come_messages: int = 0
     come_bytes: int = 0
-    climbing: str = ""
+    rebalancing: str = ""
     climbing_since: int = 0
     room: int = 0
     spare: int = 0
@@ -129,7 +129,7 @@ class Tree:
 
     def _begin(self) -> None:
         self.asked = ""
-        self.climbing = ""
+        self.rebalancing = ""
         self.pushed = False
         self.pushes = 0
         self.tries = 0

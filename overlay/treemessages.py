@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from overlay.ids import Peer
 
-# -- bonds ---------------------------------------------------------------------------------------------------
+# -- tree links ---------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,8 @@ class Refreshed:
     marks differ, and those in which the child is no child of mine. ``round`` counts these answers.
 
     ``spare``: topics in which I have room for one of the child's children; ``climb``: those in which my
-    parent has room for the child (see ``climbing``). 30 bytes in peace. It doubles as the parent's heartbeat.
+    parent has room for the child (see ``rebalancing``). 30 bytes in peace. It doubles as the parent's
+    heartbeat.
     """
 
     sender: Peer

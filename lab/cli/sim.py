@@ -115,14 +115,14 @@ def _run_protocol(options: SimOptions, config: OverlayConfig) -> int:
     if options.as_json:
         found = {**facts(report), "seed": options.seed, "hops_limit": limit, "ok": right}
         if options.regions is not None:
-            found["far_bonds"] = far_bonds(report, place_of)
+            found["far_links"] = far_links(report, place_of)
         if churned is not None:
             found |= {"lookups": lookups_of(report, churned), "churn": churn_facts(churned)}
         print(json.dumps(found))
     else:
         _print(report, limit, options.seed, time.monotonic() - began)
         if options.regions is not None:
-            share = far_bonds(report, place_of)
+            share = far_links(report, place_of)
             print(
                 f"{options.regions} regions, {FAR_MS} ms apart: {share:.1%} of the bonds in trees cross them"
             )
@@ -146,10 +146,10 @@ def places(regions: int | None) -> tuple[Callable[[str], str], Latency | None]:
     return place_of, matrix(place_of, ms)
 
 
-def far_bonds(report: Report, place_of: Callable[[str], str]) -> float:
-    """The share of bonds between child and parent that cross regions, over all trees that were grown."""
-    bonds = [bond for tree in report.jobs.trees for bond in tree.items() if bond[0] != bond[1]]
-    return round(sum(place_of(a) != place_of(b) for a, b in bonds) / len(bonds), 4) if bonds else 0.0
+def far_links(report: Report, place_of: Callable[[str], str]) -> float:
+    """The share of tree links between child and parent that cross regions, over all trees that were grown."""
+    links = [link for tree in report.jobs.trees for link in tree.items() if link[0] != link[1]]
+    return round(sum(place_of(a) != place_of(b) for a, b in links) / len(links), 4) if links else 0.0
 
 
 def lookups_of(report: Report, churned: ChurnReport) -> dict[str, int]:
@@ -187,7 +187,7 @@ def facts(report: Report) -> dict[str, object]:
         "balance_plain": by_one,
         "recovery_seconds": quantiles(jobs.recovery_seconds),
         "partition": _partition(report),
-        "upkeep": asdict(report.upkeep),
+        "upkeep": asdict(report.maintenance),
         "lookups": asdict(report.lookups),
         "tree": asdict(jobs.shape),
         "jobs": {"placed": len(jobs.roots), "unplaced": jobs.unplaced, "ungrown": jobs.ungrown,
@@ -324,7 +324,7 @@ def _print(report: Report, limit: int, seed: int, seconds: float) -> None:
         )
     print(
         f"{report.messages} messages in {report.virtual_seconds:g} virtual seconds; an idle node sends "
-        f"{report.upkeep.messages_per_s} messages and {report.upkeep.bytes_per_s:g} bytes a second; "
+        f"{report.maintenance.messages_per_s} messages and {report.maintenance.bytes_per_s:g} bytes a second; "
         f"seed {seed}, {seconds:.1f} s"
     )
 

@@ -119,7 +119,7 @@ def shape(trees: Sequence[dict[str, str]]) -> TreeShape:
 
 
 def _depth(tree: dict[str, str], node: str) -> int:
-    """Edges up to the root; at most as many as there are nodes, whatever the bonds say."""
+    """Edges up to the root; at most as many as there are nodes, whatever the tree links say."""
     depth = 0
     while tree.get(node, node) != node and depth < len(tree):
         node, depth = tree[node], depth + 1

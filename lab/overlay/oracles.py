@@ -84,8 +84,8 @@ def _reach(overlay: Overlay, *, forward: bool) -> int:
 
 
 def tree_faults(world: Simulator, topic: bytes, subscribers: Sequence[str]) -> list[str]:
-    """What is wrong with a topic's tree: not one root, bonds that only one end knows, circles, subscribers
-    cut off."""
+    """What is wrong with a topic's tree: not one root, tree links that only one end knows, circles,
+    subscribers cut off."""
     members = {overlay.me.address: overlay for overlay in world.running() if topic in overlay.topics()}
     children = {address: frozenset(overlay.children(topic)) for address, overlay in members.items()}
     parents = {address: overlay.parent(topic) for address, overlay in members.items()}

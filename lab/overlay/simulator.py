@@ -20,12 +20,12 @@ __all__ = [
     "Jobs",
     "Latency",
     "Lookups",
+    "Maintenance",
     "Partition",
     "Phase",
     "Report",
     "Simulator",
     "TreeShape",
-    "Upkeep",
     "constant",
     "plane",
     "simulate",
@@ -78,7 +78,7 @@ class Phase:
 
 
 @dataclass(frozen=True)
-class Upkeep:
+class Maintenance:
     """What a node sends while nobody asks for anything; bytes as ``simulate`` was told to weigh messages."""
 
     messages_per_s: float
@@ -106,7 +106,7 @@ class Report:
     crashed: int
     phases: tuple[Phase, ...]
     lookups: Lookups
-    upkeep: Upkeep
+    maintenance: Maintenance
     jobs: Jobs
     partition: Partition | None
     virtual_seconds: float
@@ -147,7 +147,7 @@ def simulate(
     (settled,) = first_times(world, [_settled(world, settings)], _LIMIT_MS)
     phases = [_phase(world, "joined", settings, keys, rest_ms, settled)]
     joined = phases[0].ready
-    upkeep = _idle(world, rest_ms, weigh)
+    maintenance = _idle(world, rest_ms, weigh)
     topics, placed, job_lookups = _place(world, jobs)
     crashed = round(nodes * crash_share)
     if crashed:
@@ -169,7 +169,7 @@ def simulate(
         crashed=crashed,
         phases=tuple(phases),
         lookups=_total([*(phase.lookups for phase in phases), job_lookups]),
-        upkeep=upkeep,
+        maintenance=maintenance,
         jobs=placed,
         partition=halves,
         virtual_seconds=world.now / 1000,
@@ -239,12 +239,12 @@ def _part(world: Simulator, config: OverlayConfig, topics: Sequence[bytes], for_
     )
 
 
-def _idle(world: Simulator, rest_ms: int, weigh: Weigh | None) -> Upkeep:
+def _idle(world: Simulator, rest_ms: int, weigh: Weigh | None) -> Maintenance:
     messages, weight, world.weigh = sum(world.messages.values()), world.bytes, weigh
     world.run(rest_ms)
     world.weigh = None
     share = len(world.running()) * rest_ms / 1000
-    return Upkeep(
+    return Maintenance(
         messages_per_s=round((sum(world.messages.values()) - messages) / share, 2),
         bytes_per_s=round((world.bytes - weight) / share, 1),
     )

@@ -6,7 +6,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from overlay.agenda import Agenda
 from overlay.effects import Rng
 from overlay.ids import Peer
 from overlay.raft.config import RaftConfig
@@ -25,6 +24,7 @@ from overlay.raft.messages import (
     VoteRequest,
     VoteRequests,
 )
+from overlay.timers import Timers
 
 Timer = tuple[str, bytes | str]
 """A deadline's name: what is due, and for which group or address ("" for none)."""
@@ -48,7 +48,7 @@ class Context:
         self.config = config
         self.rng = rng
         self.now = 0
-        self.agenda: Agenda[Timer] = Agenda()
+        self.timers: Timers[Timer] = Timers()
         self._writes: list[Write] = []
         self._messages: list[Effect] = []
         self._parts: dict[tuple[str, type[Part]], list[Part]] = {}
@@ -80,7 +80,7 @@ class Context:
 
     def after(self, timer: Timer, delay_ms: int) -> None:
         """Let something come due."""
-        self.agenda.set(timer, self.now + delay_ms)
+        self.timers.set(timer, self.now + delay_ms)
 
     def take(self) -> list[Effect]:
         """All effects since the last call, in the order in which they must be performed."""

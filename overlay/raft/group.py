@@ -190,7 +190,7 @@ class Group:
             return
         self._hint = told.leader if told.leader != local.context.me.address else ""
         self._hint_term = told.term
-        if ("ask", local.key) in local.context.agenda and self._hint not in ("", self._asked):
+        if ("ask", local.key) in local.context.timers and self._hint not in ("", self._asked):
             self._ask_at(self._hint)
 
     def enter_request(self, message: Enter) -> None:
@@ -300,7 +300,7 @@ class Group:
             self.ended = True
             local.role, local.leader = Role.FOLLOWER, None
             for timer in _TIMERS:
-                local.context.agenda.cancel((timer, local.key))
+                local.context.timers.cancel((timer, local.key))
             local.links.tie(local.key, Tie())
             local.hard.forget()
             local.context.emit(Retired(local.key))
@@ -316,14 +316,14 @@ class Group:
             raise OverlayBug(f"{local.role.name} in a term in which it voted for another")
         if local.log.last_term > local.term:
             raise OverlayBug("the log has a record of a higher term than ours")
-        waits = ("elect", local.key) in local.context.agenda
+        waits = ("elect", local.key) in local.context.timers
         if local.voter and local.role is not Role.LEADER and local.leader is None and not waits:
             raise OverlayBug("a voter without a leader waits for nothing")
 
     def _lead(self) -> None:
         local = self.local
         local.role, local.leader, local.attempts = Role.LEADER, None, 0
-        local.context.agenda.cancel(("elect", local.key))
+        local.context.timers.cancel(("elect", local.key))
         local.show()
         local.context.emit(Elected(local.key, local.term))
         self.leadership = Leadership(local)

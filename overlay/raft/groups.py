@@ -56,7 +56,7 @@ class Groups:
 
     def deadline(self) -> int | None:
         """When a Tick is wanted, in ms; None before start."""
-        return self._context.agenda.next()
+        return self._context.timers.next()
 
     def leave(self, now_ms: int) -> list[Effect]:
         """Go on purpose: hand over every group that we lead and leave all. Done when ``held()`` is empty; a

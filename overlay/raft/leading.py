@@ -223,8 +223,8 @@ class Leadership:
 
     def end(self) -> None:
         """We lead no more: what is not committed may or may not come to be."""
-        self._local.context.agenda.cancel(("push", self._local.key))
-        self._local.context.agenda.cancel(("invite", self._local.key))
+        self._local.context.timers.cancel(("push", self._local.key))
+        self._local.context.timers.cancel(("invite", self._local.key))
         for index, origin in self._pending.items():
             self._refuse(origin, index, "unsure")
         for read in self._reads:
@@ -237,7 +237,7 @@ class Leadership:
             membership = self._changes.next(self._caught_up, self._stale, self._has_answered)
             if membership is not None:
                 self._append(b"", (membership,))
-        if self._changes.invited and ("invite", local.key) not in context.agenda:
+        if self._changes.invited and ("invite", local.key) not in context.timers:
             self.invite_due()
 
     def invite_due(self) -> None:
@@ -388,7 +388,7 @@ class Leadership:
         local.context.send(progress.member.address, piece)
 
     def _arm(self) -> None:
-        if ("push", self._local.key) not in self._local.context.agenda:
+        if ("push", self._local.key) not in self._local.context.timers:
             self._local.context.after(("push", self._local.key), self._local.context.config.push_ms)
 
     def _unrest(self) -> bool:

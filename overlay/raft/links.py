@@ -131,7 +131,7 @@ class Links:
         if link is None or link.silent:
             return False
         link.silent = True
-        self._context.agenda.cancel(("link", address))
+        self._context.timers.cancel(("link", address))
         return True
 
     def due(self, address: str) -> bool:
@@ -182,7 +182,7 @@ class Links:
         return link
 
     def _watch(self, address: str, link: Link) -> None:
-        self._context.agenda.set(("link", address), link.heard + self._context.config.silence_ms)
+        self._context.timers.set(("link", address), link.heard + self._context.config.silence_ms)
 
     def _draw(self, group: bytes, tie: Tie) -> None:
         bit = _mark(group, tie.term)
@@ -213,7 +213,7 @@ class Links:
 
     def _loosen(self, address: str, link: Link) -> None:
         if not link.tied:
-            self._context.agenda.cancel(("link", address))
+            self._context.timers.cancel(("link", address))
             link.silent = False
 
 

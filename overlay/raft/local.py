@@ -101,8 +101,8 @@ class LocalMember:
         self.role, self.leader = Role.FOLLOWER, leader
         if leader is not None:
             self.attempts = 0
-            self.context.agenda.cancel(("elect", self.key))
-        elif ("elect", self.key) not in self.context.agenda:
+            self.context.timers.cancel(("elect", self.key))
+        elif ("elect", self.key) not in self.context.timers:
             self.wait()
         self.tie()
         self.show()
@@ -111,7 +111,7 @@ class LocalMember:
         """Stand in our slot, if nobody leads till then: the closest to the key first, later ones if it
         fails."""
         if not self.voter:
-            self.context.agenda.cancel(("elect", self.key))
+            self.context.timers.cancel(("elect", self.key))
             return
         key = to_int(self.key)
         mine = closeness(key, node_id(self.context.me.address))

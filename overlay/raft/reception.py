@@ -76,7 +76,7 @@ class Reception:
         key = group.local.key
         self.groups[key] = group
         self._doors.pop(key, None)
-        self._context.agenda.cancel(("door", key))
+        self._context.timers.cancel(("door", key))
         return group
 
     def seek(self, key: bytes, contacts: tuple[str, ...]) -> None:
@@ -285,7 +285,7 @@ class Reception:
         if self._forwards.get(message.token) != message.group:
             return
         del self._forwards[message.token]
-        self._context.agenda.cancel(("forward", str(message.token)))
+        self._context.timers.cancel(("forward", str(message.token)))
         if not message.reason:
             self._context.emit(Accepted(message.group, message.token, message.index, message.term))
             return
@@ -297,11 +297,11 @@ class Reception:
 
     def tick(self) -> None:
         """Run what is due."""
-        now, agenda = self._context.now, self._context.agenda
-        first = agenda.next()
+        now, timers = self._context.now, self._context.timers
+        first = timers.next()
         if first is not None and now - first > self._context.config.beat_ms:
             self.links.slept()
-        while (due := agenda.pop_due(now)) is not None:
+        while (due := timers.pop_due(now)) is not None:
             self._events.append((now, "due", due[0][0]))
             self._run(due[0])
 

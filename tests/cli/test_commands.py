@@ -361,12 +361,12 @@ def test_the_overlay_simulation_ends_with_one_json_object(here: Here) -> None:
 
 
 def test_trees_keep_to_the_regions_of_a_simulated_ring(here: Here) -> None:
-    """Of bonds that are drawn at random, three in four cross four regions."""
+    """Of tree links that are drawn at random, three in four cross four regions."""
     small = ("--nodes", "64", "--keys", "5", "--jobs", "8", "--crash", "0")
     done = here("sim", "overlay", *small, "--regions", "4", "--json")
     facts = json.loads(done.stdout.splitlines()[-1])
     assert facts["ok"]
-    assert 0 < facts["far_bonds"] < 0.4
+    assert 0 < facts["far_links"] < 0.4
     assert {"seed", "fingerprint"} <= facts.keys()
 
 

@@ -52,7 +52,7 @@ def test_two_jobs_share_a_flow_from_different_nodes_and_one_is_dropped() -> None
     for agent in world.agents:
         assert agent.store.flows() == {}
         assert not agent.node.uplink.flows()
-        assert not any(tree.topic == first.flows[0].topic for tree in agent.node.overlay._scribe.bonds)
+        assert not any(tree.topic == first.flows[0].topic for tree in agent.node.overlay._scribe.links)
 
 
 def test_longer_windows_on_the_panes_of_another_job_outlive_it() -> None:

@@ -29,13 +29,13 @@ def test_jobs_have_the_less_loaded_root_and_trees_that_heal() -> None:
     for root, tree in zip(jobs.roots, jobs.trees, strict=False):
         assert len(tree) == 30
         assert [node for node, above in tree.items() if node == above] == [root]
-    assert report.upkeep.messages_per_s * 20 < report.upkeep.bytes_per_s
+    assert report.maintenance.messages_per_s * 20 < report.maintenance.bytes_per_s
 
 
 def test_without_jobs_and_weights_there_are_none() -> None:
     report = simulate(10, 5, 0.0, random.Random(8), rest_ms=1_000)
     assert (report.jobs.roots, report.jobs.trees, report.jobs.recovery_seconds) == ((), (), ())
-    assert report.upkeep.bytes_per_s == 0
+    assert report.maintenance.bytes_per_s == 0
 
 
 def test_a_grown_tree_has_a_shape() -> None:

@@ -151,7 +151,7 @@ def test_a_matrix_is_read_in_either_order() -> None:
 
 
 def crossings(nearer_percent: int) -> int:
-    """Bonds between child and parent, over all trees, that cross from one region to the other."""
+    """Tree links between child and parent, over all trees, that cross from one region to the other."""
     config = OverlayConfig(base_bits=2, leaf_set_size=8, nearer_percent=nearer_percent)
     world = Simulator(random.Random(11), config, REGIONS)
     world.add("n0")
@@ -165,9 +165,9 @@ def crossings(nearer_percent: int) -> int:
         for overlay in world.running():
             world.perform(overlay.me.address, overlay.subscribe(topic, world.now))
     world.run(10_000)
-    bonds = [(o.me.address, o.parent(topic)) for o in world.running() for topic in topics]
-    assert sum(parent is None for _, parent in bonds) == len(topics)
-    return sum(region(child) != region(parent) for child, parent in bonds if parent is not None)
+    links = [(o.me.address, o.parent(topic)) for o in world.running() for topic in topics]
+    assert sum(parent is None for _, parent in links) == len(topics)
+    return sum(region(child) != region(parent) for child, parent in links if parent is not None)
 
 
 def test_trees_prefer_parents_in_their_own_region() -> None:

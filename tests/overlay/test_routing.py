@@ -1,4 +1,4 @@
-"""RoutingTable against a dict of hexadecimal prefixes, and the agenda against a dict of times."""
+"""RoutingTable against a dict of hexadecimal prefixes, and the timers against a dict of times."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from overlay import OverlayBug, Peer
-from overlay.agenda import Agenda
 from overlay.ids import RING
 from overlay.routing import RoutingTable
+from overlay.timers import Timers
 
 
 @cache
@@ -73,7 +73,7 @@ def test_check_finds_a_wrong_cell() -> None:
         table.check()
 
 
-AGENDA_STEPS = st.lists(
+TIMER_STEPS = st.lists(
     st.one_of(
         st.tuples(st.just("set"), st.integers(0, 5), st.integers(0, 50)),
         st.tuples(st.just("cancel"), st.integers(0, 5), st.just(0)),
@@ -83,21 +83,21 @@ AGENDA_STEPS = st.lists(
 )
 
 
-@given(AGENDA_STEPS)
+@given(TIMER_STEPS)
 def test_the_agenda_is_a_dict_of_times(steps: list[tuple[str, int, int]]) -> None:
-    agenda: Agenda[int] = Agenda()
+    timers: Timers[int] = Timers()
     times: dict[int, int] = {}
     for step, name, at_ms in steps:
         if step == "set":
-            agenda.set(name, at_ms)
+            timers.set(name, at_ms)
             times.pop(name, None)  # set again, it stands behind others of the same time
             times[name] = at_ms
         elif step == "cancel":
-            agenda.cancel(name)
+            timers.cancel(name)
             times.pop(name, None)
         else:
             first = min(times, key=lambda n: times[n], default=None)
             due = (first, times.pop(first)) if first is not None and times[first] <= at_ms else None
-            assert agenda.pop_due(at_ms) == due
-        assert agenda.next() == min(times.values(), default=None)
-        assert all((n in agenda) == (n in times) for n in range(6))
+            assert timers.pop_due(at_ms) == due
+        assert timers.next() == min(times.values(), default=None)
+        assert all((n in timers) == (n in times) for n in range(6))

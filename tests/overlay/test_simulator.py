@@ -29,7 +29,7 @@ def test_two_hundred_nodes_route_a_thousand_keys_before_and_after_a_fifth_crash(
         assert sum(phase.hops.histogram) == 1_000
     assert joined.hops.mean < 2.0
     assert repaired.settled_seconds < 8
-    assert report.upkeep.messages_per_s < 6
+    assert report.maintenance.messages_per_s < 6
 
 
 @pytest.mark.parametrize("size", [1, 2, 17, 18, 19])

@@ -1,5 +1,5 @@
-"""Questions about flows, trees and streams, to the nodes that know; and two errands: to tell all workers of a
-job something, and to ship an open roll.
+"""Questions about flows, trees and streams, to the nodes that know; and two indirect probes: to tell all
+workers of a job something, and to ship an open roll.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The bonds of a tree kept alive: a child tells each of its parents its topics every ``tree_refresh_ms``. A
-parent that does not know it says so and the child asks anew; a child that is silent for ``child_ttl_ms`` is
-dropped. With many parents their turns come less often (``turns``).
+"""The tree links of a tree kept alive: a child tells each of its parents its topics every
+``tree_refresh_ms``. A parent that does not know it says so and the child asks anew; a child that is silent
+for ``child_ttl_ms`` is dropped. With many parents their turns come less often (``turns``).
 
 Both ends compare a checksum of the path above the child and of the multicasts that it has heard. Only where
 they differ does the parent say how it is, so peace costs a message and 23 bytes a topic, whatever was
@@ -9,27 +9,27 @@ multicast.
 
 from __future__ import annotations
 
-from overlay.bonds import Bonds
-from overlay.climbing import Climbing
 from overlay.context import Context
 from overlay.history import mark
 from overlay.ids import Peer
 from overlay.multicasts import Multicasts
+from overlay.rebalancing import Rebalancing
 from overlay.tree import Tree
+from overlay.treelinks import TreeLinks
 from overlay.treemessages import Refresh, Refreshed, TopicMark, TopicPath
 from overlay.turns import Turns
 
 _TOPICS_A_MESSAGE = 256
 
 
-class Upkeep:
+class Maintenance:
     """The refreshes of one node, as a child and as a parent."""
 
-    def __init__(self, context: Context, bonds: Bonds, multicasts: Multicasts) -> None:
+    def __init__(self, context: Context, links: TreeLinks, multicasts: Multicasts) -> None:
         self._context = context
-        self._bonds = bonds
+        self._links = links
         self._multicasts = multicasts
-        self._climbing = Climbing(context, bonds)
+        self._rebalancing = Rebalancing(context, links)
         self._rounds: dict[Peer, int] = {}
         """Of each parent, the round of its last answer."""
         config = context.config
@@ -37,16 +37,16 @@ class Upkeep:
 
     def schedule(self) -> None:
         """Set the next refresh."""
-        self._context.agenda.set(("refresh", 0), self._context.every(self._context.config.tree_refresh_ms))
+        self._context.timers.set(("refresh", 0), self._context.every(self._context.config.tree_refresh_ms))
 
     def due(self, late: bool) -> None:
         """Speak to all parents, drop silent children (unless we slept), and see who should be root."""
         self._speak()
-        for tree in tuple(self._bonds):
+        for tree in tuple(self._links):
             self._expire(tree, late)
             if not tree.idle:
-                self._bonds.settle(tree)
-                self._climbing.look(tree)
+                self._links.settle(tree)
+                self._rebalancing.look(tree)
         self.schedule()
 
     def refresh_message(self, message: Refresh) -> None:
@@ -58,15 +58,15 @@ class Upkeep:
         climb: list[bytes] = []
         me = self._context.me
         for theirs in message.topics:
-            bond = self._bonds.child_of(theirs.topic, message.sender.id)
-            if bond is None:
+            link = self._links.child_of(theirs.topic, message.sender.id)
+            if link is None:
                 unknown.append(theirs.topic)
                 continue
-            tree, child = bond
+            tree, child = link
             child.heard = self._context.now
             child.every = min(max(message.every, 1), self._context.config.refresh_turns_max)
             child.flight.round_over(message.round)
-            if self._climbing.offers(tree, child, theirs.below):
+            if self._rebalancing.offers(tree, child, theirs.below):
                 spare.append(tree.topic)
             if child.raised:
                 child.raised = False
@@ -81,23 +81,23 @@ class Upkeep:
     def refreshed_message(self, message: Refreshed) -> None:
         """What our parent says."""
         for topic in message.unknown:
-            tree = self._bonds.below(topic, message.sender.id)
+            tree = self._links.below(topic, message.sender.id)
             if tree is not None:
-                self._bonds.orphan(tree)
+                self._links.orphan(tree)
         for item in message.paths:
-            tree = self._bonds.below(item.topic, message.sender.id)
+            tree = self._links.below(item.topic, message.sender.id)
             if tree is not None:
-                self._bonds.new_path(tree, item.home, item.path)
+                self._links.new_path(tree, item.home, item.path)
                 if tree.parent is not None:
                     self._multicasts.compare(tree, item.heads, up=True)
         for topic in message.spare:
-            tree = self._bonds.below(topic, message.sender.id)
+            tree = self._links.below(topic, message.sender.id)
             if tree is not None:
-                self._climbing.offered(tree)
+                self._rebalancing.offered(tree)
         for topic in message.climb:
-            tree = self._bonds.below(topic, message.sender.id)
+            tree = self._links.below(topic, message.sender.id)
             if tree is not None:
-                self._climbing.climb(tree)
+                self._rebalancing.climb(tree)
         self._rounds[message.sender] = message.round
 
     def owed(self) -> dict[Peer, int]:
@@ -105,7 +105,7 @@ class Upkeep:
         is due, in ms."""
         found: dict[Peer, int] = {}
         ours_ms = self._later_ms(self._turns.every)
-        for tree in self._bonds:
+        for tree in self._links:
             if tree.parent is not None:
                 found[tree.parent] = min(ours_ms, found.get(tree.parent, ours_ms))
             for child in tree.children.values():
@@ -117,7 +117,7 @@ class Upkeep:
 
     def _speak(self) -> None:
         by_parent: dict[Peer, list[TopicMark]] = {}
-        for tree in self._bonds:
+        for tree in self._links:
             if tree.parent is not None:
                 known = TopicMark(tree.topic, mark(tree.path, tree.histories.heads()), len(tree.children))
                 by_parent.setdefault(tree.parent, []).append(known)
@@ -134,7 +134,7 @@ class Upkeep:
             if late:
                 child.heard = self._context.now
             elif child.heard < horizon - self._later_ms(child.every):
-                self._bonds.drop_child(tree, node)
+                self._links.drop_child(tree, node)
 
     def _later_ms(self, every: int) -> int:
         return (every - 1) * self._context.config.tree_refresh_ms

@@ -16,27 +16,27 @@ from __future__ import annotations
 
 from typing import Final
 
-from overlay.bonds import Bonds
 from overlay.context import Context
 from overlay.tree import Child, Tree
+from overlay.treelinks import TreeLinks
 from overlay.treemessages import Subscribe
 
 _AGAIN_MS: Final = 10_000
 
 
-class Climbing:
+class Rebalancing:
     """One node as grandparent, parent and child."""
 
-    def __init__(self, context: Context, bonds: Bonds) -> None:
+    def __init__(self, context: Context, links: TreeLinks) -> None:
         self._context = context
-        self._bonds = bonds
+        self._links = links
 
     def look(self, tree: Tree) -> None:
         """Once a refresh: count the room that lasts, and forget a climb that was not answered."""
         free = self._context.config.fanout_max - len(tree.children)
-        room = free if self._bonds.attached(tree) else 0
+        room = free if self._links.attached(tree) else 0
         tree.spare, tree.room = min(room, tree.room), room
-        tree.climbing = ""
+        tree.rebalancing = ""
 
     def offers(self, tree: Tree, child: Child, below: int) -> bool:
         """A child says how many children it has: whether one of them may come to us."""
@@ -59,7 +59,7 @@ class Climbing:
     def climb(self, tree: Tree) -> None:
         """We were chosen: ask our grandparent."""
         if len(tree.path) > 1:
-            tree.climbing, tree.climbing_since = tree.path[1], self._context.now
+            tree.rebalancing, tree.climbing_since = tree.path[1], self._context.now
             me, place = self._context.me, self._context.place
             ask = Subscribe(me, tree.topic, tree.home, False, True, (), place)
-            self._context.send_to(tree.climbing, ask)
+            self._context.send_to(tree.rebalancing, ask)

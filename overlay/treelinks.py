@@ -7,14 +7,14 @@ shape and the rendezvous asks again.
 
 Rules:
 
-- Only the child keeps the bond (``upkeep``); a dead parent is replaced.
+- Only the child keeps the tree link (``maintenance``); a dead parent is replaced.
 - Nobody has more than ``fanout_max`` children in a topic. A full node sends a further asker to the child that
   is nearest to it: so it goes down until there is room, and the depth stays about the logarithm of the
   members.
 - No circle lasts: a JOIN names those on whose behalf it is made, every node knows the path above it; a node
   asked by one of its ancestors leaves its parent (it is nearer to the topic) or refuses. Routing has no
-  circles, so stale bonds alone can. Who is sent on goes only below a node that is attached, and not its own
-  descendant.
+  circles, so stale tree links alone can. Who is sent on goes only below a node that is attached, and not its
+  own descendant.
 - Who leaves gives its children to its parent; a rendezvous without one to the node that will be closest.
 """
 
@@ -41,7 +41,7 @@ _PUSHES_MAX = PATH_MAX
 _RETURN = 8
 
 
-class Bonds:
+class TreeLinks:
     """The trees of one node, by topic."""
 
     def __init__(
@@ -133,7 +133,7 @@ class Bonds:
         self._ask(tree)
 
     def new_path(self, tree: Tree, home: str, path: tuple[str, ...]) -> None:
-        """Our parent has moved; if we are above it now, this bond must go."""
+        """Our parent has moved; if we are above it now, this tree link must go."""
         if tree.parent is None:
             raise OverlayBug("a path without a parent")
         if self._circular(path):
@@ -221,7 +221,7 @@ class Bonds:
         if tree is not None and self.below(message.topic, sender.id) is not None:
             self.new_path(tree, message.home, message.path)
             return
-        if tree is None or tree.hosting or sender.address not in (tree.asked, tree.climbing):
+        if tree is None or tree.hosting or sender.address not in (tree.asked, tree.rebalancing):
             self._context.send(sender, Unsubscribe(self._context.me, (message.topic,)))
             return
         if sender.id in tree.children or self._circular(message.path) or self._too_far(tree):
@@ -240,8 +240,8 @@ class Bonds:
         """Not there: go where we are sent; from there back to routing; else, when the deadline comes, ask
         elsewhere if there is an elsewhere."""
         tree = self._trees.get(message.topic)
-        if tree is not None and tree.climbing == message.sender.address:
-            tree.climbing = ""
+        if tree is not None and tree.rebalancing == message.sender.address:
+            tree.rebalancing = ""
         if tree is None or tree.asked != message.sender.address:
             return
         instead = message.instead
@@ -258,9 +258,9 @@ class Bonds:
     def unsubscribe_message(self, topics: Iterable[bytes], sender: Peer) -> None:
         """A child goes."""
         for topic in topics:
-            bond = self.child_of(topic, sender.id)
-            if bond is not None:
-                self.drop_child(bond[0], sender.id)
+            link = self.child_of(topic, sender.id)
+            if link is not None:
+                self.drop_child(link[0], sender.id)
 
     def handover_message(self, message: Handover) -> None:
         """A neighbour leaves: its children are ours now, or we are another's."""
@@ -314,7 +314,7 @@ class Bonds:
         """Raise OverlayBug unless every place is a possible one."""
         for topic, tree in self._trees.items():
             tree.check(self._context.me.address)
-            if bool(tree.asked) != (("tree", topic) in self._context.agenda):
+            if bool(tree.asked) != (("tree", topic) in self._context.timers):
                 raise OverlayBug("a JOIN has no deadline, or a deadline no JOIN")
             if tree.asked and tree.parent is not None:
                 raise OverlayBug("a node with a parent asks for another")
@@ -339,13 +339,13 @@ class Bonds:
         config, me = self._context.config, self._context.me
         tree.asked, tree.pushed = address, pushed
         wait_ms = min(config.hop_ms << min(tree.tries, 16), config.home_retry_ms)
-        self._context.agenda.set(("tree", tree.topic), self._context.now + wait_ms)
+        self._context.timers.set(("tree", tree.topic), self._context.now + wait_ms)
         join = Subscribe(me, tree.topic, tree.home, direct, pushed, tree.behalf, self._context.place)
         self._context.send_to(address, join)
 
     def _stop_asking(self, tree: Tree) -> None:
         tree.asked, tree.pushed = "", False
-        self._context.agenda.cancel(("tree", tree.topic))
+        self._context.timers.cancel(("tree", tree.topic))
 
     def _inherit(self, message: Handover) -> None:
         """The children of a node that leaves, as many as there is room for; the others will be sent on."""

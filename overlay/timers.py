@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 Name = TypeVar("Name")
 
 
-class Agenda(Generic[Name]):
+class Timers(Generic[Name]):
     """A set of named deadlines, earliest first; equal times keep the order in which they were set.
 
     A heap with lazy deletion: every operation is O(log n) amortised, since each entry is pushed and popped
