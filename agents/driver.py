@@ -2,7 +2,7 @@
 
 The asyncio loop stays free: it only moves messages between the transport and the node. Reading files,
 mapping, sealing, cuts, merges, commits and final fragments run on threads, and so do the writes of replica
-groups; they come back to the node as events, in the order in which each lane did them.
+groups; they come back to the node as events, in the order in which each stream task did them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,6 @@ from agents.committing.making import Making, Sandboxed
 from agents.disk.room import is_refusal
 from agents.disk.store import Store
 from agents.inputs import Input
-from agents.lanes.feeding import Feeding
-from agents.lanes.lane import Lane
-from agents.lanes.running import Running
-from agents.lanes.streams import FunctionsAt
 from agents.loop import Loop, arrived
 from agents.metrics import Loss, Metrics
 from agents.node.node import Node, NodeEvent
@@ -31,6 +27,10 @@ from agents.ports import Ports
 from agents.readiness import Probe, Readiness
 from agents.realtime import LoopClock, Threads, TransportLinks
 from agents.reports import LogReports
+from agents.tasks.feeding import Feeding
+from agents.tasks.running import Running
+from agents.tasks.streams import FunctionsAt
+from agents.tasks.streamtask import StreamTask
 from agents.vitals import vitals_of
 from elf.errors import ElfError, PeerError
 from elf.functions.hosts import Hosts, Settings
@@ -64,7 +64,7 @@ class Driver:
         node: Node,
         transport: Transport,
         store: Store,
-        streams: Sequence[tuple[Lane, Input]],
+        streams: Sequence[tuple[StreamTask, Input]],
         *,
         cluster: str,
         metrics: Metrics | None = None,
@@ -91,7 +91,7 @@ class Driver:
         self._clock = LoopClock(self._due)
         self._threads = Threads(self._clock.post)
         self._links = TransportLinks(transport, cluster, node.me.address)
-        self._running = Running([lane.facts.stream for lane, _ in streams if lane.is_shared], run_bytes_max)
+        self._running = Running([task.facts.stream for task, _ in streams if task.is_shared], run_bytes_max)
         self._feeding = Feeding(
             streams,
             self._log,
@@ -114,7 +114,7 @@ class Driver:
         self.now_ms = self._clock.now_ms
         self.reading = self._feeding.reading
         self.making = self._making.wanted
-        self.lanes = self._feeding.lanes
+        self.tasks = self._feeding.tasks
 
     # -- life ------------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class Driver:
         self._end = loop.create_future()
         self._log.info("agent starts", agent_id=self.node.me.agent_id, incarnation=self.node.me.incarnation)
         self._loop.start(contacts)
-        jobs = [self._receive(), self.readiness.watch(), *self._feeding.tasks()]
+        jobs = [self._receive(), self.readiness.watch(), *self._feeding.readers()]
         self._tasks = [loop.create_task(job) for job in jobs]
         for task in self._tasks:
             task.add_done_callback(self._task_done)
@@ -254,7 +254,7 @@ class Driver:
             "files_truncated": sum(counted.truncated for counted in inputs),
             "files_vanished": sum(counted.vanished for counted in inputs),
             "reads_failed": sum(counted.failed for counted in inputs),
-            "rejects_not_kept": sum(lane.rejects_not_kept for lane in self.lanes()),
+            "rejects_not_kept": sum(task.rejects_not_kept for task in self.tasks()),
             "snapshots_left_out": self.node.uplink.left_out,
             "pieces_unusable": self.node.uplink.unusable + self.node.homes.roots.unusable,
             "copies_dropped": self.node.copies.holding.dropped,

@@ -115,11 +115,11 @@ class Loop:
             case do.Send() | ring.Send() | raft.Send():
                 ports.links.send(effect.to, effect.message)
             case do.Work():
-                ports.lanes.perform(effect.stream, effect.command)
+                ports.tasks.perform(effect.stream, effect.command)
             case do.Consult():
-                ports.lanes.consult(effect)
+                ports.tasks.consult(effect)
             case do.Run():
-                ports.lanes.run(effect)
+                ports.tasks.run(effect)
             case do.Examine():
                 ports.clock.soon(partial(self._examine, effect))
             case do.Noticed() | do.Namesake() | do.Seen() | do.Skewed() | do.Unusable() | do.Faulted():

@@ -67,7 +67,8 @@ class Links(Protocol):
 
 
 class Lanes(Protocol):
-    """The lanes of the agent's streams; what comes of these is told as events, in the order of each lane."""
+    """The stream tasks of the agent's streams; what comes of these is told as events, in the order of each
+    stream task."""
 
     def perform(self, stream: str, command: Command) -> None: ...
     def consult(self, effect: do.Consult) -> None: ...
@@ -117,7 +118,7 @@ class Ports:
     clock: Clock
     work: Work
     links: Links
-    lanes: Lanes
+    tasks: Lanes
     programs: Programs
     process: Process
     reports: Reports

@@ -199,8 +199,6 @@ def _prepare_everything() -> None:
     import uvicorn.lifespan.off
     import uvicorn.protocols.http.h11_impl  # noqa: F401
 
-    import agents.lanes.mapping
-    import agents.process  # noqa: F401
     import elf.ql.planner
     import elf.ql.statements
     import elf.ql.user_functions  # noqa: F401
@@ -214,7 +212,7 @@ def _rehearse() -> None:
 
     from agents.config import load
     from agents.formats import get_format
-    from agents.lanes.engine import Extractor
+    from agents.tasks.engine import Extractor
     from elf.job.ports import Wanted
 
     load(None, {})

@@ -40,12 +40,6 @@ from agents.facts import Aside, Facts
 from agents.formats import get_format
 from agents.http import AgentFacts, HttpServer
 from agents.inputs import Input, Tail
-from agents.lanes.archive import Archive
-from agents.lanes.lane import Lane, LaneFacts
-from agents.lanes.rejects import RejectFile
-from agents.lanes.sinks import Sinks
-from agents.lanes.spill import SpillFolder
-from agents.lanes.streams import FunctionsAt, StreamEngine
 from agents.metrics import Metrics
 from agents.node.beginning import (
     Detect,
@@ -56,6 +50,12 @@ from agents.node.beginning import (
 )
 from agents.node.node import Node
 from agents.restore import contacts, restore
+from agents.tasks.archive import Archive
+from agents.tasks.rejects import RejectFile
+from agents.tasks.sinks import Sinks
+from agents.tasks.spill import SpillFolder
+from agents.tasks.streams import FunctionsAt, StreamEngine
+from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.errors import ElfError, UserError
 from elf.functions.hosts import Settings
 from elf.functions.sandbox import Limits, Sandboxes, Template
@@ -259,7 +259,7 @@ def _driver(
         _stream(config, name, stream, store, folder, me, metrics, functions)
         for name, stream in config.streams.items()
     ]
-    restored = restore(store, {lane.facts.stream: lane.worker for lane, _ in streams})
+    restored = restore(store, {task.facts.stream: task.worker for task, _ in streams})
     driver = Driver(
         _node(config, me, restored, store),
         transport,
@@ -345,11 +345,11 @@ def _stream(
     me: Identity,
     metrics: Metrics,
     functions: FunctionsAt,
-) -> tuple[Lane, Input]:
-    """A stream's lane, restored to its last cut, and its input, opened where that cut stands."""
+) -> tuple[StreamTask, Input]:
+    """A stream's stream task, restored to its last cut, and its input, opened where that cut stands."""
     format_ = get_format(stream.format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
-    facts = LaneFacts(name, format_, stream.timestamp, config.archive.path, declared)
+    facts = TaskFacts(name, format_, stream.timestamp, config.archive.path, declared)
     settings = WorkerSettings(
         idle_ms=_ms(stream.idle_timeout_secs),
         future_us=int(config.protocol.future_bound_secs * 1e6),
@@ -371,7 +371,7 @@ def _stream(
         facts={"format": stream.format, "timestamp": stream.timestamp or "", "agent_name": me.name},
     )
     rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
-    lane = Lane(
+    task = StreamTask(
         facts,
         settings,
         store,
@@ -387,13 +387,13 @@ def _stream(
         initial="end" if stream.initial_read_offset == "end" else "beginning",
         max_line_bytes=stream.max_line_bytes,
         rotate_wait_secs=stream.rotate_wait_secs,
-        positions=lane.positions,
+        positions=task.positions,
     )
-    return lane, tail
+    return task, tail
 
 
 def _reading(stream: StreamConfig, settings: WorkerSettings) -> Reading:
-    """For who may read the stream's files in our place; the lane finds the event time where none is
+    """For who may read the stream's files in our place; the stream task finds the event time where none is
     set."""
     return Reading(
         stream.format,

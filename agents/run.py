@@ -1,9 +1,9 @@
 """``elf run``: a whole fleet in one process, over the memory transport, on finite inputs.
 
-The same nodes, trees, masters, lanes and store as in a real fleet: N agents find each other through the
-first, a client submits the query as a one-shot SELECT, and the inputs are read only when every agent has the
-flow, so that nothing is missed. Event time is all there is: nothing is sealed before an input ends, and a row
-is late only by its own source, so that the answer depends neither on N nor on the order in which agents
+The same nodes, trees, masters, stream tasks and store as in a real fleet: N agents find each other through
+the first, a client submits the query as a one-shot SELECT, and the inputs are read only when every agent has
+the flow, so that nothing is missed. Event time is all there is: nothing is sealed before an input ends, and a
+row is late only by its own source, so that the answer depends neither on N nor on the order in which agents
 report.
 """
 
@@ -24,10 +24,10 @@ from agents import codec, logs
 from agents.disk.store import Store
 from agents.driver import Driver
 from agents.inputs import Input, Range, Whole
-from agents.lanes.lane import Lane
 from agents.node.beginning import NodeSettings, Restored, raft_config
 from agents.node.node import Node
 from agents.runinputs import FleetStream, RunRequest, streams_of
+from agents.tasks.streamtask import StreamTask
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import UserError
@@ -183,8 +183,8 @@ class Fleet:
         )
         inputs = [self._open_input(one.shares[index]) for one in streams]
         self._inputs += inputs
-        lanes = [
-            (Lane(one.facts, settings, store, samples=one.samples), source)
+        tasks = [
+            (StreamTask(one.facts, settings, store, samples=one.samples), source)
             for one, source in zip(streams, inputs, strict=True)
         ]
         rng = random.Random(index)
@@ -200,7 +200,7 @@ class Fleet:
         node.clients.statements.planning.finite = True
         limit = UNBOUNDED.message_bytes_max
         driver = Driver(
-            node, self._network.listen(address), store, lanes, cluster=CLUSTER, message_bytes_max=limit
+            node, self._network.listen(address), store, tasks, cluster=CLUSTER, message_bytes_max=limit
         )
         driver.reading.clear()
         return driver
@@ -215,7 +215,7 @@ class Fleet:
         )
         await self._until(
             lambda: all(
-                len(first.node.log.members(lane.facts.stream)) == len(self._drivers) for lane in first.lanes()
+                len(first.node.log.members(task.facts.stream)) == len(self._drivers) for task in first.tasks()
             ),
             "members are missing",
         )
@@ -291,20 +291,20 @@ class Fleet:
 
     async def _open_when_installed(self, queries: int, failed: Mapping[int, str]) -> None:
         """Read only when all queries that were not refused are jobs that somebody reads and whose masters
-        read their flows, and every lane has these. (Equal queries share one.) A creation that was not
+        read their flows, and every stream task has these. (Equal queries share one.) A creation that was not
         confirmed in time may have made a job too: nobody reads it.
         """
         log = self._drivers[0].node.log
-        lanes = [lane for driver in self._drivers for lane in driver.lanes()]
+        tasks = [task for driver in self._drivers for task in driver.tasks()]
 
         def installed() -> bool:
             flows = log.flows()
             masters = [master for driver in self._drivers for master in driver.node.homes.read()]
             active = sum(master.state == "active" for master in masters)
             return active >= queries - len(failed) and all(
-                {flow.uid for flow in flows if flow.fragment.stream == lane.facts.stream}
-                <= set(lane.worker.flows())
-                for lane in lanes
+                {flow.uid for flow in flows if flow.fragment.stream == task.facts.stream}
+                <= set(task.worker.flows())
+                for task in tasks
             )
 
         while not installed():
@@ -357,13 +357,13 @@ class Fleet:
             driver.store.prune_windows(message.result.job, message.result.last_us)
 
     def summary(self, windows: int, seconds: float) -> Summary:
-        lanes = [lane.counts for driver in self._drivers for lane in driver.lanes()]
-        rejected = sum((lane.rejected for lane in lanes), Counter[str]())
+        tasks = [task.counts for driver in self._drivers for task in driver.tasks()]
+        rejected = sum((task.rejected for task in tasks), Counter[str]())
         counters = [driver.transport.counters for driver in self._drivers]
         return Summary(
-            rows_in=sum(lane.rows_read for lane in lanes),
+            rows_in=sum(task.rows_read for task in tasks),
             rows_rejected=rejected.total(),
-            bytes_in=sum(lane.bytes_read for lane in lanes),
+            bytes_in=sum(task.bytes_read for task in tasks),
             seconds=round(seconds, 6),
             windows=windows,
             peak_rss_bytes=_peak_rss(),
@@ -371,10 +371,10 @@ class Fleet:
             messages=sum(c.sent for c in counters),
             bytes_sent=sum(c.sent_bytes for c in counters),
             rejected=dict(sorted(rejected.items())),
-            uncast=sum(lane.uncast for lane in lanes),
-            why_not=next((lane.why_not for lane in lanes if lane.why_not), ""),
-            beyond=dict(sorted(sum((lane.beyond for lane in lanes), Counter[str]()).items())),
-            late=sum(lane.late for lane in lanes),
+            uncast=sum(task.uncast for task in tasks),
+            why_not=next((task.why_not for task in tasks if task.why_not), ""),
+            beyond=dict(sorted(sum((task.beyond for task in tasks), Counter[str]()).items())),
+            late=sum(task.late for task in tasks),
             columns=self._columns,
             types=self._types,
             unread={path: why for one in self._inputs for path, why in one.counters.problems.items()},

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from agents.formats import Format, get_format
 from agents.inputs import Piped, Range, split_inputs
-from agents.lanes.guessing import (
+from agents.tasks.guessing import (
     better_format,
     check_one_a_line,
     check_timestamp,
@@ -21,8 +21,8 @@ from agents.lanes.guessing import (
     guess_format,
     richer_format,
 )
-from agents.lanes.lane import LaneFacts
-from agents.lanes.samples import is_blank, sample_head, sample_lines
+from agents.tasks.samples import is_blank, sample_head, sample_lines
+from agents.tasks.streamtask import TaskFacts
 from elf.errors import InputError, UserError
 from elf.ql.dialect import Emit, Windowings
 from elf.ql.files import files_of
@@ -110,7 +110,7 @@ class RunRequest:
 class FleetStream:
     """A stream, and what each agent reads of it."""
 
-    facts: LaneFacts
+    facts: TaskFacts
     shares: Sequence[Sequence[Range]]
     samples: Sequence[str]
 
@@ -132,7 +132,7 @@ def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]
     types = declared_columns(schemas, request.columns)
     made = [
         FleetStream(
-            LaneFacts(name, format_, request.timestamp, "", types[name]),
+            TaskFacts(name, format_, request.timestamp, "", types[name]),
             _shares(request, paths[name], whole=whole),
             samples[name],
         )

@@ -24,7 +24,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from agents.formats import get_format
-from agents.lanes.partitions import ArchiveError, Target
+from agents.tasks.partitions import ArchiveError, Target
 from elf.batch import decode
 from elf.ql.plan import Plan
 from elf.ql.render_spark import since

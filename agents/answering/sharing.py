@@ -130,18 +130,18 @@ class Sharing:
             if len(work) < len(flows):
                 unknown.append(f"of the flow with panes of {length} nothing has been measured yet")
                 continue
-            lanes = [facts[flow.uid] for facts in known.values() for flow in flows if flow.uid in facts]
-            measured.append(measured_of(flows[0].fragment.pane_us, work, lanes))
+            tasks = [facts[flow.uid] for facts in known.values() for flow in flows if flow.uid in facts]
+            measured.append(measured_of(flows[0].fragment.pane_us, work, tasks))
         return measured, unknown
 
 
-def measured_of(pane_us: int, roots: Sequence[FlowWork], lanes: Sequence[FlowWork]) -> Measured:
-    """Of flows whose panes meet: ``roots`` have made commits of them all, ``lanes`` is the work of some
+def measured_of(pane_us: int, roots: Sequence[FlowWork], tasks: Sequence[FlowWork]) -> Measured:
+    """Of flows whose panes meet: ``roots`` have made commits of them all, ``tasks`` is the work of some
     agents, of which it is known how many groups they make of a row, and in what time."""
     rows = sum(one.commit_rows / one.commit_panes for one in roots)
     merged = sum(one.commit_keys / one.commit_panes for one in roots)
-    came = max(1, sum(one.rows for one in lanes))
-    sent, map_us = (sum(counts) / came for counts in ((x.keys for x in lanes), (x.map_us for x in lanes)))
+    came = max(1, sum(one.rows for one in tasks))
+    sent, map_us = (sum(counts) / came for counts in ((x.keys for x in tasks), (x.map_us for x in tasks)))
     return Measured(pane_us, rows * HOUR_US / pane_us, max(rows * sent, merged), merged, map_us)
 
 

@@ -28,7 +28,7 @@ from elf.ql.plan import Function, Plan
 
 if TYPE_CHECKING:
     from agents.disk.store import Store
-    from agents.lanes.streams import Running
+    from agents.tasks.streams import Running
 
 BOUNDS: Final = ("window_start", "window_end")
 FLAG: Final = "function_failed"
@@ -144,7 +144,7 @@ def why_not(plan: Plan, uid: str, store: Store, at: Running) -> str:
 
 def _no_rows(plan: Plan) -> pa.Table:
     """The result of no window, in its types."""
-    from agents.lanes.engine import Finisher, no_groups
+    from agents.tasks.engine import Finisher, no_groups
 
     finisher = Finisher.of(plan)
     try:

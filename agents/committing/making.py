@@ -23,8 +23,8 @@ from agents.committing.kept import Version, Versions
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
 from agents.disk.store import Store, StoreError
-from agents.lanes.streams import Call, FunctionsAt, Running
 from agents.ports import Queue, Reports
+from agents.tasks.streams import Call, FunctionsAt, Running
 from elf.errors import ElfBug, ElfError
 from elf.job.catalog.membership import Identity
 from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
@@ -34,8 +34,8 @@ from elf.job.ports import FinisherPort
 from elf.job.spec import JobSpec
 from elf.ql.plan import Fragment, Function, Plan
 
-if TYPE_CHECKING:  # DuckDB, as in agents.lanes.streams
-    from agents.lanes.engine import Finisher
+if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
+    from agents.tasks.engine import Finisher
 
 Wanted = Combine | CommitPanes | CommitWindows | MakeEarly | TryFunctions | Draft
 Made = Combined | PanesCommitted | WindowsCommitted | EarlyMade | FunctionsTried | Drafted | Failure
@@ -194,12 +194,12 @@ class Sandboxed:
         self._given = at
 
     def types(self, fragment: Fragment) -> pa.Schema:
-        from agents.lanes.engine import types_of
+        from agents.tasks.engine import types_of
 
         return types_of(fragment)
 
     def finisher(self, plan: Plan) -> Finisher:
-        from agents.lanes.engine import Finisher
+        from agents.tasks.engine import Finisher
 
         return Finisher.of(plan)
 

@@ -38,7 +38,7 @@ from elf.ql.plan import Fragment, Plan, Reduce
 
 if TYPE_CHECKING:
     from agents.disk.store import Store
-    from agents.lanes.streams import Running
+    from agents.tasks.streams import Running
 
 TRIED_COMMITS: Final = 20
 """So many commits of a flow are looked through for groups, to try a function on."""
@@ -180,7 +180,7 @@ def _in_order(groups: pa.Table, fragment: Fragment) -> pa.Table:
 
 def _sample(fragment: Fragment, flows: frozenset[str], store: Store) -> tuple[int, pa.Table]:
     """(Pane, its groups.)"""
-    from agents.lanes.engine import no_panes
+    from agents.tasks.engine import no_panes
 
     empty = no_panes(fragment)
     found: list[tuple[int, pa.Table]] = [(0, empty)]

@@ -327,7 +327,7 @@ def _no_rows(effect: CommitWindows, finisher: FinisherPort) -> pa.Table:
     """Over no rows at all and without a window: what the final fragment makes of no groups, as SQL has it. A
     global aggregate has one row, and so has an empty grouping set, or either over a subquery's groups.
     """
-    from agents.lanes.engine import no_groups  # DuckDB, as in agents.lanes.streams
+    from agents.tasks.engine import no_groups  # DuckDB, as in agents.tasks.streams
 
     made = effect.spec.plan.made
     groups = no_groups(effect.spec.plan).drop_columns(["window_start", "window_end"])

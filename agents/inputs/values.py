@@ -117,7 +117,7 @@ class Counters:
 
 
 class Input(Protocol):
-    """What a lane reads from. Not for several threads at once."""
+    """What a stream task reads from. Not for several threads at once."""
 
     counters: Counters
 

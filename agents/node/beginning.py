@@ -62,7 +62,7 @@ class Restored:
     flows: Mapping[str, StoredPanes] = field(default_factory=dict)
     """Every flow of which the store has something."""
     installed: frozenset[tuple[str, str]] = frozenset()
-    """(Stream, flow) that the lanes compute."""
+    """(Stream, flow) that the stream tasks compute."""
     retained: tuple[tuple[str, int, int, int, int], ...] = ()
     """Snapshots: flow, first pane, end, part, size in bytes."""
     suspended: frozenset[str] = frozenset()

@@ -1,6 +1,6 @@
 """The worker side of a node: what the agent does for flows, as a member of their trees.
 
-    (the log) ──▶ Install ──▶ lane ──▶ sealed ──▶ uplink ──▶ parent, in the end the root
+    (the log) ──▶ Install ──▶ stream task ──▶ sealed ──▶ uplink ──▶ parent, in the end the root
                                 └────▶ begun ──▶ gathered on the way up ──▶ the home
 
 The catalog log says which flows there are, and where their homes are. A home that moves takes the root of its
@@ -83,7 +83,7 @@ class Working:
         self.notices = Notices(self._log)
         self.clocks = Clocks(me.address)
         self._installed = {uid: stream for stream, uid in sorted(restored.installed)}
-        """What its lanes compute: the flows' streams."""
+        """What its stream tasks compute: the flows' streams."""
         self._running: dict[str, Flow] = {}
         """The flows in whose trees it is."""
         self._hosted: dict[str, bytes] = {}
@@ -96,7 +96,7 @@ class Working:
     def start(self, restored: Restored, now_ms: int) -> list[WorkStep]:
         """Go on with the flows of an earlier life."""
         for flow in self._ours():
-            # before anything else: the lanes go on at once, and what they seal must find its line
+            # before anything else: the stream tasks go on at once, and what they seal must find its line
             retained = {(a, b, part): size for uid, a, b, part, size in restored.retained if uid == flow.uid}
             self.uplink.add(flow, retained, suspended=flow.uid in restored.suspended)
         return [*self.end(now_ms), *self._sweep(restored), *self.uplink.restored()]

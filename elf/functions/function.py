@@ -122,7 +122,8 @@ class UserFunction:
     def _search(self, batch: pa.RecordBatch, failed: Failed) -> tuple[tuple[int, int], Failed]:
         """The smallest run of rows that was seen to fail, and how it failed. Other functions than map are
         meant for all rows together: there only what fails on the same line counts, and it must be found soon;
-        so must what blocks, since a lane waits, and whoever wants to know whether the function is any good.
+        so must what blocks, since a stream task waits, and whoever wants to know whether the function is any
+        good.
         """
         first, last = 0, batch.num_rows
         whole = self.spec.kind != "map"

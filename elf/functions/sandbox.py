@@ -2,8 +2,8 @@
 limit, ended when it misbehaves.
 
 ``Template`` holds a zygote; ``Sandboxes`` are an agent's processes of it; ``Sandbox`` is one of them, and
-blocks its caller: it is called on a lane's thread or on a job's own, never on the loop. Limits guard the
-agent against accidents, not against malice: the code may open files and sockets like any program of this
+blocks its caller: it is called on a stream task's thread or on a job's own, never on the loop. Limits guard
+the agent against accidents, not against malice: the code may open files and sockets like any program of this
 user; who may send code at all is the cluster's to say.
 """
 

@@ -16,7 +16,7 @@ time that it had by then, until it has gone by the end of P, has all rows that t
                       └─ cannot, or a source has not gone by P's end ── NotRun: why ──▶ root
     at the root     held or refused like the agent's own: one of both. The commit says by which mark it was
                     made, durably (a part that is named (member, -mark)), to all roots after it
-    at the agent    sealed P (or seals it when it is back) ── ``answered``: by which mark ──▶ its lane counts
+    at the agent    sealed P (or seals it when it is back) ── ``answered``: by which mark ──▶ its stream task counts
 
 - **Once.** (member, pane) is taken once (protocol 9.6); a commit says whose piece it was. The agent's own is
   not forgotten before it hears that of a commit that is durable, and nothing is dropped that is not in one.

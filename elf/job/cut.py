@@ -52,7 +52,7 @@ class FlowCut:
 
 @dataclass(frozen=True)
 class StreamCut:
-    """All of a stream's lane. Reading starts again at the least position that any flow has applied."""
+    """All of a stream's stream task. Reading starts again at the least position that any flow has applied."""
 
     highest: int
     sources: tuple[SourceCut, ...]

@@ -1,8 +1,8 @@
 """What a node wants done. The core returns these values; the driver performs them, in order.
 
-Long work (``Work``, ``Combine``, ``CommitPanes``, ``CommitWindows``) runs on threads, in order per lane, and
-comes back as an event of ``elf.job.events``. ``Save`` effects are done before the sends that stand after
-them.
+Long work (``Work``, ``Combine``, ``CommitPanes``, ``CommitWindows``) runs on threads, in order per stream
+task, and comes back as an event of ``elf.job.events``. ``Save`` effects are done before the sends that stand
+after them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Multicast:
 
 @dataclass(frozen=True)
 class Work:
-    """A command for the lane of a stream; comes back as ``Worked``."""
+    """A command for the stream task of a stream; comes back as ``Worked``."""
 
     stream: str
     command: Command
@@ -290,8 +290,8 @@ class ReadWindows:
 
 @dataclass(frozen=True)
 class Consult:
-    """A request that the lane of a stream answers (what columns have you seen, roll the archive); comes back
-    as ``Consulted``.
+    """A request that the stream task of a stream answers (what columns have you seen, roll the archive);
+    comes back as ``Consulted``.
     """
 
     stream: str

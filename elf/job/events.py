@@ -26,7 +26,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Worked:
-    """A lane has performed a command (``command`` names its class), and its cut is durable."""
+    """A stream task has performed a command (``command`` names its class), and its cut is durable."""
 
     stream: str
     command: str
@@ -142,7 +142,7 @@ class WindowsRead:
 
 @dataclass(frozen=True)
 class Consulted:
-    """A lane's answer to a request, or the process's."""
+    """A stream task's answer to a request, or the process's."""
 
     request: Request
     error: str

@@ -1,5 +1,5 @@
-"""What a lane hands over of a flow: snapshots of sealed panes, whole or what is needed of them, and open ones
-early."""
+"""What a stream task hands over of a flow: snapshots of sealed panes, whole or what is needed of them, and
+open ones early."""
 
 from __future__ import annotations
 

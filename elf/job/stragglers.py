@@ -23,13 +23,13 @@ What becomes of a pane on one agent under LEAP, and what it hears:
   takes it back; it has no revision. ``Committed`` goes down the whole tree; who has missed it offers what it
   retains, and hears the verdict.
 - A pane that is still open when the word comes is in no commit, since nothing about it has left the agent.
-  The lane (command ``Leap``) drops its groups and is behind it at once: it catches up without mapping what
-  nobody will use. That need not be durable before the next cut, since a pane that is read, and sealed, again
-  is leapt over again. Rows of it that are read later are *leapt* too, not late, unless their own source makes
-  them late.
-- The rows of a sealed pane are counted, and its snapshot is deleted, by one transaction: the lane's cut. A
-  crash before leaves the snapshot, which is offered again; one after it leaves the count. A snapshot of many
-  panes may be leapt over in some: it stays until each of them has its answer.
+  The stream task (command ``Leap``) drops its groups and is behind it at once: it catches up without mapping
+  what nobody will use. That need not be durable before the next cut, since a pane that is read, and sealed,
+  again is leapt over again. Rows of it that are read later are *leapt* too, not late, unless their own source
+  makes them late.
+- The rows of a sealed pane are counted, and its snapshot is deleted, by one transaction: the stream task's
+  cut. A crash before leaves the snapshot, which is offered again; one after it leaves the count. A snapshot
+  of many panes may be leapt over in some: it stays until each of them has its answer.
 - Counts are *leapt* in the tally of the pane that is open on that agent, and reach people with the windows of
   that pane. What a dropped tally had counted itself (late, rejected, leapt …) goes on there. So each row is
   in one commit, or in one count, and each count in one commit, but for those of an agent that leaves.
@@ -88,8 +88,8 @@ def left_over(tally: pa.Table | None, spans: Sequence[Span]) -> Counter[str]:
 @dataclass
 class Leaps:
     """The snapshots of one flow on one agent that are leapt over, or answered by another (from the mark with
-    that number, ``elf.job.again``), in part (``spans``) or wholly: then they are ``counting`` until the lane
-    has counted them.
+    that number, ``elf.job.again``), in part (``spans``) or wholly: then they are ``counting`` until the
+    stream task has counted them.
     """
 
     spans: dict[Name, list[tuple[int, int, int]]] = field(default_factory=dict)

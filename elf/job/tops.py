@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from elf.aggregates import State
-from elf.job.assembly.lanes import Coder
+from elf.job.assembly.numeric import Coder
 from elf.job.assembly.rows import Int64s
 from elf.ql.plan import Plan, Top, cut_of
 

@@ -1,7 +1,7 @@
 """What work flows and jobs make, and where: counters that every agent keeps, and how EXPLAIN ANALYZE asks for
 them.
 
-Each part of an agent counts what it does itself, since its start: the lane (``FlowState``), the way up
+Each part of an agent counts what it does itself, since its start: the stream task (``FlowState``), the way up
 (``Uplink``), the root (``FlowRoots``), the master (``Homes``). Times are CPU time of the thread that worked,
 in µs; a simulator has none. What several flows share (a map) counts in each of them.
 """
@@ -27,10 +27,10 @@ def no_clock() -> int:
 class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     """One agent's work for a flow; its parent in the tree.
 
-    Lane: ``rows`` on time and ``late``, ``groups`` out of the map, ``keys`` and ``bytes`` of ``snapshots``,
-    groups of these that were ``left_out`` of what went up. Up: ``messages`` and ``sent_bytes`` to the parent,
-    ``merges`` of what children sent. Root: ``commits`` of so many keys, panes (empty ones too) and rows;
-    ``unsure``: how often all groups were asked for.
+    Stream task: ``rows`` on time and ``late``, ``groups`` out of the map, ``keys`` and ``bytes`` of
+    ``snapshots``, groups of these that were ``left_out`` of what went up. Up: ``messages`` and ``sent_bytes``
+    to the parent, ``merges`` of what children sent. Root: ``commits`` of so many keys, panes (empty ones too)
+    and rows; ``unsure``: how often all groups were asked for.
     """
 
     flow: str

@@ -155,7 +155,7 @@ class Fragment:
     """What is done to the merged groups of each pane of its key range."""
 
     @property
-    def lane_states(self) -> tuple[State, ...]:
+    def task_states(self) -> tuple[State, ...]:
         """The states that the map makes."""
         return self.states if self.keep is None else self.states[:-1]
 

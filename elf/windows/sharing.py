@@ -5,9 +5,9 @@ CPU).
 A flow of its own has each row mapped once more, at all agents, and its groups sent up; with a shared one a
 master is handed more panes, and merges them. Costs are CPU time of all agents together for an hour of event
 time, from the counts of the flow that runs. Those of own panes are what they are at least: a longer pane has
-no fewer groups than a shorter one, in a lane or at a root. Those of sharing are what they are at most: as if
-its root and the master were never on one node. What both ways have in common (longer windows of shorter ones,
-stacks, final fragments) is in neither. So where sharing is chosen it is certainly cheaper.
+no fewer groups than a shorter one, in a stream task or at a root. Those of sharing are what they are at most:
+as if its root and the master were never on one node. What both ways have in common (longer windows of shorter
+ones, stacks, final fragments) is in neither. So where sharing is chosen it is certainly cheaper.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from elf.windows.kinds import HOUR_US, Cumulative, Kind, Sliding, span
 from elf.windows.merging import plan_merges
 
 ROW_US: Final = 0.05
-"""CPU of a row in the lane of its agent for one flow more, many rows at a time (0.05 to 0.08). This and the
-next three are what ``elf bench sharing`` had, with ``--rows 1000000`` and ``3000000`` and both lengths of its
-page, on the machine of the figures while others worked there: of what own panes cost the least that was seen,
-of what sharing costs the most, but for single runs."""
+"""CPU of a row in the stream task of its agent for one flow more, many rows at a time (0.05 to 0.08). This
+and the next three are what ``elf bench sharing`` had, with ``--rows 1000000`` and ``3000000`` and both
+lengths of its page, on the machine of the figures while others worked there: of what own panes cost the least
+that was seen, of what sharing costs the most, but for single runs."""
 SENT_US: Final = 0.4
 """CPU of a group of an agent's pane: in its tree, sealed, committed at the root (0.4 to 0.6)."""
 MERGED_US: Final = 0.6

@@ -123,7 +123,7 @@ def column(letters: Letters) -> pa.Array:
 
 def run_elf(work: Work) -> CbtRun:
     """The buffer tree, read out by ``batches``."""
-    from agents.lanes.spill import SpillFolder
+    from agents.tasks.spill import SpillFolder
     from elf.cbt import BufferTree
 
     def count(source: Iterator[Letters], folder: Path) -> CbtRun:

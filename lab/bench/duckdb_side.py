@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.formats import get_format
-from agents.lanes.samples import sample_lines
+from agents.tasks.samples import sample_lines
 from elf.errors import UserError
 from elf.schema import Column, ColumnType, Schema
 from lab.bench.measure import Done, Run, Task, plan_of, timed

@@ -1,8 +1,8 @@
 """``elf bench durability``: what it costs that nothing is lost.
 
-Three figures. The lane of an agent (``lab.bench.lane_side``) over a file, on one core, as in a fleet: lines
-to the archive, panes sealed as time goes on, cuts and snapshots to the state file; once waiting for the disk,
-once with every sync left out, in turns. And a fleet of real agents with many jobs, whose
+Three figures. The stream task of an agent (``lab.bench.task_side``) over a file, on one core, as in a fleet:
+lines to the archive, panes sealed as time goes on, cuts and snapshots to the state file; once waiting for the
+disk, once with every sync left out, in turns. And a fleet of real agents with many jobs, whose
 ``elf_fsyncs_total`` is read twice: how often a second an agent waits for its disk, what that takes on this
 disk, and what it would take if each wait took 5 ms. The waits are on threads: a slow disk delays commits, and
 no line is read later for it. Last, an agent that starts before a log of that size which it has not read: when
@@ -28,12 +28,12 @@ from typer import Option
 
 from lab.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_fleet, written
 from lab.bench.ingest import QUERIES, generated, warm
-from lab.bench.lane_side import run_lane
 from lab.bench.measure import Task
 from lab.bench.metered import read
 from lab.bench.options import Agents, Fragments, Jobs, WindowSeconds
 from lab.bench.runner import Bench, Figure, Report, Scratch, median, ratio
 from lab.bench.sides import ask
+from lab.bench.task_side import run_lane
 
 SLOW_MS: Final = 5.0
 SETTLE_SECS: Final = 3.0
@@ -44,8 +44,8 @@ PROBES: Final = 50
 
 @dataclass(frozen=True)
 class Found:
-    """What one run of a side found: the lane's ``seconds``, the fsyncs a second of each agent of a fleet, or
-    how an agent deals with a backlog."""
+    """What one run of a side found: the stream task's ``seconds``, the fsyncs a second of each agent of a
+    fleet, or how an agent deals with a backlog."""
 
     seconds: float = 0.0
     rates: Sequence[float] = ()
@@ -55,7 +55,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Durability(Bench[str, Found]):
-    """A lane on and off, a fleet, and an agent that starts before a log that it has not read."""
+    """A stream task on and off, a fleet, and an agent that starts before a log that it has not read."""
 
     rows: Annotated[int, Option("--rows", min=1000, help="Clicks for the lane.")] = 1_000_000
     repeat: Annotated[int, Option("--repeat", min=1, help="Runs of each side; medians.")] = 5
@@ -69,8 +69,8 @@ class Durability(Bench[str, Found]):
     once: ClassVar = ("fleet", "backlog")
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Found]]:
-        """The lane on and off; a fleet and an agent, once. Raises ``ElfError`` when they don't do what is
-        asked of them."""
+        """The stream task on and off; a fleet and an agent, once. Raises ``ElfError`` when they don't do what
+        is asked of them."""
         folder = scratch.folder
         path = generated("json", self.rows, folder)
         warm(path)
@@ -86,11 +86,11 @@ class Durability(Bench[str, Found]):
         }
 
     def report(self, runs: Mapping[str, Sequence[Found]]) -> Report:
-        """Medians of the lane."""
-        lane = {name: median(runs[name], "seconds") for name in ("on", "off")}
+        """Medians of the stream task."""
+        task = {name: median(runs[name], "seconds") for name in ("on", "off")}
         (fleet,), (late,) = runs["fleet"], runs["backlog"]
         took_ms, most = _fsync_ms(), max(fleet.rates)
-        rates = {name: self.rows / seconds for name, seconds in lane.items()}
+        rates = {name: self.rows / seconds for name, seconds in task.items()}
         jobs = f"{self.jobs} jobs of {self.fragments} fragments on {self.agents} agents"
         return Report(
             {

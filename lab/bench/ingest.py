@@ -1,12 +1,12 @@
 """``elf bench ingest``: one agent's way of a row, on one core, against DuckDB reading the same file.
 
-elf's side is the lane of a real agent (``lab.bench.lane_side``): chunks of whole lines, extraction, map,
-buffer tree, seal. DuckDB's side (``lab.bench.duckdb_side``) is one batch query over its own file reader that
-gives the same groups. The file is read once before so that both find it in the page cache. The two answers
-are compared, value by value.
+elf's side is the stream task of a real agent (``lab.bench.task_side``): chunks of whole lines, extraction,
+map, buffer tree, seal. DuckDB's side (``lab.bench.duckdb_side``) is one batch query over its own file reader
+that gives the same groups. The file is read once before so that both find it in the page cache. The two
+answers are compared, value by value.
 
-With ``--jobs``, ``--cores`` or ``--archive`` a third side is measured in the same turns: the lane with one
-job, on one core, without an archive.
+With ``--jobs``, ``--cores`` or ``--archive`` a third side is measured in the same turns: the stream task with
+one job, on one core, without an archive.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from elf.cli.choices import BenchFormat
 from elf.cli.pictures import check_plot
 from elf.errors import ElfError, InputError
 from lab.bench.duckdb_side import run_duckdb
-from lab.bench.lane_side import run_lane
 from lab.bench.measure import Run, Task
 from lab.bench.options import Fragments, Plot, Repeat
 from lab.bench.plots import draw_bars
 from lab.bench.runner import Bench, Figure, Report, Scratch, median
 from lab.bench.sides import ask
+from lab.bench.task_side import run_lane
 from lab.cli.generate import GenerateOptions, generate
 
 PLAIN: Final = "one job, one core"
@@ -80,7 +80,7 @@ class Ingest(Bench[str, Ran]):
             check_plot(self.plot)
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Ran]]:
-        """The lane, DuckDB, and the lane with one job where the task asks for more."""
+        """The stream task, DuckDB, and the stream task with one job where the task asks for more."""
         path = self.path or generated(self.format, self.rows, scratch.folder)
         warm(path)
         plain = Task(str(path.resolve()), self.format, self.query or QUERIES[self.format])
@@ -113,7 +113,7 @@ class Ingest(Bench[str, Ran]):
         )
 
     def _more(self) -> list[str]:
-        """What the lane does beyond one job."""
+        """What the stream task does beyond one job."""
         jobs = f"({self.jobs} jobs of {self.distinct} fragments)"
         cores, archive = f"(on {self.cores} cores)", "(with the archive)"
         return [jobs] * (self.jobs > 1) + [cores] * (self.cores > 1) + [archive] * self.archive
@@ -165,7 +165,7 @@ def figures(runs: Sequence[Run], of: Run) -> dict[str, float]:
 
 def report(measured: Mapping[str, Mapping[str, float]], run: Run, repeat: int) -> dict[str, object]:
     """elf's figures at the top, DuckDB's under its name, and elf's speed over DuckDB's; where it was
-    measured, the lane's with one job on one core, and elf's speed over that."""
+    measured, the stream task's with one job on one core, and elf's speed over that."""
     elf, duckdb, plain = measured["elf"], measured["DuckDB"], measured.get(PLAIN)
     found: dict[str, object] = {
         **elf,

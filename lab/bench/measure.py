@@ -38,8 +38,8 @@ class Run(msgspec.Struct, frozen=True):
 class Task(msgspec.Struct, frozen=True):
     """What a side is to do. ``answer``: where its partial aggregates go, as ``elf.batch.encode`` writes them.
 
-    The rest is for the lane: how many ``jobs`` run the query, in ``distinct`` fragments; ``cores`` 2: reading
-    and splitting on a thread of their own; ``archive``: every line goes to the archive too.
+    The rest is for the stream task: how many ``jobs`` run the query, in ``distinct`` fragments; ``cores`` 2:
+    reading and splitting on a thread of their own; ``archive``: every line goes to the archive too.
     """
 
     path: str

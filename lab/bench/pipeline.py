@@ -1,4 +1,5 @@
-"""What an agent's lane, a root and a job's home do, in one process: the parts of which sides are made."""
+"""What an agent's stream task, a root and a job's home do, in one process: the parts of which sides are
+made."""
 
 from __future__ import annotations
 
@@ -12,10 +13,10 @@ from agents.committing.kept import Kept
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Whole, split_inputs
-from agents.lanes.engine import Finisher
-from agents.lanes.feeding import CHUNK_BYTES_MAX
-from agents.lanes.lane import Lane, LaneFacts
-from agents.lanes.samples import sample_lines
+from agents.tasks.engine import Finisher
+from agents.tasks.feeding import CHUNK_BYTES_MAX
+from agents.tasks.samples import sample_lines
+from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.batch import decode
 from elf.job.commands import Finish, Install, Outcome
 from elf.job.contributions import Piece
@@ -40,25 +41,25 @@ def flow_of(plan: Plan) -> Flow:
     return Flow(flow_uid(plan.fragment, "bench"), plan.fragment, bytes(16), "")
 
 
-def lane_with(path: str, flows: Sequence[Flow]) -> tuple[Lane, Whole]:
-    """A lane with these flows installed, and its input: a file of JSON lines."""
+def lane_with(path: str, flows: Sequence[Flow]) -> tuple[StreamTask, Whole]:
+    """A stream task with these flows installed, and its input: a file of JSON lines."""
     settings = WorkerSettings(
         finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=NO_CUTS
     )
-    facts = LaneFacts(flows[0].fragment.stream, get_format("json"), None, "")
-    lane = Lane(facts, settings, Store(":memory:"), samples=sample_lines((path,)))
+    facts = TaskFacts(flows[0].fragment.stream, get_format("json"), None, "")
+    task = StreamTask(facts, settings, Store(":memory:"), samples=sample_lines((path,)))
     for flow in flows:
-        lane.perform(Install(flow), 0)
-    return lane, Whole(split_inputs((path,), 1)[0])
+        task.perform(Install(flow), 0)
+    return task, Whole(split_inputs((path,), 1)[0])
 
 
-def read_all(lane: Lane, source: Whole) -> Outcome:
-    """Feed the lane everything, and seal."""
+def read_all(task: StreamTask, source: Whole) -> Outcome:
+    """Feed the stream task everything, and seal."""
     while not source.exhausted:
         chunk = source.read(CHUNK_BYTES_MAX, 0)
         if chunk is not None:
-            lane.feed(chunk, source.positions(), 0)
-    return lane.perform(Finish(), 0)
+            task.feed(chunk, source.positions(), 0)
+    return task.perform(Finish(), 0)
 
 
 class Clicks:
@@ -73,16 +74,16 @@ class Clicks:
         )
         flow = flow_of(plan)
         self.master = Master(JobSpec("bench", "bench", 1, plan, (flow,)))
-        self._lane, self._source = lane_with(path, [flow])
+        self._task, self._source = lane_with(path, [flow])
 
     def sealed(self) -> Sealed:
-        """Read everything, as an agent's lane does."""
-        (sealed,) = read_all(self._lane, self._source).sealed
+        """Read everything, as an agent's stream task does."""
+        (sealed,) = read_all(self._task, self._source).sealed
         return sealed
 
 
 class Master:
-    """The home of the job: commits what the lane sealed, and its windows."""
+    """The home of the job: commits what the stream task sealed, and its windows."""
 
     def __init__(self, spec: JobSpec, store: Store | None = None) -> None:
         self.spec = spec

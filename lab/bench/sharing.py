@@ -1,10 +1,11 @@
 """``elf bench sharing``: a job with longer windows beside one with short ones, on its panes or on own ones.
 
 The hour of clicks of ``elf bench sliding``, grouped by few keys, many, and by one a row. Both ways are run
-with an agent's lane, the root's commits and a job's home, in CPU time: *shared*, where the longer windows are
-made of the committed short panes after these were handed to a store of their own, and *own*, where the lane
-has a second flow. The windows must be the same. ``fits`` are the constants of ``elf.windows.sharing`` as
-these runs have them; ``model`` is what it says with the constants that it has, and what it would choose.
+with an agent's stream task, the root's commits and a job's home, in CPU time: *shared*, where the longer
+windows are made of the committed short panes after these were handed to a store of their own, and *own*,
+where the stream task has a second flow. The windows must be the same. ``fits`` are the constants of
+``elf.windows.sharing`` as these runs have them; ``model`` is what it says with the constants that it has, and
+what it would choose.
 """
 
 from __future__ import annotations
@@ -58,12 +59,12 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """CPU seconds of the agent's lane (the flow's ``map`` and ``tree`` are parts of it), of committing the
-    longer panes, and of making the longer windows, with handing them their panes; the panes of the flow that
-    these are made of, and the groups in them; a digest of the longer windows.
+    """CPU seconds of the agent's stream task (the flow's ``map`` and ``tree`` are parts of it), of committing
+    the longer panes, and of making the longer windows, with handing them their panes; the panes of the flow
+    that these are made of, and the groups in them; a digest of the longer windows.
     """
 
-    lane: float
+    task: float
     map: float
     tree: float
     commit: float
@@ -74,7 +75,7 @@ class Spent(msgspec.Struct, frozen=True):
 
     @property
     def all(self) -> float:
-        return self.lane + self.commit + self.home
+        return self.task + self.commit + self.home
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ class Sharing(Bench[Side, Spent]):
 
 
 def run(asked: Asked) -> Spent:
-    """The lane with one flow or two, the commits, the longer windows."""
+    """The stream task with one flow or two, the commits, the longer windows."""
     with tempfile.TemporaryDirectory(prefix="elf-bench-") as folder:
         return _run(asked, Path(folder))
 
@@ -182,9 +183,9 @@ def _run(asked: Asked, folder: Path) -> Spent:
     short, long = (_plan(asked, seconds) for seconds in (asked.short_s, asked.long_s))
     flows = [flow_of(plan) for plan in (short, long)]
     read = flows if asked.way == "own" else flows[:1]
-    lane, source = lane_with(asked.path, read)
+    task, source = lane_with(asked.path, read)
     with clocked() as lane_clock:
-        done = read_all(lane, source)
+        done = read_all(task, source)
     flow, work = read[-1], done.work[read[-1].uid]
     sealed = next(one for one in done.sealed if one.flow == flow.uid)
     job = JobSpec("bench", "bench", 1, replace(long, fragment=flow.fragment), (flow,))

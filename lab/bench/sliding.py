@@ -1,10 +1,10 @@
 """``elf bench sliding``: windows that slide, against the same events in windows that tumble, on one thread.
 
 An hour of generated clicks (as the peers' job C: Zipf 1.2 over the products, up to two seconds of disorder),
-the top ten products of each window. elf's way is that of an agent and a master: lane, tree, snapshot, pane
-commit, windows, final fragment, window commit. DuckDB reads the file in one batch query, sums over panes as
-long as the slide, and spreads them to the windows. ``live`` is what a fleet does: the same panes, committed
-one by one, each with the window that it completes. All answers must be the same.
+the top ten products of each window. elf's way is that of an agent and a master: stream task, tree, snapshot,
+pane commit, windows, final fragment, window commit. DuckDB reads the file in one batch query, sums over panes
+as long as the slide, and spreads them to the windows. ``live`` is what a fleet does: the same panes,
+committed one by one, each with the window that it completes. All answers must be the same.
 """
 
 from __future__ import annotations
@@ -151,13 +151,13 @@ def generate(path: Path, rows: int, products: int, per_hour: int | None = None) 
 def run_elf(job: Job) -> Answer:
     """Everything at once, as ``elf run``."""
     clicks = _clicks(job)
-    with clocked() as lane:
+    with clocked() as task:
         sealed = clicks.sealed()
     with clocked() as panes:
         clicks.master.commit(sealed)
     with clocked() as windows:
         clicks.master.finish(sealed)
-    stages = {"lane": lane.seconds, "panes": panes.seconds, "windows": windows.seconds}
+    stages = {"lane": task.seconds, "panes": panes.seconds, "windows": windows.seconds}
     return answered(sum(stages.values()), clicks.master.answer(), stages)
 
 

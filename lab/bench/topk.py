@@ -1,8 +1,8 @@
 """``elf bench topk``: what goes up of a LIMIT's groups with thresholds (``elf.job.thresholds``), beside all
 groups, APPROXIMATE, and the three rounds of TPUT.
 
-Agents seal panes of rows with Zipf-distributed keys, and one root merges them, with the functions that lanes
-and roots use and no network; rows and bytes are of the encoded tables that would be sent by all agents
+Agents seal panes of rows with Zipf-distributed keys, and one root merges them, with the functions that stream
+tasks and roots use and no network; rows and bytes are of the encoded tables that would be sent by all agents
 together. TPUT is counted, not run: the first k of each agent, what may still be above (the k-th partial sum
 over the number of agents), and the values of the candidates that are left. It counts rows and keys only.
 """

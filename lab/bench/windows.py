@@ -1,8 +1,8 @@
 """``elf bench windows``: ten windows on one job, against one, in CPU time.
 
-The hour of clicks of ``elf bench sliding`` through an agent's lane and a job's home: once with windows of a
-minute, once with windows of ten lengths that share its panes. The windows of a minute must be the same in
-both.
+The hour of clicks of ``elf bench sliding`` through an agent's stream task and a job's home: once with windows
+of a minute, once with windows of ten lengths that share its panes. The windows of a minute must be the same
+in both.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """CPU seconds of the agent's lane and of the job's home; the result rows; a digest of those of a
+    """CPU seconds of the agent's stream task and of the job's home; the result rows; a digest of those of a
     minute."""
 
-    lane: float
+    task: float
     home: float
     rows: int
     digest: str
 
     @property
     def all(self) -> float:
-        return self.lane + self.home
+        return self.task + self.home
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Windows(Bench[str, Spent]):
         """CPU seconds."""
         same(runs, lambda spent: spent.digest, "the windows of a minute")
         cpu = {name: median(side, "all") for name, side in runs.items()}
-        lane = {name: median(side, "lane") for name, side in runs.items()}
+        task = {name: median(side, "lane") for name, side in runs.items()}
         return Report(
             {
                 "events": self.rows,
@@ -78,7 +78,7 @@ class Windows(Bench[str, Spent]):
                 "one_cpu_s": round(cpu["one"], 4),
                 "ten_cpu_s": round(cpu["ten"], 4),
                 "ratio": ratio(cpu["ten"], cpu["one"]),
-                "lane_ratio": ratio(lane["ten"], lane["one"]),
+                "task_ratio": ratio(task["ten"], task["one"]),
                 "plan": describe([Sliding(m * MINUTE_US, m * MINUTE_US) for m in MINUTES], MINUTE_US),
             },
             [
@@ -92,7 +92,7 @@ class Windows(Bench[str, Spent]):
 def run(asked: Asked) -> Spent:
     """Read, seal, commit the panes, commit the windows."""
     job = Clicks(asked.path, ", ".join(f"{minutes} MINUTES" for minutes in asked.minutes), TOP_ROWS)
-    with clocked() as lane:
+    with clocked() as task:
         sealed = job.sealed()
     with clocked() as home:
         job.master.commit(sealed)
@@ -101,4 +101,4 @@ def run(asked: Asked) -> Spent:
     length = pc.subtract(rows["window_end"].cast(pa.int64()), rows["window_start"].cast(pa.int64()))
     minutes = rows.filter(pc.equal(length, MINUTE_US)).to_pylist()
     digest = hashlib.sha1(repr(minutes).encode()).hexdigest()
-    return Spent(lane.cpu_seconds, home.cpu_seconds, rows.num_rows, digest)
+    return Spent(task.cpu_seconds, home.cpu_seconds, rows.num_rows, digest)

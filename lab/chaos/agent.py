@@ -31,11 +31,11 @@ from elf.wire.clients import WindowResult
 from elf.wire.vitals import Vitals
 from lab.chaos.disk import SimStore
 from lab.chaos.engine import STREAM
-from lab.chaos.filelane import FileLane
 from lab.chaos.files import FileLog
-from lab.chaos.lane import Log, SimLane
+from lab.chaos.filetask import FileTask
 from lab.chaos.ports import PyFunctions, SimClock, SimLanes, SimWork
 from lab.chaos.programs import InlineJobs
+from lab.chaos.task import Log, SimTask
 from overlay import raft
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class SimAgent:
             world.ledger.agent(self.agent_id, index)
         self.logs: dict[str, Log] = defaultdict(Log)
         self.streams: tuple[str, ...] = (STREAM,)
-        self.lanes: dict[str, SimLane] = {}
+        self.tasks: dict[str, SimTask] = {}
         self.up = False
         self.life = 0
         self.ended = ""
@@ -83,7 +83,7 @@ class SimAgent:
         self.slow_ms = 0
         """What it does, and says, takes up to so much longer."""
         self.stuck = False
-        """Its lanes do nothing."""
+        """Its stream tasks do nothing."""
         self.slow_disk_ms = 0
         """A write takes up to so much longer."""
         self.stopped = False
@@ -102,7 +102,7 @@ class SimAgent:
 
     @property
     def worker(self) -> StreamWorker:
-        return self.lanes[STREAM].worker
+        return self.tasks[STREAM].worker
 
     @property
     def now_ms(self) -> int:
@@ -128,8 +128,8 @@ class SimAgent:
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
         rng = random.Random(world.rng.random())
         self.checked = 0
-        self.lanes = {stream: self._lane(stream) for stream in self.streams}
-        restored = restore(self.store, {stream: lane.worker for stream, lane in self.lanes.items()})
+        self.tasks = {stream: self._task(stream) for stream in self.streams}
+        restored = restore(self.store, {stream: task.worker for stream, task in self.tasks.items()})
         self.node = self._node(me, rng, restored)
         self.making = Making(me, self.store, self.functions, reports=self)
         ports = Ports(self.clock, self.work, self, SimLanes(self), self.jobs, process=self, reports=self)
@@ -143,8 +143,8 @@ class SimAgent:
             records_max=1,
         )
         self.loop.start([*contacts, *known_contacts(self.store, restored)])
-        for lane in self.lanes.values():
-            world.after(world.rng.randrange(1, 100), self, lane.read)
+        for task in self.tasks.values():
+            world.after(world.rng.randrange(1, 100), self, task.read)
 
     def _node(self, me: Identity, rng: random.Random, restored: Restored) -> Node:
         world, peer = self.world, ring.Peer(me.address, me.incarnation)
@@ -164,8 +164,8 @@ class SimAgent:
             new_cluster_uid=f"of {self.agent_id}",
         )
 
-    def _lane(self, stream: str) -> SimLane:
-        return (FileLane if isinstance(self.logs[stream], FileLog) else self.world.lane)(self, stream)
+    def _task(self, stream: str) -> SimTask:
+        return (FileTask if isinstance(self.logs[stream], FileLog) else self.world.task)(self, stream)
 
     def groups(self) -> tuple[bytes, ...]:
         """The Raft groups in which it has a voter slot."""
@@ -175,8 +175,8 @@ class SimAgent:
         self.up = self.stopped = False
         self._held.clear()
         self.life += 1
-        for lane in self.lanes.values():
-            lane.close()
+        for task in self.tasks.values():
+            task.close()
 
     def stop(self) -> None:
         """As by SIGSTOP: nothing happens until ``go_on``, and then at once all that was due."""

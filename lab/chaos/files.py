@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from agents.inputs.files import STALL_MS
 from lab.chaos.fates import Fates
-from lab.chaos.lane import Log
+from lab.chaos.task import Log
 
 if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent

@@ -20,9 +20,8 @@ from elf.ql.plan import Fragment
 from elf.windows import Sliding
 from lab.chaos.agent import SimAgent
 from lab.chaos.fates import is_of
-from lab.chaos.filelane import FileLane
 from lab.chaos.files import FileLog
-from lab.chaos.lane import Log, SimLane
+from lab.chaos.filetask import FileTask
 from lab.chaos.ledger import (
     DOUBLED,
     LOST,
@@ -36,6 +35,7 @@ from lab.chaos.ledger import (
     windows_of,
 )
 from lab.chaos.reference import Counts, Span, is_right
+from lab.chaos.task import Log, SimTask
 from lab.chaos.world import BEGIN_MS, World
 
 LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
@@ -75,10 +75,10 @@ class Judge:
                 self._say(LOST, f"a{agent.index} is not back")
             elif agent.up and agent.node.leaving:
                 self._say(LOST, f"a{agent.index} cannot leave")
-            for lane in agent.lanes.values() if agent.up else ():
-                if unread := lane.unread:
+            for task in agent.tasks.values() if agent.up else ():
+                if unread := task.unread:
                     self._say(LOST, f"a{agent.index} {unread}")
-                for uid, state in lane.worker.states().items():
+                for uid, state in task.worker.states().items():
                     if state.after is not None and state.after.waiting:
                         self._say(LOST, f"a{agent.index} has late rows of {short(uid)} in no part yet")
         if not self._found:
@@ -136,7 +136,7 @@ class Judge:
     def _computes(self, agent: int, uid: str) -> bool:
         """Whether an agent answers for all panes of a flow from its first one on."""
         there = self._world.agents[agent]
-        states = [lane.worker.states().get(uid) for lane in there.lanes.values()] if there.up else []
+        states = [task.worker.states().get(uid) for task in there.tasks.values()] if there.up else []
         return any(states) and (uid, agent) not in self._ledger.shed
 
     def _windows(self, spec: JobSpec) -> None:
@@ -214,11 +214,11 @@ class Judge:
         for (uid, index), book in self._ledger.books.items():
             agent = self._world.agents[index]
             stream = self._ledger.flows[uid].fragment.stream
-            if agent.up and uid in agent.lanes[stream].worker.flows():
+            if agent.up and uid in agent.tasks[stream].worker.flows():
                 self._account(agent, uid, book)
         for agent in self._world.agents:
-            for stream, lane in agent.lanes.items() if agent.up else ():
-                self._files(f"a{agent.index}'s {stream}", lane)
+            for stream, task in agent.tasks.items() if agent.up else ():
+                self._files(f"a{agent.index}'s {stream}", task)
         log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
         for spec in log.jobs():
             home = self._world.home(spec)
@@ -232,11 +232,11 @@ class Judge:
                         LOST, f"{spec.name}: {name[1:]} was published, and {home.address} has it not"
                     )
 
-    def _files(self, name: str, lane: SimLane) -> None:
+    def _files(self, name: str, task: SimTask) -> None:
         """Each row of a log is read once, or a gap says that it was not."""
-        if not isinstance(lane, FileLane):
+        if not isinstance(task, FileTask):
             return
-        fates = lane.finish()
+        fates = task.finish()
         for text in fates.lost():
             self._ledger.found(LOST, f"{name}: {text}")
         if doubled := fates.doubled():
@@ -257,11 +257,11 @@ class Judge:
     def _account(self, agent: SimAgent, uid: str, book: Book) -> None:
         """Every row is in one snapshot, or counted."""
         fragment = self._ledger.flows[uid].fragment
-        lane = agent.lanes[fragment.stream]
-        state = lane.worker.states()[uid]
+        task = agent.tasks[fragment.stream]
+        state = task.worker.states()[uid]
         name = f"a{agent.index}'s {short(uid)}"
         truth: dict[int, Counter[str]] = defaultdict(Counter)
-        for ts, key in lane.read_rows():
+        for ts, key in task.read_rows():
             pane = ts // fragment.pane_us
             if book.live_from <= pane < state.sealed:
                 truth[pane][key] += 1

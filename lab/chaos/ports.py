@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 
 from agents.disk.store import Store
-from agents.lanes.streams import Call
 from agents.ports import Queue
+from agents.tasks.streams import Call
 from elf.job import effects as do
 from elf.job.commands import Command, Suspend
 from elf.job.ports import FinisherPort
@@ -119,7 +119,7 @@ class SimWork:
 
 
 class SimLanes:
-    """The agent's lanes, by stream."""
+    """The agent's stream tasks, by stream."""
 
     def __init__(self, agent: SimAgent) -> None:
         self._agent = agent
@@ -128,10 +128,10 @@ class SimLanes:
         agent, world = self._agent, self._agent.world
         if world.ledger is not None and isinstance(command, Suspend):
             world.ledger.suspends(agent.index, command.uid, agent.held(command.uid), world.retained_bytes_max)
-        agent.lanes[stream].give(command)
+        agent.tasks[stream].give(command)
 
     def consult(self, effect: do.Consult) -> None:
-        self._agent.lanes[effect.stream].consult(effect)
+        self._agent.tasks[effect.stream].consult(effect)
 
     def run(self, effect: do.Run) -> None:
         raise TypeError(f"simulated agents share no files: {effect!r}")

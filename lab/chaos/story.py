@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from agents.disk import copystore
-from agents.lanes.checkpoints import load_cut
+from agents.tasks.checkpoints import load_cut
 from elf.job import events as was
 from elf.job.messages.homes import DropJob, SteerJob, SubscribeJob
 from elf.job.rollup.decide import RootSettings
@@ -185,8 +185,8 @@ class Story:
             return self._play()
         finally:
             for agent in self.world.agents if self._folder is not None else ():
-                for lane in agent.lanes.values():
-                    lane.close()
+                for task in agent.tasks.values():
+                    task.close()
             for log in self._logs():
                 log.close()
             if self._folder is not None:
@@ -239,8 +239,8 @@ class Story:
             self._submit(number, number % len(first))
         for number in range(schedule.begun):
             self._specs[number] = world.active(self._name(number))
-        lanes = [(a, stream) for a in first for stream in a.streams if isinstance(a.logs[stream], FileLog)]
-        world.run_until(lambda: all(load_cut(agent.store, stream) for agent, stream in lanes))
+        tasks = [(a, stream) for a in first for stream in a.streams if isinstance(a.logs[stream], FileLog)]
+        world.run_until(lambda: all(load_cut(agent.store, stream) for agent, stream in tasks))
         self._storm_ms = world.now
         self._subscribe()
 

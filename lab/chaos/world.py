@@ -33,8 +33,8 @@ from elf.ql.plan import Plan
 from elf.windows import Sliding
 from elf.wire.clients import WindowResult
 from lab.chaos.agent import SimAgent
-from lab.chaos.lane import Log, SimLane
 from lab.chaos.ledger import Ledger, us_of
+from lab.chaos.task import Log, SimTask
 from overlay.ids import closeness, node_id, to_int
 
 BEGIN_MS = 1_000_000
@@ -128,7 +128,7 @@ class World:
         self.worker_settings = WorkerSettings(
             idle_ms=1_500, future_us=None, lateness_us=500_000, cut_ms=1_300
         )
-        self.lane: type[SimLane] = SimLane
+        self.task: type[SimTask] = SimTask
         self.agents = [self.agent_type(self, i) for i in range(agents)]
         self.by_address = {agent.address: agent for agent in self.agents}
         self.client_inbox: list[object] = []
@@ -412,6 +412,6 @@ class World:
     def answers_for(self, agent: SimAgent, spec: JobSpec, start: int) -> bool:
         """Whether an agent had the job's flows in time for the window that starts there."""
         uids = {flow.uid for flow in spec.flows}
-        states = [s for lane in agent.lanes.values() for s in lane.worker.states().values()]
+        states = [s for task in agent.tasks.values() for s in task.worker.states().values()]
         pane_us = spec.plan.fragment.pane_us
         return all(s.live_from * pane_us <= start for s in states if s.flow.uid in uids)

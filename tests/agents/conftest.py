@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agents.lanes.streams import FunctionsAt
+from agents.tasks.streams import FunctionsAt
 from elf.functions.sandbox import Limits, Sandboxes
 
 

@@ -17,10 +17,10 @@ import pytest
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Chunk, Whole, split_inputs
-from agents.lanes.ahead import CHUNK_BYTES_LEAST, Ahead, Parsed
-from agents.lanes.engine import Extractor
-from agents.lanes.lane import Lane, LaneFacts
-from agents.lanes.streams import StreamEngine
+from agents.tasks.ahead import CHUNK_BYTES_LEAST, Ahead, Parsed
+from agents.tasks.engine import Extractor
+from agents.tasks.streams import StreamEngine
+from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.batch import decode
 from elf.job.commands import Finish, Install, Outcome, Uninstall
 from elf.job.ports import WHERES_MAX, Wanted
@@ -65,12 +65,12 @@ def log(path: Path, rows: int, broken: bool) -> list[dict[str, object]]:
     return records
 
 
-def lane(cores: int) -> Lane:
+def task(cores: int) -> StreamTask:
     settings = WorkerSettings(
         finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=1 << 60
     )
-    facts = LaneFacts("x", JSON, "ts", "")
-    return Lane(facts, settings, Store(":memory:"), cores=cores)
+    facts = TaskFacts("x", JSON, "ts", "")
+    return StreamTask(facts, settings, Store(":memory:"), cores=cores)
 
 
 def flow(of: Fragment, name: str) -> Flow:
@@ -91,7 +91,7 @@ def answer(sealed: Outcome, uid: str) -> list[dict[str, Any]]:
 
 def feed(path: Path, cores: int, wheres: list[str]) -> tuple[list[list[dict[str, Any]]], Counter[str]]:
     """Every second flow comes while chunks are on their way, and one goes."""
-    made = lane(cores)
+    made = task(cores)
     flows = [flow(fragment(where), str(n)) for n, where in enumerate(wheres)]
     gone = flow(fragment("WHERE shop IS NULL"), "gone")
     for one in (*flows, gone):

@@ -25,14 +25,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import agents.lanes.archive
-import agents.lanes.partitions
+import agents.tasks.archive
+import agents.tasks.partitions
 from agents.disk.store import Store
-from agents.lanes.archive import Archive, ArchiveError
-from agents.lanes.partitions import HOUR_US, Target, by_hour, hour_folder
+from agents.tasks.archive import Archive, ArchiveError
+from agents.tasks.partitions import HOUR_US, Target, by_hour, hour_folder
 from elf.errors import ElfBug
 
-TRACED = {agents.lanes.archive.__file__, agents.lanes.partitions.__file__}
+TRACED = {agents.tasks.archive.__file__, agents.tasks.partitions.__file__}
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 
 
@@ -88,7 +88,7 @@ def crash_at(step: int | None) -> Iterator[list[int]]:
 
 @dataclass
 class Machine:
-    """A lane in small: two sources, a cut that is saved at once or not at all, a disk."""
+    """A stream task in small: two sources, a cut that is saved at once or not at all, a disk."""
 
     folder: Path
     rng: random.Random
@@ -170,7 +170,7 @@ def test_no_line_is_lost_or_doubled_wherever_a_crash_falls(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # what the disk keeps is this test's to say
-    monkeypatch.setattr(agents.lanes.archive, "BESIDE_BYTES", 64)
+    monkeypatch.setattr(agents.tasks.archive, "BESIDE_BYTES", 64)
     steps = steps_of(tmp_path / "whole", seed)
     rng = random.Random(seed)
     for step in range(1 + seed, steps + 1, 13):
@@ -188,7 +188,7 @@ CHILD = """
 import sys
 from pathlib import Path
 import numpy as np, pyarrow as pa
-from agents.lanes.archive import Archive
+from agents.tasks.archive import Archive
 from agents.disk.store import Store
 folder = Path(sys.argv[1])
 store = Store(folder / "a.db")
@@ -360,7 +360,7 @@ def test_what_the_disk_says_beside_the_lane_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It tells of a failure once: who asks again hears that all is well."""
-    monkeypatch.setattr(agents.lanes.archive, "BESIDE_BYTES", 100)
+    monkeypatch.setattr(agents.tasks.archive, "BESIDE_BYTES", 100)
     archive, asked = archive_in(tmp_path), threading.Event()
     archive.restore(0)
     real = os.fsync

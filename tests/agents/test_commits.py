@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from agents.committing import panecommits, windowcommits
 from agents.committing.kept import Kept
 from agents.disk.store import Store
-from agents.lanes.engine import Finisher, Mapper
+from agents.tasks.engine import Finisher, Mapper
 from elf.batch import decode, encode
 from elf.job.commits import PaneCommit
 from elf.job.effects import CommitPanes, CommitWindows, Coverage

@@ -10,7 +10,7 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from agents.lanes.engine import Finisher, Mapper, Statement
+from agents.tasks.engine import Finisher, Mapper, Statement
 from elf.errors import ElfBug
 from elf.schema import Column
 
@@ -88,7 +88,7 @@ def test_nothing_is_said_at_the_end_of_the_process() -> None:
     """Neither warnings nor complaints about leaks, whether it was closed or not."""
     code = (
         "import pyarrow as pa\n"
-        "from agents.lanes.engine import Mapper\n"
+        "from agents.tasks.engine import Mapper\n"
         "from elf.schema import Column\n"
         "mapper = Mapper('SELECT count(*) AS c FROM rows', [Column('k', 'text')])\n"
         "print(mapper.run(pa.table({'k': ['a'], '_pane': [0]})).to_pylist())\n"

@@ -12,7 +12,7 @@ from agents.committing import windowcommits
 from agents.committing.finals import FinalFunction, running, why_not
 from agents.committing.status import STATUS_SCHEMA
 from agents.disk.store import Store
-from agents.lanes.streams import FunctionsAt
+from agents.tasks.streams import FunctionsAt
 from elf.batch import decode, encode
 from elf.errors import UserError
 from elf.job.commits import WindowCommit

@@ -59,7 +59,7 @@ def modules_of_an_agent(folder: Path, *, line: str) -> set[str]:
 
 def test_an_idle_agent_is_small(tmp_path: Path) -> None:
     modules = modules_of_an_agent(tmp_path, line="")
-    assert {"agents.lanes.lane", "pyarrow", "zmq", "uvicorn"} <= modules
+    assert {"agents.tasks.streamtask", "pyarrow", "zmq", "uvicorn"} <= modules
     assert {name: why for name, why in NOT_YET.items() if name in modules} == {}
 
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from agents.inputs import Range, Whole, split_inputs
-from agents.lanes.samples import sample_lines
+from agents.tasks.samples import sample_lines
 from elf.errors import InputError
 
 

@@ -1,4 +1,4 @@
-"""A lane whose flows join a table: cuts are small, and a restart has the table again."""
+"""A stream task whose flows join a table: cuts are small, and a restart has the table again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyarrow as pa
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Whole, split_inputs
-from agents.lanes.lane import Lane, LaneFacts
+from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.batch import decode, encode
 from elf.job.commands import Finish, Install, Uninstall
 from elf.job.spec import Flow, flow_uid
@@ -38,11 +38,11 @@ def flow() -> Flow:
     return Flow(flow_uid(made.fragment, ""), made.fragment, bytes(16), "")
 
 
-def lane(store: Store) -> Lane:
+def task(store: Store) -> StreamTask:
     settings = WorkerSettings(
         finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=1 << 60
     )
-    return Lane(LaneFacts("x", JSON, "ts", ""), settings, store)
+    return StreamTask(TaskFacts("x", JSON, "ts", ""), settings, store)
 
 
 def test_a_cut_has_the_digest_and_the_store_the_table(tmp_path: Path) -> None:
@@ -50,13 +50,13 @@ def test_a_cut_has_the_digest_and_the_store_the_table(tmp_path: Path) -> None:
     (table,) = joined.fragment.tables
     lines = [f'{{"ts": "2026-01-01T00:00:0{n % 10}Z", "product": "p{n}"}}' for n in range(100)]
     log.write_text("\n".join(lines) + "\n")
-    first = lane(store)
+    first = task(store)
     first.perform(Install(joined), 0)
     first.close(cut=True)
     assert store.joined("x") == {table.digest: table.data}
     assert len(store.load_cut("x") or b"") < len(table.data) / 2
 
-    second = lane(store)
+    second = task(store)
     assert second.worker.cut().flows[0].flow.fragment.tables[0].data == table.data
     source = Whole(split_inputs((str(log),), 1)[0])
     while (chunk := source.read(1 << 16, 0)) is not None:

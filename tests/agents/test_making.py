@@ -13,8 +13,8 @@ import pytest
 from agents.committing.kept import VERSIONS_MADE, alike
 from agents.committing.making import Made, Making, Sandboxed
 from agents.disk.store import Store
-from agents.lanes import engine
 from agents.ports import Told
+from agents.tasks import engine
 from elf.errors import ElfError
 from elf.job.catalog.membership import Identity
 from elf.job.effects import CommitWindows, Named, SaveJob

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from agents.lanes.mapping import FunctionMapper
-from agents.lanes.streams import FunctionsAt
+from agents.tasks.mapping import FunctionMapper
+from agents.tasks.streams import FunctionsAt
 from elf.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapFailed
 from elf.ql.plan import Fragment, Function

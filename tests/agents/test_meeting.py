@@ -14,7 +14,7 @@ import pyarrow as pa
 from agents.committing import windowcommits
 from agents.committing.kept import Kept
 from agents.disk.store import Store
-from agents.lanes.engine import Finisher
+from agents.tasks.engine import Finisher
 from elf.batch import encode
 from elf.job.commits import PaneCommit
 from elf.job.effects import CommitWindows, Coverage

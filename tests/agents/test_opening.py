@@ -12,7 +12,7 @@ import pytest
 from agents.committing import opening, panecommits, panetables
 from agents.committing.opening import PiecesUnusable, merge, opened
 from agents.disk.store import Store
-from agents.lanes.engine import Mapper, types_of
+from agents.tasks.engine import Mapper, types_of
 from elf.batch import decode, decode_all, encode
 from elf.cbt import BufferTree
 from elf.errors import ElfBug, PeerError
@@ -200,7 +200,7 @@ def test_what_lanes_make_is_what_is_expected(case: Case) -> None:
     fragment = plan_text(case.elf, SCHEMA).fragment
     table = rows()
     mapper = Mapper(fragment.map_sql, fragment.columns, fragment.tables)
-    tree = BufferTree.of_partials(("_pane", *fragment.keys), fragment.lane_states)
+    tree = BufferTree.of_partials(("_pane", *fragment.keys), fragment.task_states)
     made = []
     for half in (table.slice(0, 200), table.slice(200)):
         some = half.select([column.name for column in fragment.columns])

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from agents.formats import get_format
-from agents.lanes.peeks import LEASE_MS, PEEKS_MAX, Allowance, Peeks
+from agents.tasks.peeks import LEASE_MS, PEEKS_MAX, Allowance, Peeks
 from elf.batch import decode
 from elf.errors import UserError
 from elf.job.messages.inquiries import Peeked, PeekStream

@@ -16,7 +16,7 @@ from agents.committing import panecommits
 from agents.committing.reducing import ReduceFunction, reducing, why_not
 from agents.disk import homestore
 from agents.disk.store import Store
-from agents.lanes.streams import FunctionsAt
+from agents.tasks.streams import FunctionsAt
 from elf.batch import decode, encode
 from elf.errors import ElfBug, UserError
 from elf.job.commits import PaneCommit

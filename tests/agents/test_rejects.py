@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from agents.inputs import Reject
-from agents.lanes.rejects import RejectFile
+from agents.tasks.rejects import RejectFile
 
 
 def reject(data: bytes, offset: int = 7) -> Reject:

@@ -18,10 +18,10 @@ from agents.config import StreamConfig
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Tail
-from agents.lanes import running
-from agents.lanes.checkpoints import load_cut
-from agents.lanes.lane import Lane, LaneFacts
 from agents.process import _reading
+from agents.tasks import running
+from agents.tasks.checkpoints import load_cut
+from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.batch import decode
 from elf.job.again import SOURCES_MAX, Mark, Reading, Where
 from elf.job.commands import Answered, Idle, Install, Outcome, SealOpen, Suspend
@@ -55,7 +55,7 @@ def pane(second: int) -> int:
 
 @dataclass
 class Agent:
-    """A lane over the files of a folder, and all that came of it."""
+    """A stream task over the files of a folder, and all that came of it."""
 
     folder: Path
     bytes_max: int = 60
@@ -71,20 +71,20 @@ class Agent:
             idle_ms=IDLE_MS, cut_ms=self.cut_ms, lateness_us=1_000_000, shared=self.shared
         )
         bounds = (worker.future_us, worker.lateness_us, worker.since_us, 1 << 20)
-        facts = LaneFacts("clicks", get_format("json"), None, "")
-        self.lane = Lane(facts, worker, self.store, reading=Reading("json", None, *bounds, include))
+        facts = TaskFacts("clicks", get_format("json"), None, "")
+        self.task = StreamTask(facts, worker, self.store, reading=Reading("json", None, *bounds, include))
         cut = load_cut(self.store, "clicks")
         self.tail = Tail(include, scan_every_ms=0, positions=cut.positions if cut else ())
         self.perform(Install(FLOW))
 
     def crashed(self) -> Agent:
         """The same, from its last cut."""
-        self.lane.close(cut=False)
+        self.task.close(cut=False)
         self.tail.close()
         return replace(self)
 
     def perform(self, command: Install | Idle | Answered | Suspend | SealOpen) -> Outcome:
-        outcome = self.lane.perform(command, self.now_ms)
+        outcome = self.task.perform(command, self.now_ms)
         self.outcomes.append(outcome)
         return outcome
 
@@ -93,7 +93,7 @@ class Agent:
             chunk = self.tail.read(self.bytes_max, self.now_ms)
             if chunk is None:
                 return
-            self.outcomes.append(self.lane.feed(chunk, self.tail.positions(), self.now_ms))
+            self.outcomes.append(self.task.feed(chunk, self.tail.positions(), self.now_ms))
 
     def idle(self) -> None:
         self.perform(Idle(self.now_ms, self.tail.finished()))
@@ -123,7 +123,7 @@ class Agent:
         )
 
     def close(self) -> None:
-        self.lane.close(cut=False)
+        self.task.close(cut=False)
         self.tail.close()
         self.store.close()
 

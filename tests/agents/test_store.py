@@ -232,7 +232,7 @@ def test_the_log_keeps_its_order_and_refuses_a_second_founder(store: Store) -> N
 def test_many_threads_write_and_read_at_once(store: Store) -> None:
     failures: list[BaseException] = []
 
-    def lane(stream: str) -> None:
+    def task(stream: str) -> None:
         try:
             for n in range(20):
                 store.save_cut(stream, str(n).encode(), [snapshot(n, n + 1, flow=stream)])
@@ -241,7 +241,7 @@ def test_many_threads_write_and_read_at_once(store: Store) -> None:
         except BaseException as failure:  # the main thread reports it
             failures.append(failure)
 
-    threads = [threading.Thread(target=lane, args=(f"s{i}",)) for i in range(4)]
+    threads = [threading.Thread(target=task, args=(f"s{i}",)) for i in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:

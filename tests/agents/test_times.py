@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.formats.dialect import DUCKDB
-from agents.lanes.engine import Times
-from agents.lanes.times import read_times
+from agents.tasks.engine import Times
+from agents.tasks.times import read_times
 
 SEEDS = ("2025-12-31T23:59:59.999Z", "2024-02-29T00:00:00Z", "1000-01-01T09:10:00.123456Z")
 LETTERS = "019 -+:.,TZte/\t\x00é"

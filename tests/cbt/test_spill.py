@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from agents.lanes.spill import SpillFolder
+from agents.tasks.spill import SpillFolder
 from elf.aggregates import State, SumOverflow
 from elf.cbt import BufferTree, SpillError
 from tests.support.drawer import Drawer

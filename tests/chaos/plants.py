@@ -41,8 +41,8 @@ from elf.job.worker.flowstate import FlowState
 from elf.job.worker.stream import StreamWorker
 from elf.ql.plan import Fragment, Top
 from elf.wire.heard import Heard
-from lab.chaos.filelane import FileLane
-from lab.chaos.lane import SimLane
+from lab.chaos.filetask import FileTask
+from lab.chaos.task import SimTask
 from overlay.raft.leading import Leadership, Progress
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -89,17 +89,17 @@ def counts_by_place(patch: pytest.MonkeyPatch) -> None:
 def sends_before_the_cut(patch: pytest.MonkeyPatch) -> None:
     """protocol 3.3: what is sealed leaves the agent, and a second later the cut is written."""
 
-    def work(lane: SimLane) -> None:
-        command = lane._waiting.pop(0)
-        outcome = lane.worker.handle(command)
-        lane._done(command, outcome)
+    def work(task: SimTask) -> None:
+        command = task._waiting.pop(0)
+        outcome = task.worker.handle(command)
+        task._done(command, outcome)
 
         def keep() -> None:
-            lane._keep(outcome)
+            task._keep(outcome)
 
-        lane._agent.world.after(1_000, lane._agent, keep)
+        task._agent.world.after(1_000, task._agent, keep)
 
-    patch.setattr(SimLane, "_work", work)
+    patch.setattr(SimTask, "_work", work)
 
 
 def forgets_open_panes(patch: pytest.MonkeyPatch) -> None:
@@ -109,33 +109,33 @@ def forgets_open_panes(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_one_position(patch: pytest.MonkeyPatch) -> None:
     """protocol 3.2: the cut has one position for all flows, that of the reader, not what each has applied."""
-    keep = SimLane._keep
+    keep = SimTask._keep
 
-    def kept(lane: SimLane, outcome: Outcome) -> bool:
+    def kept(task: SimTask, outcome: Outcome) -> bool:
         cut = outcome.cut
         if cut is not None:
-            flows = tuple(replace(flow, applied=(("log", lane.position),)) for flow in cut.flows)
+            flows = tuple(replace(flow, applied=(("log", task.position),)) for flow in cut.flows)
             outcome = replace(outcome, cut=replace(cut, flows=flows))
-        return keep(lane, outcome)
+        return keep(task, outcome)
 
-    patch.setattr(SimLane, "_keep", kept)
+    patch.setattr(SimTask, "_keep", kept)
 
 
 def answers_with_a_chunk_queued(patch: pytest.MonkeyPatch) -> None:
     """protocol 3.6: a new flow begins behind all that was read, its first pane behind what was parsed."""
-    give = SimLane.give
+    give = SimTask.give
 
-    def hasty(lane: SimLane, command: Command) -> None:
+    def hasty(task: SimTask, command: Command) -> None:
         if not isinstance(command, Install):
-            give(lane, command)
+            give(task, command)
             return
-        lane.worker.handle(command)
-        lane.worker.states()[command.flow.uid].applied["log"] = lane.position
-        outcome = replace(lane.worker._outcome((), must_cut=True))
-        if lane._keep(outcome):
-            lane._agent.world.after(1, lane._agent, partial(lane._told, command, outcome))
+        task.worker.handle(command)
+        task.worker.states()[command.flow.uid].applied["log"] = task.position
+        outcome = replace(task.worker._outcome((), must_cut=True))
+        if task._keep(outcome):
+            task._agent.world.after(1, task._agent, partial(task._told, command, outcome))
 
-    patch.setattr(SimLane, "give", hasty)
+    patch.setattr(SimTask, "give", hasty)
 
 
 def commits_before_a_majority(patch: pytest.MonkeyPatch) -> None:
@@ -200,7 +200,7 @@ def drops_open_panes_unseen(patch: pytest.MonkeyPatch) -> None:
 
 
 def leaps_too_far(patch: pytest.MonkeyPatch) -> None:
-    """protocol 8.3: a lane leaves out more panes than were committed without it."""
+    """protocol 8.3: a stream task leaves out more panes than were committed without it."""
     leap = FlowState.leap
 
     def far(state: FlowState, below: int, counted: Mapping[str, int]) -> int:
@@ -379,14 +379,14 @@ def names_gaps_where_nothing_is_gone(patch: pytest.MonkeyPatch) -> None:
 
 def writes_the_readers_positions(patch: pytest.MonkeyPatch) -> None:
     """protocol 3.1: a cut has the positions of the input at that moment, not those behind its own chunks."""
-    perform = FileLane._perform
+    perform = FileTask._perform
 
-    def ahead(lane: FileLane, command: Command) -> Outcome:
+    def ahead(task: FileTask, command: Command) -> Outcome:
         if isinstance(command, Feed | Idle):
-            lane._positions[0] = lane._tail.positions()
-        return perform(lane, command)
+            task._positions[0] = task._tail.positions()
+        return perform(task, command)
 
-    patch.setattr(FileLane, "_perform", ahead)
+    patch.setattr(FileTask, "_perform", ahead)
 
 
 def takes_a_stop_for_silence(patch: pytest.MonkeyPatch) -> None:

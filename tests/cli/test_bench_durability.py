@@ -10,9 +10,9 @@ import pytest
 from elf.batch import decode
 from lab.bench.durability import Durability
 from lab.bench.ingest import QUERIES, compare
-from lab.bench.lane_side import run_lane
 from lab.bench.measure import Task
 from lab.bench.sides import ask
+from lab.bench.task_side import run_lane
 from lab.generator import Clicks, write_finite
 
 

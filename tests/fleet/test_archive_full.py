@@ -59,7 +59,7 @@ def test_an_archive_that_takes_nothing_is_told_and_counted_until_it_is_over(agen
     assert gauge(metrics, "elf_archive_rolls_waiting") >= 1
     assert agent.said().count("the archive takes no more") == 1
     archive.unlink()
-    write(agent)  # what looks for rolls to ship is what the lane does
+    write(agent)  # what looks for rolls to ship is what the stream task does
     until(agent, "/health", lambda text: json.loads(text) == {"ok": True})
     assert gauge(fetched(agent, "/metrics"), "elf_archive_rolls_waiting") == 0
     assert "the archive takes what has waited" in agent.said()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from agents.formats import get_format
 from agents.inputs.values import Chunk, Source
-from agents.lanes.streams import StreamEngine
+from agents.tasks.streams import StreamEngine
 from elf.batch import decode
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, Suspend
 from elf.job.cut import StreamCut

@@ -80,7 +80,7 @@ def test_an_agent_leaves_and_is_expected_no_more() -> None:
     goes = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
     goes.perform(goes.node.leave(world.now))
     world.run_until(lambda: bool(goes.ended), 30_000)
-    goes.log.rows = goes.log.rows[: goes.lanes[STREAM].position]
+    goes.log.rows = goes.log.rows[: goes.tasks[STREAM].position]
     assert goes.ended == "left the cluster"
     world.run(30_000)
     windows = world.committed(spec)

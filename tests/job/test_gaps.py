@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agents.committing.panetables import merged_tallies
 from agents.disk.store import Store
-from agents.lanes.checkpoints import counted
+from agents.tasks.checkpoints import counted
 from elf.batch import decode
 from elf.errors import PeerError
 from elf.job.commands import Answered, Feed, Finish, Idle, Install

@@ -30,8 +30,8 @@ from elf.job.tally import Tallies, tally
 from elf.ql.plan import Plan
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import SECOND, plan
-from lab.chaos.lane import SimLane
 from lab.chaos.story import behind
+from lab.chaos.task import SimTask
 from tests.support.histories import asked
 from tests.support.stragglers import Fleet, Windows, progress, rooted
 
@@ -50,7 +50,7 @@ def cut_off(fleet: Fleet) -> Callable[[], None]:
 
 
 def stopped(fleet: Fleet) -> Callable[[], None]:
-    """Its lane stands still: its panes stay open."""
+    """Its stream task stands still: its panes stay open."""
     fleet.away.stuck = True
     return lambda: setattr(fleet.away, "stuck", False)
 
@@ -80,19 +80,19 @@ def test_a_crash_while_it_leaps_counts_each_row_once(kept: bool, monkeypatch: py
     """Before the cut that counts a snapshot it is all there; after it, gone, and counted."""
     fleet = Fleet(behind(plan(1), leap=True), seed=2)
     over, away, world = cut_off(fleet), fleet.away, fleet.world
-    keep, died = SimLane._keep, list[int]()
+    keep, died = SimTask._keep, list[int]()
 
-    def dies(lane: SimLane, outcome: Outcome) -> bool:
-        if not outcome.forgotten or died or lane._agent is not away:
-            return keep(lane, outcome)
+    def dies(task: SimTask, outcome: Outcome) -> bool:
+        if not outcome.forgotten or died or task._agent is not away:
+            return keep(task, outcome)
         died.append(world.now)
         if kept:
-            keep(lane, outcome)
+            keep(task, outcome)
         away.crash()
         world.at(world.now + 500, lambda: world.restart(away))
         return False
 
-    monkeypatch.setattr(SimLane, "_keep", dies)
+    monkeypatch.setattr(SimTask, "_keep", dies)
     world.run(7_000)
     over()
     windows = fleet.end()
@@ -222,12 +222,12 @@ def test_a_snapshot_that_is_gone_is_not_counted_again() -> None:
     fleet.world.run_until(lambda: bool(away.store.snapshots(fleet.uid)))
     row = away.store.snapshots(fleet.uid)[0]
     away.store.delete_snapshots([SnapshotName(fleet.uid, row.start, row.end, row.part)])
-    lane = away.lanes["clicks"]
+    task = away.tasks["clicks"]
     again = Leap(fleet.uid, -(1 << 62), (((row.start, row.end, row.part), ((row.start, row.end),)),))
-    before = lane.worker.states()[fleet.uid].tallies.total("leapt")
-    lane._waiting.append(again)
-    lane._work()
-    assert lane.worker.states()[fleet.uid].tallies.total("leapt") == before
+    before = task.worker.states()[fleet.uid].tallies.total("leapt")
+    task._waiting.append(again)
+    task._work()
+    assert task.worker.states()[fleet.uid].tallies.total("leapt") == before
     over()
 
 

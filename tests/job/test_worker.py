@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.lanes.spill import SpillFolder
+from agents.tasks.spill import SpillFolder
 from elf.batch import decode
 from elf.errors import UserError
 from elf.job.catalog.admission import grow

@@ -21,7 +21,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.lanes.engine import Finisher, Mapper
+from agents.tasks.engine import Finisher, Mapper
 from elf.aggregates import State, merge_tables
 from elf.cbt import BufferTree
 from elf.job.assembly.windows import Assembly

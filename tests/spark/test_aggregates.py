@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from agents.lanes.engine import Finisher, Mapper
+from agents.tasks.engine import Finisher, Mapper
 from elf.aggregates import merge_tables
 from elf.job.assembly.windows import Assembly
 from elf.job.worker.fitting import arrow_schema

@@ -1,4 +1,4 @@
-"""A query over a real archive, written by ``agents.lanes.archive``, against rows counted by hand."""
+"""A query over a real archive, written by ``agents.tasks.archive``, against rows counted by hand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from agents.lanes.partitions import HOUR_US, ArchiveError
+from agents.tasks.partitions import HOUR_US, ArchiveError
 from elf.batch import encode
 from elf.ql.files import tables_of
 from elf.ql.planner import plan, plan_streams, plan_text

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from agents.lanes.archive import Archive
+from agents.tasks.archive import Archive
 from elf.schema import Column, Schema
 from spark_backend.offline import Archived
 

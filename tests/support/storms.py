@@ -17,7 +17,7 @@ Storm = Callable[[random.Random], list[Fault]]
 
 
 def slow_crashes(rng: random.Random) -> list[Fault]:
-    """Chunks wait for slow lanes when their agents die."""
+    """Chunks wait for slow stream tasks when their agents die."""
     return [*_slow(), *(Fault("crash", 2_000 + 1_000 * n, (n,), 300) for n in range(NODES))]
 
 
@@ -130,7 +130,7 @@ def cut_away(rng: random.Random) -> list[Fault]:
 
 
 def slow_files(rng: random.Random) -> list[Fault]:
-    """Chunks of files wait for slow lanes when their agents die."""
+    """Chunks of files wait for slow stream tasks when their agents die."""
     return slow_crashes(rng)
 
 
@@ -208,5 +208,5 @@ def crashes(rng: random.Random) -> list[Fault]:
 
 
 def slow_create(rng: random.Random) -> list[Fault]:
-    """Chunks wait for slow lanes when a job is created."""
+    """Chunks wait for slow stream tasks when a job is created."""
     return [*_slow(), Fault("create", 2_000 + rng.randrange(1_000), (rng.randrange(NODES),), amount=1)]

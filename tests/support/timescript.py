@@ -48,8 +48,8 @@ from elf.windows import Sliding
 from elf.wire.clients import WindowResult
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import SECOND, STREAM, Chunk, Source, plan
-from lab.chaos.lane import SimLane
 from lab.chaos.ledger import us_of
+from lab.chaos.task import SimTask
 from lab.chaos.world import World
 
 COUNTS = ("late", "future", "unrostered", "rejected")
@@ -72,9 +72,9 @@ def final(batch):
 """
 
 
-class ScriptLane(SimLane):
-    """A lane with several logs, each row of which is read at once. A log is named after its stream, a second
-    one ``clicks/b``.
+class ScriptTask(SimTask):
+    """A stream task with several logs, each row of which is read at once. A log is named after its stream, a
+    second one ``clicks/b``.
     """
 
     def __init__(self, agent: SimAgent, stream: str) -> None:
@@ -135,7 +135,7 @@ class Stage:
         given = OPTIONS | {k: float(v) for k, v in zip(options[::2], options[1::2], strict=True)}
         assert given.keys() == OPTIONS.keys(), options
         world = self._world = World(1, int(agents))
-        world.lane = ScriptLane
+        world.task = ScriptTask
         lateness = int(given["lateness"] * SECOND)
         world.worker_settings = WorkerSettings(
             idle_ms=int(given["idle"] * 1000),

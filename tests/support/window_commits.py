@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from agents.lanes.engine import Finisher
+from agents.tasks.engine import Finisher
 from elf.aggregates import State
 from elf.batch import encode
 from elf.job.commits import PaneCommit

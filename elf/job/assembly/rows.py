@@ -1,4 +1,4 @@
-"""Partial aggregates as rows of numbers: a slot, the number of the key, and a value a lane."""
+"""Partial aggregates as rows of numbers: a slot, the number of the key, and a value a numeric column."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elf.job.assembly.lanes import Array, Lane
+from elf.job.assembly.numeric import Array, NumericColumn
 
 Int64s = npt.NDArray[np.int64]
 
@@ -52,7 +52,8 @@ def _codes(column: pa.ChunkedArray) -> Int64s:
 
 @dataclass
 class Rows:
-    """Partial aggregates: slot (ascending), key number and an array a lane; each (slot, key) once."""
+    """Partial aggregates: slot (ascending), key number and an array a numeric column; each (slot, key)
+    once."""
 
     slots: Int64s
     ids: Int64s
@@ -72,13 +73,13 @@ class Rows:
             [np.concatenate(pair) for pair in zip(self.values, more.values, strict=True)],
         )
 
-    def merged(self, keys: int, lanes: Sequence[Lane]) -> Rows:
+    def merged(self, keys: int, numerics: Sequence[NumericColumn]) -> Rows:
         """Rows that share slot and key merged into one, from the left to the right."""
         both, place = np.unique(self.slots * keys + self.ids, return_inverse=True)
         values = []
-        for lane, given in zip(lanes, self.values, strict=True):
-            merged = lane.none(len(both))
+        for numeric, given in zip(numerics, self.values, strict=True):
+            merged = numeric.none(len(both))
             with np.errstate(invalid="ignore", over="ignore"):
-                lane.merge.at(merged, place, given)
+                numeric.merge.at(merged, place, given)
             values.append(merged)
         return Rows(both // keys, both % keys, values)

@@ -8,9 +8,9 @@ that block (from the window's start on) merged with the beginning of the next on
 
 Prefixes grow by one slide at a time; suffixes are made from the right to the left when the block begins, with
 checkpoints at halves of what is left, so that log2(slides a window) of them are held. All keys are merged at
-once, a row of numbers a key (``elf.job.assembly.lanes``). The order of merging depends on the block alone, so
-a window is the same, to the last bit of a sum of doubles, whether its panes were kept from the window before
-it or read again.
+once, a row of numbers a key (``elf.job.assembly.numeric``). The order of merging depends on the block alone,
+so a window is the same, to the last bit of a sum of doubles, whether its panes were kept from the window
+before it or read again.
 
 It works for whatever merges. The paper's other way (section 2.2), subtracting the pane that leaves, needs
 aggregates that invert, and its error with doubles has no bound (a large value that came and went leaves its
@@ -27,7 +27,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elf.job.assembly.lanes import PRESENT, Array, Coder, Lane
+from elf.job.assembly.numeric import PRESENT, Array, Coder, NumericColumn
 from elf.job.assembly.rows import Int64s, KeyIndex, Rows
 from elf.ql.plan import Plan, Top
 
@@ -55,12 +55,12 @@ class Prefixes:
         self._coders = [Coder(state, terms_max) for state in plan.made.states]
         self._right: Rows | None = None
         self._prefix_slots = 0
-        self._lanes = self._all_lanes()
-        self._prefix: list[Array] = [lane.none(self._index.size) for lane in self._lanes]
+        self._numerics = self._all_numerics()
+        self._prefix: list[Array] = [numeric.none(self._index.size) for numeric in self._numerics]
         self._best: Int64s | None = None
 
-    def _all_lanes(self) -> list[Lane]:
-        return [PRESENT, *(lane for coder in self._coders for lane in coder.lanes)]
+    def _all_numerics(self) -> list[NumericColumn]:
+        return [PRESENT, *(numeric for coder in self._coders for numeric in coder.numerics)]
 
     def load(self, table: pa.Table) -> None:
         """More panes: whole slots, behind those that were loaded before."""
@@ -71,28 +71,28 @@ class Prefixes:
         self._right = fresh if self._right is None else self._right.followed_by(fresh)
         grown = self._index.size - len(self._prefix[0])
         self._prefix = [
-            np.concatenate([old, lane.none(grown)])
-            for old, lane in zip(self._prefix, self._lanes, strict=True)
+            np.concatenate([old, numeric.none(grown)])
+            for old, numeric in zip(self._prefix, self._numerics, strict=True)
         ]
 
     def _rows(self, table: pa.Table, slots: Int64s) -> Rows:
         at = 1
         for coder in self._coders:
-            lanes = len(coder.lanes)
+            numerics = len(coder.numerics)
             change = coder.admit(table[coder.state.name])
             if change is not None:
                 for arrays in self._holders():
-                    arrays[at : at + lanes] = change(arrays[at : at + lanes])
-            at += len(coder.lanes)
-        self._lanes = self._all_lanes()
+                    arrays[at : at + numerics] = change(arrays[at : at + numerics])
+            at += len(coder.numerics)
+        self._numerics = self._all_numerics()
         values: list[Array] = [np.ones(table.num_rows, np.uint8)]
         for coder in self._coders:
             values += coder.encode(table[coder.state.name])
         rows = Rows(slots, self._index.ids(table), values)
-        return rows if self.step == 1 else rows.merged(self._index.size, self._lanes)
+        return rows if self.step == 1 else rows.merged(self._index.size, self._numerics)
 
     def _holders(self) -> list[list[Array]]:
-        """Everything that is made of lanes."""
+        """Everything that is made of numeric columns."""
         return [*([self._right.values] if self._right is not None else []), self._prefix]
 
     def _spans(self, slots: Int64s) -> tuple[Int64s, Int64s]:
@@ -125,21 +125,21 @@ class Prefixes:
         if rows is None:
             return
         which, _, ids = rows.between(first, last)
-        for lane, array, values in zip(self._lanes, arrays, rows.values, strict=True):
-            lane.merge.at(array, ids[::order], values[which][::order])
+        for numeric, array, values in zip(self._numerics, arrays, rows.values, strict=True):
+            numeric.merge.at(array, ids[::order], values[which][::order])
 
     def _prefix_rows(self, first: int, last: int) -> list[Array]:
         """A row a window, a column a key."""
         self._fold(self._prefix, self._right, self._prefix_slots, first, 1)
         found = self._spread(self._right, first, last, self._index.size)
-        for lane, array, before in zip(self._lanes, found, self._prefix, strict=True):
+        for numeric, array, before in zip(self._numerics, found, self._prefix, strict=True):
             for row in array:
-                before = lane.merge(before, row, out=row)
+                before = numeric.merge(before, row, out=row)
         self._prefix, self._prefix_slots = [array[-1].copy() for array in found], last
         return found
 
     def _spread(self, rows: Rows | None, first: int, last: int, keys: int) -> list[Array]:
-        found = [lane.none((last - first, keys)) for lane in self._lanes]
+        found = [numeric.none((last - first, keys)) for numeric in self._numerics]
         if rows is not None:
             which, slots, ids = rows.between(first, last)
             for array, values in zip(found, rows.values, strict=True):
@@ -154,17 +154,17 @@ class Prefixes:
         values = [array.ravel()[places] for array in made]
         return self._table(first + slots, ids, values[1:])
 
-    def _wanted(self, lanes: list[Array]) -> Mask:
-        present: Mask = lanes[0] != 0
+    def _wanted(self, numerics: list[Array]) -> Mask:
+        present: Mask = numerics[0] != 0
         top = self._plan.top
         at = 1
         for coder in self._coders:
             if top is not None and coder.state.name == top.state and self._index.size > top.rows:
-                arrays = lanes[at : at + len(coder.lanes)]
+                arrays = numerics[at : at + len(coder.numerics)]
                 rank = coder.rank(arrays)
                 valid = present if coder.state.identity_zero else present & (arrays[0] != 0)
                 return present if rank is None else self._highest(top, rank, present, valid)
-            at += len(coder.lanes)
+            at += len(coder.numerics)
         return present
 
     def _highest(self, top: Top, rank: Array, present: Mask, valid: Mask) -> Mask:
@@ -194,14 +194,15 @@ class Prefixes:
             names += self._index.keys.column_names
         at = 0
         for coder in self._coders:
-            columns.append(coder.decode(values[at : at + len(coder.lanes)]))
+            columns.append(coder.decode(values[at : at + len(coder.numerics)]))
             names.append(coder.state.name)
-            at += len(coder.lanes)
+            at += len(coder.numerics)
         return pa.table(columns, names=names)
 
 
 class Stacks(Prefixes):
-    """One block and the beginning of the next, as lanes. Slot ``i`` is about the block's ``i``-th window.
+    """One block and the beginning of the next, as numeric columns. Slot ``i`` is about the block's ``i``-th
+    window.
 
     A pane of the block is in slot ``i`` when that is the last of the block's windows that holds it; a pane of
     the next block is in slot ``i`` when that is the first one.
@@ -224,8 +225,8 @@ class Stacks(Prefixes):
             used = int(np.searchsorted(slots, 0))
             self._left = self._rows(table.slice(used), slots[used:])
         self._left_size = self._index.size
-        self._prefix = [lane.none(self._index.size) for lane in self._lanes]
-        self._suffixes = [(self.count, [lane.none(self._left_size) for lane in self._lanes])]
+        self._prefix = [numeric.none(self._index.size) for numeric in self._numerics]
+        self._suffixes = [(self.count, [numeric.none(self._left_size) for numeric in self._numerics])]
 
     def load(self, table: pa.Table) -> None:
         """More panes of the next block: whole slots, behind those that were loaded before."""
@@ -249,8 +250,8 @@ class Stacks(Prefixes):
 
     def _made(self, first: int, until: int) -> list[Array]:
         suffix, made = self._suffix_rows(first, until), self._prefix_rows(first, until)
-        for lane, whole, part in zip(self._lanes, made, suffix, strict=True):
-            lane.merge(whole[:, : self._left_size], part, out=whole[:, : self._left_size])
+        for numeric, whole, part in zip(self._numerics, made, suffix, strict=True):
+            numeric.merge(whole[:, : self._left_size], part, out=whole[:, : self._left_size])
         return made
 
     def _suffix(self, slot: int) -> list[Array]:
@@ -265,9 +266,9 @@ class Stacks(Prefixes):
         return self._suffixes[-1][1]
 
     def _suffix_rows(self, first: int, last: int) -> list[Array]:
-        """A row a window, a column a key of the block; one array a lane."""
+        """A row a window, a column a key of the block; one array a numeric column."""
         found = self._spread(self._left, first, last, self._left_size)
-        for lane, array, before in zip(self._lanes, found, self._suffix(last), strict=True):
+        for numeric, array, before in zip(self._numerics, found, self._suffix(last), strict=True):
             for row in array[::-1]:
-                before = lane.merge(before, row, out=row)
+                before = numeric.merge(before, row, out=row)
         return found

@@ -26,7 +26,7 @@
     Keeping.serve ─▶ (majority) ─▶ VersionAdded ─▶ Keeping.spread, down the streams' trees
       │ VersionAdded                                  every member of a stream of the job
       ▼
-    Node._follow ─▶ Working.begin ─▶ Install ─▶ the stream's lane
+    Node._follow ─▶ Working.begin ─▶ Install ─▶ the stream's stream task
       │ Begun, gathered on the way up                 the root of each new flow, mostly where the master is
       ▼
     Working ─▶ Router.arrived ─▶ FlowRoots.begun

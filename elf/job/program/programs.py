@@ -148,7 +148,7 @@ class Programs:
         return list(self.submitting.logged(uid, self._address))
 
     def _taps(self, spec: ProgramSpec, taps: Sequence[object]) -> list[Step]:
-        """Have the lanes of its streams compute what it wants, or (no ``taps``) stop."""
+        """Have the stream tasks of its streams compute what it wants, or (no ``taps``) stop."""
         streams = {tap.fragment.stream for tap in spec.taps} & self._streams
         return [
             Work(

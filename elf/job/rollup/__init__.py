@@ -1,6 +1,6 @@
 """Rolling up: how a snapshot becomes a commit.
 
-    on an agent     a lane seals panes ──▶ Sealed ── durable with the cut; its name is Retained until all of
+    on an agent     a stream task seals panes ──▶ Sealed ── durable with the cut; its name is Retained until all of
                                              │       its panes have their answer
     up the tree     of our own, and of       ▼
                     children as Slices ──▶ Piece ── in the Relay's Pile ── Combine: several into one ──▶ Slice
@@ -18,7 +18,7 @@
 Six types have panes on this way, since each is another thing:
 
     Sealed          what an agent has sealed, as it lies on its disk. It has no member number: that is the
-                    catalog log's, and the lane does not know it.
+                    catalog log's, and the stream task does not know it.
     Slice           a message. Its contribution set is bytes. (``Excerpt``, ``RunSlice``: what is left out of
                     it, or that another has run it, is in the type: who does not know it refuses it.)
     Piece           the same in memory: its contribution set is an integer, it is clipped and laid beside

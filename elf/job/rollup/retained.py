@@ -79,8 +79,8 @@ class Retained:
         return done
 
     def count(self, flow: Flow, done: Iterable[Name], leap_to: int) -> Leap | Answered | None:
-        """What the lane is to do about those that have their answer: count what is leapt over or answered by
-        another, and leap over open panes below ``leap_to``."""
+        """What the stream task is to do about those that have their answer: count what is leapt over or
+        answered by another, and leap over open panes below ``leap_to``."""
         taken = self._leaps.take(done)
         if flow.fragment.leap:
             leapt = tuple((name, tuple(span[:2] for span in spans)) for name, spans in taken)
@@ -88,9 +88,9 @@ class Retained:
         return Answered(flow.uid, taken) if taken else None
 
     def is_counted(self, name: Name) -> bool:
-        """Whether the lane is to count and delete it."""
+        """Whether the stream task is to count and delete it."""
         return name in self._leaps.counting
 
     def forget_counted(self, name: Name) -> None:
-        """The lane has."""
+        """The stream task has."""
         self._leaps.counting.discard(name)

@@ -4,7 +4,8 @@
 One ``Uplink`` a node, with a line for each flow: the relay through which our own slices and our children's go
 up, and the names of the snapshots that we still owe. A snapshot is forgotten when the root says that a commit
 includes it, or that it is too late for it (then it is counted as left out); what it was leapt over with the
-lane counts (``elf.job.stragglers``). What nobody has confirmed for a while is offered to the root again.
+stream task counts (``elf.job.stragglers``). What nobody has confirmed for a while is offered to the root
+again.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _Line:
     retained: Retained = field(default_factory=Retained)
     progress: FlowProgress | None = None
     counts: Counter[str] = field(default_factory=Counter)
-    lane: Mapping[str, int] = field(default_factory=dict)
+    task: Mapping[str, int] = field(default_factory=dict)
     suspended: bool = False
 
 
@@ -102,7 +103,7 @@ class Uplink:
 
     def restored(self) -> list[Effect]:
         """After a restart: what the answers that came last lead to. The snapshots may be forgotten and the
-        lane's last cut still say that their flow is suspended, or the other way round."""
+        stream task's last cut still say that their flow is suspended, or the other way round."""
         return [effect for line in self._lines.values() for effect in self._quota(line)]
 
     def rehome(self, flow: Flow) -> None:
@@ -154,7 +155,8 @@ class Uplink:
     # -- up --------------------------------------------------------------------------------------------------
 
     def sealed(self, sealed: Sealed, now_ms: int) -> list[Effect]:
-        """Our own lane sealed panes, and the cut with them is durable. Parts go straight to the root."""
+        """Our own stream task sealed panes, and the cut with them is durable. Parts go straight to the
+        root."""
         line = self._lines.get(sealed.flow)
         number = self._number_of(line.flow.fragment.stream) if line else None
         if line is None or number is None:
@@ -229,8 +231,8 @@ class Uplink:
         return [Send(self._parent_of(flow.topic) or flow.home, slice_of(flow, piece))]
 
     def combined(self, done: Combined) -> list[Effect]:
-        """What children and our own lane sent is one piece now. Who is not in it, as what it sent cannot be
-        opened, the root asks itself."""
+        """What children and our own stream task sent is one piece now. Who is not in it, as what it sent
+        cannot be opened, the root asks itself."""
         line = self._lines.get(done.flow.uid)
         if line is not None:
             line.counts.update(merges=1, merge_us=done.cpu_us)
@@ -239,15 +241,15 @@ class Uplink:
         return [*told, *(self.send_up(done.flow, done.piece) if done.piece is not None else ())]
 
     def worked(self, work: Mapping[str, Mapping[str, int]]) -> None:
-        """What a lane has done so far, by flow."""
+        """What a stream task has done so far, by flow."""
         for uid, counts in work.items():
             if uid in self._lines:
-                self._lines[uid].lane = counts
+                self._lines[uid].task = counts
 
     def counts(self, uid: str) -> tuple[Mapping[str, int] | None, Mapping[str, int] | None]:
-        """The work for a flow: of the lane, and on the way up (``elf.job.work``)."""
+        """The work for a flow: of the stream task, and on the way up (``elf.job.work``)."""
         line = self._lines.get(uid)
-        return (None, None) if line is None else (line.lane, line.counts)
+        return (None, None) if line is None else (line.task, line.counts)
 
     # -- the root's word -------------------------------------------------------------------------------------
 
@@ -321,7 +323,7 @@ class Uplink:
         return [*found, *(self._quota(line) if done else ())]
 
     def counted(self, forgotten: Iterable[tuple[str, Name]]) -> None:
-        """The lane has counted the rows of these snapshots, and deleted them."""
+        """The stream task has counted the rows of these snapshots, and deleted them."""
         for uid, name in forgotten:
             if uid in self._lines:
                 self._lines[uid].retained.forget_counted(name)
@@ -348,7 +350,8 @@ class Uplink:
     # -- time ------------------------------------------------------------------------------------------------
 
     def progress(self, reports: Iterable[FlowProgress]) -> list[FlowProgress]:
-        """What a lane says of its flows. Returns what is of new ones: their homes want to know at once."""
+        """What a stream task says of its flows. Returns what is of new ones: their homes want to know at
+        once."""
         news = []
         for report in reports:
             line = self._lines.get(report.flow)

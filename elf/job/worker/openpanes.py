@@ -54,7 +54,7 @@ class OpenPanes:
         self._cpu_us = cpu_us
         self._tree = BufferTree.of_partials(
             ("_pane", *self._fragment.keys),
-            self._fragment.lane_states,
+            self._fragment.task_states,
             memory_max_bytes=None if spill is None else spill.tree_bytes_max,
             store=None if spill is None else spill.store(cut.flow.uid),
         )
@@ -134,10 +134,10 @@ class OpenPanes:
         fragment = self._fragment
         keys = ("_pane", *fragment.keys)
         if len(self._waiting) > 1:
-            whole = merge_tables(self._waiting, keys, fragment.lane_states)
+            whole = merge_tables(self._waiting, keys, fragment.task_states)
         else:
-            names = [*keys, *(state.name for state in fragment.lane_states)]
-            whole = normalise(self._waiting[0].select(names), keys, fragment.lane_states)
+            names = [*keys, *(state.name for state in fragment.task_states)]
+            whole = normalise(self._waiting[0].select(names), keys, fragment.task_states)
         chosen = whole["_pane"].to_numpy() < below
         self._waiting = []
         if chosen.all():

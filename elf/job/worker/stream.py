@@ -1,8 +1,8 @@
 """The worker of one stream on one agent: from chunks of lines to sealed panes, and the cut that makes them
 durable.
 
-A ``StreamWorker`` is owned by the *lane* of its stream, which gives it one ``Command`` at a time and does
-what the ``Outcome`` says: append to the archive, write the cut, then tell the node. Everything that must
+A ``StreamWorker`` is owned by the *stream task* of its stream, which gives it one ``Command`` at a time and
+does what the ``Outcome`` says: append to the archive, write the cut, then tell the node. Everything that must
 agree after a crash (positions, trees, panes sealed, watermarks, snapshots) is decided here, between two
 commands, so that it always agrees.
 

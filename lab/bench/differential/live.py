@@ -1,5 +1,5 @@
-"""The live answers: real nodes, trees, masters and lanes in one process over the memory transport, as in
-``elf run``, but with chunks of random sizes, agents that begin at random moments, and messages that take
+"""The live answers: real nodes, trees, masters and stream tasks in one process over the memory transport, as
+in ``elf run``, but with chunks of random sizes, agents that begin at random moments, and messages that take
 random times (in order between two agents, in any order among them), all from one seed.
 """
 
@@ -17,9 +17,9 @@ import pyarrow as pa
 from agents import logs as console
 from agents.formats import get_format
 from agents.inputs import Chunk, Range, Whole, split_inputs
-from agents.lanes.lane import LaneFacts
 from agents.run import Fleet
 from agents.runinputs import FleetStream
+from agents.tasks.streamtask import TaskFacts
 from elf.client.windows import split
 from elf.errors import ElfError
 from elf.ql.plan import COUNTED
@@ -82,7 +82,7 @@ def answers(log: Log, queries: Sequence[str], agents: int, seed: str) -> list[An
         for stream in dict.fromkeys(log.streams):
             mine = [path for path, of in zip(paths, log.streams, strict=True) if of == stream]
             shares = split_inputs(mine, agents, whole_files=log.whole)
-            facts = LaneFacts(stream, get_format("json"), None, "")
+            facts = TaskFacts(stream, get_format("json"), None, "")
             streams.append(FleetStream(facts, shares, log.samples(stream)))
         return asyncio.run(_ask(streams, queries, random.Random(seed)))
 

@@ -14,7 +14,8 @@ from lab.bench.sliding import duckdb_sql
 
 
 def elf(job: Job, scratch: Path) -> Lay:
-    """The lane of an agent, its tree, the commits of panes and windows at the master; as ``elf run``."""
+    """The stream task of an agent, its tree, the commits of panes and windows at the master; as ``elf
+    run``."""
     pa.set_cpu_count(THREADS)
     pa.set_io_thread_count(THREADS)
     windowing = f"{job.size_ms} MILLISECONDS SLIDE {job.slide_ms} MILLISECONDS"

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from agents.lanes.engine import types_of
 from agents.loop import FORGET_MS, TICK_MS_MIN
 from agents.node.beginning import NodeSettings
+from agents.tasks.engine import types_of
 from elf.job import effects as do
 from elf.job.home import port as home
 from elf.job.ports import FinisherPort
@@ -22,7 +22,7 @@ from lab.chaos.agent import SimAgent
 from lab.chaos.ports import PyFunctions, SimClock, SimWork
 
 if TYPE_CHECKING:
-    from lab.bench.simulated.lane import TimedLane
+    from lab.bench.simulated.task import TimedTask
     from lab.bench.simulated.world import TimedWorld
 
 
@@ -81,7 +81,7 @@ class TimedAgent(SimAgent):
     """See the module's docstring."""
 
     world: TimedWorld
-    lanes: dict[str, TimedLane]  # type: ignore[assignment]
+    tasks: dict[str, TimedTask]  # type: ignore[assignment]
     store: TimedStore
     copy_after_ms = NodeSettings.copy_after_ms
     tick_ms_min = TICK_MS_MIN

@@ -22,7 +22,7 @@ import psutil
 import pyarrow as pa
 
 from agents.disk.store import Store
-from agents.lanes.archive import Archive
+from agents.tasks.archive import Archive
 from elf.functions import wire
 from elf.functions.sandbox import Limits, Sandbox, Sandboxes
 from elf.job.program.calls import Place, Timer

@@ -11,8 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from agents.formats import get_format
-from agents.lanes.engine import Extracted, Finisher
-from agents.lanes.streams import StreamEngine
+from agents.tasks.engine import Extracted, Finisher
+from agents.tasks.streams import StreamEngine
 from elf.job.ports import MapperPort, Wanted
 from elf.ql.plan import Fragment, Plan
 
@@ -101,7 +101,7 @@ class SharedMapper:
 
 
 class SharedEngine:
-    """Of one agent's lane."""
+    """Of one agent's stream task."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared

@@ -55,7 +55,7 @@ class SimFleet:
         """An agent reads so many lines after a while."""
         agent = self.world.agents[number]
         rows = [line_of(first_us + 1_000 * row, number + row).decode().strip() for row in range(lines)]
-        self.world.after(in_ms, agent, partial(agent.lanes[STREAM].feed, rows))
+        self.world.after(in_ms, agent, partial(agent.tasks[STREAM].feed, rows))
 
     @property
     def charged_ms(self) -> float:

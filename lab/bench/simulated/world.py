@@ -22,7 +22,7 @@ from elf.wire import base
 from lab.bench.simulated.agent import TimedAgent
 from lab.bench.simulated.costs import Costs
 from lab.bench.simulated.engine import Prepared
-from lab.bench.simulated.lane import TimedLane
+from lab.bench.simulated.task import TimedTask
 from lab.chaos.agent import SimAgent
 from lab.chaos.world import World
 
@@ -88,7 +88,7 @@ class TimedWorld(World):
         self._frames: list[bytes] = []
         super().__init__(seed, agents, checking=False)
         self.exact = float(self.now)
-        self.lane = TimedLane
+        self.task = TimedTask
         self.worker_settings = WorkerSettings(idle_ms=HOUR_MS, future_us=None)
 
     # -- time ------------------------------------------------------------------------------------------------

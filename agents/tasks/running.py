@@ -1,8 +1,9 @@
 """Runs the work of another agent again (``elf.job.again``): one pane of one flow, from files that both see.
 
-On a thread of its own, with a worker of its own that forgets everything afterwards: the lane of the stream is
-not held up, and nothing is written. One run at a time, and few that wait; each reads a bounded number of
-bytes. ``found_at`` is the other side: where an agent is in its files, for those who may run its work again.
+On a thread of its own, with a worker of its own that forgets everything afterwards: the stream task of the
+stream is not held up, and nothing is written. One run at a time, and few that wait; each reads a bounded
+number of bytes. ``found_at`` is the other side: where an agent is in its files, for those who may run its
+work again.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from agents.inputs.files import paths_of
 from agents.inputs.follower import Follower
 from agents.inputs.ranges import MAGIC_BYTES, is_compressed
 from agents.inputs.values import Chunk, Position
-from agents.lanes.streams import StreamEngine
+from agents.tasks.streams import StreamEngine
 from elf import windows
 from elf.batch import decode, encode
 from elf.errors import InputError

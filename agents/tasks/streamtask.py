@@ -1,4 +1,4 @@
-"""The lane of a stream: one thread that owns the stream's worker, and writes its cuts.
+"""The stream task of a stream: one thread that owns the stream's worker, and writes its cuts.
 
 Commands are performed one at a time, in order. What a command did is durable before it is told: the archive
 is fsynced first, then one SQLite transaction holds the worker's cut, the positions of the inputs, of the
@@ -22,14 +22,14 @@ import pyarrow as pa
 from agents.disk.store import Store
 from agents.formats import Format
 from agents.inputs import Chunk, Position
-from agents.lanes.ahead import Ahead, Parsed
-from agents.lanes.checkpoints import Checkpoints, StoredCut
-from agents.lanes.peeks import Peeks
-from agents.lanes.running import found_at
-from agents.lanes.samples import spread
-from agents.lanes.sinks import Sinks
-from agents.lanes.streams import StreamEngine
 from agents.metrics import Metrics
+from agents.tasks.ahead import Ahead, Parsed
+from agents.tasks.checkpoints import Checkpoints, StoredCut
+from agents.tasks.peeks import Peeks
+from agents.tasks.running import found_at
+from agents.tasks.samples import spread
+from agents.tasks.sinks import Sinks
+from agents.tasks.streams import StreamEngine
 from elf.job.again import Reading
 from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
 from elf.job.cut import StreamCut
@@ -51,8 +51,8 @@ _LEFT_OUT: Final = ("late", "future", "unrostered", "shed", "leapt")
 
 
 @dataclass(frozen=True)
-class LaneFacts:
-    """What a lane knows about its stream without reading it."""
+class TaskFacts:
+    """What a stream task knows about its stream without reading it."""
 
     stream: str
     format: Format
@@ -62,9 +62,10 @@ class LaneFacts:
 
 
 class LaneCounts:
-    """What a lane has read since it began, and what of it is in no result; the agent's metrics are told."""
+    """What a stream task has read since it began, and what of it is in no result; the agent's metrics are
+    told."""
 
-    def __init__(self, facts: LaneFacts, metrics: Metrics) -> None:
+    def __init__(self, facts: TaskFacts, metrics: Metrics) -> None:
         self._facts = facts
         self._metrics = metrics
         self.rows_read = 0
@@ -117,13 +118,13 @@ class LaneCounts:
             metrics.gap(stream, max(gap.bytes, 0))
 
 
-class Lane:
-    """See the module's docstring. Everything here is called on the lane's own thread, but for ``ship`` and
-    ``peek``. ``reading``: how others read its files, where they share them."""
+class StreamTask:
+    """See the module's docstring. Everything here is called on the stream task's own thread, but for ``ship``
+    and ``peek``. ``reading``: how others read its files, where they share them."""
 
     def __init__(
         self,
-        facts: LaneFacts,
+        facts: TaskFacts,
         settings: WorkerSettings,
         store: Store,
         *,

@@ -43,7 +43,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from agents.disk.durable import sync, sync_path
-from agents.lanes.partitions import ArchiveError, Target
+from agents.tasks.partitions import ArchiveError, Target
 from elf.errors import ElfBug
 
 __all__ = ["Archive", "ArchiveError"]
@@ -51,7 +51,8 @@ __all__ = ["Archive", "ArchiveError"]
 _OPEN: Final = re.compile(r"open-(\d{20})\.arrows")
 _CLOSED: Final = re.compile(r"roll-(\d{20})-(\d{20})\.arrows")
 BESIDE_BYTES: Final = 4 << 20
-"""Where lines come fast so much is made durable beside the lane, so that a cut finds little that is not."""
+"""Where lines come fast so much is made durable beside the stream task, so that a cut finds little that is
+not."""
 _SOURCE: Final = pa.dictionary(pa.int32(), pa.string())
 _TS: Final = pa.timestamp("us", tz="UTC")
 _FIELDS: Final = [("line", pa.string()), ("ts", _TS), ("source", _SOURCE), ("position", pa.int64())]
@@ -67,7 +68,8 @@ class _Roll:
 
 
 class Archive:
-    """One stream of one agent. All belongs to the stream's lane, but ``ship`` may run in another thread."""
+    """One stream of one agent. All belongs to the stream's stream task, but ``ship`` may run in another
+    thread."""
 
     def __init__(
         self,

@@ -1,9 +1,9 @@
 """Looks at the rows of a stream as they come (``elf tap``).
 
-The lane lays some lines of each chunk aside, as far as each peek has room, and does nothing else: no row is
-parsed for a peek on the lane's thread, and none ever waits for one. Who asks gets what lies there, parsed on
-a thread beside the lane; all that was not laid aside, or not shown, is counted. A peek that nobody has asked
-for ``LEASE_MS`` is over.
+The stream task lays some lines of each chunk aside, as far as each peek has room, and does nothing else: no
+row is parsed for a peek on the stream task's thread, and none ever waits for one. Who asks gets what lies
+there, parsed on a thread beside the stream task; all that was not laid aside, or not shown, is counted. A
+peek that nobody has asked for ``LEASE_MS`` is over.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from elf.errors import UserError
 from elf.job.messages.inquiries import Peeked, PeekStream
 from elf.job.ports import Wanted
 
-if TYPE_CHECKING:  # DuckDB, as in agents.lanes.streams
-    from agents.lanes.engine import Extractor
+if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
+    from agents.tasks.engine import Extractor
 
 Held = tuple[pa.StringArray, int]
 """Lines, and when they were read (ms)."""
@@ -89,8 +89,10 @@ class _Peek:
         """The rows of these lines."""
         if not held:
             return Peeked(b"", 0, unseen)
-        if self._extractor is None:  # a line was read, so that the lane knows the event time if there is one
-            from agents.lanes.engine import Extractor
+        if (
+            self._extractor is None
+        ):  # a line was read, so that the stream task knows the event time if there is one
+            from agents.tasks.engine import Extractor
 
             where = self._request.where_sql
             self._extractor = Extractor(
@@ -113,7 +115,7 @@ class _Peek:
 
 
 class Peeks:
-    """All peeks of a stream. ``see`` is the lane's, ``look`` belongs to one other thread."""
+    """All peeks of a stream. ``see`` is the stream task's, ``look`` belongs to one other thread."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream

@@ -12,7 +12,7 @@ from typing import Final
 import pyarrow as pa
 
 from agents.formats import FORMATS, Format
-from agents.lanes.samples import spread
+from agents.tasks.samples import spread
 from elf.errors import InputError, UserError
 from elf.job.ports import Wanted
 from elf.schema import Column, ColumnType, Schema, declare
@@ -78,7 +78,7 @@ def taken(format_: Format, samples: Sequence[str], timestamp: str | None = None)
 
 
 def _taken(format_: Format, lines: pa.StringArray, timestamp: str | None = None) -> int:
-    from agents.lanes.engine import Extractor
+    from agents.tasks.engine import Extractor
 
     extractor = Extractor(format_, format_.schema(lines, timestamp).event_time, Wanted())
     try:

@@ -1,9 +1,9 @@
-"""Feeds the lanes of an agent: inputs are read ahead of them, in order, as far as there is room.
+"""Feeds the stream tasks of an agent: inputs are read ahead of them, in order, as far as there is room.
 
-A stream has a thread that looks at its files and one that is its lane; chunks go from the one to the other
-over the loop. Reading is held back while a lane is behind, while the process has more memory than it may,
-while the archive takes nothing, and while the agent leaves: files can wait. Rolls are shipped beside
-everything else.
+A stream has a thread that looks at its files and one that is its stream task; chunks go from the one to the
+other over the loop. Reading is held back while a stream task is behind, while the process has more memory
+than it may, while the archive takes nothing, and while the agent leaves: files can wait. Rolls are shipped
+beside everything else.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from structlog.typing import FilteringBoundLogger
 from agents.disk.store import StoreError
 from agents.inputs import Chunk, Input
 from agents.inputs.values import Counters
-from agents.lanes.archive import ArchiveError
-from agents.lanes.lane import Lane
-from agents.lanes.running import Running
+from agents.tasks.archive import ArchiveError
+from agents.tasks.running import Running
+from agents.tasks.streamtask import StreamTask
 from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
@@ -37,7 +37,7 @@ from elf.job.messages.inquiries import PeekStream
 T = TypeVar("T")
 
 CHUNKS_AHEAD: Final = 4
-"""Chunks of one stream that may wait for its lane: reading is held back beyond that."""
+"""Chunks of one stream that may wait for its stream task: reading is held back beyond that."""
 CHUNK_BYTES_MIN: Final = 1 << 20
 CHUNK_BYTES_MAX: Final = 8 << 20
 """A read asks for the least when the last one came back with little, and for twice as much each time that
@@ -64,7 +64,7 @@ ARCHIVE_TOLD_EVERY_MS: Final = 60_000
 
 @dataclass
 class _Stream:
-    lane: Lane
+    task: StreamTask
     input: Input
     thread: ThreadPoolExecutor
     reader: ThreadPoolExecutor
@@ -86,12 +86,12 @@ class WhenDone(Protocol):
 
 
 class Feeding:
-    """``tell``: what is told of lanes; ``running``: runs other agents' work again. ``reading`` may be
+    """``tell``: what is told of stream tasks; ``running``: runs other agents' work again. ``reading`` may be
     cleared to hold back all inputs."""
 
     def __init__(
         self,
-        streams: Sequence[tuple[Lane, Input]],
+        streams: Sequence[tuple[StreamTask, Input]],
         log: FilteringBoundLogger,
         *,
         now_ms: Callable[[], int],
@@ -103,7 +103,7 @@ class Feeding:
     ) -> None:
         self.reading = asyncio.Event()
         self.reading.set()
-        self._streams = {lane.facts.stream: _stream(lane, source) for lane, source in streams}
+        self._streams = {task.facts.stream: _stream(task, source) for task, source in streams}
         self._log = log
         self._now_ms = now_ms
         self._leaving = leaving
@@ -118,40 +118,40 @@ class Feeding:
         self._unweighed = 0
         self._process = psutil.Process()
 
-    def lanes(self) -> tuple[Lane, ...]:
-        return tuple(stream.lane for stream in self._streams.values())
+    def tasks(self) -> tuple[StreamTask, ...]:
+        return tuple(stream.task for stream in self._streams.values())
 
     def counters(self) -> list[Counters]:
         """Of all inputs."""
         return [stream.input.counters for stream in self._streams.values()]
 
     def backlogs(self) -> dict[str, int]:
-        """Bytes of each stream that wait in its files, or for its lane."""
+        """Bytes of each stream that wait in its files, or for its stream task."""
         return {
-            name: stream.input.unread + stream.read_bytes - stream.lane.counts.bytes_read
+            name: stream.input.unread + stream.read_bytes - stream.task.counts.bytes_read
             for name, stream in self._streams.items()
         }
 
-    def tasks(self) -> list[Coroutine[Any, Any, None]]:
+    def readers(self) -> list[Coroutine[Any, Any, None]]:
         """What reads the inputs, until it is cancelled or they end."""
         return [self._read(stream) for stream in self._streams.values()]
 
     async def close(self, clean: bool) -> None:
-        """After the tasks. ``clean``: the lanes write a last cut."""
+        """After the tasks. ``clean``: the stream tasks write a last cut."""
         self._peeker.shutdown(wait=True)
         for stream in self._streams.values():
             stream.closing.set()
             stream.reader.shutdown(wait=True)
             with contextlib.suppress(ElfError):
-                await asyncio.wrap_future(stream.thread.submit(stream.lane.close, cut=clean))
+                await asyncio.wrap_future(stream.thread.submit(stream.task.close, cut=clean))
             stream.thread.shutdown(wait=True)
             stream.input.close()
         self._shipper.shutdown(wait=True)
 
     def perform(self, name: str, command: Command) -> None:
-        """On the lane of a stream, after what it was given before."""
+        """On the stream task of a stream, after what it was given before."""
         stream = self._streams[name]
-        future = stream.thread.submit(stream.lane.perform, command, self._now_ms())
+        future = stream.thread.submit(stream.task.perform, command, self._now_ms())
         if isinstance(command, Leap):
             self._when_done(future, lambda outcome: self._leapt(name, command, outcome))
         if isinstance(command, Install):
@@ -165,17 +165,17 @@ class Feeding:
             self._log.warning(text, stream=name, flow=command.uid, rows=rows)
 
     def _worked(self, stream: _Stream, command: str, outcome: Outcome) -> None:
-        name = stream.lane.facts.stream
+        name = stream.task.facts.stream
         for gap, missed in outcome.gaps:
             shown = gap.shown() | {"from": _moment(gap.from_us), "to": _moment(gap.to_us)}
             self._log.warning("a gap: lines of a log are gone unread", stream=name, why=missed.why, **shown)
             self.gaps.append({"stream": name, **shown, "why": missed.why})
         if outcome.counts.get("beyond") and not stream.beyond_told:
             stream.beyond_told = True
-            facts, path = stream.lane.facts, next(iter(stream.lane.counts.beyond))
+            facts, path = stream.task.facts, next(iter(stream.task.counts.beyond))
             text = f"lines have more fields than format {facts.format.name}: the column extra has the others"
             self._log.warning(text, stream=facts.stream, path=path)
-        if stream.lane.unshipped and not stream.shipping:
+        if stream.task.unshipped and not stream.shipping:
             stream.shipping = True
             self._when_done(self._shipper.submit(self._ship, stream), lambda _: None)
         self._tell(was.Worked(name, command, outcome))
@@ -183,14 +183,14 @@ class Feeding:
     def _ship(self, stream: _Stream) -> None:
         """Rolls to the archive, beside everything else; what cannot be shipped now is tried again later, and
         said when it begins, each minute, and when it is over."""
-        name, waiting = stream.lane.facts.stream, stream.lane.unshipped
+        name, waiting = stream.task.facts.stream, stream.task.unshipped
         try:
-            stream.lane.ship()
+            stream.task.ship()
             if stream.archive_problem:
                 self._log.info("the archive takes what has waited", stream=name, rolls=waiting)
             stream.archive_problem = ""
         except ArchiveError as error:
-            stream.lane.metrics.archive_failed(name)
+            stream.task.metrics.archive_failed(name)
             now_ms = self._now_ms()
             if not stream.archive_problem or now_ms - stream.archive_told_ms >= ARCHIVE_TOLD_EVERY_MS:
                 stream.archive_told_ms = now_ms
@@ -205,20 +205,21 @@ class Feeding:
     def archive_problems(self) -> dict[str, tuple[int, str]]:
         """Of each stream: the rolls that wait for the archive, and why it takes none (empty: it does)."""
         return {
-            name: (stream.lane.unshipped, stream.archive_problem) for name, stream in self._streams.items()
+            name: (stream.task.unshipped, stream.archive_problem) for name, stream in self._streams.items()
         }
 
     def consult(self, effect: do.Consult) -> None:
-        """Ask a lane what is asked of its stream; who looks at rows asks beside it, and holds up nothing."""
+        """Ask a stream task what is asked of its stream; who looks at rows asks beside it, and holds up
+        nothing."""
         stream = self._streams[effect.stream]
         if isinstance(effect.request, PeekStream):
-            peeked = self._peeker.submit(self._peek, stream.lane, effect.request)
+            peeked = self._peeker.submit(self._peek, stream.task, effect.request)
             self._when_done(peeked, self._tell)
             return
 
         def ask() -> was.Consulted:
             try:
-                return was.Consulted(effect.request, "", stream.lane.answer(effect.request))
+                return was.Consulted(effect.request, "", stream.task.answer(effect.request))
             except StoreError:
                 raise
             except ElfError as error:
@@ -226,19 +227,19 @@ class Feeding:
 
         self._when_done(stream.thread.submit(ask), self._tell)
 
-    def _peek(self, lane: Lane, request: PeekStream) -> was.Consulted:
+    def _peek(self, task: StreamTask, request: PeekStream) -> was.Consulted:
         """What goes wrong here is the matter of who looks, and of nobody else."""
         try:
-            return was.Consulted(request, "", lane.peek(request, self._now_ms()))
+            return was.Consulted(request, "", task.peek(request, self._now_ms()))
         except Exception as error:
             return was.Consulted(request, str(error), b"")
 
     def run(self, effect: do.Run) -> None:
-        """Another agent's work, beside the lanes."""
+        """Another agent's work, beside the stream tasks."""
         self._when_done(self._running.submit(effect), self._tell)
 
     async def _read(self, stream: _Stream) -> None:
-        """Feed the lane, at most ``CHUNKS_AHEAD`` chunks ahead of it."""
+        """Feed the stream task, at most ``CHUNKS_AHEAD`` chunks ahead of it."""
         loop = asyncio.get_running_loop()
         idle_ms, asked = 0, CHUNK_BYTES_MIN
         while True:
@@ -252,28 +253,28 @@ class Feeding:
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
                 stream.read_bytes += chunk.end - chunk.start
                 idle_ms = self._now_ms() + QUIET_MS - IDLE_EVERY_MS
-                lane, source = stream.lane, stream.input
-                self._log.debug("lines read", stream=lane.facts.stream, lines=len(chunk.lines))
-                ahead = lane.ahead.parse(chunk, lane.worker.wanted)
+                task, source = stream.task, stream.input
+                self._log.debug("lines read", stream=task.facts.stream, lines=len(chunk.lines))
+                ahead = task.ahead.parse(chunk, task.worker.wanted)
                 place, missed, new_sources = source.positions(), source.gaps(), source.has_new_sources
                 future = stream.thread.submit(
-                    lane.feed, chunk, place, self._now_ms(), ahead, missed, new_sources=new_sources
+                    task.feed, chunk, place, self._now_ms(), ahead, missed, new_sources=new_sources
                 )
                 self._when_done(future, lambda outcome: self._fed(stream, outcome))
                 self._unweighed += chunk.end - chunk.start
-                await self._room(stream.lane)
+                await self._room(stream.task)
                 continue
             stream.slots.release()
             self._tell_problems(stream)
             if stream.input.exhausted:
-                self.perform(stream.lane.facts.stream, Finish())
+                self.perform(stream.task.facts.stream, Finish())
                 return
             if self._now_ms() - idle_ms >= _idle_every_ms(stream):
                 idle_ms = self._now_ms()
                 self._idle(stream, Idle(idle_ms, stream.input.finished(), stream.input.gaps()))
 
     def _idle(self, stream: _Stream, idle: Idle) -> None:
-        future = stream.thread.submit(stream.lane.idle, idle, stream.input.positions())
+        future = stream.thread.submit(stream.task.idle, idle, stream.input.positions())
         self._when_done(future, lambda outcome: self._worked(stream, "Idle", outcome))
 
     def _poll(self, stream: _Stream, asked: int, idle_ms: int) -> Chunk | None:
@@ -289,10 +290,10 @@ class Feeding:
                 break
         return None
 
-    async def _room(self, lane: Lane) -> None:
+    async def _room(self, task: StreamTask) -> None:
         """Hold the inputs back while the process, or the archive's folder, holds more than it may: files can
         wait."""
-        while lane.unshipped > ROLLS_WAITING_MAX or self._over_memory():
+        while task.unshipped > ROLLS_WAITING_MAX or self._over_memory():
             await asyncio.sleep(ROOM_POLL_S)
 
     def _over_memory(self) -> bool:
@@ -313,7 +314,7 @@ class Feeding:
         for path, why in stream.input.counters.problems.items():
             if stream.told.get(path) != why:
                 stream.told[path] = why
-                name = stream.lane.facts.stream
+                name = stream.task.facts.stream
                 self._log.warning("a file cannot be read", stream=name, path=path, reason=why)
 
 
@@ -326,13 +327,13 @@ def _moment(us: int) -> str:
 
 
 def _idle_every_ms(stream: _Stream) -> int:
-    return IDLE_EVERY_MS if stream.lane.worker.flows() else UNREAD_EVERY_MS
+    return IDLE_EVERY_MS if stream.task.worker.flows() else UNREAD_EVERY_MS
 
 
-def _stream(lane: Lane, source: Input) -> _Stream:
-    name = lane.facts.stream
+def _stream(task: StreamTask, source: Input) -> _Stream:
+    name = task.facts.stream
     return _Stream(
-        lane,
+        task,
         source,
         ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}"),
         ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),

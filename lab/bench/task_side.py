@@ -1,4 +1,4 @@
-"""elf's side of ``elf bench ingest``: the lane of a real agent, fed from a file."""
+"""elf's side of ``elf bench ingest``: the stream task of a real agent, fed from a file."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from agents.disk import sqlite
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Chunk, Position, Whole, split_inputs
-from agents.lanes.ahead import Parsed
-from agents.lanes.archive import Archive
-from agents.lanes.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
-from agents.lanes.lane import Lane, LaneFacts
-from agents.lanes.samples import sample_lines
-from agents.lanes.sinks import Sinks
+from agents.tasks.ahead import Parsed
+from agents.tasks.archive import Archive
+from agents.tasks.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
+from agents.tasks.samples import sample_lines
+from agents.tasks.sinks import Sinks
+from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.batch import decode
 from elf.job.commands import Finish, Install
 from elf.job.spec import Flow, flow_uid
@@ -39,12 +39,12 @@ ROLL_BYTES: Final = 64 << 20
 
 
 def run_lane(task: Task) -> Run:
-    """One run of the lane."""
+    """One run of the stream task."""
     return timed(task, prepare(task))
 
 
 def prepare(task: Task) -> Callable[[], Done]:
-    """A lane with the query's flows installed."""
+    """A stream task with the query's flows installed."""
     paths = (task.path,)
     format_ = get_format(task.format)
     samples = sample_lines(paths)
@@ -60,25 +60,25 @@ def prepare(task: Task) -> Callable[[], Done]:
     if task.durable is False:
         os.fsync = _at_once
         sqlite.SYNCHRONOUS = "OFF"
-    facts = LaneFacts(plan.fragment.stream, format_, None, "")
+    facts = TaskFacts(plan.fragment.stream, format_, None, "")
     folder = tempfile.TemporaryDirectory(prefix="elf-bench-")
     archive = _archive(facts.stream, Path(folder.name)) if task.archive else None
     store = Store(Path(folder.name) / "state.sqlite" if live else ":memory:")
-    lane = Lane(facts, settings, store, sinks=Sinks(archive), samples=samples, cores=task.cores)
+    stream_task = StreamTask(facts, settings, store, sinks=Sinks(archive), samples=samples, cores=task.cores)
     for flow in flows(plan.fragment, task.jobs, task.distinct):
-        lane.perform(Install(flow), 0)
+        stream_task.perform(Install(flow), 0)
     source = Whole(split_inputs(paths, 1)[0])
 
     def work() -> Done:
-        _feed(source, lane)
-        last = lane.perform(Finish(), _now_ms()).sealed
-        made = [one for flow in lane.worker.flows() for one in store.snapshots(flow)] if live else last
+        _feed(source, stream_task)
+        last = stream_task.perform(Finish(), _now_ms()).sealed
+        made = [one for flow in stream_task.worker.flows() for one in store.snapshots(flow)] if live else last
         sealed = [one for one in made if one.payload]
-        lane.ship()
+        stream_task.ship()
         store.close()
         folder.cleanup()
         first = [decode(one.payload) for one in sealed if one.flow == sealed[0].flow]
-        return Done(lane.counts.rows_read, pa.concat_tables(first) if first else pa.table({}))
+        return Done(stream_task.counts.rows_read, pa.concat_tables(first) if first else pa.table({}))
 
     return work
 
@@ -96,20 +96,21 @@ def flows(fragment: Fragment, jobs: int, distinct: int) -> list[Flow]:
     return [Flow(flow_uid(each, f"bench {n}"), each, bytes(16), "") for n, each in enumerate(chosen)]
 
 
-def _feed(source: Whole, lane: Lane) -> None:
-    """As an agent does it: this thread reads, others parse ahead, one more is the lane's, and one ships."""
+def _feed(source: Whole, stream_task: StreamTask) -> None:
+    """As an agent does it: this thread reads, others parse ahead, one more is the stream task's, and one
+    ships."""
     free = Semaphore(CHUNKS_AHEAD)
     fed: list[Future[None]] = []
     with ThreadPoolExecutor(1) as shipper, ThreadPoolExecutor(1) as own:
 
         def feed(chunk: Chunk, positions: tuple[Position, ...], ahead: Future[Parsed] | None) -> None:
-            lane.feed(chunk, positions, _now_ms(), ahead)
-            if lane.unshipped:
-                fed.append(shipper.submit(lane.ship))
+            stream_task.feed(chunk, positions, _now_ms(), ahead)
+            if stream_task.unshipped:
+                fed.append(shipper.submit(stream_task.ship))
 
         while (chunk := source.read(CHUNK_BYTES_MAX, 0)) is not None:
             free.acquire()
-            ahead = lane.ahead.parse(chunk, lane.worker.wanted)
+            ahead = stream_task.ahead.parse(chunk, stream_task.worker.wanted)
             future = own.submit(feed, chunk, source.positions(), ahead)
             future.add_done_callback(lambda _: free.release())
             fed.append(future)

@@ -1,4 +1,4 @@
-"""One stream of a simulated agent: its log, which survives crashes, and its lane, which does not."""
+"""One stream of a simulated agent: its log, which survives crashes, and its stream task, which does not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from agents.lanes.checkpoints import counted, forgotten
+from agents.tasks.checkpoints import counted, forgotten
 from elf.job import events as was
 from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
 from elf.job.cut import StreamCut
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 STUCK_MS = 100
-"""Between two looks whether a lane goes on."""
+"""Between two looks whether a stream task goes on."""
 READ_MS = 100
 """Between two looks whether there is something to be read."""
 CHUNKS_AHEAD = 4
@@ -43,7 +43,7 @@ class Log:
         self.rows.append((ts, key))
 
 
-class SimLane:
+class SimTask:
     """Reads the log, performs commands in order, and writes the cut, with a chance to die between any two."""
 
     def __init__(self, agent: SimAgent, stream: str) -> None:

@@ -2,15 +2,15 @@
 
 The function gets the rows that WHERE lets through, with the query's columns and ``_pane``; it gives rows with
 the same columns, as many as it likes, each in a pane that was given. What fails costs the rows of its batch.
-Of a function that has blocked, or has died of its memory, each batch would cost seconds of the lane, in which
-other jobs wait, so it gets no more: its version is on its way out by then.
+Of a function that has blocked, or has died of its memory, each batch would cost seconds of the stream task,
+in which other jobs wait, so it gets no more: its version is on its way out by then.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
 
-from agents.lanes.engine import Mapper, Statement, as_schema
+from agents.tasks.engine import Mapper, Statement, as_schema
 from elf.functions.function import Failed, UserFunction, conform
 from elf.job.ports import MapFailed
 from elf.job.worker.fitting import arrow_schema

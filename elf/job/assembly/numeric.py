@@ -1,10 +1,10 @@
 """State columns as arrays of numbers, so that numpy merges the states of all keys at once.
 
-A state becomes *lanes*: arrays with one number a row, each with a ufunc that merges two of them and the
-number that changes nothing. Sums of integers are one int64 lane while no window can leave it, else four lanes
-of 32 bits each, so that they stay exact and 38 digits overflow at the end or not at all. Doubles are added as
-they are, and compared in DuckDB's order; texts (and whatever else has an order) are compared by their place
-among all values seen. No loop over rows.
+A state becomes *numeric columns*: arrays with one number a row, each with a ufunc that merges two of them and
+the number that changes nothing. Sums of integers are one int64 numeric column while no window can leave it,
+else four numeric columns of 32 bits each, so that they stay exact and 38 digits overflow at the end or not at
+all. Doubles are added as they are, and compared in DuckDB's order; texts (and whatever else has an order) are
+compared by their place among all values seen. No loop over rows.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _LIMB: Final = np.int64((1 << _LIMB_BITS) - 1)
 
 
 @dataclass(frozen=True)
-class Lane:
+class NumericColumn:
     """How two numbers merge, and the number that is no value at all."""
 
     merge: np.ufunc
@@ -43,15 +43,18 @@ class Lane:
         return np.full(shape, self.identity, self.dtype)
 
 
-PRESENT: Final = Lane(np.maximum, np.uint8, 0)
+PRESENT: Final = NumericColumn(np.maximum, np.uint8, 0)
 """1 where there is a row (or a value that is not NULL)."""
-_COUNTED: Final = Lane(np.add, np.int64, 0)
-_ADDED: Final = Lane(np.add, np.float64, 0)
-_EXTREME: Final = {"min": Lane(np.minimum, np.int64, _HIGHEST), "max": Lane(np.maximum, np.int64, _LOWEST)}
+_COUNTED: Final = NumericColumn(np.add, np.int64, 0)
+_ADDED: Final = NumericColumn(np.add, np.float64, 0)
+_EXTREME: Final = {
+    "min": NumericColumn(np.minimum, np.int64, _HIGHEST),
+    "max": NumericColumn(np.maximum, np.int64, _LOWEST),
+}
 
 
 class Coder:
-    """One state to lanes and back. ``terms_max``: how many values are ever merged into one.
+    """One state to numeric columns and back. ``terms_max``: how many values are ever merged into one.
 
     It learns from the columns that it ``admits``; arrays made before then go through the function that
     ``admit`` returns.
@@ -65,9 +68,10 @@ class Coder:
         self._largest = ((1 << 63) - 1) // terms_max
 
     @property
-    def lanes(self) -> tuple[Lane, ...]:
-        """Of each array of ``encode``. Counts are never NULL; of others the first lane says what is."""
-        values: tuple[Lane, ...]
+    def numerics(self) -> tuple[NumericColumn, ...]:
+        """Of each array of ``encode``. Counts are never NULL; of others the first numeric column says what
+        is."""
+        values: tuple[NumericColumn, ...]
         match self.form:
             case "narrow":
                 values = (_COUNTED,)
@@ -117,7 +121,7 @@ class Coder:
         if not len(known):
             return None
         places = pc.index_in(known, self._values).to_numpy(zero_copy_only=False).astype(np.int64)
-        identity = self.lanes[-1].identity
+        identity = self.numerics[-1].identity
 
         def moved(arrays: list[Array]) -> list[Array]:
             valid, old = arrays
@@ -128,12 +132,12 @@ class Coder:
         return moved
 
     def encode(self, column: pa.ChunkedArray) -> list[Array]:
-        """An array a lane, one number a row of a column that was admitted."""
+        """An array a numeric column, one number a row of a column that was admitted."""
         valid = column.is_valid().to_numpy() if column.null_count else None
         values = self._numbers(column)
         if valid is not None:
-            for lane, numbers in zip(self.lanes[-len(values) :], values, strict=True):
-                numbers[~valid] = lane.identity
+            for numeric, numbers in zip(self.numerics[-len(values) :], values, strict=True):
+                numbers[~valid] = numeric.identity
         if self.state.identity_zero:
             return values
         present = np.ones(len(column), np.uint8) if valid is None else valid.astype(np.uint8)
@@ -143,8 +147,8 @@ class Coder:
         """The values; anything where they are NULL."""
         kind = column.type
         if pa.types.is_null(kind):
-            lanes = self.lanes if self.state.identity_zero else self.lanes[1:]
-            return [lane.none(len(column)) for lane in lanes]
+            numerics = self.numerics if self.state.identity_zero else self.numerics[1:]
+            return [numeric.none(len(column)) for numeric in numerics]
         if self.form == "floats":
             return [np.array(column.cast(pa.float64()).fill_null(0.0).to_numpy())]
         if self.form in ("narrow", "wide"):
@@ -157,7 +161,7 @@ class Coder:
         return [np.array(column.cast(pa.int64()).fill_null(0).to_numpy())]
 
     def decode(self, arrays: Sequence[Array]) -> pa.ChunkedArray:
-        """The state column of merged lanes; raises ``SumOverflow``."""
+        """The state column of merged numeric columns; raises ``SumOverflow``."""
         count = len(arrays[0])
         if pa.types.is_null(self._kind):
             return pa.chunked_array(
@@ -182,7 +186,7 @@ class Coder:
         return pa.chunked_array([pa.array(values[0], mask=null)]).cast(self._kind)
 
     def rank(self, arrays: Sequence[Array]) -> Array | None:
-        """int64, in the order of the values; None where lanes don't say it."""
+        """int64, in the order of the values; None where numeric columns don't say it."""
         if self.form == "wide":
             return None
         values: Array = arrays[-1]
@@ -214,7 +218,7 @@ def _integers(column: pa.ChunkedArray) -> tuple[Array, Array]:
 
 
 def _limbs(low: Array, high: Array) -> list[Array]:
-    """128-bit numbers in four lanes of 32 bits, the last one with the sign."""
+    """128-bit numbers in four numeric columns of 32 bits, the last one with the sign."""
     return [low & _LIMB, (low >> _LIMB_BITS) & _LIMB, high & _LIMB, high >> _LIMB_BITS]
 
 

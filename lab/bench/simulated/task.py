@@ -1,4 +1,5 @@
-"""The lane of a timed agent: lines are JSON and go through DuckDB; they come when the bench writes them."""
+"""The stream task of a timed agent: lines are JSON and go through DuckDB; they come when the bench writes
+them."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from agents.lanes.feeding import IDLE_EVERY_MS, UNREAD_EVERY_MS
+from agents.tasks.feeding import IDLE_EVERY_MS, UNREAD_EVERY_MS
 from elf.job import events as was
 from elf.job.commands import Command, Feed, Idle, Install, Outcome
 from elf.job.effects import Consult
@@ -18,7 +19,7 @@ from elf.job.messages.inquiries import StreamSeen
 from elf.job.ports import Engine
 from lab.bench.simulated.engine import EVENT_TIME, FORMAT, SharedEngine
 from lab.chaos.engine import Chunk, Source
-from lab.chaos.lane import SimLane
+from lab.chaos.task import SimTask
 
 if TYPE_CHECKING:
     from lab.bench.simulated.agent import TimedAgent
@@ -27,7 +28,7 @@ SAMPLES: Final = 100
 LOG: Final = Source("log")
 
 
-class TimedLane(SimLane):
+class TimedTask(SimTask):
     """See the module's docstring."""
 
     _agent: TimedAgent

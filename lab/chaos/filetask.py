@@ -1,7 +1,8 @@
-"""One stream of a simulated agent that reads files: a real ``Tail`` and a real ``Lane``, on virtual time.
+"""One stream of a simulated agent that reads files: a real ``Tail`` and a real ``StreamTask``, on virtual
+time.
 
-What feeds the lane is a few lines here in place of ``agents.lanes.feeding``, which has threads: the same
-order, chunks ahead, positions with each chunk, and sources that have ended with the ``Idle`` after it.
+What feeds the stream task is a few lines here in place of ``agents.tasks.feeding``, which has threads: the
+same order, chunks ahead, positions with each chunk, and sources that have ended with the ``Idle`` after it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from typing import TYPE_CHECKING, Final
 
 from agents.formats import get_format
 from agents.inputs import Position, Tail
-from agents.lanes.checkpoints import load_cut
-from agents.lanes.lane import Lane, LaneFacts
-from agents.lanes.streams import StreamEngine
+from agents.tasks.checkpoints import load_cut
+from agents.tasks.streams import StreamEngine
+from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.job.commands import Command, Feed, Idle, Outcome
 from elf.job.ports import ExtractorPort, MapperPort, Wanted
 from elf.ql.plan import Fragment
 from lab.chaos.engine import PyEngine
 from lab.chaos.fates import Fates
 from lab.chaos.files import FileLog
-from lab.chaos.lane import CHUNKS_AHEAD, READ_MS, STUCK_MS, SimLane
+from lab.chaos.task import CHUNKS_AHEAD, READ_MS, STUCK_MS, SimTask
 
 if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
@@ -33,11 +34,11 @@ CHUNK_BYTES: Final = 8_000
 ROTATE_WAIT_S: Final = 2.0
 """As ``rotate_wait_secs``. Sooner than by default, as all else."""
 IDLE_EVERY_MS: Final = 250
-FACTS: Final = LaneFacts("", get_format("json"), "_ts", "")
+FACTS: Final = TaskFacts("", get_format("json"), "_ts", "")
 
 
 class FileEngine(StreamEngine):
-    """A lane's engine without DuckDB: see ``lab.chaos.engine``."""
+    """A stream task's engine without DuckDB: see ``lab.chaos.engine``."""
 
     def __init__(self) -> None:
         super().__init__(FACTS.format, FACTS.timestamp)
@@ -50,7 +51,7 @@ class FileEngine(StreamEngine):
         return self._py.mapper(fragment)
 
 
-class FileLane(SimLane):
+class FileTask(SimTask):
     """See the module's docstring."""
 
     def __init__(self, agent: SimAgent, stream: str) -> None:
@@ -58,10 +59,10 @@ class FileLane(SimLane):
         self._stream = stream
         log = agent.logs[stream]
         assert isinstance(log, FileLog)
-        facts = LaneFacts(stream, FACTS.format, FACTS.timestamp, "")
+        facts = TaskFacts(stream, FACTS.format, FACTS.timestamp, "")
         settings = replace(agent.world.worker_settings, name=f"a{agent.index}")
-        self._lane = Lane(facts, settings, agent.store, cores=1, engine=FileEngine())
-        self.worker = self._lane.worker
+        self._task = StreamTask(facts, settings, agent.store, cores=1, engine=FileEngine())
+        self.worker = self._task.worker
         stored = load_cut(agent.store, stream)
         self.cut = stored.worker if stored else None
         positions = stored.positions if stored else ()
@@ -95,16 +96,16 @@ class FileLane(SimLane):
             agent.work.after_disk(lambda: self._done(command, outcome))
 
     def _perform(self, command: Command) -> Outcome:
-        lane, took = self._lane, self._log.fates.took
+        task, took = self._task, self._log.fates.took
         if isinstance(command, Feed):
             chunk, missed, at_ms = command.chunk, command.missed, command.now_ms
             self._taken.append(partial(took, chunk.lines.to_pylist(), missed))
             place, new_sources = self._positions.popleft(), command.new_sources
-            return lane.feed(chunk, place, at_ms, None, missed, new_sources=new_sources)  # type: ignore[arg-type]
+            return task.feed(chunk, place, at_ms, None, missed, new_sources=new_sources)  # type: ignore[arg-type]
         if isinstance(command, Idle):
             self._taken.append(partial(took, (), command.missed))
-            return lane.idle(command, self._positions.popleft())
-        return lane.perform(command, self._agent.now_ms)
+            return task.idle(command, self._positions.popleft())
+        return task.perform(command, self._agent.now_ms)
 
     def read(self) -> None:
         agent, now_ms = self._agent, self._agent.now_ms
@@ -142,4 +143,4 @@ class FileLane(SimLane):
 
     def close(self) -> None:
         self._tail.close()
-        self._lane.close(cut=False)
+        self._task.close(cut=False)

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 
 from agents.formats import Format
 from agents.formats.dialect import DUCKDB, DUCKDB_QUICK, Dialect, Selection
-from agents.lanes.times import read_times
+from agents.tasks.times import read_times
 from elf.aggregates import normalise
 from elf.batch import decode
 from elf.errors import ElfBug

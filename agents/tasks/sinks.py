@@ -8,13 +8,13 @@ import pyarrow as pa
 from agents.formats import Format
 from agents.inputs import Chunk, Reject
 from agents.inputs.values import REJECT_KEPT_BYTES
-from agents.lanes.archive import Archive
-from agents.lanes.rejects import RejectFile
+from agents.tasks.archive import Archive
+from agents.tasks.rejects import RejectFile
 from elf.job.commands import Outcome
 
 
 class Sinks:
-    """Of one stream; either may be missing. All belongs to the lane, but ``ship``."""
+    """Of one stream; either may be missing. All belongs to the stream task, but ``ship``."""
 
     def __init__(self, archive: Archive | None = None, rejects: RejectFile | None = None) -> None:
         self._archive = archive

@@ -1,8 +1,10 @@
-"""Extraction ahead of the lane: under a backlog, chunks are parsed on several cores before their turn comes.
+"""Extraction ahead of the stream task: under a backlog, chunks are parsed on several cores before their turn
+comes.
 
 Parsing is four fifths of a row's cost and depends on nothing but its line, so it may be done in any order;
-what depends on the order (watermarks, lateness, trees) stays in the lane, which takes the chunks one by one.
-A lane that wants something else by then, because a flow came or went, parses such a chunk again.
+what depends on the order (watermarks, lateness, trees) stays in the stream task, which takes the chunks one
+by one. A stream task that wants something else by then, because a flow came or went, parses such a chunk
+again.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ import psutil
 import pyarrow as pa
 
 from agents.inputs import Chunk
-from agents.lanes.streams import StreamEngine, StreamExtractor
+from agents.tasks.streams import StreamEngine, StreamExtractor
 from elf.job.ports import Wanted
 
-if TYPE_CHECKING:  # DuckDB, as in agents.lanes.streams
-    from agents.lanes.engine import Extracted
+if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
+    from agents.tasks.engine import Extracted
 
 CHUNK_BYTES_LEAST: Final = 256 << 10
-"""Smaller chunks are parsed by the lane itself: a quiet agent needs no second parser."""
+"""Smaller chunks are parsed by the stream task itself: a quiet agent needs no second parser."""
 
 Parsed: TypeAlias = "tuple[Wanted, Extracted]"
 
@@ -38,8 +40,8 @@ class Ahead:
         self._idle: SimpleQueue[tuple[Wanted, StreamExtractor]] = SimpleQueue()
 
     def parse(self, chunk: Chunk, wanted: Wanted) -> Future[Parsed] | None:
-        """Begin; None where it is better left to the lane. Which column is the event time is for the lane to
-        find out, in the order of the lines."""
+        """Begin; None where it is better left to the stream task. Which column is the event time is for the
+        stream task to find out, in the order of the lines."""
         if self.cores == 1 or self._engine.event_time is None or chunk.end - chunk.start < CHUNK_BYTES_LEAST:
             return None
         return self._pool.submit(self._parse, chunk.lines, wanted)

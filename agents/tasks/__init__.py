@@ -1,13 +1,13 @@
-"""A lane: from a chunk of a stream's lines to a pane's result.
+"""A stream task: from a chunk of a stream's lines to a pane's result.
 
     files
      │  agents.inputs           whole lines, with the position that each source has after them
      ▼
     Chunk
-     │  feeding                 a thread reads; at most so many chunks wait for the lane
+     │  feeding                 a thread reads; at most so many chunks wait for the stream task
      │  ahead                   under a backlog they are extracted on another core before their turn
      ▼
-    Lane.feed                   the lane's own thread: one command at a time
+    Stream task.feed                   the stream task's own thread: one command at a time
      │  elf.job.worker          which rows are a flow's, in which panes, and which are late
      │    streams, engine       lines to typed rows, event time first (times): the format's SQL
      │    engine, mapping       rows to partial aggregates: the fragment's map, a user's function before it

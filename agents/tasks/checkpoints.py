@@ -1,4 +1,4 @@
-"""The checkpoints of a lane: what its store has of a stream, and what a cut changes there.
+"""The checkpoints of a stream task: what its store has of a stream, and what a cut changes there.
 
 One SQLite transaction writes the cut, the snapshots of the panes that were sealed, and the tables that flows
 join; and it deletes the snapshots that the cut has counted. Until then those are in the store: what becomes

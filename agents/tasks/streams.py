@@ -1,4 +1,4 @@
-"""The engine of one stream: its format, its event time, and the DuckDB statements of its lane.
+"""The engine of one stream: its format, its event time, and the DuckDB statements of its stream task.
 
 Which column holds the event time is configured, or fixed by the format, or found in the first lines that show
 one; then it stays (it is part of the stream's cut), so that a restart cannot read the same lines in another
@@ -22,7 +22,7 @@ from elf.job.ports import MapperPort, Wanted
 from elf.ql.plan import Fragment, Function
 
 if TYPE_CHECKING:  # DuckDB takes 16 MB, and 25 when it runs: it is imported at the first line or job
-    from agents.lanes.engine import Extracted, Extractor
+    from agents.tasks.engine import Extracted, Extractor
 
 LOOKED_AT = 200
 """Lines that are looked at at a time for an event time."""
@@ -59,7 +59,8 @@ class FunctionsAt:
 
 
 class StreamEngine:
-    """Makes the extractor and the mappers of a lane. ``event_time``: None until a line has shown one."""
+    """Makes the extractor and the mappers of a stream task. ``event_time``: None until a line has shown
+    one."""
 
     def __init__(
         self,
@@ -87,11 +88,11 @@ class StreamEngine:
 
     def mapper(self, fragment: Fragment) -> MapperPort:
         if fragment.function is not None:
-            from agents.lanes.mapping import FunctionMapper
+            from agents.tasks.mapping import FunctionMapper
 
             at = self._functions or FunctionsAt(Sandboxes(), lambda _: None)
             return FunctionMapper(fragment, at.of(fragment.function))
-        from agents.lanes.engine import Mapper
+        from agents.tasks.engine import Mapper
 
         return Mapper.of(fragment)
 
@@ -119,7 +120,7 @@ class StreamExtractor:
 
     def _prepared(self) -> Extractor:
         if self._extractor is None or self._event_time != self._engine.event_time:
-            from agents.lanes.engine import Extractor
+            from agents.tasks.engine import Extractor
 
             self.close()
             self._event_time = self._engine.event_time
