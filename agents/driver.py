@@ -146,7 +146,7 @@ class Driver:
             self._broken(error)
 
     def _broken(self, error: BaseException) -> None:
-        """Something failed that must not: stop, so that the next start goes on from the last cut."""
+        """Something failed that must not: stop, so that the next start goes on from the last checkpoint."""
         if isinstance(error, ElfError):
             self._log.error("agent stops", reason=str(error))
         else:

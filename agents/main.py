@@ -1,8 +1,8 @@
 """``elf-agent``: one agent beside one web server.
 
-``elf-agent --config elf.yaml`` runs it until SIGTERM (takes a cut and stops; it goes on from there at the
-next start) or ``elf leave``. ``elf-agent validate --config elf.yaml`` looks at a configuration, and at this
-machine and fleet, and says all that a start would trip over. Exit status of both: 0, 78 for a bad
+``elf-agent --config elf.yaml`` runs it until SIGTERM (takes a checkpoint and stops; it goes on from there at
+the next start) or ``elf leave``. ``elf-agent validate --config elf.yaml`` looks at a configuration, and at
+this machine and fleet, and says all that a start would trip over. Exit status of both: 0, 78 for a bad
 configuration, 1 for anything else (a port in use, a folder that cannot be written to). ``--config`` may be
 given several times: these agents share a process then, for experiments. All files are looked at, each line
 then names its own.

@@ -25,7 +25,7 @@ from elf.transport.base import Counters
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 LABEL_VALUES_MAX: Final = 64
 OTHER: Final = "other"
-CUT_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+CHECKPOINT_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 Loss = Literal[
     "input_bytes",
@@ -135,8 +135,11 @@ class Metrics:
             "clock_skew_seconds",
             "The most that a clock is off the median of those that this node hears as a root.",
         )
-        self._cuts = Histogram(
-            "elf_cut_seconds", "Time to make a cut durable.", registry=self._registry, buckets=CUT_SECONDS
+        self._checkpoints = Histogram(
+            "elf_cut_seconds",
+            "Time to make a cut durable.",
+            registry=self._registry,
+            buckets=CHECKPOINT_SECONDS,
         )
         self._registry.register(_Process())
 
@@ -185,9 +188,9 @@ class Metrics:
         """So much was lost in this way since the start."""
         self._losses.labels(kind).set(count)
 
-    def cut(self, secs: float) -> None:
-        """A cut took so long to become durable."""
-        self._cuts.observe(secs)
+    def checkpoint(self, secs: float) -> None:
+        """A checkpoint took so long to become durable."""
+        self._checkpoints.observe(secs)
 
     # -- the protocol ----------------------------------------------------------------------------------------
 

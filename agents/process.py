@@ -1,9 +1,9 @@
 """An agent process: from a configuration to a running driver, and to its end.
 
-SIGTERM and SIGINT take a cut and stop; the next start goes on from it. SIGHUP, of a terminal that is closed
-or of somebody who wants the configuration read again, ends nothing, and is answered in the log. Everything
-that can be wrong on this machine (a port in use, a damaged store, an unreachable bootstrap) is one line and
-exit status 1; on a full disk the agent waits for room (``agents.disk.room``).
+SIGTERM and SIGINT take a checkpoint and stop; the next start goes on from it. SIGHUP, of a terminal that is
+closed or of somebody who wants the configuration read again, ends nothing, and is answered in the log.
+Everything that can be wrong on this machine (a port in use, a damaged store, an unreachable bootstrap) is one
+line and exit status 1; on a full disk the agent waits for room (``agents.disk.room``).
 
 For experiments several *logical* agents may share a process, its loop and the template of its sandboxes: each
 has its own configuration, data folder, sockets and threads, and they talk to each other over these like any
@@ -346,7 +346,8 @@ def _stream(
     metrics: Metrics,
     functions: FunctionsAt,
 ) -> tuple[StreamTask, Input]:
-    """A stream's stream task, restored to its last cut, and its input, opened where that cut stands."""
+    """A stream's stream task, restored to its last checkpoint, and its input, opened where that checkpoint
+    stands."""
     format_ = get_format(stream.format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
     facts = TaskFacts(name, format_, stream.timestamp, config.archive.path, declared)
@@ -355,7 +356,7 @@ def _stream(
         future_us=int(config.protocol.future_bound_secs * 1e6),
         lateness_us=int(stream.lateness_secs * 1e6),
         since_us=since_us(name, stream, store),
-        cut_ms=_ms(config.protocol.cut_interval_secs),
+        checkpoint_ms=_ms(config.protocol.cut_interval_secs),
         agent=me.address,
         name=me.name,
     )

@@ -15,7 +15,7 @@ from elf.job.worker.stream import StreamWorker
 
 
 def restore(store: Store, workers: Mapping[str, StreamWorker]) -> Restored:
-    """``workers``: of each stream, as its last cut has it."""
+    """``workers``: of each stream, as its last checkpoint has it."""
     installed = frozenset((stream, uid) for stream, worker in workers.items() for uid in worker.flows())
     return Restored(
         read_cluster(store.get(CLUSTER_FACT)),

@@ -178,7 +178,7 @@ class Fleet:
             future_us=None,
             lateness_us=LIVE_LATENESS_US if self._live else None,
             since_us=LONG_AGO,
-            cut_ms=1 << 60,
+            checkpoint_ms=1 << 60,
             agent=address if self._twice else "",
         )
         inputs = [self._open_input(one.shares[index]) for one in streams]

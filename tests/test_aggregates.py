@@ -97,8 +97,8 @@ def test_split_anywhere_then_merge_is_the_whole(
 
     @given(rows_of(kind), st.lists(st.integers(0, 12), max_size=3))
     @settings(max_examples=25, deadline=None)
-    def check(rows: pa.Table, cuts: list[int]) -> None:
-        edges = [0, *sorted(cuts), 12]
+    def check(rows: pa.Table, checkpoints: list[int]) -> None:
+        edges = [0, *sorted(checkpoints), 12]
         parts = [rows.slice(a, b - a) for a, b in pairwise(edges)]
         merged = merge_tables([query.partials(part) for part in parts], ["k"], query.states)
         got, expected = query.final(merged), query.whole(rows)

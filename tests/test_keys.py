@@ -43,12 +43,12 @@ def key_tables(draw: st.DrawFn) -> KeyTable:
 
 @given(key_tables(), st.integers(0, 30), st.integers(0, 30))
 @settings(max_examples=300, deadline=None)
-def test_fast_equals_reference(table: KeyTable, cut: int, skip: int) -> None:
+def test_fast_equals_reference(table: KeyTable, checkpoint: int, skip: int) -> None:
     types, rows = table
     columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
     expected = [hash_key_reference(row) for row in rows]
     assert hash_keys(columns).tolist() == expected
-    chunked = [pa.chunked_array([column[:cut], column[cut:]]) for column in columns]
+    chunked = [pa.chunked_array([column[:checkpoint], column[checkpoint:]]) for column in columns]
     assert hash_keys(chunked).tolist() == expected
     assert hash_keys([column[skip:] for column in columns]).tolist() == expected[skip:]
 

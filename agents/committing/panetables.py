@@ -11,7 +11,7 @@ import pyarrow as pa
 from elf.aggregates import State, merge_tables
 from elf.batch import decode_all
 from elf.errors import PanesGone, PeerError
-from elf.job.approximate import CUT_STATE
+from elf.job.approximate import CHECKPOINT_STATE
 from elf.job.commits import PaneCommit
 from elf.job.contributions import Piece
 from elf.job.gaps import gaps_of, with_gaps
@@ -72,7 +72,7 @@ def joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:
 
 def tally_states(fragment: Fragment) -> tuple[State, ...]:
     """The states of a tally of a fragment's panes."""
-    return TALLY_STATES if fragment.keep is None else (*TALLY_STATES, CUT_STATE)
+    return TALLY_STATES if fragment.keep is None else (*TALLY_STATES, CHECKPOINT_STATE)
 
 
 def committed_tally(fragment: Fragment) -> tuple[State, ...]:

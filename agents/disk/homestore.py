@@ -36,7 +36,7 @@ from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, is_
 T = TypeVar("T")
 
 RUN_RECORDS_MAX: Final = 64
-"""In one transaction: stream tasks wait for it with their cuts."""
+"""In one transaction: stream tasks wait for it with their checkpoints."""
 STATE_PANES_BYTES: Final = 40 << 20
 """Rows of panes in a state, of all its flows that run, which share it evenly. Beyond it a member that begins
 with the state does not have the oldest."""

@@ -2,8 +2,8 @@
 
 An agent that cannot write can promise nothing: it could neither seal a pane nor vote. So it stands aside, as
 if it had crashed, but for its process: the jobs that live on it move, others name it as missing, the web
-server's files wait where they are. When there is room again it goes on from its last cut, and the rows that
-it had not sent make revisions. Nothing is deleted to make room, and nothing is shed.
+server's files wait where they are. When there is room again it goes on from its last checkpoint, and the rows
+that it had not sent make revisions. Nothing is deleted to make room, and nothing is shed.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The agent's durable memory: what of its state must survive a crash, by table.
 
-What is in it: facts about the agent; for a worker the *cut* of each stream and the snapshots that it
+What is in it: facts about the agent; for a worker the *checkpoint* of each stream and the snapshots that it
 retains (protocol 3.1), and copies of those of others; for a root its flows and pane commits, for a reader on
 another node copies of these; for a master its jobs and window commits (protocol 5.6); and the catalog log
 (protocol 2.1).
@@ -130,10 +130,10 @@ class Store:
 
     # -- worker: cuts and snapshots --------------------------------------------------------------------------
 
-    def save_cut(
+    def save_checkpoint(
         self,
         stream: str,
-        cut: bytes,
+        checkpoint: bytes,
         snapshots: Sequence[Sealed] = (),
         *,
         forget: Sequence[SnapshotName] = (),
@@ -149,9 +149,9 @@ class Store:
                 con.executemany("INSERT INTO joined VALUES (?, ?, ?)", rows)
             for row in snapshots:
                 _keep(con, "snapshots", row.name, (row.tally, row.payload), _SNAPSHOT + _NAMED)
-            con.execute("INSERT OR REPLACE INTO cuts VALUES (?, ?)", (stream, cut))
+            con.execute("INSERT OR REPLACE INTO cuts VALUES (?, ?)", (stream, checkpoint))
 
-    def load_cut(self, stream: str) -> bytes | None:
+    def load_checkpoint(self, stream: str) -> bytes | None:
         with self._file.reading() as con:
             return _blob(con, "SELECT cut FROM cuts WHERE stream = ?", stream)
 

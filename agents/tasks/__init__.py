@@ -15,7 +15,7 @@
      ▼
     Outcome                     panes that the watermark has passed are sealed
      │  sinks                   lines to the archive (archive, partitions), or to the reject file (rejects)
-     │  checkpoints             one transaction: the cut, positions, snapshots of the sealed panes
+     │  checkpoints             one transaction: the checkpoint, positions, snapshots of the sealed panes
      ▼
     Worked, to the node         only what is durable is told
      │  elf.job.rollup          up the tree: snapshots merge, and the root commits the pane

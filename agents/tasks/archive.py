@@ -5,23 +5,24 @@ began). Its life, by the name of its file (protocol 3.7):
 
     open-FROM.arrows      an Arrow IPC stream that is appended to, not compressed (so a roll is about as large
                           as its lines, lives for a minute, and costs a copy to write and nothing to read);
-                          ``sync`` makes it durable up to a position, which goes into the cut (a thread has
-                          begun with it, every 4 MiB)
+                          ``sync`` makes it durable up to a position, which goes into the checkpoint (a thread
+                          has begun with it, every 4 MiB)
     roll-FROM-TO.arrows   closed by ``roll``: nothing is added any more
     …/LIFE-FROM.parquet   shipped by ``ship``, a file for each event hour in it; then the roll is deleted
 
 Exactly once rests on three rules:
 
 1. Only a roll that ends at or below the position of a *durable* cut is shipped. So what a crash takes back
-   (``restore`` drops all from the cut's position on; those lines are read and appended again, perhaps in
-   another order, under the same positions) was never shipped.
-2. A roll that ends at or below the cut never changes again, and decides alone the names and the contents of
-   its files. So shipping it again, after a crash before its deletion, replaces files by equal ones.
+   (``restore`` drops all from the checkpoint's position on; those lines are read and appended again, perhaps
+   in another order, under the same positions) was never shipped.
+2. A roll that ends at or below the checkpoint never changes again, and decides alone the names and the
+   contents of its files. So shipping it again, after a crash before its deletion, replaces files by equal
+   ones.
 3. LIFE is drawn anew whenever positions start at 0, or the folder was lost. So a data folder that starts over
    can't overwrite what an earlier one shipped.
 
 It must never delete a roll before all its files are durable, or go on after a failed write (``ArchiveError``:
-the stream must start again from its cut).
+the stream must start again from its checkpoint).
 """
 
 from __future__ import annotations
@@ -51,8 +52,8 @@ __all__ = ["Archive", "ArchiveError"]
 _OPEN: Final = re.compile(r"open-(\d{20})\.arrows")
 _CLOSED: Final = re.compile(r"roll-(\d{20})-(\d{20})\.arrows")
 BESIDE_BYTES: Final = 4 << 20
-"""Where lines come fast so much is made durable beside the stream task, so that a cut finds little that is
-not."""
+"""Where lines come fast so much is made durable beside the stream task, so that a checkpoint finds little
+that is not."""
 _SOURCE: Final = pa.dictionary(pa.int32(), pa.string())
 _TS: Final = pa.timestamp("us", tz="UTC")
 _FIELDS: Final = [("line", pa.string()), ("ts", _TS), ("source", _SOURCE), ("position", pa.int64())]
@@ -123,7 +124,7 @@ class Archive:
             self._position += len(lines)
 
     def sync(self) -> int:
-        """Makes all that was appended durable; the position that the cut must name."""
+        """Makes all that was appended durable; the position that the checkpoint must name."""
         with self._writing():
             if self._open is not None:
                 self._open.sync()
@@ -140,7 +141,7 @@ class Archive:
         return now_ms - self._open.since_ms >= self._roll_ms or self._open.nbytes >= self._roll_bytes
 
     def roll(self) -> None:
-        """Closes the open roll, if there is one. It can be shipped once a durable cut covers it."""
+        """Closes the open roll, if there is one. It can be shipped once a durable checkpoint covers it."""
         with self._writing():
             if self._open is not None:
                 start = int(self._open.path.stem.removeprefix("open-"))
@@ -151,18 +152,19 @@ class Archive:
 
     @property
     def unshipped(self) -> int:
-        """Closed rolls that wait for a cut, or for a target that could not be reached."""
+        """Closed rolls that wait for a checkpoint, or for a target that could not be reached."""
         return len(self._closed)
 
-    def ship(self, cut: int) -> list[str]:
-        """Ships the closed rolls that end at or below ``cut``, the position in a cut that is *durable*.
+    def ship(self, checkpoint: int) -> list[str]:
+        """Ships the closed rolls that end at or below ``checkpoint``, the position in a checkpoint that is
+        *durable*.
 
         Returns the paths written, as the target's file system names them. Raises ``ArchiveError`` when the
         target can't be written; the rolls stay, call again.
         """
         with self._shipping:
             paths: list[str] = []
-            while self._closed and self._closed[0].end <= cut:
+            while self._closed and self._closed[0].end <= checkpoint:
                 paths += self._ship(self._closed[0])
                 self._closed.popleft()
             return paths
@@ -184,7 +186,8 @@ class Archive:
     # -- after a start ---------------------------------------------------------------------------------------
 
     def restore(self, position: int) -> None:
-        """Goes back to the position in the last durable cut (0 without one); what lies beyond is dropped.
+        """Goes back to the position in the last durable checkpoint (0 without one); what lies beyond is
+        dropped.
 
         Comes before anything else. Raises ``ArchiveError`` when unshipped records below it are not there.
         """
@@ -206,7 +209,7 @@ class Archive:
         self._usable, self._failure = True, None
 
     def close(self) -> None:
-        """Lets go of the open roll as it is; the next start goes on from the cut."""
+        """Lets go of the open roll as it is; the next start goes on from the checkpoint."""
         self._usable = False
         if self._open is not None:
             self._open.abandon()

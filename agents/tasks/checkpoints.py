@@ -1,9 +1,9 @@
-"""The checkpoints of a stream task: what its store has of a stream, and what a cut changes there.
+"""The checkpoints of a stream task: what its store has of a stream, and what a checkpoint changes there.
 
-One SQLite transaction writes the cut, the snapshots of the panes that were sealed, and the tables that flows
-join; and it deletes the snapshots that the cut has counted. Until then those are in the store: what becomes
-of them when they are leapt over (``elf.job.stragglers``), or answered by another agent (``elf.job.again``),
-is counted out of it.
+One SQLite transaction writes the checkpoint, the snapshots of the panes that were sealed, and the tables that
+flows join; and it deletes the snapshots that the checkpoint has counted. Until then those are in the store:
+what becomes of them when they are leapt over (``elf.job.stragglers``), or answered by another agent
+(``elf.job.again``), is counted out of it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import pyarrow as pa
 from agents.disk.store import Store
 from agents.inputs import Position
 from elf.batch import decode
+from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Leap, Outcome
-from elf.job.cut import StreamCut
 from elf.job.gaps import Gap, gaps_of
 from elf.job.snapshots import Name, SnapshotName, Span
 from elf.job.stragglers import left_over
@@ -27,10 +27,10 @@ from elf.ql.plan import Table
 
 
 @dataclass(frozen=True)
-class StoredCut:
-    """A cut as it is stored: the worker's, and where its neighbours were at that moment."""
+class StoredCheckpoint:
+    """A checkpoint as it is stored: the worker's, and where its neighbours were at that moment."""
 
-    worker: StreamCut
+    worker: StreamCheckpoint
     positions: tuple[Position, ...]
     archive: int
     rejects: int
@@ -41,18 +41,18 @@ class Checkpoints:
     """Those of one stream. ``last``: the one that a start goes on from, if there is one."""
 
     def __init__(self, store: Store, stream: str) -> None:
-        self.last = load_cut(store, stream)
+        self.last = load_checkpoint(store, stream)
         self._store = store
         self._stream = stream
         self._joined = frozenset(store.joined(stream))
 
-    def save(self, cut: StoredCut, outcome: Outcome) -> None:
-        """Make a cut, and what was sealed with it, durable. The contents of joined tables are most of a cut,
-        so that they are written when there are others."""
-        joined, worker = _without_tables(cut.worker)
-        self._store.save_cut(
+    def save(self, checkpoint: StoredCheckpoint, outcome: Outcome) -> None:
+        """Make a checkpoint, and what was sealed with it, durable. The contents of joined tables are most of
+        a checkpoint, so that they are written when there are others."""
+        joined, worker = _without_tables(checkpoint.worker)
+        self._store.save_checkpoint(
             self._stream,
-            msgspec.msgpack.encode(replace(cut, worker=worker)),
+            msgspec.msgpack.encode(replace(checkpoint, worker=worker)),
             outcome.sealed,
             forget=forgotten(outcome),
             joined=None if joined.keys() == self._joined else joined,
@@ -64,35 +64,35 @@ class Checkpoints:
         return counted(command, self._store)
 
 
-def load_cut(store: Store, stream: str) -> StoredCut | None:
+def load_checkpoint(store: Store, stream: str) -> StoredCheckpoint | None:
     """The last cut of a stream, if there is one."""
-    data = store.load_cut(stream)
+    data = store.load_checkpoint(stream)
     if data is None:
         return None
-    stored, joined = msgspec.msgpack.decode(data, type=StoredCut), store.joined(stream)
-    cut = _with_tables(stored.worker, lambda table: replace(table, data=joined[table.digest]))
-    return replace(stored, worker=cut)
+    stored, joined = msgspec.msgpack.decode(data, type=StoredCheckpoint), store.joined(stream)
+    checkpoint = _with_tables(stored.worker, lambda table: replace(table, data=joined[table.digest]))
+    return replace(stored, worker=checkpoint)
 
 
-def _without_tables(cut: StreamCut) -> tuple[dict[str, bytes], StreamCut]:
-    """The contents of joined tables, by digest, and the cut without them."""
+def _without_tables(checkpoint: StreamCheckpoint) -> tuple[dict[str, bytes], StreamCheckpoint]:
+    """The contents of joined tables, by digest, and the checkpoint without them."""
     found: dict[str, bytes] = {}
 
     def take(table: Table) -> Table:
         found[table.digest] = table.data
         return replace(table, data=b"")
 
-    return found, _with_tables(cut, take)
+    return found, _with_tables(checkpoint, take)
 
 
-def _with_tables(cut: StreamCut, change: Callable[[Table], Table]) -> StreamCut:
-    if not any(one.flow.fragment.tables for one in cut.flows):
-        return cut
+def _with_tables(checkpoint: StreamCheckpoint, change: Callable[[Table], Table]) -> StreamCheckpoint:
+    if not any(one.flow.fragment.tables for one in checkpoint.flows):
+        return checkpoint
     flows = []
-    for one in cut.flows:
+    for one in checkpoint.flows:
         fragment = replace(one.flow.fragment, tables=tuple(change(t) for t in one.flow.fragment.tables))
         flows.append(replace(one, flow=replace(one.flow, fragment=fragment)))
-    return replace(cut, flows=tuple(flows))
+    return replace(checkpoint, flows=tuple(flows))
 
 
 def counted(command: Leap | Answered, store: Store) -> Leap | Answered:

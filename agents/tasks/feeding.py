@@ -137,13 +137,13 @@ class Feeding:
         return [self._read(stream) for stream in self._streams.values()]
 
     async def close(self, clean: bool) -> None:
-        """After the tasks. ``clean``: the stream tasks write a last cut."""
+        """After the tasks. ``clean``: the stream tasks write a last checkpoint."""
         self._peeker.shutdown(wait=True)
         for stream in self._streams.values():
             stream.closing.set()
             stream.reader.shutdown(wait=True)
             with contextlib.suppress(ElfError):
-                await asyncio.wrap_future(stream.thread.submit(stream.task.close, cut=clean))
+                await asyncio.wrap_future(stream.thread.submit(stream.task.close, checkpoint=clean))
             stream.thread.shutdown(wait=True)
             stream.input.close()
         self._shipper.shutdown(wait=True)

@@ -2,9 +2,9 @@
 
 JSON lines, append-only: ``source`` (path), ``id`` (of the source), ``offset``, ``reason``, ``length``
 (bytes that the line had), ``when`` (RFC 3339), and the bytes that were kept: as ``text``, or as ``base64``
-where they are not UTF-8. The cut holds the position of its end: what lies beyond after a crash is dropped,
-since those lines are read again. It has a quota; what is beyond it is counted, not kept. Moving or deleting
-the file makes room.
+where they are not UTF-8. The checkpoint holds the position of its end: what lies beyond after a crash is
+dropped, since those lines are read again. It has a quota; what is beyond it is counted, not kept. Moving or
+deleting the file makes room.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class RejectFile:
             return record | {"base64": base64.b64encode(reject.data).decode()}
 
     def sync(self) -> int:
-        """Makes all that was added durable; the position that the cut must name."""
+        """Makes all that was added durable; the position that the checkpoint must name."""
         if not self._synced:
             with self._writing():
                 self._file.flush()
@@ -90,7 +90,7 @@ class RejectFile:
         return (there.st_dev, there.st_ino) != (here.st_dev, here.st_ino)
 
     def truncate_to(self, position: int) -> None:
-        """Drops what lies beyond the position of the last cut (nothing, if the file was replaced
+        """Drops what lies beyond the position of the last checkpoint (nothing, if the file was replaced
         meanwhile)."""
         if position >= self._position:
             return
@@ -99,7 +99,7 @@ class RejectFile:
         self._position = position
 
     def close(self) -> None:
-        with suppress(OSError):  # what is not in it is beyond the cut
+        with suppress(OSError):  # what is not in it is beyond the checkpoint
             self._file.close()
 
     @contextmanager

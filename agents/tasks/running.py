@@ -32,9 +32,9 @@ from elf import windows
 from elf.batch import decode, encode
 from elf.errors import InputError
 from elf.job.again import Mark, Reading, SourceAt, Where, can_run
+from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoint
 from elf.job.commands import Feed
 from elf.job.contributions import to_bytes
-from elf.job.cut import FlowCut, SourceCut, StreamCut
 from elf.job.effects import Run
 from elf.job.events import Ran
 from elf.job.messages.again import NotRun, RunAgain, RunSlice
@@ -133,17 +133,17 @@ def _worker(flow: Flow, mark: Mark, reading: Reading, pane: int) -> StreamWorker
         future_us=reading.future_us,
         lateness_us=reading.lateness_us,
         since_us=reading.since_us,
-        cut_ms=1 << 60,
+        checkpoint_ms=1 << 60,
     )
     awake = [source for source in mark.sources if not source.asleep]
     applied = tuple(sorted((source.id, source.offset) for source in awake))
-    cut = StreamCut(
+    checkpoint = StreamCheckpoint(
         LONG_AGO,
-        tuple(SourceCut(source.id, source.highest, source.offset) for source in awake),
-        (FlowCut(flow, live_from=pane, sealed=pane, applied=applied, tree=b"", tally=b""),),
+        tuple(SourceCheckpoint(source.id, source.highest, source.offset) for source in awake),
+        (FlowCheckpoint(flow, live_from=pane, sealed=pane, applied=applied, tree=b"", tally=b""),),
     )
     engine = StreamEngine(get_format(reading.format), reading.event_time)
-    return StreamWorker(flow.fragment.stream, settings, engine, cut)
+    return StreamWorker(flow.fragment.stream, settings, engine, checkpoint)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ class Sinks:
         self._durable = 0
 
     def restore(self, archive: int, rejects: int) -> None:
-        """Back to the positions in the last cut; what lies beyond is dropped. Comes first."""
+        """Back to the positions in the last checkpoint; what lies beyond is dropped. Comes first."""
         self._durable = archive
         if self._archive is not None:
             self._archive.restore(archive)
@@ -49,12 +49,13 @@ class Sinks:
             self._rejects.add(Reject(chunk.source.id, chunk.source.path, offset, reason, kept, len(line)))
 
     def sync(self) -> tuple[int, int]:
-        """Make all that was taken durable: the positions in archive and rejects that the cut must name."""
+        """Make all that was taken durable: the positions in archive and rejects that the checkpoint must
+        name."""
         archive = self._archive.sync() if self._archive is not None else 0
         return archive, self._rejects.sync() if self._rejects is not None else 0
 
     def covered(self, archive: int) -> None:
-        """A durable cut names this position of the archive: what is below may be shipped."""
+        """A durable checkpoint names this position of the archive: what is below may be shipped."""
         self._durable = archive
 
     def due(self, now_ms: int) -> bool:
@@ -76,7 +77,7 @@ class Sinks:
         return 0 if self._archive is None else self._archive.unshipped
 
     def ship(self) -> None:
-        """Ship the closed rolls that the last cut covers; on any thread. Raises ``ArchiveError``."""
+        """Ship the closed rolls that the last checkpoint covers; on any thread. Raises ``ArchiveError``."""
         if self._archive is not None:
             self._archive.ship(self._durable)
 

@@ -74,7 +74,7 @@ class StreamEngine:
         self.look_at(pa.array([], pa.string()))
 
     def resume(self, event_time: str | None) -> None:
-        """With the event time of the last cut, where it is not known without."""
+        """With the event time of the last checkpoint, where it is not known without."""
         self.event_time = self.event_time or event_time
 
     def look_at(self, lines: pa.StringArray) -> None:

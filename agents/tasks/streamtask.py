@@ -24,15 +24,15 @@ from agents.formats import Format
 from agents.inputs import Chunk, Position
 from agents.metrics import Metrics
 from agents.tasks.ahead import Ahead, Parsed
-from agents.tasks.checkpoints import Checkpoints, StoredCut
+from agents.tasks.checkpoints import Checkpoints, StoredCheckpoint
 from agents.tasks.peeks import Peeks
 from agents.tasks.running import found_at
 from agents.tasks.samples import spread
 from agents.tasks.sinks import Sinks
 from agents.tasks.streams import StreamEngine
 from elf.job.again import Reading
+from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
-from elf.job.cut import StreamCut
 from elf.job.gaps import Missed
 from elf.job.messages.inquiries import PeekStream, RollArchive, StreamSeen
 from elf.job.ports import Spill
@@ -144,7 +144,7 @@ class StreamTask:
         self._checkpoints = Checkpoints(store, facts.stream)
         stored = self._checkpoints.last
         self.positions: tuple[Position, ...] = stored.positions if stored else ()
-        """Of the input, after what was read; at first, where the last cut stands."""
+        """Of the input, after what was read; at first, where the last checkpoint stands."""
         self._engine = engine or StreamEngine(facts.format, facts.timestamp)
         self._engine.resume(stored.event_time if stored else None)
         self._engine.look_at(pa.array(list(samples), pa.string()))
@@ -198,20 +198,20 @@ class StreamTask:
             self._sinks.take(chunk, outcome, self.facts.format)
         if self._sinks.due(now_ms):
             self._sinks.roll()
-            self._cut(outcome, outcome.cut or self.worker.cut())
-        elif outcome.cut is not None:
-            self._cut(outcome, outcome.cut)
+            self._cut(outcome, outcome.checkpoint or self.worker.checkpoint())
+        elif outcome.checkpoint is not None:
+            self._cut(outcome, outcome.checkpoint)
         if outcome.where and self._reading is not None:
             reading = msgspec.structs.replace(self._reading, event_time=self._engine.event_time)
             return replace(outcome, where=found_at(outcome.where, self.positions, reading))
         return outcome
 
-    def _cut(self, outcome: Outcome, cut: StreamCut) -> None:
+    def _cut(self, outcome: Outcome, checkpoint: StreamCheckpoint) -> None:
         began = time.perf_counter()
         archive, rejects = self._sinks.sync()
-        stored = StoredCut(cut, self.positions, archive, rejects, self._engine.event_time)
+        stored = StoredCheckpoint(checkpoint, self.positions, archive, rejects, self._engine.event_time)
         self._checkpoints.save(stored, outcome)
-        self.metrics.cut(time.perf_counter() - began)
+        self.metrics.checkpoint(time.perf_counter() - began)
         self._sinks.covered(archive)
 
     @property
@@ -230,7 +230,7 @@ class StreamTask:
         return self._sinks.unshipped
 
     def ship(self) -> None:
-        """Ship the closed rolls that the last cut covers; on any thread. Raises ``ArchiveError``."""
+        """Ship the closed rolls that the last checkpoint covers; on any thread. Raises ``ArchiveError``."""
         self._sinks.ship()
 
     # -- questions -------------------------------------------------------------------------------------------
@@ -259,7 +259,7 @@ class StreamTask:
         """Answer ``DescribeStream`` or ``RollArchive`` with ``StreamSeen``."""
         if isinstance(request, RollArchive) and self._sinks.archives:
             self._sinks.roll()
-            self._cut(Outcome(), self.worker.cut())
+            self._cut(Outcome(), self.worker.checkpoint())
             self.ship()
         return msgspec.msgpack.encode(self.describe())
 
@@ -268,10 +268,10 @@ class StreamTask:
         peeked = self._peeks.look(request, self.facts.format, self._engine.event_time, now_ms)
         return msgspec.msgpack.encode(peeked)
 
-    def close(self, *, cut: bool) -> None:
-        """End of life; with ``cut`` everything read so far is written down first."""
-        if cut:
-            self._cut(Outcome(), self.worker.cut())
+    def close(self, *, checkpoint: bool) -> None:
+        """End of life; with ``checkpoint`` everything read so far is written down first."""
+        if checkpoint:
+            self._cut(Outcome(), self.worker.checkpoint())
         self.ahead.close()
         self._peeks.close()
         self.worker.close()

@@ -25,7 +25,7 @@ from elf.job.tally import tally
 from elf.ql.plan import CREDIT, Plan, Top
 
 CUT = "cut"
-CUT_STATE = State(CUT, "sum", True)
+CHECKPOINT_STATE = State(CUT, "sum", True)
 _EXACT = 2.0**53
 
 Floats = npt.NDArray[np.float64]

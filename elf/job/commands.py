@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from elf.job.again import Where
-from elf.job.cut import StreamCut
+from elf.job.checkpoint import StreamCheckpoint
 from elf.job.gaps import Gap, Missed
 from elf.job.messages.rollup import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
@@ -114,7 +114,7 @@ class SetThreshold:
 
 
 @dataclass(frozen=True)
-class TakeCut:
+class TakeCheckpoint:
     """Write down where we are."""
 
 
@@ -138,7 +138,7 @@ Command = (
     | Leap
     | Answered
     | SetThreshold
-    | TakeCut
+    | TakeCheckpoint
     | SetTaps
 )
 
@@ -150,7 +150,7 @@ class Outcome:
     """
 
     sealed: tuple[Sealed, ...] = ()
-    cut: StreamCut | None = None
+    checkpoint: StreamCheckpoint | None = None
     progress: tuple[FlowProgress, ...] = ()
     accepted: Int64s | None = None
     ts: pa.Array | None = None
@@ -164,9 +164,10 @@ class Outcome:
     work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What was done for each flow (its uid) so far, see ``elf.job.work``."""
     forgotten: tuple[tuple[str, Name], ...] = ()
-    """Snapshots (flow, name) that are deleted together with the cut, since that has counted their rows."""
+    """Snapshots (flow, name) that are deleted together with the checkpoint, since that has counted their
+    rows."""
     where: tuple[Where, ...] = ()
-    """With a cut: where others may run a flow of ours again from."""
+    """With a checkpoint: where others may run a flow of ours again from."""
     gaps: tuple[tuple[Gap, Missed], ...] = ()
     """What was missed, and when it was."""
     failed: tuple[tuple[str, str], ...] = ()

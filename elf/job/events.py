@@ -26,7 +26,7 @@ class Arrived:
 
 @dataclass(frozen=True)
 class Worked:
-    """A stream task has performed a command (``command`` names its class), and its cut is durable."""
+    """A stream task has performed a command (``command`` names its class), and its checkpoint is durable."""
 
     stream: str
     command: str

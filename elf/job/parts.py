@@ -90,7 +90,7 @@ class LateRows:
         return rows
 
     def image(self) -> tuple[bytes, bytes]:
-        """(tree, tally) for the cut."""
+        """(tree, tally) for the checkpoint."""
         counted = self._tallies.table()
         return (
             self._tree.dump() if self._tree.rows else b"",

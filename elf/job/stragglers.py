@@ -24,9 +24,9 @@ What becomes of a pane on one agent under LEAP, and what it hears:
   retains, and hears the verdict.
 - A pane that is still open when the word comes is in no commit, since nothing about it has left the agent.
   The stream task (command ``Leap``) drops its groups and is behind it at once: it catches up without mapping
-  what nobody will use. That need not be durable before the next cut, since a pane that is read, and sealed,
-  again is leapt over again. Rows of it that are read later are *leapt* too, not late, unless their own source
-  makes them late.
+  what nobody will use. That need not be durable before the next checkpoint, since a pane that is read, and
+  sealed, again is leapt over again. Rows of it that are read later are *leapt* too, not late, unless their
+  own source makes them late.
 - The rows of a sealed pane are counted, and its snapshot is deleted, by one transaction: the stream task's
   cut. A crash before leaves the snapshot, which is offered again; one after it leaves the count. A snapshot
   of many panes may be leapt over in some: it stays until each of them has its answer.

@@ -27,7 +27,7 @@ from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import Plan
 from lab.bench.measure import plan_of
 
-NO_CUTS: Final = 1 << 60
+NO_CHECKPOINTS: Final = 1 << 60
 Rows = list[tuple[int, str, int]]
 
 
@@ -44,7 +44,7 @@ def flow_of(plan: Plan) -> Flow:
 def lane_with(path: str, flows: Sequence[Flow]) -> tuple[StreamTask, Whole]:
     """A stream task with these flows installed, and its input: a file of JSON lines."""
     settings = WorkerSettings(
-        finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=NO_CUTS
+        finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, checkpoint_ms=NO_CHECKPOINTS
     )
     facts = TaskFacts(flows[0].fragment.stream, get_format("json"), None, "")
     task = StreamTask(facts, settings, Store(":memory:"), samples=sample_lines((path,)))

@@ -30,7 +30,7 @@ from elf.job.spec import Flow, flow_uid
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import Fragment
 from lab.bench.measure import Done, Run, Task, plan_of, timed
-from lab.bench.pipeline import NO_CUTS
+from lab.bench.pipeline import NO_CHECKPOINTS
 
 CUT_MS: Final = 5_000
 LATENESS_US: Final = 2_000_000
@@ -55,7 +55,7 @@ def prepare(task: Task) -> Callable[[], Done]:
         future_us=None,
         lateness_us=LATENESS_US if live else None,
         since_us=LONG_AGO,
-        cut_ms=CUT_MS if live else NO_CUTS,
+        checkpoint_ms=CUT_MS if live else NO_CHECKPOINTS,
     )
     if task.durable is False:
         os.fsync = _at_once
@@ -132,7 +132,7 @@ def _archive(stream: str, folder: Path) -> Archive:
         str(folder / "archive"),
         stream=stream,
         agent="bench",
-        roll_secs=NO_CUTS,
+        roll_secs=NO_CHECKPOINTS,
         roll_bytes=ROLL_BYTES,
         facts={},
     )

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from agents.formats import get_format
 from agents.inputs import Position, Tail
-from agents.tasks.checkpoints import load_cut
+from agents.tasks.checkpoints import load_checkpoint
 from agents.tasks.streams import StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.job.commands import Command, Feed, Idle, Outcome
@@ -63,15 +63,15 @@ class FileTask(SimTask):
         settings = replace(agent.world.worker_settings, name=f"a{agent.index}")
         self._task = StreamTask(facts, settings, agent.store, cores=1, engine=FileEngine())
         self.worker = self._task.worker
-        stored = load_cut(agent.store, stream)
-        self.cut = stored.worker if stored else None
+        stored = load_checkpoint(agent.store, stream)
+        self.checkpoint = stored.worker if stored else None
         positions = stored.positions if stored else ()
         self._tail = Tail(log.include, rotate_wait_secs=ROTATE_WAIT_S, positions=positions)
         self._log = log
         self._positions: deque[tuple[Position, ...]] = deque()
         """Those of the input after each chunk and each ``Idle`` that waits."""
         self._taken: list[Callable[[], None]] = []
-        """What is durable with the next cut."""
+        """What is durable with the next checkpoint."""
         self._idle_ms = 0
         self._waiting: list[Command] = []
         self._busy = False
@@ -86,8 +86,8 @@ class FileTask(SimTask):
         world.crash_point(agent)
         if agent.up:
             outcome = self._perform(command)
-            if outcome.cut is not None and world.ledger is not None:
-                world.ledger.cut(agent.index, outcome.cut, outcome.sealed, outcome.forgotten)
+            if outcome.checkpoint is not None and world.ledger is not None:
+                world.ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
                 for take in self._taken:
                     take()
                 self._taken.clear()
@@ -134,7 +134,8 @@ class FileTask(SimTask):
         return self._log.rows
 
     def finish(self) -> Fates:
-        """The judge looks at the end of the story: what waits for the next cut, or chunk, counts as well."""
+        """The judge looks at the end of the story: what waits for the next checkpoint, or chunk, counts as
+        well."""
         for take in self._taken:
             take()
         self._taken.clear()
@@ -143,4 +144,4 @@ class FileTask(SimTask):
 
     def close(self) -> None:
         self._tail.close()
-        self._task.close(cut=False)
+        self._task.close(checkpoint=False)

@@ -20,10 +20,10 @@ import numpy as np
 from agents.committing.sides import Flows, flows_of_sides, is_of
 from agents.disk.store import CopyRow
 from elf.batch import decode
+from elf.job.checkpoint import FlowCheckpoint, StreamCheckpoint
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.contributions import from_bytes, numbers
 from elf.job.copies import CopyName
-from elf.job.cut import FlowCut, StreamCut
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.gaps import GAPS, Gap, gaps_of
 from elf.job.gaps import from_bytes as from_bytes_of_gaps
@@ -159,15 +159,19 @@ class Ledger:
         self.flows.setdefault(flow.uid, flow)
         self.books.setdefault((flow.uid, agent), Book(live_from))
 
-    def cut(
-        self, agent: int, cut: StreamCut, rows: Sequence[Sealed], forgotten: Sequence[tuple[str, Name]]
+    def checkpoint(
+        self,
+        agent: int,
+        checkpoint: StreamCheckpoint,
+        rows: Sequence[Sealed],
+        forgotten: Sequence[tuple[str, Name]],
     ) -> None:
-        """An agent has written a cut, with these snapshots; it needs those no more."""
-        for flow in cut.flows:
+        """An agent has written a checkpoint, with these snapshots; it needs those no more."""
+        for flow in checkpoint.flows:
             self.begins(agent, flow.flow, flow.live_from)
         for row in rows:
             self.sealed(agent, row)
-        for flow in cut.flows:
+        for flow in checkpoint.flows:
             self.leaps(agent, flow, [name for uid, name in forgotten if uid == flow.flow.uid])
 
     def means(self, work: CommitWindows) -> None:
@@ -211,11 +215,11 @@ class Ledger:
             if not row.part:
                 book.tallies[pane] = Counter(counted)
 
-    def leaps(self, agent: int, cut: FlowCut, names: Iterable[Name]) -> None:
+    def leaps(self, agent: int, checkpoint: FlowCheckpoint, names: Iterable[Name]) -> None:
         """An agent has durably leapt over panes of a flow: those of these snapshots that are in no commit,
-        and the open ones that its cut names."""
-        flow, book = cut.flow.uid, self.books[cut.flow.uid, agent]
-        (number,) = (n for n, who in self.numbers(cut.flow.fragment.stream).items() if who == agent)
+        and the open ones that its checkpoint names."""
+        flow, book = checkpoint.flow.uid, self.books[checkpoint.flow.uid, agent]
+        (number,) = (n for n, who in self.numbers(checkpoint.flow.fragment.stream).items() if who == agent)
         first = min((start for start, _, _ in self.panes[flow]), default=0)
         for start, end in [name[:2] for name in names]:
             for pane in self._panes_of(flow, max(start, first), end):
@@ -225,7 +229,7 @@ class Ledger:
                 elif not word.members >> number & 1:
                     book.leapt.add(pane)
                     book.counted.subtract(book.tallies.get(pane, Counter()))
-        for pane in self._panes_of(flow, *cut.leapt):
+        for pane in self._panes_of(flow, *checkpoint.leapt):
             if book.covers(pane) or (pane >= first and self.latest(flow, pane) is None):
                 what = "it has sealed" if book.covers(pane) else "nobody has committed"
                 self.found(LOST, f"a{agent} leaps over pane {pane} of {short(flow)}, which {what}")
@@ -240,7 +244,7 @@ class Ledger:
     def copied(self, holder: int, row: CopyRow) -> None:
         """A holder has made a copy durable."""
         name = CopyName(row.flow, row.member, row.start, row.end, row.part)
-        if row.flow not in self.flows:  # its owner has it of a cut that nobody wrote
+        if row.flow not in self.flows:  # its owner has it of a checkpoint that nobody wrote
             self.found(WRONG, f"{self._of_copy(holder, name)}: nobody has begun that flow")
             return
         book = self.books.get((row.flow, self._owner(name)))

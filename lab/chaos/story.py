@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from agents.disk import copystore
-from agents.tasks.checkpoints import load_cut
+from agents.tasks.checkpoints import load_checkpoint
 from elf.job import events as was
 from elf.job.messages.homes import DropJob, SteerJob, SubscribeJob
 from elf.job.rollup.decide import RootSettings
@@ -144,7 +144,7 @@ class Story:
         world.check_every = CHECK_EVERY
         world.home_members = schedule.home_members
         world.root_settings = RootSettings(homes_at_once=schedule.at_once)
-        world.worker_settings = WorkerSettings(idle_ms=1_500, lateness_us=500_000, cut_ms=1_300)
+        world.worker_settings = WorkerSettings(idle_ms=1_500, lateness_us=500_000, checkpoint_ms=1_300)
         world.disorder_ms = schedule.disorder_ms
         world.retained_bytes_max = schedule.quota
         world.supervised = True
@@ -167,7 +167,7 @@ class Story:
         """Streams in files, and settings for them: those of agents by default or shorter, but never such that
         what an agent finds a second later comes too late."""
         world, schedule = self.world, self.schedule
-        world.worker_settings = WorkerSettings(idle_ms=4_000, lateness_us=LATENESS_US, cut_ms=1_300)
+        world.worker_settings = WorkerSettings(idle_ms=4_000, lateness_us=LATENESS_US, checkpoint_ms=1_300)
         world.disorder_ms = 300
         folder = tempfile.TemporaryDirectory(prefix="elf-chaos-", dir=MEMORY if MEMORY.is_dir() else None)
         for agent, styles in zip(world.agents, schedule.files, strict=True):
@@ -240,7 +240,7 @@ class Story:
         for number in range(schedule.begun):
             self._specs[number] = world.active(self._name(number))
         tasks = [(a, stream) for a in first for stream in a.streams if isinstance(a.logs[stream], FileLog)]
-        world.run_until(lambda: all(load_cut(agent.store, stream) for agent, stream in tasks))
+        world.run_until(lambda: all(load_checkpoint(agent.store, stream) for agent, stream in tasks))
         self._storm_ms = world.now
         self._subscribe()
 

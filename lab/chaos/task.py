@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from agents.tasks.checkpoints import counted, forgotten
 from elf.job import events as was
+from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
-from elf.job.cut import StreamCut
 from elf.job.effects import Consult
 from elf.job.ports import Engine
 from elf.job.worker.stream import StreamWorker
@@ -44,16 +44,17 @@ class Log:
 
 
 class SimTask:
-    """Reads the log, performs commands in order, and writes the cut, with a chance to die between any two."""
+    """Reads the log, performs commands in order, and writes the checkpoint, with a chance to die between any
+    two."""
 
     def __init__(self, agent: SimAgent, stream: str) -> None:
         self._agent = agent
         self._stream = stream
-        stored = agent.store.load_cut(stream)
-        self.cut = msgspec.msgpack.decode(stored, type=StreamCut) if stored else None
-        self.worker = StreamWorker(stream, agent.world.worker_settings, self.engine(), self.cut)
-        applied = [dict(f.applied).get("log", 0) for f in self.cut.flows] if self.cut else []
-        ends = [s.end for s in self.cut.sources] if self.cut else []
+        stored = agent.store.load_checkpoint(stream)
+        self.checkpoint = msgspec.msgpack.decode(stored, type=StreamCheckpoint) if stored else None
+        self.worker = StreamWorker(stream, agent.world.worker_settings, self.engine(), self.checkpoint)
+        applied = [dict(f.applied).get("log", 0) for f in self.checkpoint.flows] if self.checkpoint else []
+        ends = [s.end for s in self.checkpoint.sources] if self.checkpoint else []
         self.position = min(applied or ends or [0])
         self._waiting: list[Command] = []
         self._busy = False
@@ -87,15 +88,15 @@ class SimTask:
             agent.work.after_disk(partial(self._done, command, outcome))
 
     def _keep(self, outcome: Outcome) -> bool:
-        """Write the cut. False if the agent died meanwhile."""
+        """Write the checkpoint. False if the agent died meanwhile."""
         agent, ledger = self._agent, self._agent.world.ledger
         agent.world.crash_point(agent)
-        if agent.up and outcome.cut is not None:
+        if agent.up and outcome.checkpoint is not None:
             leapt = forgotten(outcome)
-            cut = msgspec.msgpack.encode(outcome.cut)
-            agent.store.save_cut(self._stream, cut, outcome.sealed, forget=leapt)
+            checkpoint = msgspec.msgpack.encode(outcome.checkpoint)
+            agent.store.save_checkpoint(self._stream, checkpoint, outcome.sealed, forget=leapt)
             if ledger is not None:
-                ledger.cut(agent.index, outcome.cut, outcome.sealed, outcome.forgotten)
+                ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
         if agent.up:
             agent.world.crash_point(agent)
         return agent.up

@@ -67,7 +67,7 @@ def log(path: Path, rows: int, broken: bool) -> list[dict[str, object]]:
 
 def task(cores: int) -> StreamTask:
     settings = WorkerSettings(
-        finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=1 << 60
+        finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, checkpoint_ms=1 << 60
     )
     facts = TaskFacts("x", JSON, "ts", "")
     return StreamTask(facts, settings, Store(":memory:"), cores=cores)
@@ -107,7 +107,7 @@ def feed(path: Path, cores: int, wheres: list[str]) -> tuple[list[list[dict[str,
             made.perform(Uninstall(gone.uid), 0)
         counts.update(made.feed(chunk, (), 0, ahead).counts)
     sealed = made.perform(Finish(), 0)
-    made.close(cut=False)
+    made.close(checkpoint=False)
     return [answer(sealed, one.uid) for one in flows], counts
 
 

@@ -88,29 +88,29 @@ def crash_at(step: int | None) -> Iterator[list[int]]:
 
 @dataclass
 class Machine:
-    """A stream task in small: two sources, a cut that is saved at once or not at all, a disk."""
+    """A stream task in small: two sources, a checkpoint that is saved at once or not at all, a disk."""
 
     folder: Path
     rng: random.Random
     length: int = 12
-    cut: tuple[int, tuple[int, int]] = (0, (0, 0))
+    checkpoint: tuple[int, tuple[int, int]] = (0, (0, 0))
     synced: dict[Path, int] = field(default_factory=dict)
 
     def run(self) -> None:
         archive = archive_in(self.folder)
-        archive.restore(self.cut[0])
-        read = list(self.cut[1])
+        archive.restore(self.checkpoint[0])
+        read = list(self.checkpoint[1])
         while min(read) < self.length:
             self.append(archive, read)
             if self.rng.random() < 0.4:
-                self.take_cut(archive, read)
+                self.take_checkpoint(archive, read)
             if self.rng.random() < 0.4:
                 archive.roll()
             if self.rng.random() < 0.6:
-                archive.ship(self.cut[0])
+                archive.ship(self.checkpoint[0])
         archive.roll()
-        self.take_cut(archive, read)
-        archive.ship(self.cut[0])
+        self.take_checkpoint(archive, read)
+        archive.ship(self.checkpoint[0])
         archive.close()
 
     def append(self, archive: Archive, read: list[int]) -> None:
@@ -122,11 +122,11 @@ class Machine:
         append(archive, [f"{source}/{n}" for n in range(start, end)], times, f"file {source}", start)
         read[source] = end
 
-    def take_cut(self, archive: Archive, read: list[int]) -> None:
+    def take_checkpoint(self, archive: Archive, read: list[int]) -> None:
         position = archive.sync()
         for path in (self.folder / "rolls").glob("open-*"):
             self.synced[path] = path.stat().st_size
-        self.cut = (position, (read[0], read[1]))
+        self.checkpoint = (position, (read[0], read[1]))
 
     def lose_power(self) -> None:
         """What was not synced is there in part, or torn."""
@@ -220,14 +220,14 @@ def test_a_killed_process_goes_on_from_its_cut(tmp_path: Path) -> None:
         child.wait()
         child.stdout.close()
     store = Store(tmp_path / "a.db")
-    cut = int(store.load_cut("clicks") or b"0")
+    checkpoint = int(store.load_checkpoint("clicks") or b"0")
     store.close()
     archive = archive_in(tmp_path)
-    archive.restore(cut)
-    archive.ship(cut)
+    archive.restore(checkpoint)
+    archive.ship(checkpoint)
     lines_kept = shipped(tmp_path)["line"].to_pylist()
-    assert cut >= 45 * 250
-    assert Counter(lines_kept) == {f"line {n}": 1 for n in range(cut)}
+    assert checkpoint >= 45 * 250
+    assert Counter(lines_kept) == {f"line {n}": 1 for n in range(checkpoint)}
 
 
 # -- what is written -----------------------------------------------------------------------------------------
@@ -276,10 +276,10 @@ def test_only_what_a_cut_covers_is_shipped(tmp_path: Path) -> None:
     archive = archive_in(tmp_path)
     archive.restore(0)
     append(archive, ["a", "b"], [BASE_US] * 2)
-    cut = archive.sync()
+    checkpoint = archive.sync()
     append(archive, ["c"], [BASE_US])
     archive.roll()
-    assert (archive.ship(cut), archive.unshipped) == ([], 1)
+    assert (archive.ship(checkpoint), archive.unshipped) == ([], 1)
     assert len(archive.ship(archive.sync())) == 1
     assert archive.unshipped == 0
 
@@ -341,7 +341,7 @@ def test_a_failed_write_is_final_until_the_stream_starts_again(
     archive = archive_in(tmp_path)
     archive.restore(0)
     append(archive, ["a"], [BASE_US])
-    cut = archive.sync()
+    checkpoint = archive.sync()
     append(archive, ["b"], [BASE_US])
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda _: (_ for _ in ()).throw(OSError(28, "No space left on device")))
@@ -349,7 +349,7 @@ def test_a_failed_write_is_final_until_the_stream_starts_again(
             archive.sync()
     with pytest.raises(ArchiveError, match=r"has failed: .*No space left"):
         append(archive, ["c"], [BASE_US])
-    archive.restore(cut)
+    archive.restore(checkpoint)
     append(archive, ["b"], [BASE_US])
     archive.roll()
     archive.ship(archive.sync())

@@ -305,7 +305,7 @@ def test_every_measurement_shows() -> None:
     metrics.answered("clicks", 5)
     metrics.mapped("clicks", 0.5)
     metrics.lost("input_bytes", 6)
-    metrics.cut(0.03)
+    metrics.checkpoint(0.03)
     metrics.windows_committed()
     metrics.panes_committed(7)
     metrics.snapshots_retained(8)

@@ -28,10 +28,10 @@ def numbered(first: int, count: int) -> str:
 
 
 @pytest.mark.parametrize("count", [1, 20, 5_000])
-@pytest.mark.parametrize("seen_before_the_cut", [False, True])
+@pytest.mark.parametrize("seen_before_the_checkpoint", [False, True])
 @pytest.mark.parametrize("killed", ["", "before", "after"])
 def test_the_copy_goes_on_where_the_original_had_been_read_to(
-    tmp_path: Path, *, count: int, seen_before_the_cut: bool, killed: str
+    tmp_path: Path, *, count: int, seen_before_the_checkpoint: bool, killed: str
 ) -> None:
     log, copy = tmp_path / "a.log", tmp_path / "a.log.1"
     write(log, numbered(0, count))
@@ -39,7 +39,7 @@ def test_the_copy_goes_on_where_the_original_had_been_read_to(
     found = drain(tail, 0)
     write(log, numbered(count, 3))
     shutil.copy(log, copy)
-    if seen_before_the_cut:
+    if seen_before_the_checkpoint:
         chunk = tail.read(40, 1000)
         found += [] if chunk is None else [chunk]
         assert all(position.path == str(log) for position in tail.positions() if position.source)

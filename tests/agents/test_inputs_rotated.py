@@ -38,7 +38,7 @@ class Site:
         self.log.touch()
         self.stamp(self.log)
         self.tail = self._tail(())
-        self.last_cut: tuple[tuple[Position, ...], int, int] = (), 0, 0
+        self.last_checkpoint: tuple[tuple[Position, ...], int, int] = (), 0, 0
 
     def _tail(self, positions: tuple[Position, ...]) -> Tail:
         return Tail([str(self.log.with_name(self._include))], positions=positions, rotate_wait_secs=1)
@@ -76,11 +76,11 @@ class Site:
         self.found += [] if chunk is None else [chunk]
 
     def cut(self) -> None:
-        self.last_cut = self.tail.positions(), len(self.found), len(self.gaps)
+        self.last_checkpoint = self.tail.positions(), len(self.found), len(self.gaps)
 
     def crash(self) -> None:
         """What came after the last cut is forgotten; the next start goes on from there."""
-        positions, chunks, gaps = self.last_cut
+        positions, chunks, gaps = self.last_checkpoint
         del self.found[chunks:], self.gaps[gaps:], self.told_at[gaps:]
         self.tail.close()
         self.tail = self._tail(positions)

@@ -40,7 +40,7 @@ def flow() -> Flow:
 
 def task(store: Store) -> StreamTask:
     settings = WorkerSettings(
-        finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, cut_ms=1 << 60
+        finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, checkpoint_ms=1 << 60
     )
     return StreamTask(TaskFacts("x", JSON, "ts", ""), settings, store)
 
@@ -52,12 +52,12 @@ def test_a_cut_has_the_digest_and_the_store_the_table(tmp_path: Path) -> None:
     log.write_text("\n".join(lines) + "\n")
     first = task(store)
     first.perform(Install(joined), 0)
-    first.close(cut=True)
+    first.close(checkpoint=True)
     assert store.joined("x") == {table.digest: table.data}
-    assert len(store.load_cut("x") or b"") < len(table.data) / 2
+    assert len(store.load_checkpoint("x") or b"") < len(table.data) / 2
 
     second = task(store)
-    assert second.worker.cut().flows[0].flow.fragment.tables[0].data == table.data
+    assert second.worker.checkpoint().flows[0].flow.fragment.tables[0].data == table.data
     source = Whole(split_inputs((str(log),), 1)[0])
     while (chunk := source.read(1 << 16, 0)) is not None:
         second.feed(chunk, (), 0)
@@ -65,6 +65,6 @@ def test_a_cut_has_the_digest_and_the_store_the_table(tmp_path: Path) -> None:
     rows = pa.concat_tables([decode(one.payload) for one in sealed.sealed if one.payload]).to_pylist()
     assert {row["k0"]: row["s0_count"] for row in rows} == {f"m{k}": len(range(k, 100, 7)) for k in range(7)}
     second.perform(Uninstall(joined.uid), 0)
-    second.close(cut=True)
+    second.close(checkpoint=True)
     assert store.joined("x") == {}
     assert joined == replace(joined, fragment=replace(joined.fragment, tables=(replace(table, data=b""),)))

@@ -1,4 +1,4 @@
-"""The reject file: what it says of each reject, its quota, and how it follows the cut."""
+"""The reject file: what it says of each reject, its quota, and how it follows the checkpoint."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ def test_what_was_written_after_the_cut_is_dropped(tmp_path: Path) -> None:
     path = tmp_path / "r"
     file = RejectFile(path)
     file.add(reject(b"one"))
-    cut = file.sync()
+    checkpoint = file.sync()
     file.add(reject(b"two"))
     file.sync()
     file.close()
     again = RejectFile(path)
-    again.truncate_to(cut)
-    assert again.sync() == cut
+    again.truncate_to(checkpoint)
+    assert again.sync() == checkpoint
     again.add(reject(b"three"))
     again.sync()
     assert [record["text"] for record in records(path)] == ["one", "three"]

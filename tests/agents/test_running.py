@@ -20,7 +20,7 @@ from agents.formats import get_format
 from agents.inputs import Tail
 from agents.process import _reading
 from agents.tasks import running
-from agents.tasks.checkpoints import load_cut
+from agents.tasks.checkpoints import load_checkpoint
 from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.batch import decode
 from elf.job.again import SOURCES_MAX, Mark, Reading, Where
@@ -61,25 +61,25 @@ class Agent:
     bytes_max: int = 60
     shared: str = "as json"
     now_ms: int = NOW_MS
-    cut_ms: int = 0
+    checkpoint_ms: int = 0
     store: Store = field(default_factory=lambda: Store(":memory:"))
     outcomes: list[Outcome] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         include = (str(self.folder / "*.log"),)
         worker = WorkerSettings(
-            idle_ms=IDLE_MS, cut_ms=self.cut_ms, lateness_us=1_000_000, shared=self.shared
+            idle_ms=IDLE_MS, checkpoint_ms=self.checkpoint_ms, lateness_us=1_000_000, shared=self.shared
         )
         bounds = (worker.future_us, worker.lateness_us, worker.since_us, 1 << 20)
         facts = TaskFacts("clicks", get_format("json"), None, "")
         self.task = StreamTask(facts, worker, self.store, reading=Reading("json", None, *bounds, include))
-        cut = load_cut(self.store, "clicks")
-        self.tail = Tail(include, scan_every_ms=0, positions=cut.positions if cut else ())
+        checkpoint = load_checkpoint(self.store, "clicks")
+        self.tail = Tail(include, scan_every_ms=0, positions=checkpoint.positions if checkpoint else ())
         self.perform(Install(FLOW))
 
     def crashed(self) -> Agent:
-        """The same, from its last cut."""
-        self.task.close(cut=False)
+        """The same, from its last checkpoint."""
+        self.task.close(checkpoint=False)
         self.tail.close()
         return replace(self)
 
@@ -123,7 +123,7 @@ class Agent:
         )
 
     def close(self) -> None:
-        self.task.close(cut=False)
+        self.task.close(checkpoint=False)
         self.tail.close()
         self.store.close()
 
@@ -178,7 +178,7 @@ def test_a_row_is_in_the_answer_or_named(
     other_size: int,
     sleeps: bool,
     crashes: bool,
-    cut_ms: int,
+    checkpoint_ms: int,
 ) -> None:
     """Of all panes for which another answers: its rows and those that the agent names late when it hears of
     it are all that were ever written. Files: lines before it stops, and after; None: it stays silent."""
@@ -187,7 +187,7 @@ def test_a_row_is_in_the_answer_or_named(
         paths = [folder / f"{number}.log" for number in range(len(files))]
         for path, (times, _) in zip(paths, files, strict=True):
             append(path, times)
-        agent = Agent(folder, size, cut_ms=cut_ms)
+        agent = Agent(folder, size, checkpoint_ms=checkpoint_ms)
         try:
             agent.read(len(files) if sleeps else chunks)
             if sleeps:
@@ -232,7 +232,7 @@ def check(agent: Agent, answers: Sequence[RunSlice], folder: Path, *, woke: bool
 
 
 def stopped(folder: Path, *files: Sequence[int], chunks: int = 1 << 30) -> Agent:
-    """An agent that has read files of these lines, a line a chunk, and a cut."""
+    """An agent that has read files of these lines, a line a chunk, and a checkpoint."""
     for number, times in enumerate(files):
         append(folder / f"{number}.log", times)
     agent = Agent(folder, 40)

@@ -59,23 +59,23 @@ def test_facts_identity_and_incarnation_survive_a_restart(tmp_path: Path) -> Non
 
 
 def test_a_cut_and_its_snapshots_are_one_transaction(store: Store) -> None:
-    store.save_cut("s", b"cut 1", [snapshot(0, 5)])
+    store.save_checkpoint("s", b"cut 1", [snapshot(0, 5)])
     with pytest.raises(ElfBug):
-        store.save_cut(
+        store.save_checkpoint(
             "s",
             b"cut 2",
             [snapshot(5, 9), snapshot(0, 5, payload=b"other")],
             forget=[SnapshotName("f", 7, 8)],
         )
-    assert (store.load_cut("s"), store.snapshots("f")) == (b"cut 1", [snapshot(0, 5)])
-    store.save_cut("s", b"cut 2", [snapshot(5, 9), snapshot(5, 9)], forget=[snapshot(0, 5).name])
-    assert (store.load_cut("s"), store.snapshots("f")) == (b"cut 2", [snapshot(5, 9)])
-    assert store.load_cut("t") is None
+    assert (store.load_checkpoint("s"), store.snapshots("f")) == (b"cut 1", [snapshot(0, 5)])
+    store.save_checkpoint("s", b"cut 2", [snapshot(5, 9), snapshot(5, 9)], forget=[snapshot(0, 5).name])
+    assert (store.load_checkpoint("s"), store.snapshots("f")) == (b"cut 2", [snapshot(5, 9)])
+    assert store.load_checkpoint("t") is None
 
 
 def test_snapshots_reach_from_the_start_to_the_end_of_time(store: Store) -> None:
     whole, late = snapshot(START_OF_TIME, END_OF_TIME), snapshot(-3, -2, part=1)
-    store.save_cut("s", b"", [late, whole, snapshot(0, 1, flow="g")])
+    store.save_checkpoint("s", b"", [late, whole, snapshot(0, 1, flow="g")])
     assert store.overlapping("f", 10, 11) == [whole]
     assert store.overlapping("f", -3, -2) == [whole, late]
     store.delete_snapshots([whole.name])
@@ -95,7 +95,7 @@ def test_overlap_is_what_a_plain_filter_says(
 ) -> None:
     rows = {snapshot(at, at + size, part) for at, size, part in ranges}
     store = Store(":memory:")
-    store.save_cut("s", b"", list(rows))
+    store.save_checkpoint("s", b"", list(rows))
     end = start + length
     expected = {row for row in rows if max(row.start, start) < min(row.end, end)}
     found = store.overlapping("f", start, end)
@@ -142,11 +142,11 @@ def test_commits_are_numbered_and_a_copy_keeps_the_numbers(store: Store, tmp_pat
 
 
 def test_the_tables_that_flows_join_are_kept_once(store: Store) -> None:
-    store.save_cut("s", b"cut 1", joined={"a": b"table a", "b": b"table b"})
-    store.save_cut("t", b"cut", joined={"a": b"table a"})
-    store.save_cut("s", b"cut 2")
+    store.save_checkpoint("s", b"cut 1", joined={"a": b"table a", "b": b"table b"})
+    store.save_checkpoint("t", b"cut", joined={"a": b"table a"})
+    store.save_checkpoint("s", b"cut 2")
     assert store.joined("s") == {"a": b"table a", "b": b"table b"}
-    store.save_cut("s", b"cut 3", joined={"b": b"table b"})
+    store.save_checkpoint("s", b"cut 3", joined={"b": b"table b"})
     assert (store.joined("s"), store.joined("t")) == ({"b": b"table b"}, {"a": b"table a"})
 
 
@@ -235,8 +235,8 @@ def test_many_threads_write_and_read_at_once(store: Store) -> None:
     def task(stream: str) -> None:
         try:
             for n in range(20):
-                store.save_cut(stream, str(n).encode(), [snapshot(n, n + 1, flow=stream)])
-                assert store.load_cut(stream) == str(n).encode()
+                store.save_checkpoint(stream, str(n).encode(), [snapshot(n, n + 1, flow=stream)])
+                assert store.load_checkpoint(stream) == str(n).encode()
                 store.begin_incarnation()
         except BaseException as failure:  # the main thread reports it
             failures.append(failure)
@@ -280,7 +280,7 @@ def test_a_file_that_cannot_be_trusted_is_one_clear_error(tmp_path: Path) -> Non
 def test_damage_in_the_middle_is_found_when_it_is_opened(tmp_path: Path) -> None:
     path = tmp_path / "a.db"
     store = Store(path)
-    store.save_cut("s", b"c", [snapshot(n, n + 1, payload=bytes(3000)) for n in range(200)])
+    store.save_checkpoint("s", b"c", [snapshot(n, n + 1, payload=bytes(3000)) for n in range(200)])
     store.close()
     data = bytearray(path.read_bytes())
     data[8192:40960] = b"\xff" * 32768
@@ -314,11 +314,11 @@ def test_a_killed_writer_loses_nothing_that_it_said_and_leaves_nothing_half(tmp_
         child.wait()
         child.stdout.close()
         store = Store(path)
-        cut = int(store.load_cut("s") or b"0")
+        checkpoint = int(store.load_checkpoint("s") or b"0")
         names = [row.name[1:] for row in store.snapshots("f")]
         store.close()
-        assert cut in (said, said + 1)
-        assert names == [(n, n + 1, part) for n in range(1, cut + 1) for part in (0, 1)]
+        assert checkpoint in (said, said + 1)
+        assert names == [(n, n + 1, part) for n in range(1, checkpoint + 1) for part in (0, 1)]
 
 
 def test_what_is_written_together_is_one_transaction(store: Store) -> None:

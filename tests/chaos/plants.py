@@ -86,8 +86,8 @@ def counts_by_place(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(CatalogLog, "members", members)
 
 
-def sends_before_the_cut(patch: pytest.MonkeyPatch) -> None:
-    """protocol 3.3: what is sealed leaves the agent, and a second later the cut is written."""
+def sends_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
+    """protocol 3.3: what is sealed leaves the agent, and a second later the checkpoint is written."""
 
     def work(task: SimTask) -> None:
         command = task._waiting.pop(0)
@@ -103,19 +103,20 @@ def sends_before_the_cut(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_open_panes(patch: pytest.MonkeyPatch) -> None:
-    """protocol 3.1: the cut leaves out the trees of open panes."""
+    """protocol 3.1: the checkpoint leaves out the trees of open panes."""
     patch.setattr("elf.cbt.BufferTree.dump", lambda tree: b"")
 
 
 def keeps_one_position(patch: pytest.MonkeyPatch) -> None:
-    """protocol 3.2: the cut has one position for all flows, that of the reader, not what each has applied."""
+    """protocol 3.2: the checkpoint has one position for all flows, that of the reader, not what each has
+    applied."""
     keep = SimTask._keep
 
     def kept(task: SimTask, outcome: Outcome) -> bool:
-        cut = outcome.cut
-        if cut is not None:
-            flows = tuple(replace(flow, applied=(("log", task.position),)) for flow in cut.flows)
-            outcome = replace(outcome, cut=replace(cut, flows=flows))
+        checkpoint = outcome.checkpoint
+        if checkpoint is not None:
+            flows = tuple(replace(flow, applied=(("log", task.position),)) for flow in checkpoint.flows)
+            outcome = replace(outcome, checkpoint=replace(checkpoint, flows=flows))
         return keep(task, outcome)
 
     patch.setattr(SimTask, "_keep", kept)
@@ -131,7 +132,7 @@ def answers_with_a_chunk_queued(patch: pytest.MonkeyPatch) -> None:
             return
         task.worker.handle(command)
         task.worker.states()[command.flow.uid].applied["log"] = task.position
-        outcome = replace(task.worker._outcome((), must_cut=True))
+        outcome = replace(task.worker._outcome((), must_checkpoint=True))
         if task._keep(outcome):
             task._agent.world.after(1, task._agent, partial(task._told, command, outcome))
 
@@ -378,7 +379,8 @@ def names_gaps_where_nothing_is_gone(patch: pytest.MonkeyPatch) -> None:
 
 
 def writes_the_readers_positions(patch: pytest.MonkeyPatch) -> None:
-    """protocol 3.1: a cut has the positions of the input at that moment, not those behind its own chunks."""
+    """protocol 3.1: a checkpoint has the positions of the input at that moment, not those behind its own
+    chunks."""
     perform = FileTask._perform
 
     def ahead(task: FileTask, command: Command) -> Outcome:

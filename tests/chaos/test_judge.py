@@ -12,7 +12,7 @@ from lab.chaos.world import World
 
 
 def test_a_late_row_that_waits_for_others_is_not_lost_yet() -> None:
-    """It is in the cut, and leaves with its part two seconds later (seed 20421 ended before)."""
+    """It is in the checkpoint, and leaves with its part two seconds later (seed 20421 ended before)."""
     ledger = Ledger()
     world = World(1, 2, ledger=ledger)
     world.start_all()
@@ -50,7 +50,7 @@ def test_what_a_full_disk_refuses_has_never_begun(monkeypatch: pytest.MonkeyPatc
     spec = world.create(0, query_of("plain"))
     full = next(agent for agent in world.agents[1:] if agent is not world.home(spec))
     with monkeypatch.context() as patch:
-        patch.setattr(full.store, "save_cut", refuses)
+        patch.setattr(full.store, "save_checkpoint", refuses)
         world.submit(0, query_of("odd"), "other")
         world.run(3_000)
     assert full.life > 1, "it has tried"

@@ -23,7 +23,7 @@ PEACE = int(os.environ.get("ELF_TEST_SEEDS", "0"))
 PLANTS: dict[Plant, Storm] = {
     plants.merges_what_overlaps: storms.doubled,
     plants.counts_by_place: storms.leaving,
-    plants.sends_before_the_cut: storms.crashes,
+    plants.sends_before_the_checkpoint: storms.crashes,
     plants.forgets_open_panes: storms.crashes,
     plants.keeps_one_position: storms.slow_crashes,
     plants.answers_with_a_chunk_queued: storms.slow_create,

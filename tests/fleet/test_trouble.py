@@ -166,7 +166,7 @@ async def test_answers_are_right_on_a_network_that_delays_corrupts_and_cuts(tmp_
         await create(client)
         async with watched(client, "popular") as windows:
             await eventually(lambda: len(windows) >= 2, "two windows")
-            network.trouble = Trouble(delay_s=0.05, corrupt=0.1, cut=0.02)
+            network.trouble = Trouble(delay_s=0.05, corrupt=0.1, checkpoint=0.02)
             await eventually(lambda: network.done["corrupted"] > 20 and network.done["cut"] > 4, "trouble")
             network.trouble = Trouble()
             await eventually(lambda: len(windows) >= 8, "eight windows")

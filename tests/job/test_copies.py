@@ -321,7 +321,7 @@ def test_a_new_root_waits_longer_for_words_that_come_less_often() -> None:
 
 def test_an_owner_reads_what_it_retains_and_the_first_copy_of_a_name_stays() -> None:
     store = Store(":memory:")
-    store.save_cut("s", b"cut", [Sealed("f", 1, 2, b"t", b"p")])
+    store.save_checkpoint("s", b"cut", [Sealed("f", 1, 2, b"t", b"p")])
     names = (CopyName("f", 7, 1, 2), CopyName("f", 7, 2, 3))
     read = copystore.perform(store, disk.ReadSnapshots(names, (HOLDER,)))
     assert read == disk.SnapshotsRead((HOLDER,), (Copy(names[0], b"t", b"p"),))

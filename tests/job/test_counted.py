@@ -15,8 +15,8 @@ from agents.formats import get_format
 from agents.inputs.values import Chunk, Source
 from agents.tasks.streams import StreamEngine
 from elf.batch import decode
+from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, Suspend
-from elf.job.cut import StreamCut
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.worker.stream import StreamWorker, WorkerSettings
@@ -29,7 +29,7 @@ PLAN = plan_text(
     f"SELECT host, SUM(n), COUNT(DISTINCT n) FROM log WHERE n > 2 GROUP BY host WINDOWING {SIZE} ROWS", SCHEMA
 )
 FLOW = Flow("f", PLAN.fragment, bytes(16), "home")
-SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, cut_ms=10**9, agent="a:1")
+SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, checkpoint_ms=10**9, agent="a:1")
 
 Row = tuple[int, str, int]
 Windows = dict[tuple[str, int], Counter[str]]
@@ -39,8 +39,8 @@ row = st.tuples(st.integers(0, 20), st.sampled_from("ab"), st.integers(0, 6))
 files = st.lists(st.lists(row, max_size=40), min_size=1, max_size=3)
 
 
-def worker(cut: StreamCut | None = None) -> StreamWorker:
-    return StreamWorker("log", SETTINGS, StreamEngine(get_format("json"), "ts"), cut)
+def worker(checkpoint: StreamCheckpoint | None = None) -> StreamWorker:
+    return StreamWorker("log", SETTINGS, StreamEngine(get_format("json"), "ts"), checkpoint)
 
 
 def chunk(source: Source, rows: list[Row], start: int) -> Chunk:
@@ -84,27 +84,27 @@ def obvious(rows: list[Row], name: str) -> Windows:
 @settings(max_examples=25)
 @given(files, st.integers(1, 25), st.integers(0, 2**32))
 def test_chunks_cuts_and_restarts_change_nothing(logs: list[list[Row]], most: int, seed: int) -> None:
-    """What is cut is durable; a crash goes back to the last cut, and reads again more than it must."""
+    """What is cut is durable; a crash goes back to the last checkpoint, and reads again more than it must."""
     rng = random.Random(seed)
     at = worker()
     at.handle(Install(FLOW))
     durable: list[Sealed] = []
-    saved = msgspec.msgpack.encode(at.cut())
+    saved = msgspec.msgpack.encode(at.checkpoint())
     read = [0] * len(logs)
     while any(place < len(log) for place, log in zip(read, logs, strict=True)):
         if rng.random() < 0.1:
             at.close()
-            cut = msgspec.msgpack.decode(saved, type=StreamCut)
-            at = worker(cut)
-            ends = {source.id: source.end for source in cut.sources}
+            checkpoint = msgspec.msgpack.decode(saved, type=StreamCheckpoint)
+            at = worker(checkpoint)
+            ends = {source.id: source.end for source in checkpoint.sources}
             read = [max(0, ends.get(f"file {i}", 0) - rng.randrange(4)) for i in range(len(logs))]
         number = rng.choice([i for i, log in enumerate(logs) if read[i] < len(log)])
         rows = logs[number][read[number] : read[number] + rng.randrange(1, most + 1)]
         source = Source(f"file {number}", f"/log/{number}")
         outcome = at.handle(Feed(chunk(source, rows, read[number]), 0))
         read[number] += len(rows)
-        if outcome.cut is not None:
-            saved = msgspec.msgpack.encode(outcome.cut)
+        if outcome.checkpoint is not None:
+            saved = msgspec.msgpack.encode(outcome.checkpoint)
             durable.extend(outcome.sealed)
     durable.extend(at.handle(Finish()).sealed)
     at.close()

@@ -13,8 +13,8 @@ from agents.disk.store import Store
 from agents.tasks.checkpoints import counted
 from elf.batch import decode
 from elf.errors import PeerError
+from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Feed, Finish, Idle, Install
-from elf.job.cut import StreamCut
 from elf.job.gaps import (
     GAPS,
     GAPS_MAX,
@@ -34,7 +34,9 @@ from elf.job.worker.stream import StreamWorker, WorkerSettings
 from lab.chaos.engine import SECOND, PyEngine
 from tests.support.chunks import FLOW, chunk
 
-SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, cut_ms=10**9, name="web-1")
+SETTINGS = WorkerSettings(
+    idle_ms=5_000, future_us=None, lateness_us=SECOND, checkpoint_ms=10**9, name="web-1"
+)
 PANE = FLOW.fragment.pane_us
 LATENESS = FLOW.fragment.lateness_us or 0
 
@@ -59,8 +61,8 @@ def panes(first_us: int, last_us: int) -> set[int]:
 
 
 def restarted(worker: StreamWorker) -> StreamWorker:
-    cut = msgspec.msgpack.decode(msgspec.msgpack.encode(worker.cut()), type=StreamCut)
-    return StreamWorker("s", SETTINGS, PyEngine(), cut)
+    checkpoint = msgspec.msgpack.decode(msgspec.msgpack.encode(worker.checkpoint()), type=StreamCheckpoint)
+    return StreamWorker("s", SETTINGS, PyEngine(), checkpoint)
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -85,7 +87,7 @@ def test_a_gap_behind_which_nothing_was_written_ends_now_and_is_durable_at_once(
     worker.handle(Install(FLOW))
     worker.handle(Feed(chunk(at(1, 10), 0), 10_000))
     outcome = worker.handle(Idle(14_000, ("log",), (lost(ended=False, size=None),)))
-    assert outcome.cut is not None
+    assert outcome.checkpoint is not None
     ((gap, _),) = outcome.gaps
     assert (gap.from_us, gap.to_us, gap.bytes) == (10 * SECOND, 14 * SECOND, -1)
     assert gap.shown()["bytes"] is None
@@ -120,7 +122,7 @@ def test_a_row_of_before_the_flow_is_late_if_its_own_source_says_so() -> None:
 
 @given(spans, spans, st.integers(0, 40))
 def test_marks_add_up_as_sets_do(
-    ours: list[tuple[int, int, str]], theirs: list[tuple[int, int, str]], cut: int
+    ours: list[tuple[int, int, str]], theirs: list[tuple[int, int, str]], checkpoint: int
 ) -> None:
     def made(given: list[tuple[int, int, str]]) -> tuple[Tallies, dict[int, set[Gap]]]:
         tallies, expected = Tallies(), dict[int, set[Gap]]()
@@ -135,10 +137,14 @@ def test_marks_add_up_as_sets_do(
     whole = tallies.table()
     assert gaps_of([whole] if whole is not None else []) == expected
     assert Tallies(whole).table() == whole
-    below = tallies.take_below(cut)
-    assert gaps_of([below] if below is not None else []) == {p: g for p, g in expected.items() if p < cut}
+    below = tallies.take_below(checkpoint)
+    assert gaps_of([below] if below is not None else []) == {
+        p: g for p, g in expected.items() if p < checkpoint
+    }
     rest = tallies.table()
-    assert gaps_of([rest] if rest is not None else []) == {p: g for p, g in expected.items() if p >= cut}
+    assert gaps_of([rest] if rest is not None else []) == {
+        p: g for p, g in expected.items() if p >= checkpoint
+    }
     others, more = made(theirs)
     both = merged_tallies([whole, others.table(), tally(pa.array([3]).to_numpy())], ("_pane",), TALLY_STATES)
     assert both is not None
@@ -182,7 +188,7 @@ def test_a_flow_begins_behind_the_gaps_that_are_known(killed: bool) -> None:
     worker.handle(Idle(14_000, ("log",), (lost(ended=False),)))
     worker = restarted(worker) if killed else worker
     worker.handle(Install(FLOW))
-    (flow,) = worker.cut().flows
+    (flow,) = worker.checkpoint().flows
     assert flow.live_from == 14 * SECOND // PANE + 1
 
 
@@ -194,7 +200,7 @@ def test_what_panes_lack_for_which_another_agent_has_answered_is_told_with_the_o
     (row,), (gap, _) = outcome.sealed, outcome.gaps[0]
     answered = Answered(FLOW.uid, (((row.start, row.end, row.part), ((row.start, row.end, 1),)),))
     store = Store(":memory:")
-    store.save_cut("s", b"", [row])
+    store.save_checkpoint("s", b"", [row])
     command = counted(answered, store)
     assert isinstance(command, Answered)
     assert command.gaps == (gap,)

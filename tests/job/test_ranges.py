@@ -110,8 +110,8 @@ def test_the_home_of_a_job_of_several_trees_dies_for_good() -> None:
 
 
 def test_roots_send_a_master_elsewhere_only_the_first_rows_until_a_job_needs_all() -> None:
-    """A window is one pane: the cut is exact. A job of the same flows on the same node that needs every key
-    gets every key, from its first window on."""
+    """A window is one pane: the checkpoint is exact. A job of the same flows on the same node that needs
+    every key gets every key, from its first window on."""
     world = World(33, 4, checking=False)
     world.start_all()
     world.keys = "abcdefghijklmnopqrst"
@@ -141,7 +141,8 @@ def test_roots_send_a_master_elsewhere_only_the_first_rows_until_a_job_needs_all
 
 
 def test_an_agent_keeps_a_flow_of_a_home_and_the_first_rows_of_it_for_a_job_of_its_own() -> None:
-    """All three agents are members of both homes, and one reads with a cut what it also keeps in full."""
+    """All three agents are members of both homes, and one reads with a checkpoint what it also keeps in
+    full."""
     world = World(34, 3, checking=False)
     world.start_all()
     world.keys = "abcdefgh"
@@ -159,8 +160,10 @@ def test_an_agent_keeps_a_flow_of_a_home_and_the_first_rows_of_it_for_a_job_of_i
     world.run(8_000)
     member = world.home(other)
     (flow,) = first.flows
-    whole, cut = held(member.store, flow.uid), held(member.store, copied(member, flow.uid))
-    assert any(whole.get(start, 0) > rows for start, rows in cut.items()), "it has both, and they differ"
+    whole, checkpoint = held(member.store, flow.uid), held(member.store, copied(member, flow.uid))
+    assert any(whole.get(start, 0) > rows for start, rows in checkpoint.items()), (
+        "it has both, and they differ"
+    )
     member.crash()
     world.run(3_000)
     member.start([first.home])

@@ -77,7 +77,7 @@ def test_rows_that_are_leapt_over_are_counted_once_and_no_window_is_revised(
 
 @pytest.mark.parametrize("kept", [False, True], ids=["before the cut", "after the cut"])
 def test_a_crash_while_it_leaps_counts_each_row_once(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before the cut that counts a snapshot it is all there; after it, gone, and counted."""
+    """Before the checkpoint that counts a snapshot it is all there; after it, gone, and counted."""
     fleet = Fleet(behind(plan(1), leap=True), seed=2)
     over, away, world = cut_off(fleet), fleet.away, fleet.world
     keep, died = SimTask._keep, list[int]()

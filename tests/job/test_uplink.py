@@ -30,8 +30,8 @@ STREAM = FLOW.fragment.stream
 def test_a_flow_is_suspended_as_what_it_owes_says_and_not_as_the_last_cut_does(
     suspended: bool, owed: dict[tuple[int, int, int], int], wanted: list[Effect]
 ) -> None:
-    """An agent died after its snapshots were forgotten and before the cut that says that their flow goes on:
-    it stood still for ever (``elf sim chaos``, seed 1795401858 of 4 agents)."""
+    """An agent died after its snapshots were forgotten and before the checkpoint that says that their flow
+    goes on: it stood still for ever (``elf sim chaos``, seed 1795401858 of 4 agents)."""
     uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=2, retained_bytes_max=QUOTA)
     uplink.add(FLOW, owed, suspended=suspended)
     assert uplink.restored() == wanted

@@ -19,8 +19,8 @@ from elf.batch import decode
 from elf.errors import UserError
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog, Member
+from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
-from elf.job.cut import StreamCut
 from elf.job.messages.proposals import JoinStream, LeaveStream
 from elf.job.ports import Spill
 from elf.job.rollup.presence import Roster
@@ -31,7 +31,7 @@ from elf.ql.plan import Fragment
 from lab.chaos.engine import SECOND, PyEngine, PyMapper
 from tests.support.chunks import FLOW, Rows, chunk
 
-SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, cut_ms=10**9)
+SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, lateness_us=SECOND, checkpoint_ms=10**9)
 
 moments = st.integers(0, 60).map(lambda t: t * SECOND // 4)
 rows_of_a_log = st.lists(st.tuples(moments, st.sampled_from("abc")), max_size=60)
@@ -72,19 +72,19 @@ def test_chunks_cuts_and_restarts_change_nothing(rows: Rows, chunk_rows: int, se
     worker = StreamWorker("s", SETTINGS, PyEngine())
     worker.handle(Install(FLOW))
     durable: list[Sealed] = []
-    saved, position = msgspec.msgpack.encode(worker.cut()), 0
+    saved, position = msgspec.msgpack.encode(worker.checkpoint()), 0
     while position < len(rows):
-        if rng.random() < 0.15:  # a crash: back to the last cut, reading from where that says
-            cut = msgspec.msgpack.decode(saved, type=StreamCut)
-            worker = StreamWorker("s", SETTINGS, PyEngine(), cut)
-            read = max((source.end for source in cut.sources), default=0)
+        if rng.random() < 0.15:  # a crash: back to the last checkpoint, reading from where that says
+            checkpoint = msgspec.msgpack.decode(saved, type=StreamCheckpoint)
+            worker = StreamWorker("s", SETTINGS, PyEngine(), checkpoint)
+            read = max((source.end for source in checkpoint.sources), default=0)
             position = max(0, read - rng.randrange(5))  # what a flow has applied it skips
         size = rng.randrange(1, chunk_rows + 1)
         outcome = worker.handle(Feed(chunk(rows[position : position + size], position), 0))
         position += len(rows[position : position + size])
-        assert outcome.cut is not None or not outcome.sealed
-        if outcome.cut is not None:
-            saved = msgspec.msgpack.encode(outcome.cut)
+        assert outcome.checkpoint is not None or not outcome.sealed
+        if outcome.checkpoint is not None:
+            saved = msgspec.msgpack.encode(outcome.checkpoint)
             durable.extend(outcome.sealed)
     durable.extend(worker.handle(Finish()).sealed)
     assert durable[0].start == START_OF_TIME
@@ -185,7 +185,7 @@ def test_rows_of_small_chunks_are_mapped_together_and_wait_in_the_cut() -> None:
     for start in range(3):
         worker.handle(Feed(chunk([(start * SECOND // 2, "ab"[start % 2])], start), 0))
     assert mapped == []
-    worker = StreamWorker("s", SETTINGS, Engine(), worker.cut())
+    worker = StreamWorker("s", SETTINGS, Engine(), worker.checkpoint())
     sealed = worker.handle(Feed(chunk([(3 * SECOND, "c")], 3), 0)).sealed
     assert mapped == [[0, 0, 0]]  # what is not of a pane that ends goes on waiting
     assert panes_of(list(sealed))[0] == {0: Counter(a=2, b=1)}
@@ -200,7 +200,7 @@ def test_rows_of_small_chunks_are_mapped_together_and_wait_in_the_cut() -> None:
 
 
 def test_rows_from_the_future_are_counted_and_move_nothing() -> None:
-    settings = WorkerSettings(future_us=60 * SECOND, lateness_us=0, cut_ms=10**9)
+    settings = WorkerSettings(future_us=60 * SECOND, lateness_us=0, checkpoint_ms=10**9)
     worker = StreamWorker("s", settings, PyEngine())
     worker.handle(Install(FLOW))
     outcome = worker.handle(Feed(chunk([(10 * SECOND, "a"), (900 * SECOND, "b")], 0), 10_000))
@@ -210,7 +210,7 @@ def test_rows_from_the_future_are_counted_and_move_nothing() -> None:
 
 def test_what_does_not_fit_into_memory_is_spilled_and_counts_all_the_same(tmp_path: Path) -> None:
     spill = Spill(48 << 20, lambda flow: SpillFolder(tmp_path / flow))
-    settings = WorkerSettings(finite=True, future_us=None, lateness_us=None, cut_ms=10**9)
+    settings = WorkerSettings(finite=True, future_us=None, lateness_us=None, checkpoint_ms=10**9)
     worker = StreamWorker("s", settings, PyEngine(), spill=spill)
     worker.handle(Install(FLOW))
     rng = random.Random(1)
@@ -228,7 +228,7 @@ def test_what_does_not_fit_into_memory_is_spilled_and_counts_all_the_same(tmp_pa
 
 
 def test_rows_before_the_agent_was_a_member_are_unrostered_and_nothing_else() -> None:
-    settings = WorkerSettings(future_us=None, lateness_us=0, since_us=6 * SECOND, cut_ms=10**9)
+    settings = WorkerSettings(future_us=None, lateness_us=0, since_us=6 * SECOND, checkpoint_ms=10**9)
     worker = StreamWorker("s", settings, PyEngine())
     worker.handle(Install(FLOW))
     outcome = worker.handle(Feed(chunk([(5 * SECOND, "a"), (7 * SECOND, "b")], 0), 0))
@@ -281,8 +281,10 @@ def test_rows_around_a_suspension_are_sealed_or_counted(rows: Rows, chunk_rows: 
         for command in (Suspend(FLOW.uid), Resume(FLOW.uid), SealOpen()):
             sealed += worker.handle(command).sealed if rng.random() < 0.3 else ()
         if rng.random() < 0.3:
-            cut = msgspec.msgpack.decode(msgspec.msgpack.encode(worker.cut()), type=StreamCut)
-            worker = StreamWorker("s", SETTINGS, PyEngine(), cut)
+            checkpoint = msgspec.msgpack.decode(
+                msgspec.msgpack.encode(worker.checkpoint()), type=StreamCheckpoint
+            )
+            worker = StreamWorker("s", SETTINGS, PyEngine(), checkpoint)
     worker.handle(Resume(FLOW.uid))
     sealed += worker.handle(Finish()).sealed
     counts: Counter[str] = Counter()

@@ -19,7 +19,7 @@ class Trouble:
 
     delay_s: float = 0.0
     corrupt: float = 0.0
-    cut: float = 0.0
+    checkpoint: float = 0.0
 
 
 class BrokenNetwork:
@@ -66,7 +66,7 @@ class BrokenNetwork:
         rng = self._rng
         while data := await reader.read(CHUNK_BYTES):
             trouble = self.trouble
-            if rng.random() < trouble.cut:
+            if rng.random() < trouble.checkpoint:
                 self.done["cut"] += 1
                 return
             if rng.random() < trouble.corrupt:

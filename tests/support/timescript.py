@@ -79,7 +79,7 @@ class ScriptTask(SimTask):
 
     def __init__(self, agent: SimAgent, stream: str) -> None:
         super().__init__(agent, stream)
-        self._read = {source.id: source.end for source in self.cut.sources} if self.cut else {}
+        self._read = {source.id: source.end for source in self.checkpoint.sources} if self.checkpoint else {}
 
     def read(self) -> None:
         agent, fed = self._agent, False
@@ -141,7 +141,7 @@ class Stage:
             idle_ms=int(given["idle"] * 1000),
             future_us=int(given["future"] * SECOND),
             lateness_us=lateness,
-            cut_ms=1_300,
+            checkpoint_ms=1_300,
         )
         awake = world.agents[: int(agents) - int(given["asleep"])]
         for agent in awake:

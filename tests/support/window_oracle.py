@@ -48,8 +48,8 @@ def sessions(rows: Iterable[Row], kind: Session, to_us: int) -> dict[Window, int
             parts: dict[int, list[int]] = defaultdict(list)
             for t in chain:
                 parts[max(t // half + 1, chain[0] // half + 2) * half].append(t)
-            for cut, part in parts.items():
-                start, end = part[0], min(part[-1] + kind.gap_us, cut)
+            for checkpoint, part in parts.items():
+                start, end = part[0], min(part[-1] + kind.gap_us, checkpoint)
                 assert end - start <= kind.max_us
                 if end <= to_us:
                     found[start, end, key] = len(part)

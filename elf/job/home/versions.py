@@ -254,7 +254,7 @@ class Version:
         return (first, last) if first < last else None
 
     def _skip(self) -> CommitWindows | None:
-        """What lies across the cut, when all before it is committed."""
+        """What lies across the checkpoint, when all before it is committed."""
         record, calendar = self.record, self.calendar()
         waits = not self.failed and calendar.last_end(record.cut_us) > self._from_us()
         if self._skipped or waits or record.cut_us >= record.ends_us:

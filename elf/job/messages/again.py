@@ -9,7 +9,8 @@ from elf.wire.base import Message
 
 
 class Whereabouts(Message, frozen=True, kw_only=True):
-    """Member to the root of a flow, when a cut is durable. Who says it can also run others' work again."""
+    """Member to the root of a flow, when a checkpoint is durable. Who says it can also run others' work
+    again."""
 
     member: int
     where: Where

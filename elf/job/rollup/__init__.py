@@ -1,6 +1,6 @@
 """Rolling up: how a snapshot becomes a commit.
 
-    on an agent     a stream task seals panes ──▶ Sealed ── durable with the cut; its name is Retained until all of
+    on an agent     a stream task seals panes ──▶ Sealed ── durable with the checkpoint; its name is Retained until all of
                                              │       its panes have their answer
     up the tree     of our own, and of       ▼
                     children as Slices ──▶ Piece ── in the Relay's Pile ── Combine: several into one ──▶ Slice

@@ -4,7 +4,7 @@ it had sealed (paper, 3.4: replicas in the leaf set). Here is the owner's side, 
 
 What becomes of one snapshot (flow, first pane, end, part, member number):
 
-    sealed, its cut durable ── answered within ``after_ms`` ─────────────────▶ never copied
+    sealed, its checkpoint durable ── answered within ``after_ms`` ─────────────────▶ never copied
       └─ still owed ─▶ due ── KeepCopies ─▶ ``copies`` neighbours: durable there ── CopiesKept ─▶ copied
                         ▲                     │ silent, dead, refused: the next neighbour          │
                         └─────────────────────┘             answered: DropCopies to its holders ◀──┘
@@ -21,10 +21,10 @@ a copy is wanted where that fails.
 
 Why that is right, whoever says what twice, late, or never:
 
-- **A copy is the snapshot** (protocol 9.1). It is read from the store, so it leaves the agent after the cut
-  that names it is durable, and its contents never change. So it is the same piece whoever sends it, and the
-  root takes each (member, pane) once (``contributions``): an owner that was not dead, or comes back, two
-  proxies, or a copy beside the piece that came up the tree can't count twice.
+- **A copy is the snapshot** (protocol 9.1). It is read from the store, so it leaves the agent after the
+  checkpoint that names it is durable, and its contents never change. So it is the same piece whoever sends
+  it, and the root takes each (member, pane) once (``contributions``): an owner that was not dead, or comes
+  back, two proxies, or a copy beside the piece that came up the tree can't count twice.
 - **The root has the only word** on what is to become of a snapshot, for copies as for the snapshot itself.
   Under ``STRAGGLERS LEAP`` what was committed without it is the last word, and what was leapt over is the
   owner's to count, not the holder's.

@@ -103,7 +103,7 @@ class Uplink:
 
     def restored(self) -> list[Effect]:
         """After a restart: what the answers that came last lead to. The snapshots may be forgotten and the
-        stream task's last cut still say that their flow is suspended, or the other way round."""
+        stream task's last checkpoint still say that their flow is suspended, or the other way round."""
         return [effect for line in self._lines.values() for effect in self._quota(line)]
 
     def rehome(self, flow: Flow) -> None:
@@ -155,7 +155,7 @@ class Uplink:
     # -- up --------------------------------------------------------------------------------------------------
 
     def sealed(self, sealed: Sealed, now_ms: int) -> list[Effect]:
-        """Our own stream task sealed panes, and the cut with them is durable. Parts go straight to the
+        """Our own stream task sealed panes, and the checkpoint with them is durable. Parts go straight to the
         root."""
         line = self._lines.get(sealed.flow)
         number = self._number_of(line.flow.fragment.stream) if line else None
@@ -329,7 +329,7 @@ class Uplink:
                 self._lines[uid].retained.forget_counted(name)
 
     def where(self, where: Iterable[Where]) -> list[Effect]:
-        """A cut is durable, from which others may run our work again: their roots are told."""
+        """A checkpoint is durable, from which others may run our work again: their roots are told."""
         found: list[Effect] = []
         for one in where:
             line = self._lines.get(one.flow)

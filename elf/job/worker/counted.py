@@ -6,8 +6,9 @@ the query's WHERE lets through were seen, and then go into the flow's tree, all 
 the last of these rows came. To trees, roots, masters and calendars they are groups with two more keys, source
 and number, in tumbling windows as long as a pane.
 
-How many rows were seen and what waits are part of the cut, as positions are. So after a crash the rows behind
-the cut are counted again as if they had not been: no window that has left is made twice, or otherwise.
+How many rows were seen and what waits are part of the checkpoint, as positions are. So after a crash the rows
+behind the checkpoint are counted again as if they had not been: no window that has left is made twice, or
+otherwise.
 
 No row is late: order decides, not time. Rows without event time, or beyond the future bound, are left out
 and counted, as everywhere. A window that cannot be full any more (the source is gone, the input has ended,
@@ -38,7 +39,7 @@ _UNMERGED: Final = 1 << 12
 
 
 class _Image(msgspec.Struct, array_like=True):
-    """A source in the cut: name, rows seen, ids of its files, groups of the open window."""
+    """A source in the checkpoint: name, rows seen, ids of its files, groups of the open window."""
 
     name: str
     seen: int
@@ -60,7 +61,7 @@ class _Source:
 
 
 class CountWindows:
-    """The windows of one flow on one agent, until they are full. ``image``: of its cut."""
+    """The windows of one flow on one agent, until they are full. ``image``: of its checkpoint."""
 
     def __init__(self, fragment: Fragment, mapper: MapperPort, agent: str, image: bytes = b"") -> None:
         if fragment.count is None:
@@ -117,7 +118,7 @@ class CountWindows:
         return lost
 
     def image(self) -> bytes:
-        """For the cut; nothing waits for the map then."""
+        """For the checkpoint; nothing waits for the map then."""
         if self.waiting:
             raise ElfBug("a cut with rows that were not counted")
         found = []

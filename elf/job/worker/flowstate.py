@@ -17,7 +17,7 @@ from elf.batch import decode, encode
 from elf.cbt import BufferTree
 from elf.job.again import Mark, Where
 from elf.job.approximate import keep_best, with_cut
-from elf.job.cut import FlowCut
+from elf.job.checkpoint import FlowCheckpoint
 from elf.job.gaps import Gap
 from elf.job.messages.rollup import FlowProgress
 from elf.job.parts import LateRows
@@ -49,7 +49,7 @@ class FlowState:
         flow: Flow,
         mapper: MapperPort,
         lateness_us: int | None,
-        cut: FlowCut,
+        checkpoint: FlowCheckpoint,
         spill: Spill | None = None,
         cpu_us: Clock = no_clock,
         agent: str = "",
@@ -59,26 +59,26 @@ class FlowState:
         self._cpu_us = cpu_us
         self.mapper = mapper
         self.lateness_us = lateness_us
-        self.live_from = cut.live_from
-        self.sealed = cut.sealed
-        self.applied = dict(cut.applied)
-        self.panes = OpenPanes(cut, mapper, self.work, spill, cpu_us)
+        self.live_from = checkpoint.live_from
+        self.sealed = checkpoint.sealed
+        self.applied = dict(checkpoint.applied)
+        self.panes = OpenPanes(checkpoint, mapper, self.work, spill, cpu_us)
         self._assigner = Assigner(flow.fragment, mapper, lateness_us, self.work, cpu_us)
         self.late_rows: Mask = np.zeros(0, dtype=np.bool_)
         """Of the last chunk: the rows that are in no result, for flows that read these."""
-        self.after = self._late_rows(cut) if flow.fragment.revise_us is not None else None
+        self.after = self._late_rows(checkpoint) if flow.fragment.revise_us is not None else None
         counts = flow.fragment.count is not None
-        self._counted = CountWindows(flow.fragment, mapper, agent, cut.counted) if counts else None
-        self.tallies = Tallies(decode(cut.tally) if cut.tally else None)
-        self.again = OpenMarks(flow.uid, self.tallies.table(), cut.met)
+        self._counted = CountWindows(flow.fragment, mapper, agent, checkpoint.counted) if counts else None
+        self.tallies = Tallies(decode(checkpoint.tally) if checkpoint.tally else None)
+        self.again = OpenMarks(flow.uid, self.tallies.table(), checkpoint.met)
         """From where others may run it again."""
         self.last: tuple[Int64s, Int64s] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         """Panes and rows on time of the last chunk."""
         self._rows = self._late = self._future = 0
-        self.suspended = cut.suspended
-        self.shed = cut.shed
-        self.leapt = cut.leapt
-        self._since = cut.since
+        self.suspended = checkpoint.suspended
+        self.shed = checkpoint.shed
+        self.leapt = checkpoint.leapt
+        self._since = checkpoint.since
         self.threshold: Threshold | None = None
         """What goes up of a sealed pane, if that is not all of it."""
         self._early_ms = 0
@@ -87,10 +87,10 @@ class FlowState:
         self.failure = ""
         """How the user's function has failed, since this was last looked at."""
 
-    def _late_rows(self, cut: FlowCut) -> LateRows:
+    def _late_rows(self, checkpoint: FlowCheckpoint) -> LateRows:
         fragment = self.flow.fragment
         tree = BufferTree.of_partials(("_pane", *fragment.keys), fragment.states)
-        return LateRows(tree, fragment.pane_us, cut.part, cut.late_tree, cut.late_tally)
+        return LateRows(tree, fragment.pane_us, checkpoint.part, checkpoint.late_tree, checkpoint.late_tally)
 
     def suspend(self) -> None:
         """Drop the open panes; from now on rows are only counted. What is sealed stays."""
@@ -359,12 +359,12 @@ class FlowState:
         at = (self.flow.uid, self.live_from, self.sealed)
         return FlowProgress(*at, rows=self._rows, late=self._late, future=self._future)
 
-    def cut(self) -> FlowCut:
+    def checkpoint(self) -> FlowCheckpoint:
         self._digest_counted()
         tree, rows = self.panes.images()
         counted = self.tallies.table()
         late_tree, late_tally = self.after.image() if self.after is not None else (b"", b"")
-        return FlowCut(
+        return FlowCheckpoint(
             flow=self.flow,
             live_from=self.live_from,
             sealed=self.sealed,

@@ -6,7 +6,7 @@ live, up to 2 s late, 0.11 to 0.13 against 0.07; an hour of 5 s panes sealed at 
 7 MB against 23, since nothing of so many small trees is ever compressed. Most is won where rows may be later
 than several panes are long, as each seal reads all open panes: 5 s panes and rows 30 s late, 0.73 against
 0.07 s a minute at 50,000 rows/s, which is one percent of a core. For that, one tree has one limit on memory,
-one spill and one image in a cut, however many panes are open.
+one spill and one image in a checkpoint, however many panes are open.
 
 Small chunks wait: rows for the map, groups for the tree. What never came into the tree needs no tree to be
 taken out.
@@ -24,7 +24,7 @@ from elf.aggregates import merge_tables, normalise
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
 from elf.job.again import MARKS_MAX, MET_MAX, Mark, Where
-from elf.job.cut import FlowCut
+from elf.job.checkpoint import FlowCheckpoint
 from elf.job.ports import Int64s, MapperPort, Spill
 from elf.job.ranges import split
 from elf.job.work import Clock, no_clock
@@ -38,17 +38,17 @@ than mapping them."""
 
 
 class OpenPanes:
-    """Of the flow of a cut. ``work``: what it counts."""
+    """Of the flow of a checkpoint. ``work``: what it counts."""
 
     def __init__(
         self,
-        cut: FlowCut,
+        checkpoint: FlowCheckpoint,
         mapper: MapperPort,
         work: Counter[str],
         spill: Spill | None = None,
         cpu_us: Clock = no_clock,
     ) -> None:
-        self._fragment = cut.flow.fragment
+        self._fragment = checkpoint.flow.fragment
         self._mapper = mapper
         self._work = work
         self._cpu_us = cpu_us
@@ -56,13 +56,13 @@ class OpenPanes:
             ("_pane", *self._fragment.keys),
             self._fragment.task_states,
             memory_max_bytes=None if spill is None else spill.tree_bytes_max,
-            store=None if spill is None else spill.store(cut.flow.uid),
+            store=None if spill is None else spill.store(checkpoint.flow.uid),
         )
-        if cut.tree:
-            self._tree.load(cut.tree)
+        if checkpoint.tree:
+            self._tree.load(checkpoint.tree)
         self._few: list[pa.Table] = []
-        if cut.rows:
-            self._few.append(fitted(decode(cut.rows), arrow_schema(self._fragment.columns))[0])
+        if checkpoint.rows:
+            self._few.append(fitted(decode(checkpoint.rows), arrow_schema(self._fragment.columns))[0])
         self._waiting: list[pa.Table] = []
 
     def empty(self) -> None:
@@ -154,7 +154,7 @@ class OpenPanes:
         self.take_below(below)
 
     def images(self) -> tuple[bytes, bytes]:
-        """(tree, rows that wait for the map), for the cut."""
+        """(tree, rows that wait for the map), for the checkpoint."""
         self.settle()
         tree = self._tree.dump() if self._tree.rows else b""
         return tree, encode(pa.concat_tables(self._few)) if self._few else b""
@@ -164,8 +164,8 @@ class OpenMarks:
     """What an agent knows of the flow ``uid`` for those who may run it again (``elf.job.again``): where each
     open pane began, and which sources its rows came from. Nothing is kept of a flow that nobody may run.
 
-    ``tally`` and ``met``: of the cut that it begins with; from where its open panes were read is not known
-    any more.
+    ``tally`` and ``met``: of the checkpoint that it begins with; from where its open panes were read is not
+    known any more.
     """
 
     def __init__(self, uid: str, tally: pa.Table | None, met: Iterable[tuple[int, int, int]]) -> None:
@@ -202,5 +202,5 @@ class OpenMarks:
         return Where(self._uid, sealed, tuple(told[:MARKS_MAX]), now if len(told) <= MARKS_MAX else None)
 
     def image(self) -> tuple[tuple[int, int, int], ...]:
-        """For the cut."""
+        """For the checkpoint."""
         return tuple((pane, number, rows) for (pane, number), rows in self._met.items())

@@ -1,18 +1,18 @@
-"""The worker of one stream on one agent: from chunks of lines to sealed panes, and the cut that makes them
-durable.
+"""The worker of one stream on one agent: from chunks of lines to sealed panes, and the checkpoint that makes
+them durable.
 
 A ``StreamWorker`` is owned by the *stream task* of its stream, which gives it one ``Command`` at a time and
-does what the ``Outcome`` says: append to the archive, write the cut, then tell the node. Everything that must
-agree after a crash (positions, trees, panes sealed, watermarks, snapshots) is decided here, between two
-commands, so that it always agrees.
+does what the ``Outcome`` says: append to the archive, write the checkpoint, then tell the node. Everything
+that must agree after a crash (positions, trees, panes sealed, watermarks, snapshots) is decided here, between
+two commands, so that it always agrees.
 
 Rules:
 
 - each flow has applied its own positions of each source, and skips what it has (protocol 3.2);
 - ``live_from`` of a new flow is the first pane after everything read before, all of which is parsed by then
   (protocol 3.6);
-- nothing about a sealed pane leaves the agent before the cut that holds it is durable: an outcome with sealed
-  panes always carries a cut (protocol 3.3);
+- nothing about a sealed pane leaves the agent before the checkpoint that holds it is durable: an outcome with
+  sealed panes always carries a checkpoint (protocol 3.3);
 - rows beyond the future bound are counted and move no watermark (protocol 3.4).
 """
 
@@ -26,6 +26,7 @@ import pyarrow as pa
 
 from elf import windows
 from elf.job.again import SOURCES_MAX, Mark, SourceAt, Where, can_run
+from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoint
 from elf.job.commands import (
     Answered,
     Command,
@@ -40,10 +41,9 @@ from elf.job.commands import (
     SetTaps,
     SetThreshold,
     Suspend,
-    TakeCut,
+    TakeCheckpoint,
     Uninstall,
 )
-from elf.job.cut import FlowCut, SourceCut, StreamCut
 from elf.job.gaps import Gap, Missed
 from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill, Wanted
 from elf.job.snapshots import Early, Sealed
@@ -65,8 +65,8 @@ class WorkerSettings:
     """``finite``: nothing is sealed before ``Finish``. ``idle_ms``: a source silent for that long does not
     hold the watermark. ``future_us``: rows further ahead of the clock than that are set aside (None: no
     bound). ``lateness_us``: the stream's own, for flows that name none (None: nothing is late). ``since_us``:
-    rows before are outside the roster. ``cut_ms``: a cut at least that often. ``agent``: before the names of
-    its sources, where those alone are not unique.
+    rows before are outside the roster. ``checkpoint_ms``: a cut at least that often. ``agent``: before the
+    names of its sources, where those alone are not unique.
     """
 
     finite: bool = False
@@ -74,7 +74,7 @@ class WorkerSettings:
     future_us: int | None = 60_000_000
     lateness_us: int | None = 2_000_000
     since_us: int = LONG_AGO
-    cut_ms: int = 5_000
+    checkpoint_ms: int = 5_000
     agent: str = ""
     name: str = ""
     """Of the agent, for people."""
@@ -94,14 +94,15 @@ class _Source:
 
 
 class StreamWorker:
-    """See the module's docstring. ``cut`` is what the last incarnation wrote down, if there was one."""
+    """See the module's docstring. ``checkpoint`` is what the last incarnation wrote down, if there was
+    one."""
 
     def __init__(
         self,
         stream: str,
         settings: WorkerSettings,
         engine: Engine,
-        cut: StreamCut | None = None,
+        checkpoint: StreamCheckpoint | None = None,
         spill: Spill | None = None,
         cpu_us: Clock = no_clock,
     ) -> None:
@@ -116,27 +117,37 @@ class StreamWorker:
         self._taps = Taps(engine.mapper)
         self._extractor: ExtractorPort = engine.extractor(self.wanted)
         self._highest = self._gone_until = LONG_AGO
-        self._cut_at_ms = 0
+        self._checkpointed_ms = 0
         self._started_ms: int | None = None
         self._looked_ms: int | None = None
         self._number = 0
         self._finished = False
-        if cut is not None:
-            self._restore(cut)
+        if checkpoint is not None:
+            self._restore(checkpoint)
 
-    def _restore(self, cut: StreamCut) -> None:
-        self._highest, self._number, self._gone_until = cut.highest, cut.number, cut.gone_until
-        for source in cut.sources:
-            number = source.number if cut.shared == self._settings.shared else 0
+    def _restore(self, checkpoint: StreamCheckpoint) -> None:
+        self._highest, self._number, self._gone_until = (
+            checkpoint.highest,
+            checkpoint.number,
+            checkpoint.gone_until,
+        )
+        for source in checkpoint.sources:
+            number = source.number if checkpoint.shared == self._settings.shared else 0
             self._sources[source.id] = _Source(source.highest, 0, source.end, number)
-        for flow in cut.flows:
+        for flow in checkpoint.flows:
             self._add(flow)
 
-    def _add(self, cut: FlowCut) -> None:
-        fragment = cut.flow.fragment
+    def _add(self, checkpoint: FlowCheckpoint) -> None:
+        fragment = checkpoint.flow.fragment
         lateness = self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
-        self._flows[cut.flow.uid] = FlowState(
-            cut.flow, self._mapper(fragment), lateness, cut, self._spill, self._cpu_us, self._settings.agent
+        self._flows[checkpoint.flow.uid] = FlowState(
+            checkpoint.flow,
+            self._mapper(fragment),
+            lateness,
+            checkpoint,
+            self._spill,
+            self._cpu_us,
+            self._settings.agent,
         )
         self._renew_extractor()
 
@@ -171,7 +182,7 @@ class StreamWorker:
             case Finish():
                 self._finished = True
                 self._close_counted()
-                return self._outcome(self._seal_all(lambda _: END_OF_TIME), must_cut=True)
+                return self._outcome(self._seal_all(lambda _: END_OF_TIME), must_checkpoint=True)
             case SealOpen():
                 return self._seal_open()
             case Install():
@@ -189,13 +200,13 @@ class StreamWorker:
             case SetThreshold():
                 if command.uid in self._flows:
                     self._flows[command.uid].threshold = command.threshold
-                return self._outcome((), must_cut=False)
-            case TakeCut():
-                return self._outcome((), must_cut=True)
+                return self._outcome((), must_checkpoint=False)
+            case TakeCheckpoint():
+                return self._outcome((), must_checkpoint=True)
             case SetTaps():
                 self._taps.put(command.uid, command.taps)
                 self._renew_extractor()
-                return self._outcome((), must_cut=False)
+                return self._outcome((), must_checkpoint=False)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -224,10 +235,10 @@ class StreamWorker:
         source.end = chunk.end
         self._highest = max(self._highest, source.highest)
         sealed = () if feed.new_sources else self._seal_all(self._target(feed.now_ms), feed.now_ms)
-        due = feed.now_ms - self._cut_at_ms >= self._settings.cut_ms
+        due = feed.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms
         outcome = self._outcome(
             sealed,
-            must_cut=due,
+            must_checkpoint=due,
             now_ms=feed.now_ms,
             accepted=extracted.accepted,
             ts=extracted.table["_ts"].combine_chunks(),
@@ -332,9 +343,9 @@ class StreamWorker:
         for state in self._flows.values():
             state.digest_quietly()
         dirty = any(state.dirty for state in self._flows.values())
-        due = bool(gaps) or (dirty and idle.now_ms - self._cut_at_ms >= self._settings.cut_ms)
+        due = bool(gaps) or (dirty and idle.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms)
         sealed = self._seal_all(self._target(idle.now_ms), idle.now_ms)
-        outcome = self._outcome(sealed, must_cut=due, now_ms=idle.now_ms, gaps=gaps)
+        outcome = self._outcome(sealed, must_checkpoint=due, now_ms=idle.now_ms, gaps=gaps)
         early = self._early(idle.now_ms)
         return replace(outcome, early=early) if early else outcome
 
@@ -375,7 +386,7 @@ class StreamWorker:
             pane_us = state.flow.fragment.pane_us
             return -(-until_us // pane_us) if pane_us and until_us > LONG_AGO + 1 else START_OF_TIME
 
-        return replace(self._outcome(self._seal_all(target), must_cut=True), until_us=until_us)
+        return replace(self._outcome(self._seal_all(target), must_checkpoint=True), until_us=until_us)
 
     def watermark_us(self, now_ms: int) -> int:
         """The lowest event time that its sources still promise; with every source idle, the clock less the
@@ -409,45 +420,47 @@ class StreamWorker:
     def _install(self, command: Install) -> Outcome:
         flow = command.flow
         if flow.uid in self._flows:
-            return self._outcome((), must_cut=False)
+            return self._outcome((), must_checkpoint=False)
         live_from = self._next_pane(flow)
         applied = tuple(sorted((name, source.end) for name, source in self._sources.items()))
         self._add(
-            FlowCut(flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", tally=b"")
+            FlowCheckpoint(
+                flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", tally=b""
+            )
         )
         if flow.fragment.function is not None and command.samples:
             extracted = self._extractor.extract(pa.array(command.samples, pa.string()))
             self._flows[flow.uid].try_out(extracted, command.samples)
         sealed = self._seal_all(lambda _: END_OF_TIME) if self._finished else ()
-        return self._outcome(sealed, must_cut=True)
+        return self._outcome(sealed, must_checkpoint=True)
 
     def _suspend(self, uid: str) -> Outcome:
         if uid in self._flows:
             self._flows[uid].suspend()
-        return self._outcome((), must_cut=True)
+        return self._outcome((), must_checkpoint=True)
 
     def _resume(self, uid: str) -> Outcome:
         if uid in self._flows:
             self._flows[uid].resume(self._next_pane(self._flows[uid].flow))
-        return self._outcome((), must_cut=True)
+        return self._outcome((), must_checkpoint=True)
 
     def _leap(self, command: Leap) -> Outcome:
         state = self._flows.get(command.uid)
         if state is None or (command.below <= state.sealed and not command.names):
-            return self._outcome((), must_cut=False)
+            return self._outcome((), must_checkpoint=False)
         rows = state.leap(command.below, command.counted)
         forgotten = tuple((command.uid, name) for name, _ in command.names)
-        outcome = self._outcome((), must_cut=bool(forgotten), counts={"leapt": rows})
+        outcome = self._outcome((), must_checkpoint=bool(forgotten), counts={"leapt": rows})
         return replace(outcome, forgotten=forgotten)
 
     def _answered(self, command: Answered) -> Outcome:
         state = self._flows.get(command.uid)
         if state is None:
-            return self._outcome((), must_cut=False)
+            return self._outcome((), must_checkpoint=False)
         forgotten = tuple((command.uid, name) for name, _ in command.names)
         spans = [span for _, spans in command.names for span in spans]
         counts = state.answered(spans, command.counted, command.gaps)
-        return replace(self._outcome((), must_cut=True, counts=counts), forgotten=forgotten)
+        return replace(self._outcome((), must_checkpoint=True, counts=counts), forgotten=forgotten)
 
     def seal_below(self, uid: str, pane: int) -> Sealed | None:
         """Take the panes of a flow below this one, whatever the watermark says; no cut is made."""
@@ -465,20 +478,20 @@ class StreamWorker:
     def _uninstall(self, uid: str) -> Outcome:
         state = self._flows.pop(uid, None)
         if state is None:
-            return self._outcome((), must_cut=False)
+            return self._outcome((), must_checkpoint=False)
         state.panes.empty()
         if all(other.mapper is not state.mapper for other in self._flows.values()):
             state.mapper.close()
         self._renew_extractor()
-        return self._outcome((), must_cut=True)
+        return self._outcome((), must_checkpoint=True)
 
-    # -- the cut ---------------------------------------------------------------------------------------------
+    # -- the checkpoint ---------------------------------------------------------------------------------------------
 
     def _outcome(
         self,
         sealed: tuple[Sealed, ...],
         *,
-        must_cut: bool,
+        must_checkpoint: bool,
         now_ms: int | None = None,
         accepted: Int64s | None = None,
         ts: pa.Array | None = None,
@@ -487,12 +500,12 @@ class StreamWorker:
         counts: dict[str, int] | None = None,
         gaps: tuple[tuple[Gap, Missed], ...] = (),
     ) -> Outcome:
-        cut, where = None, tuple[Where, ...]()
-        if sealed or must_cut:
+        checkpoint, where = None, tuple[Where, ...]()
+        if sealed or must_checkpoint:
             where = self._where(now_ms)
-            cut = self.cut()
+            checkpoint = self.checkpoint()
             if now_ms is not None:
-                self._cut_at_ms = now_ms
+                self._checkpointed_ms = now_ms
         progress = tuple(state.progress() for state in self._flows.values())
         work = {uid: dict(state.work) for uid, state in self._flows.items()}
         failed = tuple((uid, state.failure) for uid, state in self._flows.items() if state.failure)
@@ -500,7 +513,7 @@ class StreamWorker:
             state.failure = ""
         return Outcome(
             sealed,
-            cut,
+            checkpoint,
             progress,
             accepted,
             ts,
@@ -514,23 +527,23 @@ class StreamWorker:
         )
 
     def _where(self, now_ms: int | None) -> tuple[Where, ...]:
-        """Where others may run our flows again from. Before the cut: that says who is asleep."""
+        """Where others may run our flows again from. Before the checkpoint: that says who is asleep."""
         if now_ms is None or not self._is_shared():
             return ()
         mark = self._mark(now_ms)
         states = self._flows.values()
         return tuple(s.where(mark) for s in states if can_run(s.flow.fragment) and not s.suspended)
 
-    def cut(self) -> StreamCut:
+    def checkpoint(self) -> StreamCheckpoint:
         """Everything that this worker must remember to go on after a crash."""
         known = sorted(self._sources.items())
-        sources = tuple(SourceCut(name, s.highest, s.end, s.number) for name, s in known)
+        sources = tuple(SourceCheckpoint(name, s.highest, s.end, s.number) for name, s in known)
         for state in self._flows.values():
             state.dirty = False
-        return StreamCut(
+        return StreamCheckpoint(
             highest=self._highest,
             sources=sources,
-            flows=tuple(s.cut() for s in self._flows.values()),
+            flows=tuple(s.checkpoint() for s in self._flows.values()),
             number=self._number,
             shared=self._settings.shared,
             gone_until=self._gone_until,

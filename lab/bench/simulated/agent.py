@@ -93,9 +93,9 @@ class TimedAgent(SimAgent):
         super().__init__(world, index)
         self.functions = TimedFunctions(world.prepared)
         self.unsynced = False
-        """Lines were archived since the last cut."""
+        """Lines were archived since the last checkpoint."""
         self.archived = False
-        """The cut that is being made waits for them too."""
+        """The checkpoint that is being made waits for them too."""
         self._said: list[tuple[str, str]] = []
 
     def new_store(self) -> TimedStore:

@@ -41,7 +41,7 @@ class TimedTask(SimTask):
         return SharedEngine(self._agent.world.prepared)
 
     def feed(self, lines: Sequence[str]) -> None:
-        """These have been read. They are archived as they are mapped, and synced with the cut."""
+        """These have been read. They are archived as they are mapped, and synced with the checkpoint."""
         costs = self._agent.world.costs
         self._agent.tell("read", self._stream)
         self._agent.world.charge(costs.archive_ms)
@@ -65,7 +65,7 @@ class TimedTask(SimTask):
         return StreamSeen(schema, FORMAT.name, EVENT_TIME, "", self.position)
 
     def _keep(self, outcome: Outcome) -> bool:
-        if outcome.cut is not None and self._agent.unsynced:
+        if outcome.checkpoint is not None and self._agent.unsynced:
             self._agent.unsynced = False
             self._agent.archived = True
         return super()._keep(outcome)

@@ -1,4 +1,4 @@
-"""The cut: where an agent starts reading a stream again, with all that it had computed by then
+"""The checkpoint: where an agent starts reading a stream again, with all that it had computed by then
 (protocol 3.1).
 """
 
@@ -10,7 +10,7 @@ from elf.job.spec import Flow
 
 
 @dataclass(frozen=True)
-class SourceCut:
+class SourceCheckpoint:
     """A source: the highest event time seen and the bytes consumed. ``number``: with which it began to speak
     (``elf.job.again``); 0: it is to have a new one."""
 
@@ -21,7 +21,7 @@ class SourceCut:
 
 
 @dataclass(frozen=True)
-class FlowCut:
+class FlowCheckpoint:
     """A flow: panes ``[live_from, sealed)`` are snapshots; ``tree`` (all its buffers) and ``tally`` hold the
     open ones. ``applied`` are (source, bytes consumed): each flow has its own. ``suspended``: it is over its
     quota, and ``shed`` rows are not told yet. ``rows`` are on time and wait for the map.
@@ -51,12 +51,12 @@ class FlowCut:
 
 
 @dataclass(frozen=True)
-class StreamCut:
+class StreamCheckpoint:
     """All of a stream's stream task. Reading starts again at the least position that any flow has applied."""
 
     highest: int
-    sources: tuple[SourceCut, ...]
-    flows: tuple[FlowCut, ...]
+    sources: tuple[SourceCheckpoint, ...]
+    flows: tuple[FlowCheckpoint, ...]
     number: int = 0
     """The last one that a source has."""
     shared: str = ""
