@@ -25,7 +25,7 @@ def restore(store: Store, workers: Mapping[str, StreamWorker]) -> Restored:
         flows=stored_flows(store),
         installed=installed,
         retained=tuple(
-            (s.flow, s.start, s.end, s.part, len(s.tally) + len(s.payload) + SNAPSHOT_OVERHEAD)
+            (s.flow, s.start, s.end, s.part, len(s.counters) + len(s.payload) + SNAPSHOT_OVERHEAD)
             for _, flow in sorted(installed)
             for s in store.snapshots(flow)
         ),

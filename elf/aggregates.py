@@ -81,7 +81,7 @@ def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequen
 
 
 def _counted(whole: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table | None:
-    """Counts by one number, as small tallies are, added up as a matrix: a tenth of what grouping takes. None
+    """Counts by one number, as small counters are, added up as a matrix: a tenth of what grouping takes. None
     of all others, and where a sum might overflow."""
     columns = [column for column in whole.columns if column.type == pa.int64() and column.num_chunks == 1]
     sums = bool(states) and all(state.merge == "sum" and state.identity_zero for state in states)

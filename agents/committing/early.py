@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from agents.committing.kept import bounded
 from agents.committing.opening import Types, opened, opens
-from agents.committing.panetables import joined, merged, merged_tallies, opened_groups, opened_tallies
+from agents.committing.panetables import joined, merged, merged_counters, opened_counters, opened_groups
 from agents.committing.sides import finished, staged
 from agents.committing.status import status_of_windows
 from agents.committing.windowcommits import Treat, names_of, pieces_of, treated
@@ -19,10 +19,10 @@ from elf.batch import encode
 from elf.errors import PeerError
 from elf.job.assembly.windows import Assembly
 from elf.job.contributions import Piece
+from elf.job.counters import COUNTER_STATES
 from elf.job.effects import CommitWindows, MakeEarly
 from elf.job.events import EarlyMade
 from elf.job.ports import FinisherPort
-from elf.job.tally import TALLY_STATES
 from elf.wire.clients import WindowResult
 
 
@@ -42,21 +42,21 @@ def early_windows(
     below = pieces_of(base, store, start, bounded(base.last_us, pane_us))
     keys, whole = ("_pane", *plan.fragment.keys), effect.whole
     try:
-        tallies, tables = opened(plan.fragment, effect.pieces, types)
+        counter_tables, tables = opened(plan.fragment, effect.pieces, types)
     except PeerError:
         bad = [piece for piece in effect.pieces if not opens(plan.fragment, piece, types)]
         good = [piece for piece in effect.pieces if piece not in bad]
         whole = _without(effect, _members(bad))
-        tallies, tables = opened(plan.fragment, good, types)
+        counter_tables, tables = opened(plan.fragment, good, types)
     groups = merged([*opened_groups(below), *tables], keys, plan.fragment.states)
-    tally = merged_tallies([*opened_tallies(below), *tallies], ("_pane",), TALLY_STATES)
-    if tally is None:
+    counters = merged_counters([*opened_counters(below), *counter_tables], ("_pane",), COUNTER_STATES)
+    if counters is None:
         return EarlyMade(base.spec.uid, None)
     assembly = Assembly(plan, calendar)
     groups = staged(plan, groups, calendar.needs_from(base.first_us), base.last_us, finisher)
     rows = finished(assembly.windows(base.first_us, base.last_us, groups), finisher.run)
-    spans = assembly.calendar.holding(tally["_pane"].to_numpy(), base.first_us, base.last_us)
-    status = status_of_windows(whole, spans, names_of(base, store), joined([tally]))
+    spans = assembly.calendar.holding(counters["_pane"].to_numpy(), base.first_us, base.last_us)
+    status = status_of_windows(whole, spans, names_of(base, store), joined([counters]))
     status, rows = treated(base.spec, status, rows, treat)
     result = WindowResult(
         job=base.spec.uid,

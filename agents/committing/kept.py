@@ -74,7 +74,7 @@ class Kept:
     def __init__(self) -> None:
         self._contents: OrderedDict[Hashable, Contents] = OrderedDict()
         self._assembly: Sides | None = None
-        self._tally: pa.Table | None = None
+        self._counters: pa.Table | None = None
         self._revisions: list[PaneRange] = []
         self._landmarks: tuple[int, ...] = ()
 
@@ -98,16 +98,17 @@ class Kept:
             held = reached(effect, known.held_from_us, effect.first_us)
             if self._revisions == _revisions(effect.coverage, *held):
                 return known, effect.first_us
-        self._assembly, self._tally = None, None
+        self._assembly, self._counters = None, None
         return Sides(effect.spec.plan, effect.calendar), effect.calendar.needs_from(effect.first_us)
 
-    def count(self, tally: pa.Table | None, start: int) -> pa.Table | None:
-        """The tally of the windows, and keep it: what was kept from pane ``start`` on, and ``tally``."""
-        kept = self._tally
+    def count(self, counters: pa.Table | None, start: int) -> pa.Table | None:
+        """The counters of the windows, and keep it: what was kept from pane ``start`` on, and
+        ``counters``."""
+        kept = self._counters
         if kept is not None:
             kept = kept.filter(pc.greater_equal(kept["_pane"], start))
-        self._tally = joined([kept, tally])
-        return self._tally
+        self._counters = joined([kept, counters])
+        return self._counters
 
     def keep(self, assembly: Sides, effect: CommitWindows) -> None:
         """The next windows may go on from here, unless these were the last."""

@@ -22,27 +22,27 @@ from typing import Final
 import pyarrow as pa
 
 from agents.committing.panetables import (
+    counter_states,
     merged,
-    merged_tallies,
+    merged_counters,
+    opened_counters,
     opened_groups,
-    opened_tallies,
-    tally_states,
 )
 from elf.aggregates import SumOverflow, normalise
 from elf.batch import encode
 from elf.errors import ElfError, PeerError
 from elf.job.approximate import CUT, keep_best
 from elf.job.contributions import Piece
+from elf.job.counters import COUNTER_SCHEMA, with_the_first
 from elf.job.gaps import GAPS
 from elf.job.spec import START_OF_TIME
-from elf.job.tally import TALLY_SCHEMA, with_the_first
 from elf.job.thresholds import HIGHEST, LEFT, LEFT_STATES, LOWEST, SEEN, SEEN_STATE, left, seen
 from elf.ql.plan import Fragment, Top
 
 Types = Callable[[Fragment], pa.Schema]
 """The columns that a fragment's map makes, in the types in which they are merged."""
 
-_TALLY_TYPES: Final = {name: TALLY_SCHEMA.field(name).type for name in TALLY_SCHEMA.names} | {
+_COUNTER_TYPES: Final = {name: COUNTER_SCHEMA.field(name).type for name in COUNTER_SCHEMA.names} | {
     CUT: pa.float64(),
     LEFT: pa.int64(),
     LOWEST: pa.int64(),
@@ -69,7 +69,7 @@ def merge(
     below: Sequence[Piece] = (),
     last: bool = True,
 ) -> tuple[bytes, bytes]:
-    """(tally, payload) of pieces of peers, and of what is committed ``below`` them. Raises
+    """(counters, payload) of pieces of peers, and of what is committed ``below`` them. Raises
     ``PiecesUnusable``.
 
     ``keep``: of an approximate fragment the best groups only; ``types``: how columns are to be, None: as they
@@ -97,45 +97,47 @@ def _unusable(
 
 def _alone(fragment: Fragment, pieces: Sequence[Piece], types: Types | None) -> Piece:
     start, end = min(piece.start for piece in pieces), max(piece.end for piece in pieces)
-    tally, payload = _merged(fragment, pieces, None, types, last=True)
-    return Piece(start, end, 0, tally, payload, excerpt=any(piece.excerpt for piece in pieces))
+    counters, payload = _merged(fragment, pieces, None, types, last=True)
+    return Piece(start, end, 0, counters, payload, excerpt=any(piece.excerpt for piece in pieces))
 
 
 def _merged(
     fragment: Fragment, pieces: Sequence[Piece], keep: Top | None, types: Types | None, last: bool
 ) -> tuple[bytes, bytes]:
     """Raises ``PeerError`` and ``SumOverflow``."""
-    if len(pieces) == 1 and not pieces[0].tally and not pieces[0].payload:
+    if len(pieces) == 1 and not pieces[0].counters and not pieces[0].payload:
         return b"", b""
     keys = ("_pane", *fragment.keys)
-    counts, states = tally_states(fragment), fragment.states
-    tallies, payloads = opened(fragment, pieces, types, last=last)
+    counts, states = counter_states(fragment), fragment.states
+    counter_tables, payloads = opened(fragment, pieces, types, last=last)
     if last and any(piece.start <= START_OF_TIME for piece in pieces):
-        tallies = with_the_first(tallies)
+        counter_tables = with_the_first(counter_tables)
     if any(piece.excerpt for piece in pieces):
-        tallies, payloads = [left(one) for one in tallies], [seen(one) for one in payloads]
+        counter_tables, payloads = [left(one) for one in counter_tables], [seen(one) for one in payloads]
         counts, states = (*counts, *LEFT_STATES), (*states, SEEN_STATE)
-    tally, payload = merged_tallies(tallies, ("_pane",), counts), merged(payloads, keys, states)
+    counters, payload = merged_counters(counter_tables, ("_pane",), counts), merged(payloads, keys, states)
     if keep is not None and payload is not None:
-        payload, tally = keep_best(payload, tally, keep)
-    return (encode(tally) if tally is not None else b""), (encode(payload) if payload is not None else b"")
+        payload, counters = keep_best(payload, counters, keep)
+    return (encode(counters) if counters is not None else b""), (
+        encode(payload) if payload is not None else b""
+    )
 
 
 def opened(
     fragment: Fragment, pieces: Sequence[Piece], types: Types | None, *, last: bool = True
 ) -> tuple[list[pa.Table], list[pa.Table]]:
-    """(tallies, groups) of pieces; raises ``PeerError``."""
-    tallies, payloads = opened_tallies(pieces), opened_groups(pieces)
-    counted = [state.name for state in tally_states(fragment)]
-    for table in tallies:
-        _check(table, counted, _TALLY_TYPES)
+    """(counters, groups) of pieces; raises ``PeerError``."""
+    counter_tables, payloads = opened_counters(pieces), opened_groups(pieces)
+    counted = [state.name for state in counter_states(fragment)]
+    for table in counter_tables:
+        _check(table, counted, _COUNTER_TYPES)
     for table in payloads:
         _check(table, ["_pane", *fragment.keys, *(state.name for state in fragment.states)], _SEEN_TYPE)
     if types is not None and payloads and (last or _differ(payloads)):
         wanted = types(fragment)
         for table in payloads:
             _check_types(table, fragment, wanted)
-    return tallies, payloads
+    return counter_tables, payloads
 
 
 def opens(fragment: Fragment, piece: Piece, types: Types | None) -> bool:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from agents.committing import opening
 from agents.committing.opening import PiecesUnusable, Types
-from agents.committing.panetables import check_covered, latest, merged_tallies, us_since
+from agents.committing.panetables import check_covered, latest, merged_counters, us_since
 from agents.committing.reducing import ReduceFunction
 from agents.disk.store import Store
 from elf.batch import decode, encode
@@ -26,6 +26,7 @@ from elf.errors import ElfBug, PanesGone
 from elf.job import parts
 from elf.job.commits import PaneCommit
 from elf.job.contributions import Piece, UnusablePieces, members_of, to_bytes
+from elf.job.counters import COUNTER_SCHEMA, COUNTER_STATES, UNREDUCED
 from elf.job.effects import Combine, CommitPanes, ReadCommits, StorePanes
 from elf.job.events import Combined, CommitsRead, PanesCommitted, PanesStored
 from elf.job.home.port import Draft, Drafted
@@ -33,7 +34,6 @@ from elf.job.home.records import encode as encode_record
 from elf.job.messages.reading import PaneRow
 from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME
-from elf.job.tally import TALLY_SCHEMA, TALLY_STATES, UNREDUCED
 from elf.job.thresholds import Unsure, first_rows, threshold_of
 from elf.job.tops import cut_panes
 
@@ -60,7 +60,7 @@ def combine(effect: Combine, types: Types | None = None) -> Combined:
     unusable: UnusablePieces = ()
     while True:
         try:
-            tally, payload = opening.merge(fragment, pieces, fragment.keep, types, last=False)
+            counters, payload = opening.merge(fragment, pieces, fragment.keep, types, last=False)
             break
         except PiecesUnusable as error:
             unusable += error.pieces
@@ -71,7 +71,7 @@ def combine(effect: Combine, types: Types | None = None) -> Combined:
     excerpt = any(piece.excerpt for piece in pieces)
     for left_out, _ in unusable:
         members &= ~left_out.members
-    piece = Piece(start, end, members, tally, payload, excerpt)
+    piece = Piece(start, end, members, counters, payload, excerpt)
     return Combined(effect.flow, piece, us_since(began), unusable)
 
 
@@ -123,11 +123,11 @@ def made_panes(
 def size_of(row: PaneCommit) -> Size:
     """How much there is in a commit."""
     keys = decode(row.payload).num_rows if row.payload else 0
-    tally = decode(row.tally) if row.tally else None
+    counters = decode(row.counters) if row.counters else None
     bounded = row.start > START_OF_TIME and row.end < END_OF_TIME
-    there = 0 if tally is None else tally.num_rows
-    rows = 0 if tally is None else pc.sum(tally["rows_in"]).as_py() or 0
-    return Size(keys, len(row.tally) + len(row.payload), row.end - row.start if bounded else there, rows)
+    there = 0 if counters is None else counters.num_rows
+    rows = 0 if counters is None else pc.sum(counters["rows_in"]).as_py() or 0
+    return Size(keys, len(row.counters) + len(row.payload), row.end - row.start if bounded else there, rows)
 
 
 def merged_panes(
@@ -154,13 +154,13 @@ def merged_panes(
             ]
         base = latest(below, start, end)
         check_covered(flow.uid, [(piece.start, piece.end) for piece in base], start, end)
-    tally, raw = opening.merge(flow.fragment, effect.pieces, types=types, below=base)
+    counters, raw = opening.merge(flow.fragment, effect.pieces, types=types, below=base)
     threshold = None
     if flow.fragment.first is not None:
-        tally, raw, threshold = _first_rows(effect, tally, raw)
+        counters, raw, threshold = _first_rows(effect, counters, raw)
     payload = raw
     if flow.fragment.reduce is not None:
-        tally, payload = _reduced(effect, tally, raw, reduces)
+        counters, payload = _reduced(effect, counters, raw, reduces)
     row = PaneCommit(
         flow.uid,
         start,
@@ -168,7 +168,7 @@ def merged_panes(
         effect.revision,
         to_bytes(effect.members),
         effect.roster_version,
-        tally,
+        counters,
         payload,
         seq,
         parts=parts.to_bytes(effect.parts),
@@ -188,7 +188,7 @@ def store_panes(effect: StorePanes, store: Store) -> PanesStored:
                 row.revision,
                 row.members,
                 row.roster_version,
-                row.tally,
+                row.counters,
                 row.payload,
                 row.seq,
             )
@@ -205,7 +205,7 @@ def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
     found: list[PaneRow] = []
     for place, row in enumerate(rows[:READ_ROWS_MAX]):
         payload = _cut(row.payload, effect) if effect.cut is not None else row.payload
-        size += len(row.tally) + len(payload)
+        size += len(row.counters) + len(payload)
         full = place + 1 == READ_ROWS_MAX or size >= READ_BYTES_MAX
         found.append(
             PaneRow(
@@ -218,7 +218,7 @@ def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
                 revision=row.revision,
                 members=row.members,
                 roster_version=row.roster_version,
-                tally=row.tally,
+                counters=row.counters,
                 payload=payload,
                 cut=effect.cut,
                 wanted=effect.start,
@@ -239,22 +239,23 @@ def _cut(payload: bytes, effect: ReadCommits) -> bytes:
     return encode(kept) if kept.num_rows < table.num_rows else payload
 
 
-def _first_rows(effect: CommitPanes, tally: bytes, raw: bytes) -> tuple[bytes, bytes, Threshold | None]:
-    """(tally, payload) with the first rows of each pane alone, and what agents may leave out of the next."""
+def _first_rows(effect: CommitPanes, counters: bytes, raw: bytes) -> tuple[bytes, bytes, Threshold | None]:
+    """(counters, payload) with the first rows of each pane alone, and what agents may leave out of the
+    next."""
     if not raw and any(piece.excerpt for piece in effect.pieces):
         raise Unsure("all groups were left out")
     if not raw:
-        return tally, raw, None
-    fragment, groups, counted = effect.flow.fragment, decode(raw), decode(tally) if tally else None
+        return counters, raw, None
+    fragment, groups, counted = effect.flow.fragment, decode(raw), decode(counters) if counters else None
     threshold = threshold_of(groups, effect.members.bit_count(), fragment)
     groups, counted = first_rows(groups, counted, fragment, effect.told)
     return encode(counted) if counted is not None else b"", encode(groups), threshold
 
 
 def _reduced(
-    effect: CommitPanes, tally: bytes, raw: bytes, reduces: ReduceFunction | None
+    effect: CommitPanes, counters: bytes, raw: bytes, reduces: ReduceFunction | None
 ) -> tuple[bytes, bytes]:
-    """(tally, payload) of panes after the reduce function; of those that it fails on as they were."""
+    """(counters, payload) of panes after the reduce function; of those that it fails on as they were."""
     groups = decode(raw) if raw else None
     left: tuple[int, ...] = ()
     if groups is not None and effect.plain:
@@ -264,17 +265,18 @@ def _reduced(
             raise ElfBug(f"flow {effect.flow.uid} has a reduce function, and nobody to run it")
         made, left = reduces(groups)
         raw = encode(made) if made.num_rows else b""
-    return _marked(tally, left), raw
+    return _marked(counters, left), raw
 
 
-def _marked(tally: bytes, left: Sequence[int]) -> bytes:
-    """A tally that says which panes are not reduced: in most key ranges it has no row of them yet."""
-    known = TALLY_SCHEMA.empty_table() if not tally else decode(tally)
-    states = (*TALLY_STATES, UNREDUCED)
-    none = {name: [0] * len(left) for name in TALLY_SCHEMA.names} | {"_pane": left}
+def _marked(counters: bytes, left: Sequence[int]) -> bytes:
+    """a table of counters that says which panes are not reduced: in most key ranges it has no row of them
+    yet."""
+    known = COUNTER_SCHEMA.empty_table() if not counters else decode(counters)
+    states = (*COUNTER_STATES, UNREDUCED)
+    none = {name: [0] * len(left) for name in COUNTER_SCHEMA.names} | {"_pane": left}
     tables = [
         table.append_column(UNREDUCED.name, pa.repeat(pa.scalar(flag, pa.int64()), table.num_rows))
-        for flag, table in ((0, known), (1, pa.table(none, TALLY_SCHEMA)))
+        for flag, table in ((0, known), (1, pa.table(none, COUNTER_SCHEMA)))
     ]
-    marked = merged_tallies(tables, ("_pane",), states)
+    marked = merged_counters(tables, ("_pane",), states)
     return encode(marked) if marked is not None else b""

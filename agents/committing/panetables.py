@@ -14,15 +14,15 @@ from elf.errors import PanesGone, PeerError
 from elf.job.approximate import CHECKPOINT_STATE
 from elf.job.commits import PaneCommit
 from elf.job.contributions import Piece
+from elf.job.counters import COUNTER_STATES, UNREDUCED, completed
 from elf.job.gaps import gaps_of, with_gaps
 from elf.job.spec import END_OF_TIME
-from elf.job.tally import TALLY_STATES, UNREDUCED, completed
 from elf.ql.plan import Fragment
 
 
-def opened_tallies(pieces: Iterable[Piece]) -> list[pa.Table]:
+def opened_counters(pieces: Iterable[Piece]) -> list[pa.Table]:
     """What pieces have counted, each in its own panes; what is alike is one table."""
-    return [completed(table) for table in _opened((p.tally, p.start, p.end) for p in pieces)]
+    return [completed(table) for table in _opened((p.counters, p.start, p.end) for p in pieces)]
 
 
 def opened_groups(pieces: Iterable[Piece]) -> list[pa.Table]:
@@ -57,10 +57,10 @@ def merged(
     return merge_tables(present, keys, states) if present else None
 
 
-def merged_tallies(
+def merged_counters(
     tables: Sequence[pa.Table | None], keys: Sequence[str], states: Sequence[State]
 ) -> pa.Table | None:
-    """The same of tallies by pane, with the gaps that they name. Raises ``PeerError``."""
+    """The same of counters by pane, with the gaps that they name. Raises ``PeerError``."""
     counts = merged(tables, keys, states)
     return None if counts is None else with_gaps(counts, gaps_of(one for one in tables if one is not None))
 
@@ -70,21 +70,21 @@ def joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:
     return pa.concat_tables(present, promote_options="permissive") if present else None
 
 
-def tally_states(fragment: Fragment) -> tuple[State, ...]:
-    """The states of a tally of a fragment's panes."""
-    return TALLY_STATES if fragment.keep is None else (*TALLY_STATES, CHECKPOINT_STATE)
+def counter_states(fragment: Fragment) -> tuple[State, ...]:
+    """The states of a table of counters of a fragment's panes."""
+    return COUNTER_STATES if fragment.keep is None else (*COUNTER_STATES, CHECKPOINT_STATE)
 
 
-def committed_tally(fragment: Fragment) -> tuple[State, ...]:
+def committed_counters(fragment: Fragment) -> tuple[State, ...]:
     """The same of committed panes."""
-    return (*tally_states(fragment), *((UNREDUCED,) if fragment.reduce is not None else ()))
+    return (*counter_states(fragment), *((UNREDUCED,) if fragment.reduce is not None else ()))
 
 
 def latest(rows: Iterable[PaneCommit], start: int, end: int) -> list[Piece]:
     """For each pane of ``[start, end)`` its highest revision, as disjoint pieces."""
     found: list[Piece] = []
     for row in sorted(rows, key=lambda row: row.revision):
-        new = Piece(max(row.start, start), min(row.end, end), 0, row.tally, row.payload)
+        new = Piece(max(row.start, start), min(row.end, end), 0, row.counters, row.payload)
         kept: list[Piece] = []
         for old in found:
             left, right = old.clip(old.start, new.start), old.clip(new.end, old.end)

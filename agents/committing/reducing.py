@@ -12,9 +12,9 @@ one commit: a pane does not depend on how its pieces came, or on which agent is 
 a commit is a record before it is anything; so there is one of a pane, whoever leads, whatever the function
 does.
 
-A pane on which it fails is neither lost nor passed off as reduced: it is committed as it was, and its tally
-says so (``UNREDUCED``), as do its windows (``function_failed``). The root does not try the function again,
-and tells the masters of its readers, who go back to the version before it (``elf.job.home.steering``).
+A pane on which it fails is neither lost nor passed off as reduced: it is committed as it was, and its
+counters says so (``UNREDUCED``), as do its windows (``function_failed``). The root does not try the function
+again, and tells the masters of its readers, who go back to the version before it (``elf.job.home.steering``).
 """
 
 from __future__ import annotations

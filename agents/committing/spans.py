@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from agents.committing.panetables import opened_groups, opened_tallies
+from agents.committing.panetables import opened_counters, opened_groups
 from elf.job.contributions import Piece
 from elf.job.effects import CommitWindows
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -32,7 +32,7 @@ Span = tuple[int, int]
 _EPOCH: Final = datetime(1970, 1, 1)
 
 
-def spans_of(effect: CommitWindows, calendar: Calendar, tally: pa.Table | None, rows: pa.Table) -> Spans:
+def spans_of(effect: CommitWindows, calendar: Calendar, counters: pa.Table | None, rows: pa.Table) -> Spans:
     """The windows of a commit: all that end in its range, if those are few and all that there are, else those
     with a pane that counted something; of sessions, those with rows.
     """
@@ -41,7 +41,7 @@ def spans_of(effect: CommitWindows, calendar: Calendar, tally: pa.Table | None, 
     length = effect.last_us - effect.first_us
     if not effect.portion and length <= STATUS_ROWS_MAX * min(kind.step_us for kind in calendar.kinds):
         return calendar.ending(effect.first_us, effect.last_us)
-    panes = tally["_pane"].to_numpy() if tally is not None else np.empty(0, np.int64)
+    panes = counters["_pane"].to_numpy() if counters is not None else np.empty(0, np.int64)
     return Spans.joined([calendar.holding(panes, effect.first_us, effect.last_us), _of_rows(rows)])
 
 
@@ -128,9 +128,9 @@ def portion(effect: CommitWindows, pieces: Sequence[Piece]) -> CommitWindows:
     ``pieces``: the panes that they are made of. Sliding windows may have a row of a pane as often as there
     are windows that hold it, and each has no more rows than there are groups: the smaller of both counts.
     """
-    groups, tallies = opened_groups(pieces), opened_tallies(pieces)
+    groups, counter_tables = opened_groups(pieces), opened_counters(pieces)
     rows = _panes(groups)
-    panes, inverse = np.unique(np.concatenate([rows, _panes(tallies)]), return_inverse=True)
+    panes, inverse = np.unique(np.concatenate([rows, _panes(counter_tables)]), return_inverse=True)
     if not len(panes):
         return effect
     weights = 1 + np.bincount(inverse[: len(rows)], minlength=len(panes))

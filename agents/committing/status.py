@@ -14,10 +14,10 @@ import pyarrow as pa
 from elf import windows
 from elf.job.commits import PaneCommitName
 from elf.job.contributions import numbers
+from elf.job.counters import COUNTER_COLUMNS, UNREDUCED
 from elf.job.effects import CommitWindows, Coverage, Named
 from elf.job.gaps import GAP_TYPE, Gap, gaps_of
 from elf.job.spec import END_OF_TIME, START_OF_TIME
-from elf.job.tally import TALLY_COLUMNS, UNREDUCED
 from elf.windows import Landmark, Session, Spans
 
 Gaps = Mapping[int, AbstractSet[Gap]]
@@ -30,7 +30,7 @@ STATUS_SCHEMA: Final = pa.schema(
         ("expected", pa.int64()),
         ("reported", pa.int64()),
         ("missing", pa.list_(pa.string())),
-        *((name, pa.int64()) for name in TALLY_COLUMNS),
+        *((name, pa.int64()) for name in COUNTER_COLUMNS),
         ("gaps", pa.list_(GAP_TYPE)),
         ("skipped", pa.bool_()),
         ("version", pa.int64()),
@@ -40,27 +40,27 @@ STATUS_SCHEMA: Final = pa.schema(
 
 
 def status_of_all(
-    effect: CommitWindows, commits: Sequence[PaneCommitName], tally: pa.Table | None, gaps: Gaps
+    effect: CommitWindows, commits: Sequence[PaneCommitName], counters: pa.Table | None, gaps: Gaps
 ) -> pa.Table:
-    """The one row of a result without windows. ``tally`` has one row; ``gaps``: by pane."""
-    counts = {name: tally[name][0].as_py() for name in _counted(tally)} if tally is not None else {}
+    """The one row of a result without windows. ``counters`` has one row; ``gaps``: by pane."""
+    counts = {name: counters[name][0].as_py() for name in _counted(counters)} if counters is not None else {}
     row = _status_row(effect, commits, None, None, counts, gaps)
     return pa.Table.from_pylist([row], schema=STATUS_SCHEMA)
 
 
 def status_of_windows(
-    effect: CommitWindows, spans: Spans, commits: Sequence[PaneCommitName], tally: pa.Table | None
+    effect: CommitWindows, spans: Spans, commits: Sequence[PaneCommitName], counters: pa.Table | None
 ) -> pa.Table:
-    """A row a window: coverage from the commits, counts from the tally of all of their panes."""
+    """A row a window: coverage from the commits, counts from the counters of all of their panes."""
     pane_us = effect.spec.plan.fragment.pane_us
-    panes = tally["_pane"].to_numpy() if tally is not None else np.empty(0, np.int64)
-    names = _counted(tally)
+    panes = counters["_pane"].to_numpy() if counters is not None else np.empty(0, np.int64)
+    names = _counted(counters)
     values = np.zeros((len(panes), len(names)), np.int64)
-    if tally is not None:
-        columns = (tally[name] for name in names)
+    if counters is not None:
+        columns = (counters[name] for name in names)
         values = np.stack([(n.fill_null(0) if n.null_count else n).to_numpy() for n in columns], axis=1)
     sums = windows.sums_by_window(panes, values, spans.starts // pane_us, -(-spans.ends // pane_us))
-    gaps = gaps_of([tally]) if tally is not None else {}
+    gaps = gaps_of([counters]) if counters is not None else {}
     rows = [
         _status_row(effect, commits, start, end, dict(zip(names, counts, strict=True)), gaps)
         for start, end, counts in zip(spans.starts.tolist(), spans.ends.tolist(), sums.tolist(), strict=True)
@@ -68,9 +68,9 @@ def status_of_windows(
     return pa.Table.from_pylist(rows, schema=STATUS_SCHEMA)
 
 
-def _counted(tally: pa.Table | None) -> tuple[str, ...]:
-    there = tally is not None and UNREDUCED.name in tally.column_names
-    return (*TALLY_COLUMNS, UNREDUCED.name) if there else TALLY_COLUMNS
+def _counted(counters: pa.Table | None) -> tuple[str, ...]:
+    there = counters is not None and UNREDUCED.name in counters.column_names
+    return (*COUNTER_COLUMNS, UNREDUCED.name) if there else COUNTER_COLUMNS
 
 
 def status_of_skipped(effect: CommitWindows, to_us: int) -> pa.Table:
@@ -103,7 +103,7 @@ def _status_row(
         "expected": len(expected),
         "reported": len(expected) - len(missing),
         "missing": list(missing.values()),
-        **{name: counts.get(name, 0) for name in TALLY_COLUMNS},
+        **{name: counts.get(name, 0) for name in COUNTER_COLUMNS},
         "gaps": [gap.shown() for gap in sorted(_within(gaps, first, last))],
         "skipped": any(part.lost for part in parts),
         "version": effect.spec.version,

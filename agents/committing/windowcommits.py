@@ -17,12 +17,12 @@ from agents.committing.finals import FinalFunction
 from agents.committing.kept import Contents, Kept, PaneRange, alike, bounded, reached
 from agents.committing.panetables import (
     check_covered,
-    committed_tally,
+    committed_counters,
     joined,
     latest,
     merged,
+    opened_counters,
     opened_groups,
-    opened_tallies,
     us_since,
 )
 from agents.committing.sides import Flows, flows_of_sides, is_of, met, staged
@@ -249,8 +249,8 @@ def _assemble(
         return status_of_skipped(effect, effect.skipped_to), pa.table({})
     if not plan.windows:
         pieces = pieces_of(effect, store, START_OF_TIME, END_OF_TIME)
-        opened = opened_tallies(pieces)
-        counts = merged(opened, (), committed_tally(plan.fragment))
+        opened = opened_counters(pieces)
+        counts = merged(opened, (), committed_counters(plan.fragment))
         tables = opened_groups(pieces)
         if plan.join is not None:
             tables = [met(plan.join, joined(tables), (START_OF_TIME, END_OF_TIME), finisher)]
@@ -261,31 +261,31 @@ def _assemble(
     assembly, from_us = kept.resume(effect)
     start, end = bounded(from_us, pane_us), bounded(effect.last_us, pane_us)
     panes: list[pa.Table | None] = []
-    tallies: list[pa.Table | None] = []
+    counter_tables: list[pa.Table | None] = []
     reach = reached(effect, from_us, effect.last_us)
     for number, (side, flows, counted) in enumerate(flows_of_sides(effect.spec)):
         own = finisher.side(number) if number else finisher
         pieces = pieces_of(effect, store, *reach, flows)
         panes.append(staged(side, _made_of(side, pieces, (start, end), own), from_us, effect.last_us, own))
         if counted != flows:  # what its panes lack is a window's all the same
-            tallies += map(gaps_alone, opened_tallies(piece.clip(start, end) for piece in pieces))
+            counter_tables += map(gaps_alone, opened_counters(piece.clip(start, end) for piece in pieces))
             pieces = pieces_of(effect, store, start, end, counted)
-        tallies += opened_tallies(piece.clip(start, end) for piece in pieces)
+        counter_tables += opened_counters(piece.clip(start, end) for piece in pieces)
     rows = assembly.rows(effect.first_us, effect.last_us, panes, finisher)
     held = bounded(effect.calendar.needs_from(effect.first_us), pane_us)
-    tally = kept.count(joined(tallies), held)
+    counters = kept.count(joined(counter_tables), held)
     kept.keep(assembly, effect)
-    rows = with_bounds(rows, tally, plan)
+    rows = with_bounds(rows, counters, plan)
     calendar = assembly.calendar
     if effect.revised is None:
-        spans = spans_of(effect, calendar, tally, rows)
+        spans = spans_of(effect, calendar, counters, rows)
     elif calendar.session is None:
-        spans = touched(spans_of(effect, calendar, tally, rows), effect.revised, pane_us, plan.reach)
+        spans = touched(spans_of(effect, calendar, counters, rows), effect.revised, pane_us, plan.reach)
         rows = rows_of(rows, spans)
     else:
         spans = changed(rows, _published(effect, store))
         rows = rows_of(rows, spans)
-    status = status_of_windows(effect, spans, names, tally)
+    status = status_of_windows(effect, spans, names, counters)
     return status, _without_skipped(rows, status)
 
 

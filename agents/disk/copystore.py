@@ -59,12 +59,12 @@ def _snapshots(store: Store, names: Iterable[CopyName]) -> Iterable[Copy]:
     """Those of our own that are still there."""
     named = {SnapshotName(name.flow, *name[2:]): name for name in names}
     for row in store.named_snapshots(tuple(named)):
-        yield Copy(named[row.name], row.tally, row.payload)
+        yield Copy(named[row.name], row.counters, row.payload)
 
 
 def _keep(store: Store, effect: StoreCopies) -> CopiesStored:
     names = tuple(copy.name for copy in effect.copies)
-    rows = [CopyRow(*c.name, c.tally, c.payload, _checksum(c.tally, c.payload)) for c in effect.copies]
+    rows = [CopyRow(*c.name, c.counters, c.payload, _checksum(c.counters, c.payload)) for c in effect.copies]
     try:
         store.keep_copies(rows)
     except StoreError as error:
@@ -78,7 +78,7 @@ def _read_held(store: Store, effect: ReadHeld) -> HeldRead:
     found = (store.copies_of(n.flow, n.member, n.start, n.end, n.part) for n in effect.names)
     rows = {CopyName(*row[:5]): row for some in found for row in some}
     named = [(name, rows[name]) for name in effect.names if name in rows]
-    good = tuple(Copy(name, row.tally, row.payload) for name, row in named if _is_whole(row))
+    good = tuple(Copy(name, row.counters, row.payload) for name, row in named if _is_whole(row))
     return HeldRead(effect.to, good, tuple(name for name, row in named if not _is_whole(row)))
 
 
@@ -86,14 +86,14 @@ def _read(store: Store, effect: ReadCopies) -> CopiesRead:
     rows = store.copies_of(effect.flow.uid, effect.member, effect.start, effect.end, effect.part)
     bad = [row for row in rows if not _is_whole(row)]
     good = (row for row in rows if row not in bad)
-    snapshots = tuple(Sealed(r.flow, r.start, r.end, r.tally, r.payload, r.part) for r in good)
+    snapshots = tuple(Sealed(r.flow, r.start, r.end, r.counters, r.payload, r.part) for r in good)
     damaged = tuple(CopyName(*row[:5]) for row in bad)
     return CopiesRead(effect.flow, effect.member, snapshots, damaged)
 
 
 def _is_whole(row: CopyRow) -> bool:
-    return row.checksum == _checksum(row.tally, row.payload)
+    return row.checksum == _checksum(row.counters, row.payload)
 
 
-def _checksum(tally: bytes, payload: bytes) -> int:
-    return zlib.crc32(payload, zlib.crc32(tally))
+def _checksum(counters: bytes, payload: bytes) -> int:
+    return zlib.crc32(payload, zlib.crc32(counters))

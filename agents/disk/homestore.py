@@ -156,7 +156,7 @@ def newest(store: Store, uid: str, bytes_max: int) -> list[PaneCommit]:
     for row in reversed(rows):
         name = row.start, row.revision
         row = msgspec.structs.replace(row, parts=parts.get(name, b""), raw=raw.get(name, b""))
-        size += len(row.tally) + len(row.payload) + len(row.raw)
+        size += len(row.counters) + len(row.payload) + len(row.raw)
         found.append(row.bare if size > bytes_max else row)
     return found[::-1]
 

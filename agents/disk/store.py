@@ -47,7 +47,7 @@ class CopyRow(NamedTuple):
     start: int
     end: int
     part: int
-    tally: bytes
+    counters: bytes
     payload: bytes
     checksum: int
 
@@ -148,7 +148,7 @@ class Store:
                 rows = [(stream, digest, data) for digest, data in joined.items()]
                 con.executemany("INSERT INTO joined VALUES (?, ?, ?)", rows)
             for row in snapshots:
-                _keep(con, "snapshots", row.name, (row.tally, row.payload), _SNAPSHOT + _NAMED)
+                _keep(con, "snapshots", row.name, (row.counters, row.payload), _SNAPSHOT + _NAMED)
             con.execute("INSERT OR REPLACE INTO cuts VALUES (?, ?)", (stream, checkpoint))
 
     def load_checkpoint(self, stream: str) -> bytes | None:
@@ -246,7 +246,7 @@ class Store:
             for row in rows:
                 if again:
                     con.execute(f"DELETE FROM pane_commits {_AS}", row.name)
-                values = (*row.name, row.members, row.roster_version, row.tally, row.payload)
+                values = (*row.name, row.members, row.roster_version, row.counters, row.payload)
                 taken = con.execute(
                     f"{_PANE} {_OVERLAP} AND revision = ?", (row.flow, row.end, row.start, row.revision)
                 )
@@ -483,8 +483,8 @@ def _keep(
 
 
 def _sealed(row: tuple[str, int, int, int, bytes, bytes]) -> Sealed:
-    flow, start, end, part, tally, payload = row
-    return Sealed(flow, start, end, tally, payload, part)
+    flow, start, end, part, counters, payload = row
+    return Sealed(flow, start, end, counters, payload, part)
 
 
 def _window(row: tuple[str, int, int, int, int, int, bytes, bytes, bytes, int]) -> WindowCommit:

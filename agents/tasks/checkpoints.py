@@ -96,23 +96,23 @@ def _with_tables(checkpoint: StreamCheckpoint, change: Callable[[Table], Table])
 
 
 def counted(command: Leap | Answered, store: Store) -> Leap | Answered:
-    """The command with what becomes of the tallies of its snapshots. One that is not there any more has been
+    """The command with what becomes of the counters of its snapshots. One that is not there any more has been
     counted."""
     found, gaps = Counter[str](), set[Gap]()
     for name, spans in _names(command):
         for row in store.overlapping(command.uid, name[0], name[1]):
-            if (row.start, row.end, row.part) == name and row.tally:
-                tally = decode(row.tally)
-                found += left_over(tally, spans)
-                gaps |= _gaps_of(tally, spans)
+            if (row.start, row.end, row.part) == name and row.counters:
+                counters = decode(row.counters)
+                found += left_over(counters, spans)
+                gaps |= _gaps_of(counters, spans)
     if isinstance(command, Answered):
         return replace(command, counted=found, gaps=tuple(sorted(gaps)))
     return replace(command, counted=found)
 
 
-def _gaps_of(tally: pa.Table, spans: Iterable[Span]) -> set[Gap]:
-    """What the panes of a tally in these spans lack."""
-    by_pane = gaps_of([tally]).items()
+def _gaps_of(counters: pa.Table, spans: Iterable[Span]) -> set[Gap]:
+    """What the panes of a table of counters in these spans lack."""
+    by_pane = gaps_of([counters]).items()
     return {gap for pane, here in by_pane if any(a <= pane < b for a, b in spans) for gap in here}
 
 

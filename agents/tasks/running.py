@@ -35,11 +35,11 @@ from elf.job.again import Mark, Reading, SourceAt, Where, can_run
 from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoint
 from elf.job.commands import Feed
 from elf.job.contributions import to_bytes
+from elf.job.counters import COUNTER_COLUMNS
 from elf.job.effects import Run
 from elf.job.events import Ran
 from elf.job.messages.again import NotRun, RunAgain, RunSlice
 from elf.job.spec import Flow
-from elf.job.tally import TALLY_COLUMNS
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
 
 CHUNK_BYTES: Final = 1 << 20
@@ -111,14 +111,14 @@ def _run(flow: Flow, asked: RunAgain, bytes_max: int, chunk_bytes: int) -> RunSl
             _same(file)
         _check_known(mark, reading)
         sealed = worker.seal_below(flow.uid, pane + 1)
-    counted = _rows_of(sealed.tally, pane) if sealed is not None else None
+    counted = _rows_of(sealed.counters, pane) if sealed is not None else None
     return RunSlice(
         flow=flow.uid,
         start=pane,
         end=pane + 1,
         members=to_bytes(1 << asked.member),
         direct=True,
-        tally=encode(counted) if counted is not None else b"",
+        counters=encode(counted) if counted is not None else b"",
         payload=sealed.payload if sealed is not None else b"",
         mark=mark.number,
     )
@@ -140,7 +140,7 @@ def _worker(flow: Flow, mark: Mark, reading: Reading, pane: int) -> StreamWorker
     checkpoint = StreamCheckpoint(
         LONG_AGO,
         tuple(SourceCheckpoint(source.id, source.highest, source.offset) for source in awake),
-        (FlowCheckpoint(flow, live_from=pane, sealed=pane, applied=applied, tree=b"", tally=b""),),
+        (FlowCheckpoint(flow, live_from=pane, sealed=pane, applied=applied, tree=b"", counters=b""),),
     )
     engine = StreamEngine(get_format(reading.format), reading.event_time)
     return StreamWorker(flow.fragment.stream, settings, engine, checkpoint)
@@ -214,7 +214,7 @@ def _rows_of(counted: bytes, pane: int) -> pa.Table | None:
     table = decode(counted)
     table = table.filter(pa.array(table["_pane"].to_numpy() == pane))
     for place, name in enumerate(table.column_names):
-        if name in TALLY_COLUMNS and name != "rows_in":
+        if name in COUNTER_COLUMNS and name != "rows_in":
             table = table.set_column(place, name, pa.array(np.zeros(table.num_rows, np.int64)))
     return table if table.num_rows else None
 

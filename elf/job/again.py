@@ -23,8 +23,8 @@ time that it had by then, until it has gone by the end of P, has all rows that t
 - **Nothing is lost unnamed.** A mark has a number, which counts the sources that began to speak; each source
   has the number with which it did. Files that the agent met later than the mark were not read for it: what
   the agent's own snapshot has of them (``met``, by pane and number, in its checkpoint) is counted as late.
-  What the dropped tally had counted (rejects, late rows, other panes' NULLs) goes on in the open pane, in the
-  checkpoint that deletes the snapshot, as under LEAP (``elf.job.stragglers``).
+  What the dropped counters had counted (rejects, late rows, other panes' NULLs) goes on in the open pane, in
+  the checkpoint that deletes the snapshot, as under LEAP (``elf.job.stragglers``).
 - **A silent file** says nothing about a pane. The agent does not wait for it (idle timeout): a mark that is
   taken then has it *asleep*, its next row gives it a new number, and who runs again only looks that it has
   not grown. A file that has not gone by P's end and is not asleep keeps P from being answered.

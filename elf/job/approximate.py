@@ -2,10 +2,10 @@
 says by how much it may be too low (the paper's top-k, with a bound).
 
 A table of groups has, for each pane, a *cut*: no group that it lacks had more than that. It stands in the
-tally, where it adds up when tables are merged. Each row has a *credit*: the cut less what the row itself may
-lack. Credits add up like any state, and a row that is missing in a table has none from it; so what a merged
-row may lack is always ``cut - credit``. Whoever leaves rows out raises the cut to the most that one of them
-may have come to, and all credits by as much.
+counters, where it adds up when tables are merged. Each row has a *credit*: the cut less what the row itself
+may lack. Credits add up like any state, and a row that is missing in a table has none from it; so what a
+merged row may lack is always ``cut - credit``. Whoever leaves rows out raises the cut to the most that one of
+them may have come to, and all credits by as much.
 
 Values that are left out are never negative: negative ones are always kept. So a true value is from the stated
 one to that plus its bound.
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from elf.aggregates import State
 from elf.job.assembly.rows import Int64s
-from elf.job.tally import tally
+from elf.job.counters import counters
 from elf.ql.plan import CREDIT, Plan, Top
 
 CUT = "cut"
@@ -32,7 +32,8 @@ Floats = npt.NDArray[np.float64]
 
 
 def keep_best(groups: pa.Table, counted: pa.Table | None, top: Top) -> tuple[pa.Table, pa.Table | None]:
-    """The best groups of each pane, and the tally with the cuts. Without a credit nothing was cut before."""
+    """The best groups of each pane, and the counters with the cuts. Without a credit nothing was cut
+    before."""
     if not groups.num_rows:
         return groups, counted
     panes = groups["_pane"].to_numpy()
@@ -57,17 +58,17 @@ def keep_best(groups: pa.Table, counted: pa.Table | None, top: Top) -> tuple[pa.
 
 
 def with_cuts(counted: pa.Table | None, panes: Int64s) -> pa.Table:
-    """A tally with a row for each of these panes and a cut in each row."""
+    """a table of counters with a row for each of these panes and a cut in each row."""
     known = np.empty(0, np.int64) if counted is None else counted["_pane"].to_numpy()
     missing = np.setdiff1d(panes, known)
     parts = [one if CUT in one.column_names else _uncut(one) for one in ([counted] if counted else [])]
     if len(missing):
-        parts.append(_uncut(tally(missing)))
+        parts.append(_uncut(counters(missing)))
     return pa.concat_tables(parts, promote_options="default")  # what is gone is named in few
 
 
 def places(numbers: Int64s, panes: Int64s) -> Int64s:
-    """Where in a tally of these panes each of others is."""
+    """Where in a table of counters of these panes each of others is."""
     by_number = np.argsort(numbers, kind="stable")
     found: Int64s = by_number[np.searchsorted(numbers[by_number], panes)]
     return found
@@ -78,7 +79,7 @@ def _uncut(counted: pa.Table) -> pa.Table:
 
 
 def with_cut(counted: pa.Table | None) -> pa.Table | None:
-    """A tally of which nothing was cut, in the form of those of which something was."""
+    """a table of counters of which nothing was cut, in the form of those of which something was."""
     return counted if counted is None or CUT in counted.column_names else _uncut(counted)
 
 

@@ -22,9 +22,9 @@ class SourceCheckpoint:
 
 @dataclass(frozen=True)
 class FlowCheckpoint:
-    """A flow: panes ``[live_from, sealed)`` are snapshots; ``tree`` (all its buffers) and ``tally`` hold the
-    open ones. ``applied`` are (source, bytes consumed): each flow has its own. ``suspended``: it is over its
-    quota, and ``shed`` rows are not told yet. ``rows`` are on time and wait for the map.
+    """A flow: panes ``[live_from, sealed)`` are snapshots; ``tree`` (all its buffers) and ``counters`` hold
+    the open ones. ``applied`` are (source, bytes consumed): each flow has its own. ``suspended``: it is over
+    its quota, and ``shed`` rows are not told yet. ``rows`` are on time and wait for the map.
     """
 
     flow: Flow
@@ -32,12 +32,12 @@ class FlowCheckpoint:
     sealed: int
     applied: tuple[tuple[str, int], ...]
     tree: bytes
-    tally: bytes
+    counters: bytes
     suspended: bool = False
     shed: int = 0
     rows: bytes = b""
     late_tree: bytes = b""
-    late_tally: bytes = b""
+    late_counters: bytes = b""
     """Late rows that are in no part yet (``elf.job.parts``); ``part``: number of the last one."""
     part: int = 0
     leapt: tuple[int, int] = (0, 0)

@@ -83,7 +83,7 @@ class Resume:
 class Leap:
     """Panes of a flow were committed without us, for good: all open ones below ``below``, and of these
     snapshots those in the spans; each of their other panes is in a commit. ``counted``: what becomes of their
-    tallies, as the stream task finds them in the store (``elf.job.stragglers``).
+    counters, as the stream task finds them in the store (``elf.job.stragglers``).
     """
 
     uid: str

@@ -33,7 +33,7 @@ class PaneCommit(PaneCommitName, frozen=True, array_like=True, tag=True):
     else.
     """
 
-    tally: bytes
+    counters: bytes
     payload: bytes
     seq: int = 0
     parts: bytes = b""
@@ -46,7 +46,7 @@ class PaneCommit(PaneCommitName, frozen=True, array_like=True, tag=True):
         return hash(self._said())
 
     def _said(self) -> tuple[object, ...]:
-        return (*self.name, self.members, self.roster_version, self.tally, self.payload)
+        return (*self.name, self.members, self.roster_version, self.counters, self.payload)
 
     @property
     def name(self) -> tuple[str, int, int, int]:
@@ -56,7 +56,7 @@ class PaneCommit(PaneCommitName, frozen=True, array_like=True, tag=True):
     @property
     def bare(self) -> PaneCommit:
         """Of which only the name is left, with nobody in it."""
-        return msgspec.structs.replace(self, members=b"", tally=b"", payload=b"", raw=b"")
+        return msgspec.structs.replace(self, members=b"", counters=b"", payload=b"", raw=b"")
 
 
 class WindowCommit(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -48,7 +48,7 @@ def from_bytes(data: bytes) -> int:
 
 @dataclass(frozen=True)
 class Piece:
-    """A partial result. ``tally`` and ``payload`` may hold more panes than ``[start, end)``: the range
+    """A partial result. ``counters`` and ``payload`` may hold more panes than ``[start, end)``: the range
     decides. ``excerpt``: groups may be left out (``elf.job.thresholds``). ``mark``: it is another agent's run
     of its member's work, from the mark with that number (``elf.job.again``); 0: it is the member's own.
     """
@@ -56,7 +56,7 @@ class Piece:
     start: int
     end: int
     members: int
-    tally: bytes = b""
+    counters: bytes = b""
     payload: bytes = b""
     excerpt: bool = False
     mark: int = 0

@@ -31,13 +31,13 @@ class Copy(msgspec.Struct, frozen=True, array_like=True):
     """A snapshot as its owner has sealed it: encoded tables."""
 
     name: CopyName
-    tally: bytes = b""
+    counters: bytes = b""
     payload: bytes = b""
 
     @property
     def size(self) -> int:
         """Bytes, as quotas count them."""
-        return len(self.tally) + len(self.payload) + COPY_OVERHEAD
+        return len(self.counters) + len(self.payload) + COPY_OVERHEAD
 
 
 COPY_OVERHEAD: Final = 256

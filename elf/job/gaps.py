@@ -2,7 +2,7 @@
 (protocol 11.1).
 
 An input finds that bytes are ``Missed``; the worker of the stream knows between which event times they were,
-and marks the panes that a gap touches. So a pane says of itself what it lacks, in its tally (the column
+and marks the panes that a gap touches. So a pane says of itself what it lacks, in its counters (the column
 ``GAPS``, which is there only where there is something to say), and each window over it names it, whoever
 commits it, and whenever: with a pane that comes late it is in the revision.
 """
@@ -84,7 +84,7 @@ def from_bytes(data: bytes) -> list[Gap]:
 
 
 def gaps_of(tables: Iterable[pa.Table]) -> dict[int, set[Gap]]:
-    """What tallies name, by pane. Raises ``PeerError``."""
+    """What counters name, by pane. Raises ``PeerError``."""
     found: dict[int, set[Gap]] = {}
     for table in tables:
         for pane, gaps in named(table):
@@ -93,7 +93,7 @@ def gaps_of(tables: Iterable[pa.Table]) -> dict[int, set[Gap]]:
 
 
 def named(table: pa.Table) -> Iterator[tuple[int, Sequence[Gap]]]:
-    """(pane, gaps) of a tally. Raises ``PeerError``."""
+    """(pane, gaps) of a table of counters. Raises ``PeerError``."""
     if GAPS in table.column_names:
         rows = table.select(["_pane", GAPS]).drop_null()
         known: dict[bytes, list[Gap]] = {}
@@ -104,14 +104,14 @@ def named(table: pa.Table) -> Iterator[tuple[int, Sequence[Gap]]]:
 
 
 def gaps_alone(table: pa.Table) -> pa.Table:
-    """What a tally names, without what it counts."""
+    """What a table of counters names, without what it counts."""
     if GAPS not in table.column_names:
         return table.slice(0, 0)
     return table.select(["_pane", GAPS]).drop_null()
 
 
 def with_gaps(table: pa.Table, gaps: dict[int, set[Gap]]) -> pa.Table:
-    """A tally that names these, and no others; it has a row for each of their panes."""
+    """a table of counters that names these, and no others; it has a row for each of their panes."""
     if not gaps:
         return table
     encoded: dict[frozenset[Gap], bytes] = {}

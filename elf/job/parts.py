@@ -23,8 +23,8 @@ import pyarrow as pa
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
 from elf.job.contributions import PartName, Piece
+from elf.job.counters import PaneCounters
 from elf.job.ports import Int64s
-from elf.job.tally import Tallies
 
 EVERY_MS_MIN: Final = 1_000
 EVERY_MS_MAX: Final = 10_000
@@ -47,7 +47,7 @@ class LateRows:
     def __init__(self, tree: BufferTree, pane_us: int, number: int, image: bytes, counted: bytes) -> None:
         self._tree = tree
         self._every_ms = max(EVERY_MS_MIN, min(pane_us // 1000, EVERY_MS_MAX))
-        self._tallies = Tallies(decode(counted) if counted else None)
+        self._counter_tables = PaneCounters(decode(counted) if counted else None)
         self._since_ms: int | None = None
         self.number = number
         if image:
@@ -57,18 +57,18 @@ class LateRows:
         """The partial aggregates of late rows; ``rows``: how many each pane got, wanted or not."""
         if groups is not None and groups.num_rows:
             self._tree.insert_partials(groups)
-        self._tallies.add(panes, rows_in=rows)
+        self._counter_tables.add(panes, rows_in=rows)
 
     def take(self, now_ms: int | None) -> list[tuple[int, int, bytes, bytes]]:
-        """(pane, part, tally, payload) of what has waited long enough; with None of everything."""
-        whole = self._tallies.table()
+        """(pane, part, counters, payload) of what has waited long enough; with None of everything."""
+        whole = self._counter_tables.table()
         if whole is None:
             return []
         if now_ms is not None:
             self._since_ms = now_ms if self._since_ms is None else self._since_ms
             if now_ms - self._since_ms < self._every_ms:
                 return []
-        self._tallies, self._since_ms = Tallies(), None
+        self._counter_tables, self._since_ms = PaneCounters(), None
         found = []
         for place, pane in enumerate(whole["_pane"].to_pylist()):
             groups = self._tree.split_off("_pane", pane + 1)
@@ -80,18 +80,18 @@ class LateRows:
     @property
     def waiting(self) -> int:
         """How many rows are in no part yet."""
-        return self._tallies.total("rows_in")
+        return self._counter_tables.total("rows_in")
 
     def drop(self) -> int:
         """Forget them; how many rows that were."""
         rows = self.waiting
-        self._tallies = Tallies()
+        self._counter_tables = PaneCounters()
         self._tree.empty()
         return rows
 
     def image(self) -> tuple[bytes, bytes]:
-        """(tree, tally) for the checkpoint."""
-        counted = self._tallies.table()
+        """(tree, counters) for the checkpoint."""
+        counted = self._counter_tables.table()
         return (
             self._tree.dump() if self._tree.rows else b"",
             encode(counted) if counted is not None else b"",

@@ -37,12 +37,12 @@ class Sealed:
     flow: str
     start: int
     end: int
-    tally: bytes
+    counters: bytes
     payload: bytes
     part: int = 0
     excerpt: tuple[bytes, bytes] | None = None
-    """(tally, payload) in which groups are left out (``elf.job.thresholds``): what goes up, if there is one;
-    the whole is kept."""
+    """(counters, payload) in which groups are left out (``elf.job.thresholds``): what goes up, if there is
+    one; the whole is kept."""
 
     @property
     def name(self) -> SnapshotName:
@@ -56,7 +56,7 @@ class Early:
     flow: str
     start: int
     end: int
-    tally: bytes
+    counters: bytes
     payload: bytes
 
 

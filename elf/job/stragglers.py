@@ -30,9 +30,9 @@ What becomes of a pane on one agent under LEAP, and what it hears:
 - The rows of a sealed pane are counted, and its snapshot is deleted, by one transaction: the stream task's
   cut. A crash before leaves the snapshot, which is offered again; one after it leaves the count. A snapshot
   of many panes may be leapt over in some: it stays until each of them has its answer.
-- Counts are *leapt* in the tally of the pane that is open on that agent, and reach people with the windows of
-  that pane. What a dropped tally had counted itself (late, rejected, leapt …) goes on there. So each row is
-  in one commit, or in one count, and each count in one commit, but for those of an agent that leaves.
+- Counts are *leapt* in the counters of the pane that is open on that agent, and reach people with the windows
+  of that pane. What a dropped counters had counted itself (late, rejected, leapt …) goes on there. So each
+  row is in one commit, or in one count, and each count in one commit, but for those of an agent that leaves.
 - Panes that the root has let go (after ``revise_ms``) it can tell nothing about: they count as leapt.
 
 Under MIRROR, where agents see one another's files, one runs the work of another again, as the paper's mirrors
@@ -48,8 +48,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from elf.job.counters import COUNTER_COLUMNS
 from elf.job.snapshots import Name, Span
-from elf.job.tally import TALLY_COLUMNS
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,18 +70,18 @@ def outside(span: Span, start: int, end: int) -> list[Span]:
     return [part for part in parts if part[0] < part[1]]
 
 
-def left_over(tally: pa.Table | None, spans: Sequence[Span]) -> Counter[str]:
-    """The counts of a tally's panes in these spans."""
+def left_over(counters: pa.Table | None, spans: Sequence[Span]) -> Counter[str]:
+    """The counts of a table of counters's panes in these spans."""
     found: Counter[str] = Counter()
-    if tally is None:
+    if counters is None:
         return found
-    panes = tally["_pane"].to_numpy()
+    panes = counters["_pane"].to_numpy()
     inside = np.zeros(len(panes), dtype=np.bool_)
     for start, end in spans:
         inside |= (panes >= start) & (panes < end)
-    for name in TALLY_COLUMNS:
-        if name in tally.column_names:
-            found[name] += int(tally[name].to_numpy()[inside].sum())
+    for name in COUNTER_COLUMNS:
+        if name in counters.column_names:
+            found[name] += int(counters[name].to_numpy()[inside].sum())
     return found
 
 

@@ -46,8 +46,8 @@ from elf.ql.plan import Fragment, Top
 
 LEFT, LOWEST, HIGHEST, SEEN = "left", "lowest", "highest", "seen"
 LEFT_STATES: Final = (CHECKPOINT_STATE, State(LEFT, "sum", True), State(LOWEST, "min"), State(HIGHEST, "max"))
-"""Of a tally: the sum of the cuts, how many agents have left groups out, and the lowest and the highest
-number of their thresholds."""
+"""Of a table of counters: the sum of the cuts, how many agents have left groups out, and the lowest and the
+highest number of their thresholds."""
 SEEN_STATE: Final = State(SEEN, "sum", True)
 """Of a group: how many of these have sent it."""
 WATCHED: Final = 4
@@ -71,7 +71,8 @@ class Unsure(ElfError):
 def excerpt(
     groups: pa.Table, counted: pa.Table | None, threshold: Threshold, fragment: Fragment
 ) -> tuple[pa.Table, pa.Table] | None:
-    """(the groups that an agent sends of its panes, the tally with cuts); None if all of them should go."""
+    """(the groups that an agent sends of its panes, the counters with cuts); None if all of them should
+    go."""
     values = _values(groups, _first(fragment))
     kept = (values >= threshold.least) | (values < 0)
     kept |= np.isin(_hashes(groups, fragment), threshold.hashes)
@@ -96,7 +97,7 @@ def seen(groups: pa.Table | None) -> pa.Table | None:
 
 
 def left(counted: pa.Table | None) -> pa.Table | None:
-    """The same of their tally."""
+    """The same of their counters."""
     if counted is None or LEFT in counted.column_names:
         return counted
     zeros = np.zeros(counted.num_rows)
@@ -115,8 +116,8 @@ def _marked(counted: pa.Table, cut: Floats, left: Int64s, number: int) -> pa.Tab
 def first_rows(
     groups: pa.Table, counted: pa.Table | None, fragment: Fragment, told: Sequence[Threshold] = ()
 ) -> tuple[pa.Table, pa.Table | None]:
-    """(the first rows of each pane and all that tie with the last of them, the tally) as they are committed.
-    ``told``: the last thresholds. Raises ``Unsure``."""
+    """(the first rows of each pane and all that tie with the last of them, the counters) as they are
+    committed. ``told``: the last thresholds. Raises ``Unsure``."""
     if SEEN in groups.column_names:
         if counted is not None and LEFT in counted.column_names:
             _check(groups, counted, fragment, {one.number: one for one in told})

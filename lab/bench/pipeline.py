@@ -94,11 +94,11 @@ class Master:
 
     def commit(self, sealed: Sealed) -> None:
         """All panes of it."""
-        self.panes(sealed.start, sealed.end, sealed.tally, sealed.payload)
+        self.panes(sealed.start, sealed.end, sealed.counters, sealed.payload)
 
-    def panes(self, start: int, end: int, tally: bytes, payload: bytes) -> None:
+    def panes(self, start: int, end: int, counters: bytes, payload: bytes) -> None:
         """Commit these panes."""
-        pieces = (Piece(start, end, 1, tally, payload),)
+        pieces = (Piece(start, end, 1, counters, payload),)
         panecommits.commit_panes(CommitPanes(self.spec.flows[0], start, end, pieces, 0, 1, 0), self.store)
 
     def finish(self, sealed: Sealed) -> None:

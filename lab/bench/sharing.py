@@ -233,9 +233,9 @@ def _plan(asked: Asked, seconds: int) -> Plan:
 
 
 def _panes(sealed: Sealed) -> Iterator[tuple[int, int, bytes, bytes]]:
-    """As agents send them while they read: pane by pane, each with its tally and its groups."""
-    groups, tally = decode(sealed.payload), decode(sealed.tally)
-    first, last = (int(bound(tally["_pane"]).as_py()) for bound in (pc.min, pc.max))
+    """As agents send them while they read: pane by pane, each with its counters and its groups."""
+    groups, counters = decode(sealed.payload), decode(sealed.counters)
+    first, last = (int(bound(counters["_pane"]).as_py()) for bound in (pc.min, pc.max))
     for pane in range(first, last + 1):
-        counts, payload = (encode(one.filter(pc.equal(one["_pane"], pane))) for one in (tally, groups))
+        counts, payload = (encode(one.filter(pc.equal(one["_pane"], pane))) for one in (counters, groups))
         yield pane, pane + 1, counts, payload

@@ -165,12 +165,12 @@ def run_live(job: Job) -> Answer:
     """Pane by pane: each is committed, then the window that it completes."""
     clicks = _clicks(job)
     master, sealed = clicks.master, clicks.sealed()
-    groups, tally = decode(sealed.payload), decode(sealed.tally)
+    groups, counters = decode(sealed.payload), decode(sealed.counters)
     numbers = np.unique(groups["_pane"].to_numpy())
     first, last = int(numbers[0]), int(numbers[-1])
     slides, slide_us = [], job.slide_s * 1_000_000
     for pane in range(first, last + job.size_s // job.slide_s):
-        inside = [encode(_of_pane(table, pane)) for table in (tally, groups)]
+        inside = [encode(_of_pane(table, pane)) for table in (counters, groups)]
         with clocked() as clock:
             master.panes(pane, pane + 1, *inside)
             master.windows(pane * slide_us, (pane + 1) * slide_us, (first, pane + 1))

@@ -22,8 +22,8 @@ from elf.aggregates import merge_tables
 from elf.batch import encode
 from elf.errors import ElfBug
 from elf.job.approximate import keep_best, with_cut
+from elf.job.counters import COUNTER_STATES, counters
 from elf.job.snapshots import Threshold
-from elf.job.tally import TALLY_STATES, tally
 from elf.job.thresholds import (
     LEFT_STATES,
     SEEN_STATE,
@@ -116,10 +116,10 @@ class TopK(Bench[str, Counter[str]]):
 
 
 def _leaf(pane: int, names: np.ndarray, counts: np.ndarray, state: str) -> tuple[pa.Table, pa.Table]:
-    """An agent's groups of a pane, and their tally."""
+    """An agent's groups of a pane, and their counters."""
     there = np.flatnonzero(counts)
     columns = {"_pane": np.full(len(there), pane), "k0": names[there], state: counts[there]}
-    return pa.table(columns), tally(np.array([pane]), rows_in=int(counts.sum()))
+    return pa.table(columns), counters(np.array([pane]), rows_in=int(counts.sum()))
 
 
 def _count(sent: Counter[str], what: str, groups: pa.Table, tallied: pa.Table) -> None:
@@ -147,7 +147,7 @@ class _Thresholds:
         ]
         for part in parts:
             _count(sent, "thresholds", *part)
-        states, counts = (*fragment.states, SEEN_STATE), (*TALLY_STATES, *LEFT_STATES)
+        states, counts = (*fragment.states, SEEN_STATE), (*COUNTER_STATES, *LEFT_STATES)
         merged = merge_tables([seen(one) for one, _ in parts], ("_pane", "k0"), states)
         try:
             counted = merge_tables([left(one) for _, one in parts], ("_pane",), counts)

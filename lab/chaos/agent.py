@@ -218,7 +218,7 @@ class SimAgent:
     def held(self, flow: str) -> int:
         """Bytes of the snapshots that it retains of a flow, as quotas count them."""
         rows = self.store.snapshots(flow)
-        return sum(len(row.tally) + len(row.payload) + SNAPSHOT_OVERHEAD for row in rows)
+        return sum(len(row.counters) + len(row.payload) + SNAPSHOT_OVERHEAD for row in rows)
 
     # -- the loop of its node --------------------------------------------------------------------------------
 

@@ -39,7 +39,7 @@ from lab.chaos.task import Log, SimTask
 from lab.chaos.world import BEGIN_MS, World
 
 LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
-"""Rows of a tally that are in no result."""
+"""Rows of a table of counters that are in no result."""
 
 
 class Judge:
@@ -247,7 +247,7 @@ class Judge:
         if not isinstance(log, FileLog):
             return
         said = [(pane, gap) for pane, gaps in book.gaps.items() for gap in gaps]
-        said += [(end - 1, gap) for _, end, gap in state.tallies._gaps]
+        said += [(end - 1, gap) for _, end, gap in state.counters._gaps]
         for number, of in log.fates.missing():
             pane = log.rows[number][0] // fragment.pane_us
             named = any(at >= pane and is_of(gap.source, of) for at, gap in said)
@@ -283,7 +283,7 @@ class Judge:
                 self._ledger.found(DOUBLED, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
             elif not short_of and sealed != chosen:
                 self._ledger.found(WRONG, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
-        counted = Counter({what: book.counted[what] + state.tallies.total(what) for what in LOST_COUNTS})
+        counted = Counter({what: book.counted[what] + state.counters.total(what) for what in LOST_COUNTS})
         told = counted.total() + state.shed
         most = sum(rows.total() for rows in gone.values())
         more = _late_before(agent.logs[fragment.stream], fragment, book.live_from)

@@ -24,6 +24,7 @@ from elf.job.checkpoint import FlowCheckpoint, StreamCheckpoint
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.contributions import from_bytes, numbers
 from elf.job.copies import CopyName
+from elf.job.counters import UNREDUCED
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.gaps import GAPS, Gap, gaps_of
 from elf.job.gaps import from_bytes as from_bytes_of_gaps
@@ -31,7 +32,6 @@ from elf.job.messages.entries import FlowEnded, LogEntry, MemberJoined, MemberLe
 from elf.job.parts import from_bytes as parts_of
 from elf.job.snapshots import Name, Sealed
 from elf.job.spec import Flow, JobSpec
-from elf.job.tally import UNREDUCED
 from elf.wire.clients import WindowResult
 from lab.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
 
@@ -60,13 +60,13 @@ class Book:
     live_from: int
     rows: PaneCounts = field(default_factory=dict)
     counted: Counter[str] = field(default_factory=Counter)
-    """The tally, over all panes."""
+    """The counters, over all panes."""
     rows_in: Counter[int] = field(default_factory=Counter)
     """Rows on time by pane, wanted or not."""
     ranges: list[tuple[int, int, bytes]] = field(default_factory=list)
     parts: dict[tuple[int, int], Counter[str]] = field(default_factory=dict)
     """(Pane, part) of late rows."""
-    tallies: dict[int, Counter[str]] = field(default_factory=dict)
+    counter_tables: dict[int, Counter[str]] = field(default_factory=dict)
     """By pane, of what is no part."""
     gaps: dict[int, set[Gap]] = field(default_factory=lambda: defaultdict(set))
     """What its panes say that they lack."""
@@ -206,14 +206,14 @@ class Ledger:
             book.ranges.append((row.start, row.end, row.payload))
             for pane, counts in rows.items():
                 book.rows.setdefault(pane, Counter()).update(counts)
-        for counted in decode(row.tally).to_pylist() if row.tally else ():
+        for counted in decode(row.counters).to_pylist() if row.counters else ():
             pane, named = counted.pop("_pane"), counted.pop(GAPS, None)
             gaps = book.part_gaps[pane, row.part] if row.part else book.gaps[pane]
             gaps.update(from_bytes_of_gaps(named) if named else ())
             book.rows_in[pane] += counted["rows_in"]
             book.counted.update(counted)
             if not row.part:
-                book.tallies[pane] = Counter(counted)
+                book.counter_tables[pane] = Counter(counted)
 
     def leaps(self, agent: int, checkpoint: FlowCheckpoint, names: Iterable[Name]) -> None:
         """An agent has durably leapt over panes of a flow: those of these snapshots that are in no commit,
@@ -228,7 +228,7 @@ class Ledger:
                     self.found(LOST, f"a{agent} leaps over pane {pane} of {short(flow)}, not committed yet")
                 elif not word.members >> number & 1:
                     book.leapt.add(pane)
-                    book.counted.subtract(book.tallies.get(pane, Counter()))
+                    book.counted.subtract(book.counter_tables.get(pane, Counter()))
         for pane in self._panes_of(flow, *checkpoint.leapt):
             if book.covers(pane) or (pane >= first and self.latest(flow, pane) is None):
                 what = "it has sealed" if book.covers(pane) else "nobody has committed"
@@ -324,7 +324,7 @@ class Ledger:
         if before is not None:
             parts |= before.parts
         members, failed = from_bytes(row.members), unreduced(row)
-        gaps = gaps_of([decode(row.tally)]) if row.tally else {}
+        gaps = gaps_of([decode(row.counters)]) if row.counters else {}
         word = PaneWord(row.start, row.end, row.revision, members, parts, rows, row, failed, gaps)
         words[key] = word
         self._check_gaps(name, word)
@@ -562,7 +562,7 @@ def counts_of(payload: bytes, start: int, end: int) -> PaneCounts:
 
 def unreduced(row: PaneCommit) -> frozenset[int]:
     """The panes of a commit that a reduce function has failed on."""
-    counted = decode(row.tally).to_pylist() if row.tally else []
+    counted = decode(row.counters).to_pylist() if row.counters else []
     return frozenset(one["_pane"] for one in counted if one.get(UNREDUCED.name))
 
 

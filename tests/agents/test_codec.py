@@ -81,7 +81,7 @@ def field_of(name: str, hint: object) -> st.SearchStrategy[typing.Any]:
 STRATEGIES = {cls: value_of(cls) for cls in ALL_TYPES}
 messages = st.sampled_from(ALL_TYPES).flatmap(STRATEGIES.__getitem__)
 
-SLICE = Slice(flow="f", start=-4, end=9, members=b"\x05", tally=b"t" * 9, payload=b"arrow" * 99)
+SLICE = Slice(flow="f", start=-4, end=9, members=b"\x05", counters=b"t" * 9, payload=b"arrow" * 99)
 ROUTE = ring.Route(
     sender=Peer("a:1", 1),
     token=3,

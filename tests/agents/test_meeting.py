@@ -17,9 +17,9 @@ from agents.disk.store import Store
 from agents.tasks.engine import Finisher
 from elf.batch import encode
 from elf.job.commits import PaneCommit
+from elf.job.counters import counters
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.spec import Flow, JobSpec
-from elf.job.tally import tally
 from elf.ql.planner import plan_streams
 from elf.ql.statements import Select, parse
 from elf.windows import Calendar
@@ -78,7 +78,7 @@ class Job:
         )
         self.connection.register("rows", table)
         payload = encode(self.connection.sql(fragment.map_sql).to_arrow_table()) if inside else b""
-        counts = encode(tally(pa.array([pane]).to_numpy(), rows_in=len(inside)))
+        counts = encode(counters(pa.array([pane]).to_numpy(), rows_in=len(inside)))
         self.store.commit_panes(PaneCommit(stream, pane, pane + 1, revision, b"\1", 1, counts, payload))
 
     def windows(self, first_us: int, last_us: int, revised: tuple[int, int] | None = None) -> None:

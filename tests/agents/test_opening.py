@@ -17,13 +17,13 @@ from elf.batch import decode, decode_all, encode
 from elf.cbt import BufferTree
 from elf.errors import ElfBug, PeerError
 from elf.job.contributions import Piece
+from elf.job.counters import counters
 from elf.job.effects import Combine, CommitPanes
 from elf.job.events import PanesCommitted
 from elf.job.home.port import Draft
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.root import Root
 from elf.job.spec import Flow
-from elf.job.tally import tally
 from elf.ql.plan import COUNTED, CREDIT
 from elf.ql.planner import plan_text
 from tests.support.ql_cases import Case, queries, scalars
@@ -48,7 +48,7 @@ def piece(fragment_flow: Flow, member: int, *, start: int = 3, excerpt: bool = F
         fragment.keys[0]: pa.array(["a", f"b{member}"]),
         **{one.name: values(one.name) for one in fragment.states},
     }
-    counts = tally(np.array([start]), rows_in=4)
+    counts = counters(np.array([start]), rows_in=4)
     return Piece(start, start + 1, 1 << member, encode(counts), encode(pa.table(groups)), excerpt)
 
 
@@ -94,9 +94,9 @@ BAD: dict[str, Callable[[Piece], Piece]] = {
     ),
     "a state of text": lambda one: replace(one, payload=change(one.payload, retyped(2, pa.string()))),
     "a count of doubles": lambda one: replace(one, payload=change(one.payload, retyped(2, pa.float64()))),
-    "a tally of doubles": lambda one: replace(one, tally=change(one.tally, retyped(1, pa.float64()))),
-    "no tally": lambda one: replace(one, tally=b"none"),
-    "a tally of groups": lambda one: replace(one, tally=one.payload[:-8]),
+    "a tally of doubles": lambda one: replace(one, counters=change(one.counters, retyped(1, pa.float64()))),
+    "no tally": lambda one: replace(one, counters=b"none"),
+    "a tally of groups": lambda one: replace(one, counters=one.payload[:-8]),
 }
 
 

@@ -21,10 +21,10 @@ from elf.batch import decode, encode
 from elf.errors import ElfBug, UserError
 from elf.job.commits import PaneCommit
 from elf.job.contributions import Piece
+from elf.job.counters import counters
 from elf.job.effects import CommitPanes
 from elf.job.home import records as homelog
 from elf.job.spec import Flow
-from elf.job.tally import tally
 from elf.ql.plan import Fragment, Function, Plan
 from elf.ql.planner import plan_text
 from elf.ql.user_functions import functions_of, with_function
@@ -163,7 +163,7 @@ def work(
     flow: Flow, start: int, end: int, member: int, rows: list[tuple[int, str, int]], revision: int
 ) -> CommitPanes:
     panes = pa.array(sorted({pane for pane, _, _ in rows}), pa.int64()).to_numpy()
-    counts = encode(tally(panes, rows_in=len(rows))) if rows else b""
+    counts = encode(counters(panes, rows_in=len(rows))) if rows else b""
     piece = Piece(start, end, 1 << member, counts, encode(groups(rows)) if rows else b"")
     members = (2 << member) - 1
     return CommitPanes(flow, start, end, (piece,), revision, members, 1)
@@ -195,7 +195,7 @@ def test_revisions_are_those_of_all_rows_whatever_the_function(body: str, seed: 
             table = decode(row.payload) if row.payload else groups([(0, "", 0)]).slice(0, 0)
             got = {key: n for p, key, n in plain(table) if p == pane}
             assert got == REDUCED[body](whole[pane]), (revision, pane)
-            assert not row.tally or sum(decode(row.tally)["unreduced"].to_pylist()) == 0
+            assert not row.counters or sum(decode(row.counters)["unreduced"].to_pylist()) == 0
     store.close()
 
 
@@ -204,12 +204,12 @@ def test_a_failure_is_in_the_tally_and_what_failed_is_not_tried_again() -> None:
     ranged = replace(flow, fragment=replace(flow.fragment, range=(1, 2)))
     first = work(ranged, 0, 3, 0, ROWS, 0)
     (piece,) = first.pieces
-    first = replace(first, pieces=(replace(piece, tally=b""),))
+    first = replace(first, pieces=(replace(piece, counters=b""),))
     function = py_reduce(ranged.fragment)
     assert function is not None
     row, _ = panecommits.merged_panes(first, store, reduces=function)
     assert "key range 2 of 2" in function.failure
-    counted = decode(row.tally)
+    counted = decode(row.counters)
     assert dict(zip(counted["_pane"].to_pylist(), counted["unreduced"].to_pylist(), strict=True)) == {
         1: 1,
         2: 1,
@@ -218,7 +218,7 @@ def test_a_failure_is_in_the_tally_and_what_failed_is_not_tried_again() -> None:
 
     plainly, _ = panecommits.merged_panes(replace(first, plain=True), store)
     assert sorted(plain(decode(plainly.payload))) == sorted(plain(groups()))
-    assert decode(plainly.tally)["unreduced"].to_pylist() == [1, 1, 1]
+    assert decode(plainly.counters)["unreduced"].to_pylist() == [1, 1, 1]
     with pytest.raises(ElfBug, match="nobody to run it"):
         panecommits.merged_panes(first, store)
     store.close()

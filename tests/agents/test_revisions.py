@@ -15,9 +15,9 @@ from agents.disk.store import Store
 from elf.aggregates import State, merge_tables
 from elf.batch import encode
 from elf.job.commits import PaneCommit
+from elf.job.counters import counters
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.spec import END_OF_TIME, Flow, JobSpec
-from elf.job.tally import tally
 from elf.ql.plan import Fragment, Plan
 from elf.windows import Calendar, Cumulative, Kind, Landmark, Session, Sliding
 from tests.support.saying import words
@@ -62,7 +62,7 @@ class Job:
             }
         )
         payload = encode(merge_tables([table], ("_pane", "k"), STATES)) if inside else b""
-        counts = tally(pa.array([pane]).to_numpy(), rows_in=len(inside))
+        counts = counters(pa.array([pane]).to_numpy(), rows_in=len(inside))
         self.store.commit_panes(
             PaneCommit("flow", pane, pane + 1, revision, b"\1", 1, encode(counts), payload)
         )

@@ -111,7 +111,7 @@ class Agent:
         """Rows and their sum in each pane that it has sealed."""
         found: dict[int, Counter[str]] = {}
         for one in (one for outcome in self.outcomes for one in outcome.sealed):
-            counted(one.tally, one.payload, found)
+            counted(one.counters, one.payload, found)
         return found
 
     def answered(self, *marks: tuple[int, int]) -> Outcome:
@@ -128,8 +128,8 @@ class Agent:
         self.store.close()
 
 
-def counted(tally: bytes, payload: bytes, found: dict[int, Counter[str]]) -> None:
-    for row in decode(tally).to_pylist() if tally else ():
+def counted(counters: bytes, payload: bytes, found: dict[int, Counter[str]]) -> None:
+    for row in decode(counters).to_pylist() if counters else ():
         found.setdefault(row["_pane"], Counter())["rows"] += row["rows_in"]
     for row in decode(payload).to_pylist() if payload else ():
         found.setdefault(row["_pane"], Counter())["sum"] += int(row[FRAGMENT.states[0].name])
@@ -149,7 +149,7 @@ def run(where: Where | None, pane: int, bytes_max: int = 1 << 20, chunk: int = 1
 
 def rows_of(answer: RunSlice) -> Counter[str]:
     found: dict[int, Counter[str]] = {}
-    counted(answer.tally, answer.payload, found)
+    counted(answer.counters, answer.payload, found)
     return found.get(answer.start, Counter())
 
 
@@ -351,7 +351,7 @@ def test_what_a_dropped_tally_had_counted_goes_on_and_its_snapshot_with_it(tmp_p
     append(tmp_path / "0.log", [9_000])
     answer = run(agent.where, pane(1))
     assert isinstance(answer, RunSlice)
-    assert {row["rejected"] for row in decode(answer.tally).to_pylist()} == {0}
+    assert {row["rejected"] for row in decode(answer.counters).to_pylist()} == {0}
     agent.read()
     told = rejected(agent.outcomes)
     spans = [(one, answer.mark) for one in range(pane(0), pane(8))]
@@ -365,9 +365,9 @@ def test_what_a_dropped_tally_had_counted_goes_on_and_its_snapshot_with_it(tmp_p
 
 
 def rejected(outcomes: Sequence[Outcome]) -> int:
-    """Lines that were no lines, in the tallies of what was sealed."""
-    tallies = [one.tally for outcome in outcomes for one in outcome.sealed if one.tally]
-    return sum(row["rejected"] for one in tallies for row in decode(one).to_pylist())
+    """Lines that were no lines, in the counters of what was sealed."""
+    counter_tables = [one.counters for outcome in outcomes for one in outcome.sealed if one.counters]
+    return sum(row["rejected"] for one in counter_tables for row in decode(one).to_pylist())
 
 
 def test_a_row_that_is_late_by_its_own_file_is_late_for_whoever_reads_it(tmp_path: Path) -> None:

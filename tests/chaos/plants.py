@@ -24,6 +24,7 @@ from elf.batch import decode, encode
 from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
+from elf.job.counters import COUNTER_COLUMNS
 from elf.job.effects import CommitWindows, Effect, Work
 from elf.job.messages.rollup import Slice
 from elf.job.rollup.answer import Answers
@@ -36,7 +37,6 @@ from elf.job.rollup.uplink import Uplink, _Line
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.stragglers import Leaps
-from elf.job.tally import TALLY_COLUMNS
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.stream import StreamWorker
 from elf.ql.plan import Fragment, Top
@@ -197,7 +197,7 @@ def forgets_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
 
 def drops_open_panes_unseen(patch: pytest.MonkeyPatch) -> None:
     """protocol 8.4: an open pane is dropped, and so are the counts of its rows."""
-    patch.setattr("elf.job.worker.flowstate.left_over", lambda tally, spans: Counter())
+    patch.setattr("elf.job.worker.flowstate.left_over", lambda counters, spans: Counter())
 
 
 def leaps_too_far(patch: pytest.MonkeyPatch) -> None:
@@ -227,8 +227,8 @@ def forgets_what_was_left_out(patch: pytest.MonkeyPatch) -> None:
     def forget(
         fragment: Fragment, pieces: Sequence[Piece], keep: Top | None, types: opening.Types | None, last: bool
     ) -> tuple[bytes, bytes]:
-        tally, payload = merge(fragment, pieces, keep, types, last)
-        without = [decode(one) if one else None for one in (tally, payload)]
+        counters, payload = merge(fragment, pieces, keep, types, last)
+        without = [decode(one) if one else None for one in (counters, payload)]
         names = ("cut", "left", "lowest", "highest", "seen")
         plain = [
             one and one.drop_columns([name for name in names if name in one.column_names]) for one in without
@@ -289,14 +289,14 @@ def revises_what_is_reduced(patch: pytest.MonkeyPatch) -> None:
 
 
 def passes_off_as_reduced(patch: pytest.MonkeyPatch) -> None:
-    """protocol 6.6: the tally of a pane on which the reduce function has failed does not say so."""
+    """protocol 6.6: the counters of a pane on which the reduce function has failed does not say so."""
     marked = panecommits._marked
-    patch.setattr(panecommits, "_marked", lambda tally, left: marked(tally, ()))
+    patch.setattr(panecommits, "_marked", lambda counters, left: marked(counters, ()))
 
 
 def says_nothing_of_a_failure(patch: pytest.MonkeyPatch) -> None:
     """protocol 6.6: nor does a window that is made of such a pane."""
-    patch.setattr("agents.committing.status._counted", lambda _: TALLY_COLUMNS)
+    patch.setattr("agents.committing.status._counted", lambda _: COUNTER_COLUMNS)
 
 
 def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:
@@ -408,7 +408,7 @@ def knows_the_first_cut_only(patch: pytest.MonkeyPatch) -> None:
 
 
 def forgets_gaps_on_the_way(patch: pytest.MonkeyPatch) -> None:
-    """protocol 11.2: what a pane lacks gets lost when tallies are merged."""
+    """protocol 11.2: what a pane lacks gets lost when counters are merged."""
     patch.setattr("agents.committing.panetables.gaps_of", lambda tables: {})
 
 

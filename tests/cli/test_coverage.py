@@ -14,7 +14,7 @@ from agents.committing.status import STATUS_SCHEMA
 from elf.client import split
 from elf.client.coverage import COUNTS, FLAGS, NAMED_MAX, coverage, is_whole
 from elf.client.values import plain
-from elf.job.tally import TALLY_COLUMNS
+from elf.job.counters import COUNTER_COLUMNS
 from tests.support.fleet_of_one import window_result
 
 WHOLE = {"expected": 3, "reported": 3, "missing": [], "rows_in": 12, **dict.fromkeys(COUNTS, 0), "version": 1}
@@ -90,7 +90,7 @@ def test_each_field_of_a_status_has_a_place_in_it() -> None:
     said = {*COUNTS, *FLAGS, "expected", "reported", "missing", "revision", "gaps"}
     silent = {"window_start", "window_end", "rows_in", "version"}
     assert set(STATUS_SCHEMA.names) | {"gaps"} == said | silent
-    assert set(TALLY_COLUMNS) == {*COUNTS, "rows_in"}
+    assert set(COUNTER_COLUMNS) == {*COUNTS, "rows_in"}
 
 
 @given(

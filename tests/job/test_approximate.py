@@ -14,7 +14,7 @@ import pytest
 from elf.aggregates import State, merge_tables
 from elf.cli.main import main
 from elf.job.approximate import CHECKPOINT_STATE, CUT, keep_best
-from elf.job.tally import TALLY_STATES, tally
+from elf.job.counters import COUNTER_STATES, counters
 from elf.ql.plan import CREDIT, Top
 
 STATES = (State("s0", "sum"), State(CREDIT, "sum"))
@@ -34,7 +34,7 @@ VALUES: dict[str, Draw] = {
 
 def merged(parts: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
     groups = merge_tables([groups for groups, _ in parts], ("_pane", "k0"), STATES)
-    counted = merge_tables([one for _, one in parts], ("_pane",), (*TALLY_STATES, CHECKPOINT_STATE))
+    counted = merge_tables([one for _, one in parts], ("_pane",), (*COUNTER_STATES, CHECKPOINT_STATE))
     return groups, counted
 
 
@@ -53,7 +53,7 @@ def test_the_bound_holds_through_levels_and_panes(keys: str, values: str) -> Non
                 truth[key] += amount
             rows = pa.table({"_pane": panes, "k0": drawn, "s0": amounts})
             groups = merge_tables([rows], ("_pane", "k0"), STATES[:1])
-            leaves.append(keep_best(groups, tally(np.arange(3)), TOP))
+            leaves.append(keep_best(groups, counters(np.arange(3)), TOP))
         groups, counted = keep_best(*merged(leaves), TOP)
         assert max(Counter(groups["_pane"].to_pylist()).values()) <= TOP.rows or "negative" in values
         inner.append((groups, counted))

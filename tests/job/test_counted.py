@@ -66,7 +66,7 @@ def made(sealed: list[Sealed]) -> tuple[Windows, int]:
             else:
                 at[f"{r['k0']} {r['c0']}"] += r["cell_count"]
         assert all(len(each) == 1 for each in panes.values())
-        counted += sum(t["rows_in"] for t in decode(one.tally).to_pylist()) if one.tally else 0
+        counted += sum(t["rows_in"] for t in decode(one.counters).to_pylist()) if one.counters else 0
     return found, counted
 
 
@@ -146,5 +146,5 @@ def test_what_is_dropped_is_counted_as_shed_and_the_next_window_is_another() -> 
     sealed += at.handle(Finish()).sealed
     at.close()
     assert {window: at["rows"] for window, at in made(sealed)[0].items()} == {("a:1/log/x", 3): SIZE}
-    tallies = [row for one in sealed for row in (decode(one.tally).to_pylist() if one.tally else ())]
-    assert sum(row["shed"] for row in tallies) == SIZE + 3 + 2
+    counters = [row for one in sealed for row in (decode(one.counters).to_pylist() if one.counters else ())]
+    assert sum(row["shed"] for row in counters) == SIZE + 3 + 2

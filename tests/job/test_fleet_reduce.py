@@ -142,7 +142,7 @@ def test_a_failure_in_a_key_range_at_another_agent_is_told_to_the_master() -> No
     for flow in versions(world, spec)[2].spec.flows:
         for agent in world.agents:
             for row in agent.store.pane_commits(flow.uid, START_OF_TIME, END_OF_TIME):
-                counted = decode(row.tally) if row.tally else None
+                counted = decode(row.counters) if row.counters else None
                 if counted is not None:
                     assert "unreduced" in counted.column_names
 

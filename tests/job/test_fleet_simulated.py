@@ -143,7 +143,9 @@ def test_a_flow_whose_root_is_away_for_long_sheds_rows_and_says_so() -> None:
     world.run(30_000)
     others = [a for a in world.agents if a is not root]
     assert any(a.worker.suspended() for a in others)
-    held = [sum(len(s.payload) + len(s.tally) for s in a.store.snapshots(spec.flows[0].uid)) for a in others]
+    held = [
+        sum(len(s.payload) + len(s.counters) for s in a.store.snapshots(spec.flows[0].uid)) for a in others
+    ]
     assert max(held) < 20_000
     world.restart(root)
     world.run(50_000)

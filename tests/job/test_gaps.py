@@ -8,13 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agents.committing.panetables import merged_tallies
+from agents.committing.panetables import merged_counters
 from agents.disk.store import Store
 from agents.tasks.checkpoints import counted
 from elf.batch import decode
 from elf.errors import PeerError
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Feed, Finish, Idle, Install
+from elf.job.counters import COUNTER_STATES, PaneCounters, counters
 from elf.job.gaps import (
     GAPS,
     GAPS_MAX,
@@ -29,7 +30,6 @@ from elf.job.gaps import (
 )
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
-from elf.job.tally import TALLY_STATES, Tallies, tally
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from lab.chaos.engine import SECOND, PyEngine
 from tests.support.chunks import FLOW, chunk
@@ -49,7 +49,7 @@ def at(*seconds: float) -> list[tuple[int, str]]:
 
 def marked(sealed: list[Sealed]) -> dict[int, set[Gap]]:
     """By pane, of everything that was sealed."""
-    return gaps_of(decode(one.tally) for one in sealed if one.tally)
+    return gaps_of(decode(one.counters) for one in sealed if one.counters)
 
 
 def lost(source: str = "log", *, ended: bool = True, size: int | None = 7) -> Missed:
@@ -117,36 +117,38 @@ def test_a_row_of_before_the_flow_is_late_if_its_own_source_says_so() -> None:
     outcome = worker.handle(Feed(chunk(at(98, 110, 50, 111), 1), 0))
     assert outcome.counts["late"] == 1  # that of 98 was in time when it came, and is nobody's
     sealed = [*outcome.sealed, *worker.handle(Finish()).sealed]
-    assert sum(row["late"] for one in sealed if one.tally for row in decode(one.tally).to_pylist()) == 1
+    assert sum(row["late"] for one in sealed if one.counters for row in decode(one.counters).to_pylist()) == 1
 
 
 @given(spans, spans, st.integers(0, 40))
 def test_marks_add_up_as_sets_do(
     ours: list[tuple[int, int, str]], theirs: list[tuple[int, int, str]], checkpoint: int
 ) -> None:
-    def made(given: list[tuple[int, int, str]]) -> tuple[Tallies, dict[int, set[Gap]]]:
-        tallies, expected = Tallies(), dict[int, set[Gap]]()
+    def made(given: list[tuple[int, int, str]]) -> tuple[PaneCounters, dict[int, set[Gap]]]:
+        counter_tables, expected = PaneCounters(), dict[int, set[Gap]]()
         for first, more, name in given:
             gap = Gap(first, first + more, name, "/a.log")
-            tallies.mark(first, first + more, gap)
+            counter_tables.mark(first, first + more, gap)
             for pane in range(first, first + more + 1):
                 expected.setdefault(pane, set()).add(gap)
-        return tallies, expected
+        return counter_tables, expected
 
-    tallies, expected = made(ours)
-    whole = tallies.table()
+    counter_tables, expected = made(ours)
+    whole = counter_tables.table()
     assert gaps_of([whole] if whole is not None else []) == expected
-    assert Tallies(whole).table() == whole
-    below = tallies.take_below(checkpoint)
+    assert PaneCounters(whole).table() == whole
+    below = counter_tables.take_below(checkpoint)
     assert gaps_of([below] if below is not None else []) == {
         p: g for p, g in expected.items() if p < checkpoint
     }
-    rest = tallies.table()
+    rest = counter_tables.table()
     assert gaps_of([rest] if rest is not None else []) == {
         p: g for p, g in expected.items() if p >= checkpoint
     }
     others, more = made(theirs)
-    both = merged_tallies([whole, others.table(), tally(pa.array([3]).to_numpy())], ("_pane",), TALLY_STATES)
+    both = merged_counters(
+        [whole, others.table(), counters(pa.array([3]).to_numpy())], ("_pane",), COUNTER_STATES
+    )
     assert both is not None
     assert gaps_of([both]) == {p: expected.get(p, set()) | more.get(p, set()) for p in {*expected, *more}}
 
@@ -161,24 +163,24 @@ def test_a_pane_names_so_many_gaps_and_adds_up_the_rest() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\xc1", b"\x93\x01\x02\x03", b"\x91\x92\x01\x02"])
 def test_gaps_that_a_peer_made_up_are_its_error(data: bytes) -> None:
-    table = tally(pa.array([1]).to_numpy()).append_column(GAPS, pa.array([data], pa.binary()))
+    table = counters(pa.array([1]).to_numpy()).append_column(GAPS, pa.array([data], pa.binary()))
     with pytest.raises(PeerError):
         list(named(table))
 
 
 def test_a_tally_without_gaps_has_no_column_of_them() -> None:
-    assert GAPS not in with_gaps(tally(pa.array([1]).to_numpy()), {}).column_names
+    assert GAPS not in with_gaps(counters(pa.array([1]).to_numpy()), {}).column_names
 
 
 def test_gaps_alone_count_nothing() -> None:
-    tallies = Tallies()
+    counter_tables = PaneCounters()
     gap = Gap(1, 2, "web-1", "/a.log")
-    tallies.mark(4, 5, gap)
-    table = tallies.table()
+    counter_tables.mark(4, 5, gap)
+    table = counter_tables.table()
     assert table is not None
     assert gaps_of([gaps_alone(table)]) == {4: {gap}, 5: {gap}}
     assert gaps_alone(table).column_names == ["_pane", GAPS]
-    assert gaps_alone(tally(pa.array([3]).to_numpy())).num_rows == 0
+    assert gaps_alone(counters(pa.array([3]).to_numpy())).num_rows == 0
 
 
 @pytest.mark.parametrize("killed", [False, True])

@@ -245,7 +245,7 @@ def test_a_commit_that_was_known_by_its_name_is_completed_by_a_state() -> None:
     for fact in (whole.bare, whole, whole.bare, whole):
         assert homestore.apply(store, encode(fact)) == 5
     (row,) = store.pane_commits("f", 0, 9)
-    assert (row.members, row.tally, row.payload, row.seq) == (b"\1", b"tally", b"rows", 5)
+    assert (row.members, row.counters, row.payload, row.seq) == (b"\1", b"tally", b"rows", 5)
     with pytest.raises(ElfBug):
         homestore.apply(store, encode(replace(whole, payload=b"others")))
 

@@ -20,13 +20,13 @@ from elf.batch import decode, encode
 from elf.job.catalog.log import Member
 from elf.job.commands import Leap, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
+from elf.job.counters import PaneCounters, counters
 from elf.job.messages.homes import JobFacts
 from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.decide import RootSettings, Stragglers
 from elf.job.rollup.root import Root
 from elf.job.snapshots import SnapshotName
 from elf.job.spec import Flow
-from elf.job.tally import Tallies, tally
 from elf.ql.plan import Plan
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import SECOND, plan
@@ -183,16 +183,16 @@ def test_a_flow_over_its_quota_leaps_too() -> None:
     shed = state.shed
     assert state.leap(state.sealed + 1, {"rows_in": 5, "late": 2, "leapt": 1}) == 5
     state.resume(state.sealed + 3)
-    counts = state.tallies.totals()
+    counts = state.counters.totals()
     assert {name: n for name, n in counts.items() if n} == {"late": 2, "leapt": 6} | (
         {"shed": shed} if shed else {}
     )
-    assert state.tallies.take_below(state.live_from) is None
+    assert state.counters.take_below(state.live_from) is None
 
 
 def test_what_an_older_agent_has_counted_is_read() -> None:
-    older = tally(np.array([3]), rows_in=np.array([4]), late=2).drop_columns(["leapt"])
-    kept = Tallies(decode(encode(older)))
+    older = counters(np.array([3]), rows_in=np.array([4]), late=2).drop_columns(["leapt"])
+    kept = PaneCounters(decode(encode(older)))
     assert kept.totals() | {"leapt": 0} == kept.totals()
     assert (kept.total("rows_in"), kept.total("late")) == (4, 2)
 
@@ -224,10 +224,10 @@ def test_a_snapshot_that_is_gone_is_not_counted_again() -> None:
     away.store.delete_snapshots([SnapshotName(fleet.uid, row.start, row.end, row.part)])
     task = away.tasks["clicks"]
     again = Leap(fleet.uid, -(1 << 62), (((row.start, row.end, row.part), ((row.start, row.end),)),))
-    before = task.worker.states()[fleet.uid].tallies.total("leapt")
+    before = task.worker.states()[fleet.uid].counters.total("leapt")
     task._waiting.append(again)
     task._work()
-    assert task.worker.states()[fleet.uid].tallies.total("leapt") == before
+    assert task.worker.states()[fleet.uid].counters.total("leapt") == before
     over()
 
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from elf.aggregates import merge_tables
 from elf.job.approximate import CUT
+from elf.job.counters import COUNTER_STATES, counters
 from elf.job.snapshots import Threshold
-from elf.job.tally import TALLY_STATES, tally
 from elf.job.thresholds import (
     CALM,
     LEFT,
@@ -55,7 +55,7 @@ def fragment_of(value: str, rows: int) -> Fragment:
 
 
 def leaf(rng: np.random.Generator, values: str, fashion: np.ndarray) -> Tables:
-    """One agent's groups of panes 7 and 8, and their tally; not all panes have rows."""
+    """One agent's groups of panes 7 and 8, and their counters; not all panes have rows."""
     rows = int(rng.choice([0, 3, 40, 200]))
     panes = rng.choice([7, 8], rows)
     keys = fashion[np.minimum(rng.zipf(1.4, rows), len(fashion)) - 1]
@@ -72,7 +72,7 @@ def leaf(rng: np.random.Generator, values: str, fashion: np.ndarray) -> Tables:
     table = pa.table({"_pane": panes, "k0": keys, state.name: pa.array(amounts, kind)})
     numbers, counted = np.unique(panes, return_counts=True)
     groups = merge_tables([table], ("_pane", "k0"), (state,))
-    return groups, tally(numbers, rows_in=counted)
+    return groups, counters(numbers, rows_in=counted)
 
 
 STRANGE = [1.0, 5.0, -3.0, np.nan, np.inf, 1e300]
@@ -81,7 +81,7 @@ VALUES = {"counts": "COUNT(*)", "doubles": "SUM(v)", "strange": "SUM(v)"}
 
 def merged(parts: list[Tables], fragment: Fragment, *, some: bool) -> tuple[pa.Table, pa.Table]:
     groups, counted = [one for one, _ in parts], [one for _, one in parts]
-    states, counts = fragment.states, TALLY_STATES
+    states, counts = fragment.states, COUNTER_STATES
     if some:
         groups, counted = [seen(one) for one in groups], [left(one) for one in counted]
         states, counts = (*states, SEEN_STATE), (*counts, *LEFT_STATES)
@@ -141,7 +141,7 @@ def test_a_threshold_that_holds_leaves_most_groups_out() -> None:
         before, now = [leaf(3) for _ in range(20)], [leaf(4) for _ in range(20)]
         threshold = threshold_of(merge_tables(before, ("_pane", "k0"), fragment.states), 20, fragment)
         assert threshold is not None
-        parts = [excerpt(one, tally(np.array([4]), rows_in=900), threshold, fragment) for one in now]
+        parts = [excerpt(one, counters(np.array([4]), rows_in=900), threshold, fragment) for one in now]
         kept = [part for part in parts if part is not None]
         assert len(kept) == 20
         sent += sum(part[0].num_rows for part in kept)

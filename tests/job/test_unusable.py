@@ -57,7 +57,8 @@ SPOILS: tuple[Spoil, ...] = (garbage, cut_short, other_names, other_types)
 
 
 class Fleet:
-    """Agents with one job. ``bad`` are to seal, keep and send what is spoilt: payloads, or ``tallies``."""
+    """Agents with one job. ``bad`` are to seal, keep and send what is spoilt: payloads, or
+    ``counter_tables``."""
 
     def __init__(
         self,
@@ -66,12 +67,12 @@ class Fleet:
         query: Plan | None = None,
         *,
         bad: int = 1,
-        tallies: bool = False,
+        counter_tables: bool = False,
     ) -> None:
         self.ledger = Ledger()
         self.world = World(5, AGENTS, ledger=self.ledger)
         self.bad: list[SimAgent] = []
-        self._patch(monkeypatch, spoil, tallies)
+        self._patch(monkeypatch, spoil, counter_tables)
         self.world.start_all()
         self.until = self.world.now + 22_000
         for agent in self.world.agents:
@@ -80,27 +81,29 @@ class Fleet:
         homes = {flow.home for flow in self.spec.flows} | {self.spec.home}
         self.bad += [agent for agent in self.world.agents if agent.address not in homes][:bad]
 
-    def _patch(self, monkeypatch: pytest.MonkeyPatch, spoil: Spoil, tallies: bool) -> None:
+    def _patch(self, monkeypatch: pytest.MonkeyPatch, spoil: Spoil, counter_tables: bool) -> None:
         sealed, fetched = Uplink.sealed, Uplink.fetched
 
         def is_bad(uplink: Uplink) -> bool:
             return any(agent.node.uplink is uplink for agent in self.bad)
 
-        def spoilt(tally: bytes, payload: bytes) -> tuple[bytes, bytes]:
-            if tallies:
-                return (spoil(tally) if tally else tally), payload
-            return tally, (spoil(payload) if payload else payload)
+        def spoilt(counters: bytes, payload: bytes) -> tuple[bytes, bytes]:
+            if counter_tables:
+                return (spoil(counters) if counters else counters), payload
+            return counters, (spoil(payload) if payload else payload)
 
         def seals(uplink: Uplink, one: Sealed, now_ms: int) -> list[Effect]:
             if is_bad(uplink):
-                tally, payload = spoilt(one.tally, one.payload)
-                one = replace(one, tally=tally, payload=payload)
+                counters, payload = spoilt(one.counters, one.payload)
+                one = replace(one, counters=counters, payload=payload)
             return sealed(uplink, one, now_ms)
 
         def fetches(uplink: Uplink, flow: Flow, snapshots: Iterable[Sealed]) -> list[Effect]:
             if is_bad(uplink):
-                both = ((one, spoilt(one.tally, one.payload)) for one in snapshots)
-                snapshots = [replace(one, tally=tally, payload=payload) for one, (tally, payload) in both]
+                both = ((one, spoilt(one.counters, one.payload)) for one in snapshots)
+                snapshots = [
+                    replace(one, counters=counters, payload=payload) for one, (counters, payload) in both
+                ]
             return fetched(uplink, flow, snapshots)
 
         monkeypatch.setattr(Uplink, "sealed", seals)
@@ -139,9 +142,9 @@ class Fleet:
 @pytest.mark.parametrize("tallies", [False, True], ids=["groups", "tally"])
 @pytest.mark.parametrize("spoil", SPOILS, ids=lambda one: one.__name__)
 def test_who_sends_no_tables_is_missing_and_the_others_go_on(
-    spoil: Spoil, tallies: bool, monkeypatch: pytest.MonkeyPatch
+    spoil: Spoil, counter_tables: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fleet = Fleet(monkeypatch, spoil, tallies=tallies)
+    fleet = Fleet(monkeypatch, spoil, counter_tables=counter_tables)
     fleet.world.run(30_000)
     fleet.check()
 

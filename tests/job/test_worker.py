@@ -47,7 +47,7 @@ def panes_of(sealed: list[Sealed]) -> tuple[dict[int, Counter[str]], int]:
         for row in decode(one.payload).to_pylist() if one.payload else ():
             assert one.start <= row["_pane"] < one.end
             counts.setdefault(row["_pane"], Counter())[row["k0"]] += int(row["s0"])
-        late += sum(row["late"] for row in decode(one.tally).to_pylist()) if one.tally else 0
+        late += sum(row["late"] for row in decode(one.counters).to_pylist()) if one.counters else 0
     return counts, late
 
 
@@ -289,7 +289,7 @@ def test_rows_around_a_suspension_are_sealed_or_counted(rows: Rows, chunk_rows: 
     sealed += worker.handle(Finish()).sealed
     counts: Counter[str] = Counter()
     for one in sealed:
-        for row in decode(one.tally).to_pylist() if one.tally else ():
+        for row in decode(one.counters).to_pylist() if one.counters else ():
             counts.update({what: row[what] for what in ("rows_in", "late", "shed")})
     assert counts.total() == len(rows)
     assert sum(n for pane in panes_of_some(sealed).values() for n in pane.values()) == counts["rows_in"]

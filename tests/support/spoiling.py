@@ -18,10 +18,10 @@ class Spoiling(Uplink):
     """See the module's docstring."""
 
     def sealed(self, sealed: Sealed, now_ms: int) -> list[Effect]:
-        return super().sealed(replace(sealed, tally=b"none", payload=b"none"), now_ms)
+        return super().sealed(replace(sealed, counters=b"none", payload=b"none"), now_ms)
 
     def fetched(self, flow: Flow, snapshots: Iterable[Sealed]) -> list[Effect]:
-        return super().fetched(flow, (replace(one, tally=b"none", payload=b"none") for one in snapshots))
+        return super().fetched(flow, (replace(one, counters=b"none", payload=b"none") for one in snapshots))
 
 
 if __name__ == "__main__":

@@ -9,9 +9,9 @@ from agents.tasks.engine import Finisher
 from elf.aggregates import State
 from elf.batch import encode
 from elf.job.commits import PaneCommit
+from elf.job.counters import counters
 from elf.job.effects import CommitWindows, Coverage, Named
 from elf.job.spec import Flow, JobSpec
-from elf.job.tally import tally
 from elf.ql.plan import Fragment, Plan
 from elf.windows import Sliding
 
@@ -43,7 +43,7 @@ def commit(start: int, panes: int, revision: int, rows: list[tuple[object, ...]]
     types = (pa.string(), pa.int64(), pa.float64(), pa.string())
     columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
     table = pa.table([pa.array([start] * len(rows), pa.int64()), *columns], names=("_pane", *names))
-    counts = tally(np.array([start], np.int64), rows_in=len(rows) + revision)
+    counts = counters(np.array([start], np.int64), rows_in=len(rows) + revision)
     return PaneCommit("flow", start, start + panes, revision, b"\1", 1, encode(counts), encode(table))
 
 

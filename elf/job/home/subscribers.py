@@ -130,7 +130,7 @@ class EarlyResults:
             return
         self._order[who] = order
         older = [piece.clip(piece.start, state.start) for piece in self._pieces.get(who, ())]
-        newest = Piece(state.start, END_OF_TIME, 1 << state.member, state.tally, state.payload)
+        newest = Piece(state.start, END_OF_TIME, 1 << state.member, state.counters, state.payload)
         self._pieces[who] = [*(piece for piece in older if piece.start < piece.end), newest]
         self._ends[who] = state.end
         self._fresh = True

@@ -53,7 +53,7 @@ class PaneRow(Message, frozen=True, kw_only=True):
     revision: int
     members: bytes
     roster_version: int
-    tally: bytes = b""
+    counters: bytes = b""
     payload: bytes = b""
     cut: Top | None = None
     wanted: int = START_OF_TIME

@@ -12,7 +12,7 @@ class Slice(Message, frozen=True, kw_only=True):
     ``members``.
 
     ``payload`` holds the non-empty panes (``_pane``, keys, states) and is empty when there are none;
-    ``tally`` counts rows a pane. ``parts`` names later deltas as (member, part) pairs.
+    ``counters`` counts rows a pane. ``parts`` names later deltas as (member, part) pairs.
     """
 
     flow: str
@@ -21,7 +21,7 @@ class Slice(Message, frozen=True, kw_only=True):
     members: bytes
     parts: tuple[tuple[int, int], ...] = ()
     direct: bool = False
-    tally: bytes = b""
+    counters: bytes = b""
     payload: bytes = b""
 
 
@@ -98,7 +98,7 @@ class EarlyState(Message, frozen=True, kw_only=True):
     number: int
     start: int
     end: int
-    tally: bytes = b""
+    counters: bytes = b""
     payload: bytes = b""
 
 

@@ -19,7 +19,7 @@ def slice_of(flow: Flow, piece: Piece) -> Slice:
         start=piece.start,
         end=piece.end,
         members=to_bytes(piece.members),
-        tally=piece.tally,
+        counters=piece.counters,
         payload=piece.payload,
     )
 
@@ -34,7 +34,7 @@ def reissued(flow: Flow, number: int, snapshots: Iterable[Sealed]) -> list[Slice
             members=b"" if one.part else to_bytes(1 << number),
             parts=((number, one.part),) if one.part else (),
             direct=True,
-            tally=one.tally,
+            counters=one.counters,
             payload=one.payload,
         )
         for one in snapshots
@@ -47,7 +47,7 @@ def piece_of(message: Slice) -> Piece:
         message.start,
         message.end,
         from_bytes(message.members),
-        message.tally,
+        message.counters,
         message.payload,
         excerpt=isinstance(message, Excerpt),
         mark=message.mark if isinstance(message, RunSlice) else 0,

@@ -161,13 +161,13 @@ class Uplink:
         number = self._number_of(line.flow.fragment.stream) if line else None
         if line is None or number is None:
             return []
-        size = len(sealed.tally) + len(sealed.payload) + SNAPSHOT_OVERHEAD
+        size = len(sealed.counters) + len(sealed.payload) + SNAPSHOT_OVERHEAD
         line.retained.add((sealed.start, sealed.end, sealed.part), size, now_ms)
         if sealed.part:
             sent = [Send(line.flow.home, one) for one in reissued(line.flow, number, [sealed])]
             return [*sent, *self._quota(line)]
-        tally, payload = sealed.excerpt or (sealed.tally, sealed.payload)
-        piece = Piece(sealed.start, sealed.end, 1 << number, tally, payload, sealed.excerpt is not None)
+        counters, payload = sealed.excerpt or (sealed.counters, sealed.payload)
+        piece = Piece(sealed.start, sealed.end, 1 << number, counters, payload, sealed.excerpt is not None)
         line.relay.add(SELF, piece, now_ms)
         return [*self.flush(line.flow, now_ms), *self._quota(line)]
 
@@ -185,7 +185,7 @@ class Uplink:
             number=self._earlies,
             start=early.start,
             end=early.end,
-            tally=early.tally,
+            counters=early.counters,
             payload=early.payload,
         )
         return [Send(line.flow.home, state)]
@@ -227,7 +227,7 @@ class Uplink:
         """To the parent, or to the home when there is no parent now. The root takes its own in ``Node``."""
         line = self._lines.get(flow.uid)
         if line is not None:
-            line.counts.update(messages=1, sent_bytes=len(piece.tally) + len(piece.payload))
+            line.counts.update(messages=1, sent_bytes=len(piece.counters) + len(piece.payload))
         return [Send(self._parent_of(flow.topic) or flow.home, slice_of(flow, piece))]
 
     def combined(self, done: Combined) -> list[Effect]:

@@ -1,4 +1,4 @@
-"""One flow on one agent: its open panes, its tally and its positions (protocol 3.2).
+"""One flow on one agent: its open panes, its counters and its positions (protocol 3.2).
 
 Owned by the ``StreamWorker`` of its stream. Which rows are its own says ``assigning``; their groups are in
 ``openpanes`` until the panes are sealed.
@@ -18,6 +18,7 @@ from elf.cbt import BufferTree
 from elf.job.again import Mark, Where
 from elf.job.approximate import keep_best, with_cut
 from elf.job.checkpoint import FlowCheckpoint
+from elf.job.counters import PaneCounters
 from elf.job.gaps import Gap
 from elf.job.messages.rollup import FlowProgress
 from elf.job.parts import LateRows
@@ -25,7 +26,6 @@ from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPor
 from elf.job.snapshots import Early, Sealed, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.stragglers import left_over
-from elf.job.tally import Tallies
 from elf.job.thresholds import excerpt
 from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, View
@@ -42,7 +42,7 @@ LINE_SHOWN: Final = 200
 
 
 class FlowState:
-    """One flow's tree, tally and positions."""
+    """One flow's tree, counters and positions."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class FlowState:
         self.after = self._late_rows(checkpoint) if flow.fragment.revise_us is not None else None
         counts = flow.fragment.count is not None
         self._counted = CountWindows(flow.fragment, mapper, agent, checkpoint.counted) if counts else None
-        self.tallies = Tallies(decode(checkpoint.tally) if checkpoint.tally else None)
-        self.again = OpenMarks(flow.uid, self.tallies.table(), checkpoint.met)
+        self.counters = PaneCounters(decode(checkpoint.counters) if checkpoint.counters else None)
+        self.again = OpenMarks(flow.uid, self.counters.table(), checkpoint.met)
         """From where others may run it again."""
         self.last: tuple[Int64s, Int64s] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         """Panes and rows on time of the last chunk."""
@@ -90,16 +90,18 @@ class FlowState:
     def _late_rows(self, checkpoint: FlowCheckpoint) -> LateRows:
         fragment = self.flow.fragment
         tree = BufferTree.of_partials(("_pane", *fragment.keys), fragment.states)
-        return LateRows(tree, fragment.pane_us, checkpoint.part, checkpoint.late_tree, checkpoint.late_tally)
+        return LateRows(
+            tree, fragment.pane_us, checkpoint.part, checkpoint.late_tree, checkpoint.late_counters
+        )
 
     def suspend(self) -> None:
         """Drop the open panes; from now on rows are only counted. What is sealed stays."""
         if not self.suspended:
             self.suspended = True
             lost = 0 if self._counted is None else self._counted.drop()
-            counts = Counter(self.tallies.totals())
+            counts = Counter(self.counters.totals())
             self.shed += max(lost, counts.pop("rows_in"))
-            self.tallies = self.tallies.emptied()
+            self.counters = self.counters.emptied()
             self._add_counts(counts)
             self.panes.empty()
             self.again.drop()
@@ -111,8 +113,8 @@ class FlowState:
             self.suspended = False
             self._since = self.live_from if self._since is None else self._since
             self.live_from = self.sealed = max(live_from, self.sealed)
-            counts = Counter(self.tallies.totals()) + Counter(shed=self.shed)
-            self.tallies, self.shed = self.tallies.emptied(), 0
+            counts = Counter(self.counters.totals()) + Counter(shed=self.shed)
+            self.counters, self.shed = self.counters.emptied(), 0
             self._add_counts(counts)
 
     def leap(self, below: int, counted: Mapping[str, int]) -> int:
@@ -121,7 +123,7 @@ class FlowState:
         """
         counts = Counter(counted)
         if below > self.sealed and not self.suspended:
-            counts += left_over(self.tallies.take_below(below), [(START_OF_TIME, below)])
+            counts += left_over(self.counters.take_below(below), [(START_OF_TIME, below)])
             self.panes.drop_below(below)
             first = self.leapt[0] if self.leapt[1] == self.sealed else self.sealed
             self.leapt, self.sealed = (first, below), below
@@ -144,7 +146,7 @@ class FlowState:
         self._late += late
         self._add_counts(counts)
         for gap in gaps:
-            self.tallies.mark(self._open_pane, self._open_pane, gap)
+            self.counters.mark(self._open_pane, self._open_pane, gap)
         return {"answered": rows - late, "late": late}
 
     def where(self, now: Mark | None) -> Where:
@@ -154,7 +156,7 @@ class FlowState:
     def _add_counts(self, counts: Mapping[str, int]) -> None:
         """They are told with the open pane."""
         if any(counts.values()):
-            self.tallies.add(np.array([self._open_pane], dtype=np.int64), **counts)
+            self.counters.add(np.array([self._open_pane], dtype=np.int64), **counts)
 
     @property
     def _open_pane(self) -> int:
@@ -229,7 +231,7 @@ class FlowState:
             first, last = (gap.from_us - (self.lateness_us or 0)) // pane_us, gap.to_us // pane_us
         if last >= self.live_from and not place:
             self.dirty = self._changed = True
-            self.tallies.mark(max(first, self._open_pane), max(last, self._open_pane), gap)
+            self.counters.mark(max(first, self._open_pane), max(last, self._open_pane), gap)
 
     def _add_counted(self, rows: pa.Table | None, source: str, path: str) -> None:
         """Rows for the windows of a source."""
@@ -290,9 +292,9 @@ class FlowState:
         self.panes.insert(groups)
 
     def _count(self, share: Share, counts: dict[str, int]) -> None:
-        self.tallies.add(share.panes, rows_in=share.rows)
+        self.counters.add(share.panes, rows_in=share.rows)
         if any(counts.values()):
-            self.tallies.add(np.array([self._open_pane], dtype=np.int64), **counts)
+            self.counters.add(np.array([self._open_pane], dtype=np.int64), **counts)
 
     def seal(self, below: int) -> Sealed | None:
         """Take all panes below ``below`` out of the tree, as one slice."""
@@ -303,23 +305,23 @@ class FlowState:
         self._digest_below(below)
         began = self._cpu_us()
         groups = self.panes.take_below(below)
-        counted = self.tallies.take_below(below)
+        counted = self.counters.take_below(below)
         self.again.sealed(below)
         keep = self.flow.fragment.keep
         if keep is not None:
             counted = with_cut(counted)
             if groups is not None:
                 groups, counted = keep_best(groups, counted, keep)
-        tally = encode(counted) if counted is not None else b""
+        counters = encode(counted) if counted is not None else b""
         payload = encode(groups) if groups is not None and groups.num_rows else b""
         keys = 0 if groups is None else groups.num_rows
         part = self._excerpt(groups, counted) if keys else None
-        self.work.update(snapshots=1, keys=keys, bytes=len(tally) + len(payload))
+        self.work.update(snapshots=1, keys=keys, bytes=len(counters) + len(payload))
         self.work["seal_us"] += self._cpu_us() - began
-        return Sealed(self.flow.uid, start, below, tally, payload, excerpt=part)
+        return Sealed(self.flow.uid, start, below, counters, payload, excerpt=part)
 
     def _excerpt(self, groups: pa.Table, counted: pa.Table | None) -> tuple[bytes, bytes] | None:
-        """(tally, payload) of what goes up, if that is not all."""
+        """(counters, payload) of what goes up, if that is not all."""
         if self.threshold is None:
             return None
         part = excerpt(groups, counted, self.threshold, self.flow.fragment)
@@ -342,7 +344,7 @@ class FlowState:
         """The open panes, if something came to them and it is time (``EMIT CHANGES``)."""
         every_us = self.flow.fragment.changes_us
         waits = every_us is None or now_ms - self._early_ms < every_us // 1000
-        counted = None if waits or not self._changed else self.tallies.table()
+        counted = None if waits or not self._changed else self.counters.table()
         if counted is None:
             return None
         self.digest()
@@ -362,22 +364,22 @@ class FlowState:
     def checkpoint(self) -> FlowCheckpoint:
         self._digest_counted()
         tree, rows = self.panes.images()
-        counted = self.tallies.table()
-        late_tree, late_tally = self.after.image() if self.after is not None else (b"", b"")
+        counted = self.counters.table()
+        late_tree, late_counters = self.after.image() if self.after is not None else (b"", b"")
         return FlowCheckpoint(
             flow=self.flow,
             live_from=self.live_from,
             sealed=self.sealed,
             applied=tuple(sorted(self.applied.items())),
             tree=tree,
-            tally=encode(counted) if counted is not None else b"",
+            counters=encode(counted) if counted is not None else b"",
             suspended=self.suspended,
             shed=self.shed,
             leapt=self.leapt,
             since=self._since,
             rows=rows,
             late_tree=late_tree,
-            late_tally=late_tally,
+            late_counters=late_counters,
             part=self.after.number if self.after is not None else 0,
             counted=self._counted.image() if self._counted is not None else b"",
             met=self.again.image(),

@@ -164,13 +164,13 @@ class OpenMarks:
     """What an agent knows of the flow ``uid`` for those who may run it again (``elf.job.again``): where each
     open pane began, and which sources its rows came from. Nothing is kept of a flow that nobody may run.
 
-    ``tally`` and ``met``: of the checkpoint that it begins with; from where its open panes were read is not
-    known any more.
+    ``counters`` and ``met``: of the checkpoint that it begins with; from where its open panes were read is
+    not known any more.
     """
 
-    def __init__(self, uid: str, tally: pa.Table | None, met: Iterable[tuple[int, int, int]]) -> None:
+    def __init__(self, uid: str, counters: pa.Table | None, met: Iterable[tuple[int, int, int]]) -> None:
         self._uid = uid
-        panes = [] if tally is None else tally["_pane"].to_pylist()
+        panes = [] if counters is None else counters["_pane"].to_pylist()
         self._marks: dict[int, Mark | None] = dict.fromkeys(panes)
         self._met: dict[tuple[int, int], int] = {(pane, number): rows for pane, number, rows in met}
 

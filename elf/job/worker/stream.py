@@ -425,7 +425,7 @@ class StreamWorker:
         applied = tuple(sorted((name, source.end) for name, source in self._sources.items()))
         self._add(
             FlowCheckpoint(
-                flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", tally=b""
+                flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", counters=b""
             )
         )
         if flow.fragment.function is not None and command.samples:

@@ -1,9 +1,9 @@
-"""The tally: how many rows a pane had, and how many were late, rejected or otherwise not counted in it.
+"""The counters: how many rows a pane had, and how many were late, rejected or otherwise not counted in it.
 
 A table with a row a pane, merged up the tree like any aggregate. Counts that belong to no pane of their own
 (a rejected line has no event time; a late row's pane is gone) stand at the pane that was open when they were
 met; before there was one at ``START_OF_TIME``, until they are told with the first that has been opened. A
-worker adds up its own as numbers (``Tallies``), in a tenth of the time that small tables take.
+worker adds up its own as numbers (``PaneCounters``), in a tenth of the time that small tables take.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from elf.aggregates import State
 from elf.job.gaps import Gap, gaps_of, with_gaps
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 
-TALLY_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
-TALLY_STATES: Final = tuple(State(name, "sum", True) for name in TALLY_COLUMNS)
+COUNTER_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
+COUNTER_STATES: Final = tuple(State(name, "sum", True) for name in COUNTER_COLUMNS)
 UNREDUCED: Final = State("unreduced", "sum", True)
 """One more of committed panes: whether the flow's reduce function has failed on this one."""
-TALLY_SCHEMA: Final = pa.schema([("_pane", pa.int64()), *((name, pa.int64()) for name in TALLY_COLUMNS)])
+COUNTER_SCHEMA: Final = pa.schema([("_pane", pa.int64()), *((name, pa.int64()) for name in COUNTER_COLUMNS)])
 
 Int64s = npt.NDArray[np.int64]
 
@@ -32,14 +32,15 @@ GAP_PANES_MAX: Final = 1 << 16
 """So many panes one gap is marked in, the last ones. Those before are long sealed."""
 
 
-def tally(panes: Int64s, **counts: int | Int64s) -> pa.Table:
-    """A tally of these panes; a count not named is 0, a single number stands for the first pane only."""
+def counters(panes: Int64s, **counts: int | Int64s) -> pa.Table:
+    """a table of counters of these panes; a count not named is 0, a single number stands for the first pane
+    only."""
     return _table(panes, _matrix(panes, counts))
 
 
 def with_the_first(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Tallies of several agents, with what was met before any pane was open at the first that one of them has
-    opened; without it, if that is none.
+    """Counters of several agents, with what was met before any pane was open at the first that one of them
+    has opened; without it, if that is none.
     """
     opened = [panes[panes > START_OF_TIME] for table in tables if len(panes := table["_pane"].to_numpy())]
     first = min((int(panes.min()) for panes in opened if len(panes)), default=None)
@@ -57,15 +58,15 @@ def with_the_first(tables: Sequence[pa.Table]) -> list[pa.Table]:
 
 
 def completed(table: pa.Table) -> pa.Table:
-    """A tally of an older agent, or of an older life, with 0 for what was not counted then."""
+    """a table of counters of an older agent, or of an older life, with 0 for what was not counted then."""
     there = table.column_names
-    for name in TALLY_COLUMNS:
+    for name in COUNTER_COLUMNS:
         if name not in there:
             table = table.append_column(name, pa.array(np.zeros(table.num_rows, dtype=np.int64)))
     return table
 
 
-class Tallies:
+class PaneCounters:
     """What one worker has counted and not yet told, by pane. Counts that a peer invents could overflow: these
     are our own."""
 
@@ -75,7 +76,7 @@ class Tallies:
         """(first pane, end, gap)"""
         if table is not None and table.num_rows:
             whole = completed(table)
-            counts = np.stack([whole[name].to_numpy() for name in TALLY_COLUMNS], axis=1)
+            counts = np.stack([whole[name].to_numpy() for name in COUNTER_COLUMNS], axis=1)
             self._parts.append((whole["_pane"].to_numpy(), counts))
             self._gaps = [(p, p + 1, gap) for p, here in gaps_of([table]).items() for gap in sorted(here)]
 
@@ -86,14 +87,14 @@ class Tallies:
         """The panes from first to last lack rows."""
         self._gaps.append((max(first, last + 1 - GAP_PANES_MAX), last + 1, gap))
 
-    def emptied(self) -> Tallies:
+    def emptied(self) -> PaneCounters:
         """Others that count from nothing, and lack the same."""
-        fresh = Tallies()
+        fresh = PaneCounters()
         fresh._gaps = self._gaps
         return fresh
 
     def add(self, panes: Int64s, **counts: int | Int64s) -> None:
-        """As for ``tally``."""
+        """As for ``counters``."""
         if len(panes):
             self._parts.append((panes, _matrix(panes, counts)))
         if len(self._parts) > _WAITING_MAX:
@@ -101,12 +102,12 @@ class Tallies:
 
     def total(self, name: str) -> int:
         """One count, over all panes."""
-        place = TALLY_COLUMNS.index(name)
+        place = COUNTER_COLUMNS.index(name)
         return sum(int(counts[:, place].sum()) for _, counts in self._parts)
 
     def totals(self) -> dict[str, int]:
         """All counts, over all panes."""
-        return {name: self.total(name) for name in TALLY_COLUMNS}
+        return {name: self.total(name) for name in COUNTER_COLUMNS}
 
     def take_below(self, pane: int) -> pa.Table | None:
         """Remove and return what belongs to panes below this one, by pane; None if there is nothing. What was
@@ -145,7 +146,7 @@ class Tallies:
         if len(self._parts) > 1:
             every = np.concatenate([panes for panes, _ in self._parts])
             panes, place = np.unique(every, return_inverse=True)
-            counts = np.zeros((len(panes), len(TALLY_COLUMNS)), dtype=np.int64)
+            counts = np.zeros((len(panes), len(COUNTER_COLUMNS)), dtype=np.int64)
             np.add.at(counts, place, np.concatenate([counts for _, counts in self._parts]))
             self._parts = [(panes, counts)]
         return self._parts[0]
@@ -160,14 +161,14 @@ def _with_the_first(panes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
 
 def _matrix(panes: Int64s, counts: dict[str, int | Int64s]) -> Int64s:
     """A row a pane, a column a count."""
-    matrix = np.zeros((len(panes), len(TALLY_COLUMNS)), dtype=np.int64)
+    matrix = np.zeros((len(panes), len(COUNTER_COLUMNS)), dtype=np.int64)
     if len(panes):
         for name, given in counts.items():
-            matrix[: 1 if isinstance(given, int) else len(panes), TALLY_COLUMNS.index(name)] = given
+            matrix[: 1 if isinstance(given, int) else len(panes), COUNTER_COLUMNS.index(name)] = given
     return matrix
 
 
 def _table(panes: Int64s, counts: Int64s) -> pa.Table:
     rows, whole = len(panes), pa.array(np.concatenate([panes, *counts.T]))  # a third of an array a column
-    columns = [whole.slice(place * rows, rows) for place in range(len(TALLY_SCHEMA))]
-    return pa.Table.from_arrays(columns, schema=TALLY_SCHEMA)
+    columns = [whole.slice(place * rows, rows) for place in range(len(COUNTER_SCHEMA))]
+    return pa.Table.from_arrays(columns, schema=COUNTER_SCHEMA)
