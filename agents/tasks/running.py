@@ -31,7 +31,7 @@ from agents.tasks.streams import StreamEngine
 from elf import windows
 from elf.batch import decode, encode
 from elf.errors import InputError
-from elf.job.again import Mark, Reading, SourceAt, Where, can_run
+from elf.job.again import Reading, SourceAt, SourceOffsets, Where, can_run
 from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoint
 from elf.job.commands import Feed
 from elf.job.contributions import to_bytes
@@ -94,22 +94,22 @@ def _not(run: Run, why: str) -> Ran:
 
 def _run(flow: Flow, asked: RunAgain, bytes_max: int, chunk_bytes: int) -> RunSlice:
     """Raises ``InputError`` where the files do not have all of the pane."""
-    mark, reading, pane = asked.mark, asked.reading, asked.pane
+    offsets, reading, pane = asked.offsets, asked.reading, asked.pane
     if not can_run(flow.fragment):
         raise InputError("this flow is not run by others")
     with ExitStack() as opened:
-        files = {s.id: opened.enter_context(_opened(s, reading.max_line_bytes)) for s in mark.sources}
-        worker = opened.enter_context(closing(_worker(flow, mark, reading, pane)))
+        files = {s.id: opened.enter_context(_opened(s, reading.max_line_bytes)) for s in offsets.sources}
+        worker = opened.enter_context(closing(_worker(flow, offsets, reading, pane)))
         left = bytes_max
-        for source in mark.sources:
+        for source in offsets.sources:
             if not source.asleep:
                 left -= _read(worker, files[source.id], flow, asked, left, chunk_bytes)
-        for source in mark.sources:
+        for source in offsets.sources:
             file = files[source.id]
             if source.asleep and (file.offset < 0 or _next(file, chunk_bytes) is not None):
                 raise InputError(f"{source.path} says something again")
             _same(file)
-        _check_known(mark, reading)
+        _check_known(offsets, reading)
         sealed = worker.seal_below(flow.uid, pane + 1)
     counted = _rows_of(sealed.counters, pane) if sealed is not None else None
     return RunSlice(
@@ -120,12 +120,13 @@ def _run(flow: Flow, asked: RunAgain, bytes_max: int, chunk_bytes: int) -> RunSl
         direct=True,
         counters=encode(counted) if counted is not None else b"",
         payload=sealed.payload if sealed is not None else b"",
-        mark=mark.number,
+        offsets=offsets.number,
     )
 
 
-def _worker(flow: Flow, mark: Mark, reading: Reading, pane: int) -> StreamWorker:
-    """As the agent's was at the mark, with this pane alone to answer for; it seals nothing by itself."""
+def _worker(flow: Flow, offsets: SourceOffsets, reading: Reading, pane: int) -> StreamWorker:
+    """As the agent's was at the source offsets, with this pane alone to answer for; it seals nothing by
+    itself."""
     if reading.event_time is None:
         raise InputError("the agent has not found the event time of its stream yet")
     settings = WorkerSettings(
@@ -135,7 +136,7 @@ def _worker(flow: Flow, mark: Mark, reading: Reading, pane: int) -> StreamWorker
         since_us=reading.since_us,
         checkpoint_ms=1 << 60,
     )
-    awake = [source for source in mark.sources if not source.asleep]
+    awake = [source for source in offsets.sources if not source.asleep]
     applied = tuple(sorted((source.id, source.offset) for source in awake))
     checkpoint = StreamCheckpoint(
         LONG_AGO,
@@ -191,14 +192,14 @@ def _read(
         read += chunk.end - chunk.start
         if read > bytes_max:
             raise InputError(f"more than protocol.run_bytes_max of {file.path} would have to be read")
-        if worker.handle(Feed(chunk, asked.mark.now_ms)).counts.get("future"):
+        if worker.handle(Feed(chunk, asked.offsets.now_ms)).counts.get("future"):
             raise InputError(f"{file.path} is ahead of what is known of the agent's clock")
     return read
 
 
-def _check_known(mark: Mark, reading: Reading) -> None:
-    """That no file is the agent's which it did not know at the mark."""
-    known = {source.inode for source in mark.sources}
+def _check_known(offsets: SourceOffsets, reading: Reading) -> None:
+    """That no file is the agent's which it did not know at the source offsets."""
+    known = {source.inode for source in offsets.sources}
     for path in paths_of(reading.include, reading.exclude):
         status = Path(path).stat()
         if stat.S_ISREG(status.st_mode) and status.st_size and status.st_ino not in known:
@@ -220,26 +221,28 @@ def _rows_of(counted: bytes, pane: int) -> pa.Table | None:
 
 
 def found_at(where: Sequence[Where], positions: Iterable[Position], reading: Reading) -> tuple[Where, ...]:
-    """The same, with places. A mark from before a file was renamed has it where it is now; one with a file
-    that is not open any more is none, and one without a file that has spoken since. Files without a row yet
-    are asleep."""
+    """The same, with places. A source offsets from before a file was renamed has it where it is now; one with
+    a file that is not open any more is none, and one without a file that has spoken since. Files without a
+    row yet are asleep."""
     open_now = {position.source: position for position in positions if not position.finished}
     return tuple(_found(one, open_now, reading) for one in where)
 
 
 def _found(one: Where, open_now: Mapping[str, Position], reading: Reading) -> Where:
     spoken = {source.id for source in one.now.sources} if one.now is not None else set(open_now)
-    marks = tuple((pane, _placed(mark, open_now, spoken)) for pane, mark in one.panes)
-    return Where(one.flow, one.sealed, marks, _placed(one.now, open_now, spoken), reading)
+    offsets = tuple((pane, _placed(offsets, open_now, spoken)) for pane, offsets in one.panes)
+    return Where(one.flow, one.sealed, offsets, _placed(one.now, open_now, spoken), reading)
 
 
-def _placed(mark: Mark | None, open_now: Mapping[str, Position], spoken: set[str]) -> Mark | None:
-    known = set() if mark is None else {source.id for source in mark.sources}
+def _placed(
+    offsets: SourceOffsets | None, open_now: Mapping[str, Position], spoken: set[str]
+) -> SourceOffsets | None:
+    known = set() if offsets is None else {source.id for source in offsets.sources}
     new = [SourceAt(name, at.offset, 0, True) for name, at in open_now.items() if name not in known]
-    if mark is None or any(one.id in spoken for one in new) or not known <= open_now.keys():
+    if offsets is None or any(one.id in spoken for one in new) or not known <= open_now.keys():
         return None
-    sources = (_source(one, open_now[one.id]) for one in (*mark.sources, *new))
-    return msgspec.structs.replace(mark, sources=tuple(sources))
+    sources = (_source(one, open_now[one.id]) for one in (*offsets.sources, *new))
+    return msgspec.structs.replace(offsets, sources=tuple(sources))
 
 
 def _source(source: SourceAt, at: Position) -> SourceAt:

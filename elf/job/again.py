@@ -8,28 +8,28 @@ P's end and lateness. What an agent seals of P has no others: it may have fewer,
 a silent file. Whoever reads each source from a place before its first row of P, knowing the highest event
 time that it had by then, until it has gone by the end of P, has all rows that the agent could ever seal.
 
-    at the agent    read: the first row of an open pane ── Mark: where its sources stood before that chunk
-                    cut durable ── Whereabouts: marks of open panes, and where it is now ──▶ root
+    at the agent    read: the first row of an open pane ── source offsets: where its sources stood before that chunk
+                    cut durable ── Whereabouts: source offsets of open panes, and where it is now ──▶ root
     at the root     the pane has waited (half of the limit), the agent is not in it, nor seen to have sealed
                     it ── RunAgain ──▶ one other agent that shares the stream
-    there           reads from the mark, on a thread ── RunSlice, one pane, in the agent's number ──▶ root
+    there           reads from the source offsets, on a thread ── RunSlice, one pane, in the agent's number ──▶ root
                       └─ cannot, or a source has not gone by P's end ── NotRun: why ──▶ root
     at the root     held or refused like the agent's own: one of both. The commit says by which mark it was
-                    made, durably (a part that is named (member, -mark)), to all roots after it
-    at the agent    sealed P (or seals it when it is back) ── ``answered``: by which mark ──▶ its stream task counts
+                    made, durably (a part that is named (member, -source offsets)), to all roots after it
+    at the agent    sealed P (or seals it when it is back) ── ``answered``: by which source offsets ──▶ its stream task counts
 
 - **Once.** (member, pane) is taken once (protocol 9.6); a commit says whose piece it was. The agent's own is
   not forgotten before it hears that of a commit that is durable, and nothing is dropped that is not in one.
-- **Nothing is lost unnamed.** A mark has a number, which counts the sources that began to speak; each source
-  has the number with which it did. Files that the agent met later than the mark were not read for it: what
-  the agent's own snapshot has of them (``met``, by pane and number, in its checkpoint) is counted as late.
-  What the dropped counters had counted (rejects, late rows, other panes' NULLs) goes on in the open pane, in
-  the checkpoint that deletes the snapshot, as under LEAP (``elf.job.stragglers``).
-- **A silent file** says nothing about a pane. The agent does not wait for it (idle timeout): a mark that is
-  taken then has it *asleep*, its next row gives it a new number, and who runs again only looks that it has
-  not grown. A file that has not gone by P's end and is not asleep keeps P from being answered.
-- **The clock** decides which rows are from the future. Who runs again uses the one of the mark, which is not
-  later than the agent's when it reads; where a row is beyond that it answers nothing.
+- **Nothing is lost unnamed.** A source offsets has a number, which counts the sources that began to speak;
+  each source has the number with which it did. Files that the agent met later than the source offsets were
+  not read for it: what the agent's own snapshot has of them (``met``, by pane and number, in its checkpoint)
+  is counted as late. What the dropped counters had counted (rejects, late rows, other panes' NULLs) goes on
+  in the open pane, in the checkpoint that deletes the snapshot, as under LEAP (``elf.job.stragglers``).
+- **A silent file** says nothing about a pane. The agent does not wait for it (idle timeout): a source offsets
+  that is taken then has it *asleep*, its next row gives it a new number, and who runs again only looks that
+  it has not grown. A file that has not gone by P's end and is not asleep keeps P from being answered.
+- **The clock** decides which rows are from the future. Who runs again uses the one of the source offsets,
+  which is not later than the agent's when it reads; where a row is beyond that it answers nothing.
 
 Rows that the agent had named late, as it had sealed P without a file that was silent, and that are in the
 answer for it, are in the window and stay counted as late: that names too much, never too little.
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 SOURCES_MAX: Final = 64
 """With more files than that open an agent does not say where it is."""
-MARKS_MAX: Final = 16
+OFFSETS_MAX: Final = 16
 """Open panes that it says so of."""
 MET_MAX: Final = 4096
 """Of so many (pane, number) it is known how many rows there were. Of older ones all are new."""
@@ -66,7 +66,7 @@ class SourceAt(msgspec.Struct, frozen=True, array_like=True):
     head_crc: int = 0
 
 
-class Mark(msgspec.Struct, frozen=True, array_like=True):
+class SourceOffsets(msgspec.Struct, frozen=True, array_like=True):
     """Where an agent was in a stream, by its clock. ``number``: it knew the sources with numbers up to it."""
 
     number: int
@@ -89,16 +89,16 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Where(msgspec.Struct, frozen=True, array_like=True):
-    """Of one flow: marks from before the first row of open panes (None: from before a restart, nobody can
-    run that again), and where the agent is, for panes without rows (None: too much is open)."""
+    """Of one flow: source offsets from before the first row of open panes (None: from before a restart,
+    nobody can run that again), and where the agent is, for panes without rows (None: too much is open)."""
 
     flow: str
     sealed: int
-    panes: tuple[tuple[int, Mark | None], ...]
-    now: Mark | None
+    panes: tuple[tuple[int, SourceOffsets | None], ...]
+    now: SourceOffsets | None
     reading: Reading | None = None
 
-    def mark(self, pane: int) -> Mark | None:
+    def offsets(self, pane: int) -> SourceOffsets | None:
         """From where a pane is to be read, if it can be."""
         return None if pane < self.sealed else dict(self.panes).get(pane, self.now)
 

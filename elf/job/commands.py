@@ -95,8 +95,8 @@ class Leap:
 @dataclass(frozen=True)
 class Answered:
     """Another agent has run these panes of snapshots of ours again, and its piece is in the commit, for good:
-    (first pane, end, number of its mark; ``elf.job.again``). ``counted`` as in ``Leap``; ``gaps``: what those
-    panes of ours lack, of which that one does not know.
+    (first pane, end, number of its source offsets; ``elf.job.again``). ``counted`` as in ``Leap``; ``gaps``:
+    what those panes of ours lack, of which that one does not know.
     """
 
     uid: str

@@ -49,8 +49,9 @@ def from_bytes(data: bytes) -> int:
 @dataclass(frozen=True)
 class Piece:
     """A partial result. ``counters`` and ``payload`` may hold more panes than ``[start, end)``: the range
-    decides. ``excerpt``: groups may be left out (``elf.job.thresholds``). ``mark``: it is another agent's run
-    of its member's work, from the mark with that number (``elf.job.again``); 0: it is the member's own.
+    decides. ``excerpt``: groups may be left out (``elf.job.thresholds``). ``offsets``: it is another agent's
+    run of its member's work, from the source offsets with that number (``elf.job.again``); 0: it is the
+    member's own.
     """
 
     start: int
@@ -59,7 +60,7 @@ class Piece:
     counters: bytes = b""
     payload: bytes = b""
     excerpt: bool = False
-    mark: int = 0
+    offsets: int = 0
 
     def clip(self, start: int, end: int) -> Piece:
         if start <= self.start and self.end <= end:

@@ -23,7 +23,7 @@ from agents.tasks import running
 from agents.tasks.checkpoints import load_checkpoint
 from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.batch import decode
-from elf.job.again import SOURCES_MAX, Mark, Reading, Where
+from elf.job.again import SOURCES_MAX, Reading, SourceOffsets, Where
 from elf.job.commands import Answered, Idle, Install, Outcome, SealOpen, Suspend
 from elf.job.effects import Run
 from elf.job.messages.again import NotRun, RunAgain, RunSlice
@@ -114,10 +114,10 @@ class Agent:
             counted(one.counters, one.payload, found)
         return found
 
-    def answered(self, *marks: tuple[int, int]) -> Outcome:
+    def answered(self, *offsets: tuple[int, int]) -> Outcome:
         """It hears that others have answered for panes that it has sealed: (pane, number of the mark)."""
         rows = [(row.start, row.end, row.part) for row in self.store.snapshots(FLOW.uid)]
-        spans = {name: tuple((p, p + 1, m) for p, m in marks if name[0] <= p < name[1]) for name in rows}
+        spans = {name: tuple((p, p + 1, m) for p, m in offsets if name[0] <= p < name[1]) for name in rows}
         return self.perform(
             Answered(FLOW.uid, tuple((name, found) for name, found in spans.items() if found))
         )
@@ -137,11 +137,11 @@ def counted(counters: bytes, payload: bytes, found: dict[int, Counter[str]]) -> 
 
 def run(where: Where | None, pane: int, bytes_max: int = 1 << 20, chunk: int = 1 << 20) -> RunSlice | NotRun:
     """As another agent does that is asked for a pane."""
-    mark = None if where is None else where.mark(pane)
-    if where is None or mark is None or where.reading is None:
+    offsets = None if where is None else where.offsets(pane)
+    if where is None or offsets is None or where.reading is None:
         return NotRun(flow=FLOW.uid, member=OF, pane=pane, why="nobody knows from where")
     sent = msgspec.msgpack.encode(
-        RunAgain(flow=FLOW.uid, member=OF, pane=pane, mark=mark, reading=where.reading)
+        RunAgain(flow=FLOW.uid, member=OF, pane=pane, offsets=offsets, reading=where.reading)
     )
     asked = msgspec.msgpack.decode(sent, type=RunAgain)
     return running.ran(Run(FLOW, asked, ROOT), bytes_max, chunk).answer
@@ -218,7 +218,7 @@ def check(agent: Agent, answers: Sequence[RunSlice], folder: Path, *, woke: bool
             written[int(msgspec.json.decode(text)["ts"])] += 1
     sealed, panes = agent.sealed(), [answer.start for answer in answers]
     late = sum(written[one] - sealed.get(one, Counter())["rows"] for one in panes)
-    outcome = agent.answered(*((answer.start, answer.mark) for answer in answers))
+    outcome = agent.answered(*((answer.start, answer.offsets) for answer in answers))
     rows = sum(rows_of(answer)["rows"] for answer in answers)
     named = late + outcome.counts.get("late", 0)
     if woke:
@@ -288,7 +288,7 @@ def test_a_silent_file_is_not_waited_for_unless_it_speaks(tmp_path: Path) -> Non
     append(tmp_path / "1.log", [9_000])
     agent.read()
     assert agent.sealed()[pane(1)]["rows"] == 2, "it had not sealed it"
-    outcome = agent.answered((pane(1), answer.mark))
+    outcome = agent.answered((pane(1), answer.offsets))
     assert outcome.counts["answered"] == 1
     assert agent.late == 1, "the row of the file that was silent, once"
     agent.close()
@@ -340,7 +340,7 @@ def test_an_agent_that_reads_otherwise_now_names_what_it_reads(tmp_path: Path) -
     assert isinstance(answer, RunSlice)
     other = replace(agent, shared="as something else")
     other.read()
-    assert other.answered((pane(1), answer.mark)).counts == {"answered": 0, "late": 2}
+    assert other.answered((pane(1), answer.offsets)).counts == {"answered": 0, "late": 2}
     other.close()
 
 
@@ -354,7 +354,7 @@ def test_what_a_dropped_tally_had_counted_goes_on_and_its_snapshot_with_it(tmp_p
     assert {row["rejected"] for row in decode(answer.counters).to_pylist()} == {0}
     agent.read()
     told = rejected(agent.outcomes)
-    spans = [(one, answer.mark) for one in range(pane(0), pane(8))]
+    spans = [(one, answer.offsets) for one in range(pane(0), pane(8))]
     assert any(row.start <= pane(1) < row.end for row in agent.store.snapshots(FLOW.uid))
     agent.answered(*spans)
     assert all(row.end <= pane(0) for row in agent.store.snapshots(FLOW.uid))
@@ -391,7 +391,7 @@ def test_too_many_files_or_too_much_open_is_not_told(tmp_path: Path) -> None:
 
 
 def test_only_for_a_stream_that_it_shares_too() -> None:
-    asked = RunAgain(flow=FLOW.uid, member=OF, pane=1, mark=Mark(1, 0, ()), reading=NOWHERE)
+    asked = RunAgain(flow=FLOW.uid, member=OF, pane=1, offsets=SourceOffsets(1, 0, ()), reading=NOWHERE)
     other = running.Running(["views"], 1 << 20)
     answer = other.submit(Run(FLOW, asked, ROOT)).result().answer
     assert isinstance(answer, NotRun)
@@ -405,10 +405,12 @@ def test_what_the_lines_of_another_make_fail_ends_nobody(tmp_path: Path) -> None
     append(tmp_path / "0.log", [1_100, 9_000])
     where = agent.where
     assert where is not None
-    mark = where.mark(pane(1))
-    assert mark is not None
+    offsets = where.offsets(pane(1))
+    assert offsets is not None
     fragment = replace(FRAGMENT, map_sql="SELECT error('no') FROM rows")
-    asked = RunAgain(flow=FLOW.uid, member=OF, pane=pane(1), mark=mark, reading=where.reading or NOWHERE)
+    asked = RunAgain(
+        flow=FLOW.uid, member=OF, pane=pane(1), offsets=offsets, reading=where.reading or NOWHERE
+    )
     answer = running.ran(Run(replace(FLOW, fragment=fragment), asked, ROOT), 1 << 20).answer
     assert isinstance(answer, NotRun)
     assert answer.why

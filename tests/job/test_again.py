@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import cast
 
 from elf.job import parts
-from elf.job.again import Mark, Reading, Where, can_run
+from elf.job.again import Reading, SourceOffsets, Where, can_run
 from elf.job.commands import Answered
 from elf.job.contributions import Piece, to_bytes
 from elf.job.effects import CommitPanes, Effect, Multicast, Send, Work
@@ -28,7 +28,7 @@ SETTINGS = RootSettings()
 AFTER_MS = SETTINGS.limit_ms(FLOW.fragment) // MIRROR_OF
 T0_MS = 100_000
 READING = Reading("json", "ts", 60_000_000, 500_000, 0, 1 << 20, ("/logs/*.log",))
-MARK = Mark(7, T0_MS, ())
+MARK = SourceOffsets(7, T0_MS, ())
 
 
 class Fleet:
@@ -83,16 +83,16 @@ class Fleet:
         offer = Offer(flow=FLOW.uid, member=0, panes=((start, end),))
         said = self.roots.offered(OWNER, offer, T0_MS + 5_000)
         words = [e.message for e in said if isinstance(e, Send) and isinstance(e.message, Verdict)]
-        return [(one.start, one.end, one.verdict, one.mark) for one in words]
+        return [(one.start, one.end, one.verdict, one.offsets) for one in words]
 
 
 def slice_of(pane: int, member: int, end: int | None = None) -> Slice:
     return Slice(flow=FLOW.uid, start=pane, end=end or pane + 1, members=to_bytes(1 << member))
 
 
-def answer(pane: int, mark: int = 7) -> RunSlice:
+def answer(pane: int, offsets: int = 7) -> RunSlice:
     members = to_bytes(1)
-    return RunSlice(flow=FLOW.uid, start=pane, end=pane + 1, members=members, direct=True, mark=mark)
+    return RunSlice(flow=FLOW.uid, start=pane, end=pane + 1, members=members, direct=True, offsets=offsets)
 
 
 def ready() -> Fleet:
@@ -140,7 +140,7 @@ def test_one_of_both_is_taken_whichever_comes_first() -> None:
 
 def test_only_what_was_asked_for_is_taken_and_once() -> None:
     fleet = ready()
-    for sender, wrong in ((OTHER, answer(1)), (HOLDER, answer(2)), (HOLDER, answer(1, mark=6))):
+    for sender, wrong in ((OTHER, answer(1)), (HOLDER, answer(2)), (HOLDER, answer(1, offsets=6))):
         assert fleet.roots.take(sender, wrong, T0_MS + AFTER_MS + 1) == []
     fleet.committed(fleet.roots.take(HOLDER, answer(1), T0_MS + AFTER_MS + 2))
     assert fleet.roots.take(HOLDER, answer(1), T0_MS + AFTER_MS + 3) == []
@@ -228,7 +228,7 @@ def test_the_next_root_knows_whose_piece_was_taken() -> None:
 def test_an_answer_that_cannot_be_opened_bars_nobody() -> None:
     fleet = ready()
     work = fleet.committed(fleet.roots.take(HOLDER, answer(1), T0_MS + AFTER_MS + 1))
-    (bad,) = [piece for piece in work.pieces if piece.mark]
+    (bad,) = [piece for piece in work.pieces if piece.offsets]
     event = PanesCommitted(work, 1, 0, 0, 0, unusable=((bad, "no table"),))
     fleet.roots.committed(event, T0_MS + AFTER_MS + 2)
     again_ = fleet.committed(fleet.roots.take(OWNER, slice_of(1, 0), T0_MS + AFTER_MS + 3))
@@ -252,7 +252,7 @@ def test_it_counts_what_the_answer_had_not_when_every_pane_of_a_snapshot_has_its
     both = {"members": to_bytes(0b111), "flow": FLOW.uid, "revision": 0}
     assert uplink.committed(Committed(start=1, end=2, again=((0, 7), (2, 9)), **both)) == []  # type: ignore[arg-type]
     assert uplink.committed(Committed(start=2, end=3, again=((2, 9),), **both)) == []  # type: ignore[arg-type]
-    (work,) = uplink.verdict(Verdict(flow=FLOW.uid, start=3, end=4, verdict="answered", mark=8), 0)
+    (work,) = uplink.verdict(Verdict(flow=FLOW.uid, start=3, end=4, verdict="answered", offsets=8), 0)
     spans = ((1, 2, 7), (3, 4, 8))
     assert work == Work(STREAM, Answered(FLOW.uid, (((1, 4, 0), spans),)))
     assert uplink.retained() == 0
@@ -264,7 +264,7 @@ def test_it_counts_what_the_answer_had_not_when_every_pane_of_a_snapshot_has_its
 def test_where_it_is_goes_to_the_root() -> None:
     where = Where(FLOW.uid, 3, ((3, None), (4, MARK)), MARK, READING)
     assert owing().where([where]) == [Send(ROOT, Whereabouts(member=0, where=where))]
-    assert [where.mark(pane) for pane in (2, 3, 4, 5)] == [None, None, MARK, MARK]
+    assert [where.offsets(pane) for pane in (2, 3, 4, 5)] == [None, None, MARK, MARK]
 
 
 def test_what_may_be_run_again() -> None:
@@ -275,4 +275,4 @@ def test_what_may_be_run_again() -> None:
 
 
 def test_a_piece_keeps_its_mark() -> None:
-    assert Piece(1, 3, 1, mark=7).clip(1, 2).mark == 7
+    assert Piece(1, 3, 1, offsets=7).clip(1, 2).offsets == 7

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from elf.job.again import Mark, Reading, Where
+from elf.job.again import Reading, SourceOffsets, Where
 from elf.job.messages.rollup import Slice
 from elf.wire.base import Message
 
@@ -22,14 +22,14 @@ class RunAgain(Message, frozen=True, kw_only=True):
     flow: str
     member: int
     pane: int
-    mark: Mark
+    offsets: SourceOffsets
     reading: Reading
 
 
 class RunSlice(Slice, frozen=True, kw_only=True):
-    """The answer: the pane of the member, from the mark with this number."""
+    """The answer: the pane of the member, from the source offsets with this number."""
 
-    mark: int = 0
+    offsets: int = 0
 
 
 class NotRun(Message, frozen=True, kw_only=True):

@@ -122,8 +122,8 @@ class Offer(Message, frozen=True, kw_only=True):
 
 class Verdict(Message, frozen=True, kw_only=True):
     """Root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out),
-    ``leapt`` (count its rows, see ``elf.job.stragglers``), ``answered`` (by another, from the mark with that
-    number: count what that did not have, see ``elf.job.again``), ``send``.
+    ``leapt`` (count its rows, see ``elf.job.stragglers``), ``answered`` (by another, from the source offsets
+    with that number: count what that did not have, see ``elf.job.again``), ``send``.
     """
 
     flow: str
@@ -131,13 +131,13 @@ class Verdict(Message, frozen=True, kw_only=True):
     end: int
     verdict: str
     part: int = 0
-    mark: int = 0
+    offsets: int = 0
 
 
 class Committed(Message, frozen=True, kw_only=True):
     """Root to all workers, down the tree: panes ``[start, end)`` are committed with these members.
-    ``parts``: (member, part) of late rows that the revision adds; ``again``: (member, mark) of those in it by
-    another's run of their work (``elf.job.again``)."""
+    ``parts``: (member, part) of late rows that the revision adds; ``again``: (member, source offsets) of
+    those in it by another's run of their work (``elf.job.again``)."""
 
     flow: str
     start: int

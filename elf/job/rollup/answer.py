@@ -137,8 +137,8 @@ class Answers:
         waits = self._covered.has_part(name, pane) or self._covered.refused.has_part(name, pane)
         return "wait" if waits else "send"
 
-    def run_by_mark(self, member: int, pane: int) -> int:
-        """From which mark another has run the member's work in a committed pane; 0: from none."""
+    def reexecuted_from(self, member: int, pane: int) -> int:
+        """From which source offsets another has run the member's work in a committed pane; 0: from none."""
         within = self._panes.history.within(pane, pane + 1)
         return max((segment.mark_of(member) for segment in within), default=0)
 

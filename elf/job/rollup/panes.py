@@ -39,9 +39,9 @@ class Segment:
     parts: frozenset[PartName] = frozenset()
 
     def mark_of(self, member: int) -> int:
-        """The number of the mark from which another has run the member's work, as named among the parts; 0:
-        what is in it of the member is its own (``elf.job.again``)."""
-        return next((-mark for number, mark in self.parts if number == member and mark < 0), 0)
+        """The number of the source offsets from which another has run the member's work, as named among the
+        parts; 0: what is in it of the member is its own (``elf.job.again``)."""
+        return next((-offsets for number, offsets in self.parts if number == member and offsets < 0), 0)
 
 
 class History:

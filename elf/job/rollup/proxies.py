@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from elf.job.again import Mark, Where
+from elf.job.again import SourceOffsets, Where
 from elf.job.contributions import Piece, from_bytes, numbers
 from elf.job.effects import Send
 from elf.job.messages.again import NotRun, RunAgain, RunSlice, Whereabouts
@@ -94,7 +94,7 @@ class Proxies:
 @dataclass(frozen=True)
 class _Asked:
     pane: int
-    mark: Mark
+    offsets: SourceOffsets
     helper: int
     at_ms: int
 
@@ -122,23 +122,23 @@ class Runs:
         for member in [n for n in self._where if n not in self._asked]:
             if len(self._asked) >= AT_ONCE:
                 break
-            pane, mark = self._first(root, member, now_ms)
+            pane, offsets = self._first(root, member, now_ms)
             reading = self._where[member].reading
-            helper = None if mark is None else self._helper(root, member, now_ms)
-            if mark is None or reading is None or helper is None:
+            helper = None if offsets is None else self._helper(root, member, now_ms)
+            if offsets is None or reading is None or helper is None:
                 continue
-            self._asked[member] = _Asked(pane, mark, helper, now_ms)
-            word = RunAgain(flow=root.flow.uid, member=member, pane=pane, mark=mark, reading=reading)
+            self._asked[member] = _Asked(pane, offsets, helper, now_ms)
+            word = RunAgain(flow=root.flow.uid, member=member, pane=pane, offsets=offsets, reading=reading)
             to = root.member(helper)
             found += [Send(to.address, word)] if to is not None else []
         return found
 
-    def _first(self, root: Root, member: int, now_ms: int) -> tuple[int, Mark | None]:
+    def _first(self, root: Root, member: int, now_ms: int) -> tuple[int, SourceOffsets | None]:
         """The first pane that is wanted, may come about now, and from where."""
         for pane in _lacking(root, member, now_ms):
-            mark = self._where[member].mark(pane)
-            if mark is not None and self._later.get((member, pane), (0, 0))[1] <= now_ms:
-                return pane, mark
+            offsets = self._where[member].offsets(pane)
+            if offsets is not None and self._later.get((member, pane), (0, 0))[1] <= now_ms:
+                return pane, offsets
         return 0, None
 
     def _helper(self, root: Root, member: int, now_ms: int) -> int | None:
@@ -166,7 +166,7 @@ class Runs:
     def take(self, root: Root, sender: str, message: RunSlice, now_ms: int) -> bool:
         """Whether this is what was asked for, and wanted still."""
         for member, asked in self._asked.items():
-            ours = from_bytes(message.members) == 1 << member and message.mark == asked.mark.number
+            ours = from_bytes(message.members) == 1 << member and message.offsets == asked.offsets.number
             span = (message.start, message.end) == (asked.pane, asked.pane + 1)
             if not ours or not span or not self._is_from(root, asked, sender):
                 continue

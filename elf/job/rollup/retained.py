@@ -59,18 +59,18 @@ class Retained:
         return sum(start <= a and b <= end and part == other for a, b, other in self._owed)
 
     def answered(
-        self, start: int, end: int, part: int, *, counted: bool = False, mark: int = 0
+        self, start: int, end: int, part: int, *, counted: bool = False, offsets: int = 0
     ) -> list[Name]:
         """Panes ``[start, end)`` have their answer; those that have none to wait for any more are returned,
-        and forgotten. ``counted``: those panes are leapt over, or, unless ``mark`` is 0, another has answered
-        for us.
+        and forgotten. ``counted``: those panes are leapt over, or, unless ``offsets`` is 0, another has
+        answered for us.
         """
         done: list[Name] = []
         for name, spans in self._owed.items():
             if name[2] != part:
                 continue
             for span in spans if counted else ():
-                self._leaps.over(name, span, start, end, mark)
+                self._leaps.over(name, span, start, end, offsets)
             self._owed[name] = [rest for span in spans for rest in outside(span, start, end)]
             if not self._owed[name]:
                 done.append(name)

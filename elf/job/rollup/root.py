@@ -141,7 +141,7 @@ class Root(Panes):
             names = [name for name, part in named if part == piece]
             for name in names:
                 refused.add_part(name, piece.start)
-            if not piece.mark:  # the member's own is another
+            if not piece.offsets:  # the member's own is another
                 refused.add(piece)
             whose.append((piece.members or bitmap(number for number, _ in names), reason))
             refused.tell(*whose[-1])

@@ -75,7 +75,7 @@ class RootedFlow:
         if isinstance(message, RunSlice) and not self.runs.take(self.root, sender, message, now_ms):
             return []
         piece = piece_of(message)
-        if message.direct and not piece.mark and self.root.flow.fragment.mirror:
+        if message.direct and not piece.offsets and self.root.flow.fragment.mirror:
             self.proxies.take(self.root, sender, piece, now_ms)
         for name in message.parts:
             self.root.take_part(name, piece)
@@ -89,8 +89,8 @@ class RootedFlow:
         words: list[Verdict] = []
         for start, end in offer.panes:
             for first, last, verdict in answers.verdicts(offer.member, start, end, now_ms):
-                mark = answers.run_by_mark(offer.member, first) if verdict == "answered" else 0
-                words.append(Verdict(flow=flow, start=first, end=last, verdict=verdict, mark=mark))
+                offsets = answers.reexecuted_from(offer.member, first) if verdict == "answered" else 0
+                words.append(Verdict(flow=flow, start=first, end=last, verdict=verdict, offsets=offsets))
         for start, end, part in offer.parts:
             verdict = answers.verdict_of_part((offer.member, part), start)
             words.append(Verdict(flow=flow, start=start, end=end, verdict=verdict, part=part))
@@ -135,7 +135,7 @@ class RootedFlow:
             revision=segment.revision,
             members=to_bytes(segment.members),
             parts=done.new,
-            again=tuple(sorted((number, -mark) for number, mark in segment.parts if mark < 0)),
+            again=tuple(sorted((number, -offsets) for number, offsets in segment.parts if offsets < 0)),
         )
         sent = self.readers.committed(event.seq)
         failed = self._tell_failure(now_ms)

@@ -50,5 +50,5 @@ def piece_of(message: Slice) -> Piece:
         message.counters,
         message.payload,
         excerpt=isinstance(message, Excerpt),
-        mark=message.mark if isinstance(message, RunSlice) else 0,
+        offsets=message.offsets if isinstance(message, RunSlice) else 0,
     )

@@ -264,9 +264,9 @@ class Uplink:
             if member == number
             for effect in self._settle(line, word.start, word.end, part)
         ]
-        marks = [mark for member, mark in word.again if member == number]
-        if marks:
-            found.extend(self._settle(line, word.start, word.end, mark=marks[0]))
+        offsets = [offsets for member, offsets in word.again if member == number]
+        if offsets:
+            found.extend(self._settle(line, word.start, word.end, offsets=offsets[0]))
         elif from_bytes(word.members) >> number & 1:
             found.extend(self._settle(line, word.start, word.end))
         elif line.flow.fragment.leap:
@@ -299,8 +299,8 @@ class Uplink:
         if word.verdict == "final":
             self.left_out += line.retained.within(word.start, word.end, word.part)
         leap_to = START_OF_TIME if word.verdict == "leapt" else None
-        mark = word.mark if word.verdict == "answered" else 0
-        return self._settle(line, word.start, word.end, word.part, leap_to, mark)
+        offsets = word.offsets if word.verdict == "answered" else 0
+        return self._settle(line, word.start, word.end, word.part, leap_to, offsets)
 
     def _settle(
         self,
@@ -309,13 +309,13 @@ class Uplink:
         end: int,
         part: int = 0,
         leap_to: int | None = None,
-        mark: int = 0,
+        offsets: int = 0,
     ) -> list[Effect]:
         """Panes ``[start, end)`` have their answer. Unless ``leap_to`` is None they are leapt over, and open
-        ones below it; unless ``mark`` is 0 another has answered for us."""
+        ones below it; unless ``offsets`` is 0 another has answered for us."""
         flow, retained = line.flow, line.retained
-        counted = leap_to is not None or bool(mark)
-        done = retained.answered(start, end, part, counted=counted, mark=mark)
+        counted = leap_to is not None or bool(offsets)
+        done = retained.answered(start, end, part, counted=counted, offsets=offsets)
         count = retained.count(flow, done, START_OF_TIME if leap_to is None else leap_to)
         gone = tuple(name for name in done if not retained.is_counted(name))
         found: list[Effect] = [] if count is None else [Work(flow.fragment.stream, count)]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
-from elf.job.again import Mark, Where
+from elf.job.again import SourceOffsets, Where
 from elf.job.approximate import keep_best, with_cut
 from elf.job.checkpoint import FlowCheckpoint
 from elf.job.counters import PaneCounters
@@ -30,7 +30,7 @@ from elf.job.thresholds import excerpt
 from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, View
 from elf.job.worker.counted import CountWindows
-from elf.job.worker.openpanes import OpenMarks, OpenPanes
+from elf.job.worker.openpanes import OpenOffsets, OpenPanes
 
 _FEW_WORTH: Final = 16
 """Rows that are worth a statement while the agent is quiet, so that the end of their pane is not held up by
@@ -70,7 +70,7 @@ class FlowState:
         counts = flow.fragment.count is not None
         self._counted = CountWindows(flow.fragment, mapper, agent, checkpoint.counted) if counts else None
         self.counters = PaneCounters(decode(checkpoint.counters) if checkpoint.counters else None)
-        self.again = OpenMarks(flow.uid, self.counters.table(), checkpoint.met)
+        self.again = OpenOffsets(flow.uid, self.counters.table(), checkpoint.met)
         """From where others may run it again."""
         self.last: tuple[Int64s, Int64s] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         """Panes and rows on time of the last chunk."""
@@ -136,9 +136,9 @@ class FlowState:
     def answered(
         self, spans: Iterable[tuple[int, int, int]], counted: Mapping[str, int], gaps: Iterable[Gap] = ()
     ) -> dict[str, int]:
-        """Another agent's piece is in the commits of these panes of our snapshots, made from the mark with
-        that number. Goes on with what was ``counted`` of them, and with their ``gaps``; how many rows that
-        one had, and not."""
+        """Another agent's piece is in the commits of these panes of our snapshots, made from the source
+        offsets with that number. Goes on with what was ``counted`` of them, and with their ``gaps``; how many
+        rows that one had, and not."""
         counts = Counter(counted)
         rows = counts.pop("rows_in", 0)
         late = rows - min(rows, sum(self.again.read_by(*span) for span in spans))
@@ -149,7 +149,7 @@ class FlowState:
             self.counters.mark(self._open_pane, self._open_pane, gap)
         return {"answered": rows - late, "late": late}
 
-    def where(self, now: Mark | None) -> Where:
+    def where(self, now: SourceOffsets | None) -> Where:
         """From where others may run it again."""
         return self.again.where(max(self.sealed, self.live_from), now)
 

@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 
 from elf import windows
-from elf.job.again import SOURCES_MAX, Mark, SourceAt, Where, can_run
+from elf.job.again import SOURCES_MAX, SourceAt, SourceOffsets, Where, can_run
 from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoint
 from elf.job.commands import (
     Answered,
@@ -214,7 +214,7 @@ class StreamWorker:
         chunk = feed.chunk
         source = self._sources.setdefault(chunk.source.id, _Source(end=chunk.start))
         shared = self._is_shared()
-        mark = self._before(chunk, source, feed.now_ms) if shared else None
+        offsets = self._before(chunk, source, feed.now_ms) if shared else None
         if feed.ahead is not None and feed.ahead[0] == self.wanted:
             extracted = feed.ahead[1]
         else:
@@ -228,7 +228,7 @@ class StreamWorker:
             late = None if read is None else read.late_rows
             found = state.feed(chunk.source.id, chunk, view, late)
             if shared and can_run(state.flow.fragment):
-                state.again.saw(*state.last, mark, source.number)
+                state.again.saw(*state.last, offsets, source.number)
             for name, count in found.items():
                 counts[name] = max(counts.get(name, 0), count)
         source.heard_ms = feed.now_ms
@@ -283,16 +283,16 @@ class StreamWorker:
         for source in self._sources.values():
             source.heard_ms += now_ms - looked
 
-    def _before(self, chunk: ChunkLike, source: _Source, now_ms: int) -> Mark | None:
+    def _before(self, chunk: ChunkLike, source: _Source, now_ms: int) -> SourceOffsets | None:
         """Where we are before a chunk, whose source speaks now; None where it was read before."""
-        mark = self._mark(now_ms, speaks=source)
-        return mark if chunk.start >= source.end else None
+        offsets = self._source_offsets(now_ms, speaks=source)
+        return offsets if chunk.start >= source.end else None
 
     def _is_shared(self) -> bool:
         runs = (can_run(state.flow.fragment) for state in self._flows.values())
         return bool(self._settings.shared) and any(runs)
 
-    def _mark(self, now_ms: int, speaks: _Source | None = None) -> Mark | None:
+    def _source_offsets(self, now_ms: int, speaks: _Source | None = None) -> SourceOffsets | None:
         """Where we are; None with too many files. Sources that are not waited for now are *asleep* from here
         on."""
         self._started_ms = now_ms if self._started_ms is None else self._started_ms
@@ -305,7 +305,7 @@ class StreamWorker:
         if len(self._sources) > SOURCES_MAX:
             return None
         at = (SourceAt(name, s.end, s.highest, not s.number) for name, s in self._sources.items())
-        return Mark(self._number, now_ms, tuple(at))
+        return SourceOffsets(self._number, now_ms, tuple(at))
 
     def _view(self, chunk: ChunkLike, extracted: ExtractedLike, source: _Source, now_ms: int) -> View:
         column = extracted.table["_ts"]
@@ -530,9 +530,9 @@ class StreamWorker:
         """Where others may run our flows again from. Before the checkpoint: that says who is asleep."""
         if now_ms is None or not self._is_shared():
             return ()
-        mark = self._mark(now_ms)
+        offsets = self._source_offsets(now_ms)
         states = self._flows.values()
-        return tuple(s.where(mark) for s in states if can_run(s.flow.fragment) and not s.suspended)
+        return tuple(s.where(offsets) for s in states if can_run(s.flow.fragment) and not s.suspended)
 
     def checkpoint(self) -> StreamCheckpoint:
         """Everything that this worker must remember to go on after a crash."""
