@@ -11,7 +11,7 @@ is the same, bit by bit, after a restart. Enorm chooses among tilings that are e
 of keys, measured while it runs; keys grow more slowly than time, so the most uneven tiling has the fewest:
 the largest pieces are taken first.
 
-Windows that overlap (sliding, cumulative, landmark) are then made of units by ``elf.job.assembly.stacks``:
+Windows that overlap (sliding, cumulative, landmark) are then made of units by ``elf.job.assembly.twostacks``:
 two stacks, or one that only grows.
 """
 

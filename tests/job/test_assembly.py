@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from elf import windows
 from elf.aggregates import SUM_TYPE, State, SumOverflow, merge_tables
-from elf.job.assembly import stacks
+from elf.job.assembly import twostacks
 from elf.job.assembly.windows import Assembly
 from elf.ql.plan import Fragment, Plan, Top
 from elf.windows import Calendar, Cumulative, Kind, Landmark, Sliding
@@ -173,7 +173,7 @@ def exact(table: pa.Table | None) -> list[str]:
 @settings(max_examples=60, deadline=None)
 def test_every_window_is_its_panes(panes: pa.Table, shape: Shape, first: int, count: int, cells: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stacks, "CELLS", cells)
+        patch.setattr(twostacks, "CELLS", cells)
         got = assembled(made(plan(shape)), panes, first, first + count)
     assert_same(got, recomputed(panes, shape, first, first + count), panes)
 

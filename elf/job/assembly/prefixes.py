@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from elf.job.assembly.rows import Int64s
-from elf.job.assembly.stacks import Prefixes
+from elf.job.assembly.twostacks import Prefixes
 from elf.job.spec import END_OF_TIME
 from elf.ql.plan import Plan
 from elf.windows import Calendar, Cumulative, Landmark

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from elf.job.assembly.rows import Int64s
-from elf.job.assembly.stacks import Stacks
+from elf.job.assembly.twostacks import TwoStacks
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.ql.plan import Plan
 from elf.windows import Calendar, Sliding
@@ -23,7 +23,7 @@ class Overlapping:
         self.unit = kind.unit_us // calendar.pane_us
         self._kind = kind
         self._size, self._step = kind.size_us // kind.unit_us, kind.slide_us // kind.unit_us
-        self._stacks: Stacks | None = None
+        self._two_stacks: TwoStacks | None = None
         self._waiting: pa.Table | None = None
         self._panes: Int64s = np.empty(0, np.int64)
 
@@ -39,11 +39,11 @@ class Overlapping:
         )
         at = max(at, START_OF_TIME)
         while (at := self._skip(at)) < stop:
-            stacks = self._stacks_of(at // self._size, stop - self._step + self._size)
-            slot = stacks.slot_of(at)
-            until = min(stacks.count, stacks.slot_of(stop))
-            yield from stacks.windows(slot, until)
-            at = stacks.start_of(until)
+            two_stacks = self._two_stacks_of(at // self._size, stop - self._step + self._size)
+            slot = two_stacks.slot_of(at)
+            until = min(two_stacks.count, two_stacks.slot_of(stop))
+            yield from two_stacks.windows(slot, until)
+            at = two_stacks.start_of(until)
         self._panes = self._panes[np.searchsorted(self._panes, stop) :]
 
     def _skip(self, at: int) -> int:
@@ -53,20 +53,22 @@ class Overlapping:
             return END_OF_TIME
         return max(at, -(-(int(self._panes[place]) - self._size + 1) // self._step) * self._step)
 
-    def _stacks_of(self, block: int, end: int) -> Stacks:
+    def _two_stacks_of(self, block: int, end: int) -> TwoStacks:
         """Those of a block, with the units below ``end``, the end of the last window to be made: so whole
         slots, though other kinds' windows may end later.
         """
-        before, stacks = self._stacks, self._stacks
-        if stacks is None or stacks.block != block:
+        before, two_stacks = self._two_stacks, self._two_stacks
+        if two_stacks is None or two_stacks.block != block:
             tables = before.right_tables if before is not None and before.block + 1 == block else []
             tables = [*tables, *self._waiting_below((block + 1) * self._size)]
             whole = pa.concat_tables(tables, promote_options="permissive") if tables else None
-            self._stacks = stacks = Stacks(self._plan, self._unit_us, self._size, self._step, block)
-            stacks.load_left(whole)
+            self._two_stacks = two_stacks = TwoStacks(
+                self._plan, self._unit_us, self._size, self._step, block
+            )
+            two_stacks.load_left(whole)
         for table in self._waiting_below(min(end, (block + 2) * self._size)):
-            stacks.load(table)
-        return stacks
+            two_stacks.load(table)
+        return two_stacks
 
     def _waiting_below(self, pane: int) -> list[pa.Table]:
         """Take what waits below ``pane``."""

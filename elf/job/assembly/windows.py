@@ -5,8 +5,8 @@ holds what every later window needs of the panes below; given again, those panes
 by bit. It can be thrown away at any time, and never does any I/O.
 
 Panes become *units* by the job's plan of merges (``elf.windows.merging``), each row of a pane merged once
-into each longer unit that uses it; tumbling windows are units; the others are made of units by the stacks
-(``elf.job.assembly.stacks``). Sessions are stitched by ``elf.job.assembly.sessions``.
+into each longer unit that uses it; tumbling windows are units; the others are made of units by the two stacks
+(``elf.job.assembly.twostacks``). Sessions are stitched by ``elf.job.assembly.sessions``.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ class Prefixes:
         return pa.table(columns, names=names)
 
 
-class Stacks(Prefixes):
+class TwoStacks(Prefixes):
     """One block and the beginning of the next, as numeric columns. Slot ``i`` is about the block's ``i``-th
     window.
 
