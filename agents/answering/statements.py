@@ -44,7 +44,7 @@ if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement,
 STREAM_PREFIX = "stream:"
 """What stands before a stream's name where a job's might stand."""
 LEAPT_WINDOWS = 10
-"""Of a job that leaps over stragglers: DESCRIBE JOB looks at so many."""
+"""Of a job that drops stragglers: DESCRIBE JOB looks at so many."""
 ANALYZED_WINDOWS = 3
 """For how many windows EXPLAIN ANALYZE runs a SELECT."""
 COMPARED_WINDOWS = 1_000

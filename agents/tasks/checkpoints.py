@@ -2,7 +2,7 @@
 
 One SQLite transaction writes the checkpoint, the snapshots of the panes that were sealed, and the tables that
 flows join; and it deletes the snapshots that the checkpoint has counted. Until then those are in the store:
-what becomes of them when they are leapt over (``elf.job.stragglers``), or answered by another agent
+what becomes of them when they are dropped (``elf.job.stragglers``), or answered by another agent
 (``elf.job.again``), is counted out of it.
 """
 
@@ -19,7 +19,7 @@ from agents.disk.store import Store
 from agents.inputs import Position
 from elf.batch import decode
 from elf.job.checkpoint import StreamCheckpoint
-from elf.job.commands import Answered, Leap, Outcome
+from elf.job.commands import Answered, DropStragglers, Outcome
 from elf.job.gaps import Gap, gaps_of
 from elf.job.snapshots import Name, SnapshotName, Span
 from elf.job.stragglers import left_over
@@ -59,7 +59,7 @@ class Checkpoints:
         )
         self._joined = frozenset(joined)
 
-    def counted(self, command: Leap | Answered) -> Leap | Answered:
+    def counted(self, command: DropStragglers | Answered) -> DropStragglers | Answered:
         """See ``counted``."""
         return counted(command, self._store)
 
@@ -95,7 +95,7 @@ def _with_tables(checkpoint: StreamCheckpoint, change: Callable[[Table], Table])
     return replace(checkpoint, flows=tuple(flows))
 
 
-def counted(command: Leap | Answered, store: Store) -> Leap | Answered:
+def counted(command: DropStragglers | Answered, store: Store) -> DropStragglers | Answered:
     """The command with what becomes of the counters of its snapshots. One that is not there any more has been
     counted."""
     found, gaps = Counter[str](), set[Gap]()
@@ -116,7 +116,7 @@ def _gaps_of(counters: pa.Table, spans: Iterable[Span]) -> set[Gap]:
     return {gap for pane, here in by_pane if any(a <= pane < b for a, b in spans) for gap in here}
 
 
-def _names(command: Leap | Answered) -> Iterable[tuple[Name, list[Span]]]:
+def _names(command: DropStragglers | Answered) -> Iterable[tuple[Name, list[Span]]]:
     for name, spans in command.names:
         yield name, [(span[0], span[1]) for span in spans]
 

@@ -31,7 +31,7 @@ from agents.tasks.streamtask import StreamTask
 from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
-from elf.job.commands import Command, Finish, Idle, Install, Leap, Outcome
+from elf.job.commands import Command, DropStragglers, Finish, Idle, Install, Outcome
 from elf.job.messages.inquiries import PeekStream
 
 T = TypeVar("T")
@@ -152,13 +152,13 @@ class Feeding:
         """On the stream task of a stream, after what it was given before."""
         stream = self._streams[name]
         future = stream.thread.submit(stream.task.perform, command, self._now_ms())
-        if isinstance(command, Leap):
+        if isinstance(command, DropStragglers):
             self._when_done(future, lambda outcome: self._leapt(name, command, outcome))
         if isinstance(command, Install):
             self._when_done(future, lambda _: self._log.debug("a flow is computed", flow=command.flow.uid))
         self._when_done(future, lambda outcome: self._worked(stream, type(command).__name__, outcome))
 
-    def _leapt(self, name: str, command: Leap, outcome: Outcome) -> None:
+    def _leapt(self, name: str, command: DropStragglers, outcome: Outcome) -> None:
         """Rows were lost by what their job says: that is told where they were read."""
         if rows := outcome.counts.get("leapt", 0):
             text = "windows came without rows of this agent, which are left out for good (STRAGGLERS LEAP)"

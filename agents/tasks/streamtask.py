@@ -32,7 +32,7 @@ from agents.tasks.sinks import Sinks
 from agents.tasks.streams import StreamEngine
 from elf.job.again import Reading
 from elf.job.checkpoint import StreamCheckpoint
-from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
+from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
 from elf.job.gaps import Missed
 from elf.job.messages.inquiries import PeekStream, RollArchive, StreamSeen
 from elf.job.ports import Spill
@@ -190,7 +190,7 @@ class StreamTask:
         """Perform a command, durably."""
         if isinstance(command, Install) and command.flow.fragment.function is not None:
             command = replace(command, samples=tuple(self._samples))
-        elif isinstance(command, Leap | Answered):
+        elif isinstance(command, DropStragglers | Answered):
             command = self._checkpoints.counted(command)
         outcome = self.worker.handle(command)
         self.counts.performed(outcome)

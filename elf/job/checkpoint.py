@@ -41,7 +41,7 @@ class FlowCheckpoint:
     """Late rows that are in no part yet (``elf.job.parts``); ``part``: number of the last one."""
     part: int = 0
     leapt: tuple[int, int] = (0, 0)
-    """The last panes that were open when they were leapt over (``elf.job.stragglers``): first, end."""
+    """The last panes that were open when they were dropped (``elf.job.stragglers``): first, end."""
     since: int | None = None
     """Rows from this pane on are its own, though it has been suspended since. None: from ``live_from``."""
     counted: bytes = b""

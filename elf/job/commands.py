@@ -80,7 +80,7 @@ class Resume:
 
 
 @dataclass(frozen=True)
-class Leap:
+class DropStragglers:
     """Panes of a flow were committed without us, for good: all open ones below ``below``, and of these
     snapshots those in the spans; each of their other panes is in a commit. ``counted``: what becomes of their
     counters, as the stream task finds them in the store (``elf.job.stragglers``).
@@ -95,8 +95,8 @@ class Leap:
 @dataclass(frozen=True)
 class Answered:
     """Another agent has run these panes of snapshots of ours again, and its piece is in the commit, for good:
-    (first pane, end, number of its source offsets; ``elf.job.again``). ``counted`` as in ``Leap``; ``gaps``:
-    what those panes of ours lack, of which that one does not know.
+    (first pane, end, number of its source offsets; ``elf.job.again``). ``counted`` as in ``DropStragglers``;
+    ``gaps``: what those panes of ours lack, of which that one does not know.
     """
 
     uid: str
@@ -135,7 +135,7 @@ Command = (
     | Uninstall
     | Suspend
     | Resume
-    | Leap
+    | DropStragglers
     | Answered
     | SetThreshold
     | TakeCheckpoint

@@ -16,20 +16,20 @@ has one policy, and jobs share it with that policy only:
 What becomes of a pane on one agent under LEAP, and what it hears:
 
     open ──seal──▶ sealed, sent ──── Committed with us ───────────────────────▶ forgotten
-      │                └──────────── Committed without us, Verdict "leapt" ──▶ leaping ──cut──▶ counted
-      └───────────────────────────── Committed without us ───────────────────▶ leaping ──cut──▶ counted
+      │                └──────────── Committed without us, Verdict "leapt" ──▶ dropping ──cut──▶ counted
+      └───────────────────────────── Committed without us ───────────────────▶ dropping ──cut──▶ counted
 
 - The root says so only of a commit that is durable (a majority of its home has it), so that no later root
   takes it back; it has no revision. ``Committed`` goes down the whole tree; who has missed it offers what it
   retains, and hears the verdict.
 - A pane that is still open when the word comes is in no commit, since nothing about it has left the agent.
-  The stream task (command ``Leap``) drops its groups and is behind it at once: it catches up without mapping
-  what nobody will use. That need not be durable before the next checkpoint, since a pane that is read, and
-  sealed, again is leapt over again. Rows of it that are read later are *leapt* too, not late, unless their
-  own source makes them late.
+  The stream task (command ``DropStragglers``) drops its groups and is behind it at once: it catches up
+  without mapping what nobody will use. That need not be durable before the next checkpoint, since a pane that
+  is read, and sealed, again is dropped again. Rows of it that are read later are *leapt* too, not late,
+  unless their own source makes them late.
 - The rows of a sealed pane are counted, and its snapshot is deleted, by one transaction: the stream task's
   cut. A crash before leaves the snapshot, which is offered again; one after it leaves the count. A snapshot
-  of many panes may be leapt over in some: it stays until each of them has its answer.
+  of many panes may be dropped in some: it stays until each of them has its answer.
 - Counts are *leapt* in the counters of the pane that is open on that agent, and reach people with the windows
   of that pane. What a dropped counters had counted itself (late, rejected, leapt …) goes on there. So each
   row is in one commit, or in one count, and each count in one commit, but for those of an agent that leaves.
@@ -86,8 +86,8 @@ def left_over(counters: pa.Table | None, spans: Sequence[Span]) -> Counter[str]:
 
 
 @dataclass
-class Leaps:
-    """The snapshots of one flow on one agent that are leapt over, or answered by another (from the mark with
+class Drops:
+    """The snapshots of one flow on one agent that are dropped, or answered by another (from the mark with
     that number, ``elf.job.again``), in part (``spans``) or wholly: then they are ``counting`` until the
     stream task has counted them.
     """
@@ -96,7 +96,7 @@ class Leaps:
     counting: set[Name] = field(default_factory=set)
 
     def over(self, name: Name, span: Span, start: int, end: int, mark: int = 0) -> None:
-        """The panes of a span of a snapshot that are in ``[start, end)`` are leapt over, or answered."""
+        """The panes of a span of a snapshot that are in ``[start, end)`` are dropped, or answered."""
         inside = (max(span[0], start), min(span[1], end))
         if inside[0] < inside[1]:
             self.spans.setdefault(name, []).append((*inside, mark))

@@ -127,7 +127,7 @@ class Judge:
 
     def _must(self, agent: int, uid: str, pane: int, part: int = 0) -> bool:
         """Whether what an agent has sealed must be in the last word: of one that is gone for good what others
-        had of it then, where nobody leaps over stragglers."""
+        had of it then, where nobody drops stragglers."""
         if agent not in self._ledger.gone:
             return True
         leap = self._ledger.flows[uid].fragment.leap

@@ -73,7 +73,7 @@ class Book:
     part_gaps: dict[tuple[int, int], set[Gap]] = field(default_factory=lambda: defaultdict(set))
     """The same of parts."""
     leapt: set[int] = field(default_factory=set)
-    """Panes that it has leapt over durably: its rows of these are in no commit, and counted."""
+    """Panes that it has dropped durably: its rows of these are in no commit, and counted."""
 
     def covers(self, pane: int) -> bool:
         return any(start <= pane < end for start, end, _ in self.ranges)
@@ -172,7 +172,7 @@ class Ledger:
         for row in rows:
             self.sealed(agent, row)
         for flow in checkpoint.flows:
-            self.leaps(agent, flow, [name for uid, name in forgotten if uid == flow.flow.uid])
+            self.drops(agent, flow, [name for uid, name in forgotten if uid == flow.flow.uid])
 
     def means(self, work: CommitWindows) -> None:
         """A master is about to make windows of what it names."""
@@ -215,8 +215,8 @@ class Ledger:
             if not row.part:
                 book.counter_tables[pane] = Counter(counted)
 
-    def leaps(self, agent: int, checkpoint: FlowCheckpoint, names: Iterable[Name]) -> None:
-        """An agent has durably leapt over panes of a flow: those of these snapshots that are in no commit,
+    def drops(self, agent: int, checkpoint: FlowCheckpoint, names: Iterable[Name]) -> None:
+        """An agent has durably dropped panes of a flow: those of these snapshots that are in no commit,
         and the open ones that its checkpoint names."""
         flow, book = checkpoint.flow.uid, self.books[checkpoint.flow.uid, agent]
         (number,) = (n for n, who in self.numbers(checkpoint.flow.fragment.stream).items() if who == agent)

@@ -13,7 +13,7 @@ import pyarrow as pa
 from agents.tasks.checkpoints import counted, forgotten
 from elf.job import events as was
 from elf.job.checkpoint import StreamCheckpoint
-from elf.job.commands import Answered, Command, Feed, Idle, Install, Leap, Outcome
+from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
 from elf.job.effects import Consult
 from elf.job.ports import Engine
 from elf.job.worker.stream import StreamWorker
@@ -81,7 +81,7 @@ class SimTask:
             command = replace(
                 command, samples=tuple(self._lines(max(0, self.position - SAMPLES), self.position))
             )
-        elif isinstance(command, Leap | Answered):
+        elif isinstance(command, DropStragglers | Answered):
             command = counted(command, agent.store)
         outcome = self.worker.handle(command)
         if self._keep(outcome):

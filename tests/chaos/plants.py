@@ -36,7 +36,7 @@ from elf.job.rollup.slices import reissued
 from elf.job.rollup.uplink import Uplink, _Line
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
-from elf.job.stragglers import Leaps
+from elf.job.stragglers import Drops
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.stream import StreamWorker
 from elf.ql.plan import Fragment, Top
@@ -165,14 +165,16 @@ def has_one_quota(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Uplink, "_quota", quota)
 
 
-def revises_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
+def revises_what_was_dropped(patch: pytest.MonkeyPatch) -> None:
     """protocol 8.3: a root takes what comes after the last word."""
-    patch.setattr(Root, "take", without_leaping(Root.take, lambda root: root))
-    patch.setattr(Answers, "verdicts", without_leaping(Answers.verdicts, lambda answers: answers._panes))
+    patch.setattr(Root, "take", without_dropping(Root.take, lambda root: root))
+    patch.setattr(Answers, "verdicts", without_dropping(Answers.verdicts, lambda answers: answers._panes))
 
 
-def without_leaping(method: Callable[..., object], panes_of: Callable[[Any], Panes]) -> Callable[..., object]:
-    """The same at a root that knows nothing of leaping."""
+def without_dropping(
+    method: Callable[..., object], panes_of: Callable[[Any], Panes]
+) -> Callable[..., object]:
+    """The same at a root that knows nothing of dropping."""
 
     def call(which: object, *given: object) -> object:
         panes = panes_of(which)
@@ -186,13 +188,13 @@ def without_leaping(method: Callable[..., object], panes_of: Callable[[Any], Pan
     return call
 
 
-def forgets_what_was_leapt_over(patch: pytest.MonkeyPatch) -> None:
+def forgets_what_was_dropped(patch: pytest.MonkeyPatch) -> None:
     """protocol 8.4: a snapshot is deleted as if it were in a commit, and its rows are counted nowhere."""
 
-    def take(leaps: Leaps, names: object) -> tuple[()]:
+    def take(drops: Drops, names: object) -> tuple[()]:
         return ()
 
-    patch.setattr(Leaps, "take", take)
+    patch.setattr(Drops, "take", take)
 
 
 def drops_open_panes_unseen(patch: pytest.MonkeyPatch) -> None:
@@ -200,7 +202,7 @@ def drops_open_panes_unseen(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("elf.job.worker.flowstate.left_over", lambda counters, spans: Counter())
 
 
-def leaps_too_far(patch: pytest.MonkeyPatch) -> None:
+def drops_too_much(patch: pytest.MonkeyPatch) -> None:
     """protocol 8.3: a stream task leaves out more panes than were committed without it."""
     leap = FlowState.leap
 

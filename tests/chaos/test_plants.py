@@ -29,10 +29,10 @@ PLANTS: dict[Plant, Storm] = {
     plants.answers_with_a_chunk_queued: storms.slow_create,
     plants.commits_before_a_majority: storms.unheard,
     plants.has_one_quota: storms.dead_home,
-    plants.revises_what_was_leapt_over: storms.stragglers,
-    plants.forgets_what_was_leapt_over: storms.stragglers,
+    plants.revises_what_was_dropped: storms.stragglers,
+    plants.forgets_what_was_dropped: storms.stragglers,
     plants.drops_open_panes_unseen: storms.lagging,
-    plants.leaps_too_far: storms.lagging,
+    plants.drops_too_much: storms.lagging,
     plants.does_not_wait_for_the_dead: storms.dead,
     plants.skips_what_got_lost: storms.lossy,
     plants.is_always_sure: storms.fashions,
@@ -66,11 +66,11 @@ FIRST: dict[Plant, int] = {
     plants.forgets_what_was_left_out: 5,
     plants.holds_a_mirrors_piece_beside: 3,
     plants.revises_what_is_reduced: 7,
-    plants.forgets_what_was_leapt_over: 5,
-    plants.revises_what_was_leapt_over: 5,
+    plants.forgets_what_was_dropped: 5,
+    plants.revises_what_was_dropped: 5,
     plants.takes_any_window_for_its_own: 6,
     plants.skips_what_got_lost: 3,
-    plants.leaps_too_far: 2,
+    plants.drops_too_much: 2,
 }
 """What is seen at once costs least."""
 

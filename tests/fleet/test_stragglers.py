@@ -57,7 +57,7 @@ async def test_a_job_that_leaps_says_each_window_once_and_one_that_waits_says_it
         victim = next(agent for agent in six.agents[2:] if agent.address not in homes)
         stop(victim, signal.SIGSTOP)
         stopped_us = time.time_ns() // 1_000
-        await asyncio.sleep(STANDS_S)  # one job leaps over that, the other waits
+        await asyncio.sleep(STANDS_S)  # one job drops that, the other waits
         before = max(waited)
         stop(victim, signal.SIGCONT)
         goes_on_us = time.time_ns() // 1_000
@@ -107,7 +107,7 @@ def leaves_out(fleet: Fleet, window: Window, victim: Agent) -> int:
 
 
 def metric(agent: Agent) -> int:
-    """Rows that it says it has leapt over."""
+    """Rows that it says it has dropped."""
     connection = http.client.HTTPConnection("127.0.0.1", agent.http_port, timeout=10)
     connection.request("GET", "/metrics")
     text = connection.getresponse().read().decode()

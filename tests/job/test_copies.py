@@ -173,10 +173,10 @@ def test_a_commit_forgets_the_panes_of_its_members_and_parts() -> None:
 
 
 def test_where_agents_are_leapt_over_a_commit_is_the_last_word() -> None:
-    leaping = flow_of(query_of("leap").fragment)
-    holder = Holder(leaping)
-    holder.keep(CopyName(leaping.uid, 0, 1, 2))
-    word = Committed(flow=leaping.uid, start=1, end=2, revision=0, members=to_bytes(0b10))
+    dropping = flow_of(query_of("leap").fragment)
+    holder = Holder(dropping)
+    holder.keep(CopyName(dropping.uid, 0, 1, 2))
+    word = Committed(flow=dropping.uid, start=1, end=2, revision=0, members=to_bytes(0b10))
     holder.perform(holder.holding.committed(word))
     assert holder.there() == []
 

@@ -18,7 +18,7 @@ from agents.answering.about import describe
 from agents.committing.windowcommits import window_result
 from elf.batch import decode, encode
 from elf.job.catalog.log import Member
-from elf.job.commands import Leap, Outcome
+from elf.job.commands import DropStragglers, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
 from elf.job.counters import PaneCounters, counters
 from elf.job.messages.homes import JobFacts
@@ -44,7 +44,7 @@ def told(windows: Windows, what: str) -> int:
 
 
 def cut_off(fleet: Fleet) -> Callable[[], None]:
-    """It hears everybody, and nobody it: what it seals is leapt over."""
+    """It hears everybody, and nobody it: what it seals is dropped."""
     fleet.world.network.mute.add(fleet.away.address)
     return fleet.world.network.mute.clear
 
@@ -223,7 +223,9 @@ def test_a_snapshot_that_is_gone_is_not_counted_again() -> None:
     row = away.store.snapshots(fleet.uid)[0]
     away.store.delete_snapshots([SnapshotName(fleet.uid, row.start, row.end, row.part)])
     task = away.tasks["clicks"]
-    again = Leap(fleet.uid, -(1 << 62), (((row.start, row.end, row.part), ((row.start, row.end),)),))
+    again = DropStragglers(
+        fleet.uid, -(1 << 62), (((row.start, row.end, row.part), ((row.start, row.end),)),)
+    )
     before = task.worker.states()[fleet.uid].counters.total("leapt")
     task._waiting.append(again)
     task._work()

@@ -58,7 +58,7 @@ class Fleet:
         return found
 
     def leapt(self) -> int:
-        """Rows of the panes that the agent has leapt over, by its log."""
+        """Rows of the panes that the agent has dropped, by its log."""
         book, pane_us = self.ledger.books[self.uid, self.away.index], self.spec.plan.fragment.pane_us
         return sum(ts // pane_us in book.leapt for ts, _ in self.away.log.rows)
 

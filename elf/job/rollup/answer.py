@@ -70,7 +70,7 @@ class Answers:
     # -- verdicts --------------------------------------------------------------------------------------------
 
     def verdicts(self, member: int, start: int, end: int, now_ms: int) -> list[tuple[int, int, str]]:
-        """Of a retained snapshot: (first pane, end, verdict). Where agents are leapt over each committed pane
+        """Of a retained snapshot: (first pane, end, verdict). Where agents are dropped each committed pane
         has its own, ``included`` or ``leapt``; elsewhere all of them have one."""
         first, history = self._panes.first_pane, self._panes.history
         if not self._panes.flow.fragment.leap or first is None:

@@ -26,7 +26,7 @@ Why that is right, whoever says what twice, late, or never:
   it, and the root takes each (member, pane) once (``contributions``): an owner that was not dead, or comes
   back, two proxies, or a copy beside the piece that came up the tree can't count twice.
 - **The root has the only word** on what is to become of a snapshot, for copies as for the snapshot itself.
-  Under ``STRAGGLERS LEAP`` what was committed without it is the last word, and what was leapt over is the
+  Under ``STRAGGLERS LEAP`` what was committed without it is the last word, and what was dropped is the
   owner's to count, not the holder's.
 - **Nobody waits for a copy.** Panes wait as they would without; one that comes in time is in the pane, a
   later one makes a revision. Copying is bounded in bytes under way (``UNDERWAY_BYTES``) and at the holder;

@@ -6,10 +6,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from elf.job.commands import Answered, Leap
+from elf.job.commands import Answered, DropStragglers
 from elf.job.snapshots import Name, Span
 from elf.job.spec import START_OF_TIME, Flow
-from elf.job.stragglers import Leaps, outside
+from elf.job.stragglers import Drops, outside
 
 
 class Retained:
@@ -20,7 +20,7 @@ class Retained:
         """Spans of each that have no answer."""
         self._since: dict[Name, int] = {}
         self._sizes: dict[Name, int] = {}
-        self._leaps = Leaps()
+        self._leaps = Drops()
 
     def add(self, name: Name, size: int, now_ms: int) -> None:
         """One was sealed then, and takes so many bytes."""
@@ -62,7 +62,7 @@ class Retained:
         self, start: int, end: int, part: int, *, counted: bool = False, offsets: int = 0
     ) -> list[Name]:
         """Panes ``[start, end)`` have their answer; those that have none to wait for any more are returned,
-        and forgotten. ``counted``: those panes are leapt over, or, unless ``offsets`` is 0, another has
+        and forgotten. ``counted``: those panes are dropped, or, unless ``offsets`` is 0, another has
         answered for us.
         """
         done: list[Name] = []
@@ -78,13 +78,13 @@ class Retained:
             del self._owed[name], self._since[name], self._sizes[name]
         return done
 
-    def count(self, flow: Flow, done: Iterable[Name], leap_to: int) -> Leap | Answered | None:
-        """What the stream task is to do about those that have their answer: count what is leapt over or
-        answered by another, and leap over open panes below ``leap_to``."""
+    def count(self, flow: Flow, done: Iterable[Name], drop_to: int) -> DropStragglers | Answered | None:
+        """What the stream task is to do about those that have their answer: count what is dropped or
+        answered by another, and drop open panes below ``drop_to``."""
         taken = self._leaps.take(done)
         if flow.fragment.leap:
             leapt = tuple((name, tuple(span[:2] for span in spans)) for name, spans in taken)
-            return Leap(flow.uid, leap_to, leapt) if leapt or leap_to > START_OF_TIME else None
+            return DropStragglers(flow.uid, drop_to, leapt) if leapt or drop_to > START_OF_TIME else None
         return Answered(flow.uid, taken) if taken else None
 
     def is_counted(self, name: Name) -> bool:

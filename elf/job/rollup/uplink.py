@@ -3,7 +3,7 @@
 
 One ``Uplink`` a node, with a line for each flow: the relay through which our own slices and our children's go
 up, and the names of the snapshots that we still owe. A snapshot is forgotten when the root says that a commit
-includes it, or that it is too late for it (then it is counted as left out); what it was leapt over with the
+includes it, or that it is too late for it (then it is counted as left out); what it was dropped with the
 stream task counts (``elf.job.stragglers``). What nobody has confirmed for a while is offered to the root
 again.
 """
@@ -273,7 +273,7 @@ class Uplink:
             at = line.progress
             behind = at is not None and at.sealed < word.end and not line.suspended
             below = word.end if behind else START_OF_TIME
-            found.extend(self._settle(line, word.start, word.end, leap_to=below))
+            found.extend(self._settle(line, word.start, word.end, drop_to=below))
         return found
 
     def leave_out(self, word: LeaveOut) -> list[Effect]:
@@ -298,9 +298,9 @@ class Uplink:
             return []
         if word.verdict == "final":
             self.left_out += line.retained.within(word.start, word.end, word.part)
-        leap_to = START_OF_TIME if word.verdict == "leapt" else None
+        drop_to = START_OF_TIME if word.verdict == "leapt" else None
         offsets = word.offsets if word.verdict == "answered" else 0
-        return self._settle(line, word.start, word.end, word.part, leap_to, offsets)
+        return self._settle(line, word.start, word.end, word.part, drop_to, offsets)
 
     def _settle(
         self,
@@ -308,15 +308,15 @@ class Uplink:
         start: int,
         end: int,
         part: int = 0,
-        leap_to: int | None = None,
+        drop_to: int | None = None,
         offsets: int = 0,
     ) -> list[Effect]:
-        """Panes ``[start, end)`` have their answer. Unless ``leap_to`` is None they are leapt over, and open
+        """Panes ``[start, end)`` have their answer. Unless ``drop_to`` is None they are dropped, and open
         ones below it; unless ``offsets`` is 0 another has answered for us."""
         flow, retained = line.flow, line.retained
-        counted = leap_to is not None or bool(offsets)
+        counted = drop_to is not None or bool(offsets)
         done = retained.answered(start, end, part, counted=counted, offsets=offsets)
-        count = retained.count(flow, done, START_OF_TIME if leap_to is None else leap_to)
+        count = retained.count(flow, done, START_OF_TIME if drop_to is None else drop_to)
         gone = tuple(name for name in done if not retained.is_counted(name))
         found: list[Effect] = [] if count is None else [Work(flow.fragment.stream, count)]
         found += [Forget(flow.uid, gone)] if gone else []

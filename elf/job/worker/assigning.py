@@ -38,7 +38,7 @@ class Stand(NamedTuple):
     sealed: int
     suspended: bool
     leapt: tuple[int, int] = (0, 0)
-    """Panes below ``sealed`` that were leapt over while they were open: first, end."""
+    """Panes below ``sealed`` that were dropped while they were open: first, end."""
     since: int | None = None
     """Rows of panes from this one on that come when they are below ``live_from`` are shed: it was suspended
     in their time."""
@@ -93,7 +93,7 @@ class Share:
 
     ``groups``: the partial aggregates of its rows on time, or ``few``: these rows, which are not worth a
     statement of their own; ``panes`` and ``rows``: how many each pane got. ``late``: which rows are in no
-    result. ``leapt``: how many others are in none, since the flow leapt over their panes; ``shed``: since it
+    result. ``leapt``: how many others are in none, since the flow dropped their panes; ``shed``: since it
     was suspended. ``after``: groups, panes and rows of those that revise panes.
     """
 
@@ -251,7 +251,7 @@ class Assigner:
         return np.asarray(ends <= before, dtype=np.bool_)
 
     def _leapt(self, late: Mask, panes: Int64s, before: Int64s, at: Stand) -> Mask:
-        """Which of these rows would be in time, had their panes not been leapt over."""
+        """Which of these rows would be in time, had their panes not been dropped."""
         chosen = late & (panes >= at.leapt[0]) & (panes < at.leapt[1])
         if not chosen.any():
             return chosen

@@ -30,11 +30,11 @@ from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoin
 from elf.job.commands import (
     Answered,
     Command,
+    DropStragglers,
     Feed,
     Finish,
     Idle,
     Install,
-    Leap,
     Outcome,
     Resume,
     SealOpen,
@@ -193,8 +193,8 @@ class StreamWorker:
                 return self._suspend(command.uid)
             case Resume():
                 return self._resume(command.uid)
-            case Leap():
-                return self._leap(command)
+            case DropStragglers():
+                return self._drop(command)
             case Answered():
                 return self._answered(command)
             case SetThreshold():
@@ -444,7 +444,7 @@ class StreamWorker:
             self._flows[uid].resume(self._next_pane(self._flows[uid].flow))
         return self._outcome((), must_checkpoint=True)
 
-    def _leap(self, command: Leap) -> Outcome:
+    def _drop(self, command: DropStragglers) -> Outcome:
         state = self._flows.get(command.uid)
         if state is None or (command.below <= state.sealed and not command.names):
             return self._outcome((), must_checkpoint=False)
