@@ -41,10 +41,10 @@ class Facts:
     def metrics(self) -> bytes:
         node, metrics = self._driver.node, self._driver.metrics
         metrics.snapshots_retained(node.uplink.retained())
-        holding, copying = node.copies.holding, node.copies.copying
-        metrics.copies(
-            wanting=copying.wanting,
-            copied=copying.copied,
+        holding, replication = node.replicas.holding, node.replicas.replication
+        metrics.replicas(
+            wanting=replication.wanting,
+            copied=replication.copied,
             held=len(holding),
             held_bytes=holding.bytes,
             mirrored=node.homes.roots.mirrored,

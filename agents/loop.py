@@ -18,7 +18,7 @@ import overlay as ring
 from agents.codec import Message
 from agents.committing import panecommits, windowcommits
 from agents.committing.making import Making
-from agents.disk import copystore, homestore
+from agents.disk import homestore, replicastore
 from agents.disk.store import Store
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
@@ -26,9 +26,9 @@ from agents.ports import Ports
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job.catalog.log import encode_entry
-from elf.job.copies import CopyEvent
 from elf.job.home import port as home
 from elf.job.program.port import ProgramEffect
+from elf.job.replicas import ReplicaEvent
 from elf.job.snapshots import SnapshotName
 from elf.wire import base
 from overlay import raft
@@ -78,7 +78,7 @@ class Loop:
     def tick(self) -> None:
         self.perform(self.node.tick(self._ports.clock.now_ms()))
 
-    def _heard(self, event: home.HomeEvent | CopyEvent | None) -> None:
+    def _heard(self, event: home.HomeEvent | ReplicaEvent | None) -> None:
         if event is not None:
             self.handle(event)
 
@@ -187,8 +187,8 @@ class Loop:
                 work.submit("homes", partial(homestore.perform, store, effect), self._heard)
             case home.InstallHome() | home.SummariseHome() | home.LoadHome():
                 work.submit("homes", partial(homestore.perform, store, effect), self._heard)
-            case _ if isinstance(effect, copystore.COPY_EFFECTS):
-                work.submit("copies", partial(copystore.perform, store, effect), self._heard)
+            case _ if isinstance(effect, replicastore.REPLICA_EFFECTS):
+                work.submit("copies", partial(replicastore.perform, store, effect), self._heard)
             case _:
                 raise TypeError(f"no such effect: {effect!r}")
 

@@ -103,7 +103,7 @@ class Metrics:
             "snapshots_wanting_copies", "Snapshots that wait (long, or for mirrors) on too few neighbours."
         )
         self._copied = self._gauge("snapshots_copied", "Snapshots that wait, and are on neighbours.")
-        self._copies = self._gauge("copies_held", "Copies of other agents' snapshots that are kept here.")
+        self._replicas = self._gauge("copies_held", "Copies of other agents' snapshots that are kept here.")
         self._copies_bytes = self._gauge("copies_held_bytes", "Bytes of these.")
         self._mirrored = self._gauge(
             "snapshots_mirrored", "Snapshots that roots here have from neighbours of agents that are behind."
@@ -206,7 +206,7 @@ class Metrics:
     def snapshots_retained(self, snapshots: int) -> None:
         self._retained.set(snapshots)
 
-    def copies(
+    def replicas(
         self,
         *,
         wanting: int,
@@ -220,7 +220,7 @@ class Metrics:
         """Of our snapshots at neighbours, of theirs here, and of those that neighbours sent to roots here."""
         self._wanting.set(wanting)
         self._copied.set(copied)
-        self._copies.set(held)
+        self._replicas.set(held)
         self._copies_bytes.set(held_bytes)
         self._mirrored.set(mirrored)
         self._run_again.set(run_again)

@@ -59,9 +59,9 @@ from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.errors import ElfError, UserError
 from elf.functions.hosts import Settings
 from elf.functions.sandbox import Limits, Sandboxes, Template
-from elf.job.again import Reading
 from elf.job.catalog.membership import Identity, StreamSince
 from elf.job.ports import Spill
+from elf.job.reexecution import Reading
 from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType
@@ -76,7 +76,7 @@ PID_CHARS_MAX = 20
 TREE_BYTES_MIN = 48 << 20
 """The least memory that a tree can work in."""
 
-AGAIN_S = 1.0
+RETRY_S = 1.0
 """From a write that failed to the next start."""
 
 _Told = Callable[[str, str | None], None]
@@ -200,7 +200,7 @@ async def _live(config: Config, folder: Path, process: _Process, listening: _Tol
         end = await _run(config, folder, process, listening)
         if not end.again:
             return end
-        await asyncio.wait([asked], timeout=AGAIN_S)
+        await asyncio.wait([asked], timeout=RETRY_S)
 
 
 def _ask(asked: asyncio.Future[str], text: str) -> None:
@@ -311,7 +311,7 @@ def _node(config: Config, me: Identity, restored: Restored, store: Store) -> Nod
     settings = NodeSettings(
         root=root,
         retained_bytes_max=protocol.retained_bytes_max,
-        copies=protocol.copies,
+        replicas=protocol.copies,
         copy_after_ms=_ms(protocol.copy_after_secs),
         copies_bytes_max=protocol.copies_bytes_max,
     )

@@ -25,7 +25,7 @@ Probe = Callable[[str], Awaitable[str]]
 
 FIRST_S: Final = 3.0
 """From the start to the first word: a fleet that is well has taken the agent in by then."""
-AGAIN_S: Final = 60.0
+RETRY_S: Final = 60.0
 """Between two times that the same reason is said."""
 LOOK_S: Final = 5.0
 """Between two looks at those that are waited for."""
@@ -33,7 +33,7 @@ LOOKED_AT_MAX: Final = 8
 """Addresses that are looked at, of however many."""
 STRANGERS_MAX: Final = 64
 """Parties of other clusters that are remembered."""
-TOLD_AGAIN_S: Final = 5.0
+TELL_RETRY_S: Final = 5.0
 """Between two times that one of them is told."""
 
 
@@ -86,7 +86,7 @@ class Readiness:
             await self._look(waits.addresses)
             reason, now = self.reason, loop.time()
             if reason and (reason != said or now >= again):
-                said, again = reason, now + AGAIN_S
+                said, again = reason, now + RETRY_S
                 self._log.warning("agent is not ready yet", reason=reason)
             await asyncio.sleep(LOOK_S)
 
@@ -108,7 +108,7 @@ class Readiness:
             )
         now = asyncio.get_running_loop().time()
         if not refused.told and now >= self._told.get(sender, 0.0):
-            _remember(self._told, sender, now + TOLD_AGAIN_S)
+            _remember(self._told, sender, now + TELL_RETRY_S)
             word = Failed(request=0, text=f"this agent is of cluster {self._cluster!r}")
             self._send(sender, codec.encode(word, cluster=self._cluster, sender=self._node.me.address))
 

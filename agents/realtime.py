@@ -70,16 +70,16 @@ class Threads:
         self._post = post
         pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
         disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
-        copies = ThreadPoolExecutor(1, thread_name_prefix="copies")
+        replicas = ThreadPoolExecutor(1, thread_name_prefix="copies")
         self._users = ThreadPoolExecutor(USERS_AT_ONCE, thread_name_prefix="users")
-        self._pools = pool, disk, copies
+        self._pools = pool, disk, replicas
         self._of: dict[Queue, ThreadPoolExecutor] = {
             "compute": pool,
             "functions": self._users,
             "commit": pool,
             "persist": disk,
             "homes": disk,
-            "copies": copies,
+            "copies": replicas,
             "aside": pool,
         }
 

@@ -13,7 +13,7 @@ from agents.ports import Told
 from elf.errors import ElfError
 from elf.job import effects as do
 
-AGAIN_MS: Final = 60_000
+RETRY_MS: Final = 60_000
 """Between two lines of the log about what an agent sends for a flow."""
 
 
@@ -70,7 +70,7 @@ class LogReports:
             if not effect.members >> member.number & 1 or now < self._tell_again.get(key, 0):
                 continue
             later = {one: at for one, at in self._tell_again.items() if at > now}
-            self._tell_again = later | {key: now + AGAIN_MS}
+            self._tell_again = later | {key: now + RETRY_MS}
             self._log.warning(
                 "what has come of an agent cannot be opened: it is left out, and missing in these panes",
                 sent_by=member.name,

@@ -193,7 +193,9 @@ class Fleet:
             [StreamSince(one.facts.stream, LONG_AGO) for one in streams],
             Overlay(ring_peer(me), OverlayConfig(), rng),
             Groups(ring_peer(me), raft_config(), rng),
-            NodeSettings(root=PATIENT, voters_max=1, home_members=1, copies=0),  # they live and die together
+            NodeSettings(
+                root=PATIENT, voters_max=1, home_members=1, replicas=0
+            ),  # they live and die together
             Restored(),
             new_cluster_uid=CLUSTER,
         )

@@ -52,8 +52,8 @@ class Leases:
     def refused(self, neighbour: Peer) -> None:
         """A peer did not take us for its neighbour."""
         if neighbour in self._asked and not self.known(neighbour):
-            again_ms = round(self._context.config.heartbeat_ms // _SOON * self._stretch())
-            self._asked[neighbour] = self._context.now - self._retry_ms() + again_ms
+            retry_ms = round(self._context.config.heartbeat_ms // _SOON * self._stretch())
+            self._asked[neighbour] = self._context.now - self._retry_ms() + retry_ms
             self.settle()
 
     def known(self, neighbour: Peer) -> bool:

@@ -8,7 +8,7 @@ a subtree up.
 
 It comes to rest: a climb makes its node's path shorter by one, and nothing here makes one longer. Room counts
 when it was there a refresh ago already, so that the orphans of a dead child find it first. A climb that
-fails is not tried again for ``_AGAIN_MS``. Who finds the grandparent more than ``tree.FAR_MS`` farther than
+fails is not tried again for ``_RETRY_MS``. Who finds the grandparent more than ``tree.FAR_MS`` farther than
 its parent stays: a level less is not worth a way to another region.
 """
 
@@ -21,7 +21,7 @@ from overlay.tree import Child, Tree
 from overlay.treelinks import TreeLinks
 from overlay.treemessages import Subscribe
 
-_AGAIN_MS: Final = 10_000
+_RETRY_MS: Final = 10_000
 
 
 class Rebalancing:
@@ -48,7 +48,7 @@ class Rebalancing:
 
     def offered(self, tree: Tree) -> None:
         """Our parent has room: choose who shall go there."""
-        since = self._context.now - _AGAIN_MS
+        since = self._context.now - _RETRY_MS
         fit = [
             child for child in tree.children.values() if child.raised_at is None or child.raised_at < since
         ]

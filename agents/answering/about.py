@@ -126,7 +126,7 @@ def _run_again(roots: Sequence[FlowFacts | None]) -> str:
     runs: Counter[tuple[str, str]] = Counter()
     failed: dict[str, tuple[int, str]] = {}
     for root in roots:
-        for agent, by, panes in root.again if root is not None else ():
+        for agent, by, panes in root.reexecution if root is not None else ():
             runs[agent, by] += panes
         for agent, (count, why) in root.not_run.items() if root is not None else ():
             failed[agent] = failed.get(agent, (0, ""))[0] + count, why

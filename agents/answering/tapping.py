@@ -25,7 +25,7 @@ from elf.job.messages.inquiries import Peeked, PeekStream, StreamSeen
 from elf.ql.plan import Fragment
 from elf.schema import Column, Schema, merge_schemas
 from elf.wire.clients import Call, Reply
-from elf.wire.tapping import AGAIN_MS_MIN, LINES_MAX, ROWS_MAX, TapOptions, TapReply
+from elf.wire.tapping import LINES_MAX, RETRY_MS_MIN, ROWS_MAX, TapOptions, TapReply
 
 ROWS_TOGETHER_MAX = 20_000
 BYTES_MAX = 4 << 20
@@ -171,8 +171,8 @@ def _ask(request: int, tap: _Tap, members: Sequence[Member]) -> Procedure:
                 tables.append(_named(decode(peeked.rows), member.name, tap))
             except PeerError as error:
                 silent[member.name] = str(error)
-    again_ms = max(AGAIN_MS_MIN, 1_000 * len(members) // ASKED_A_SECOND)
-    told = TapReply(hidden, unseen, each.rows_max, each.lines_max, silent, again_ms=again_ms)
+    retry_ms = max(RETRY_MS_MIN, 1_000 * len(members) // ASKED_A_SECOND)
+    told = TapReply(hidden, unseen, each.rows_max, each.lines_max, silent, retry_ms=retry_ms)
     return _reply(request, tables, told)
 
 

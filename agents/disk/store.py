@@ -1,9 +1,9 @@
 """The agent's durable memory: what of its state must survive a crash, by table.
 
 What is in it: facts about the agent; for a worker the *checkpoint* of each stream and the snapshots that it
-retains (protocol 3.1), and copies of those of others; for a root its flows and pane commits, for a reader on
-another node copies of these; for a master its jobs and window commits (protocol 5.6); and the catalog log
-(protocol 2.1).
+retains (protocol 3.1), and replicas of those of others; for a root its flows and pane commits, for a reader
+on another node replicas of these; for a master its jobs and window commits (protocol 5.6); and the catalog
+log (protocol 2.1).
 
 Rules: every method is one transaction, durable when it returns, and may be called from any thread. Values
 are opaque bytes made by the callers. Pane numbers, times (µs) and revisions are signed 64-bit integers;
@@ -32,15 +32,15 @@ from elf.job.snapshots import Sealed, SnapshotName
 from overlay import raft
 
 __all__ = [
-    "CopyRow",
     "JobRow",
+    "ReplicaRow",
     "Store",
     "StoreError",
 ]
 
 
-class CopyRow(NamedTuple):
-    """A copy of a snapshot of another member of the flow's stream, with the crc32 of its contents."""
+class ReplicaRow(NamedTuple):
+    """A replica of a snapshot of another member of the flow's stream, with the crc32 of its contents."""
 
     flow: str
     member: int
@@ -186,7 +186,7 @@ class Store:
             return [_sealed(row) for row in found if row is not None]
 
     def delete_flow(self, flow: str) -> None:
-        """Forgets the flow, its snapshots, copies and pane commits."""
+        """Forgets the flow, its snapshots, replicas and pane commits."""
         with self._file.writing() as con:
             con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
             con.execute("DELETE FROM snapshots WHERE flow = ?", (flow,))
@@ -194,14 +194,14 @@ class Store:
             con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
             con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
 
-    # -- holder: copies of the snapshots of others -----------------------------------------------------------
+    # -- holder: replicas of the snapshots of others -----------------------------------------------------------
 
-    def keep_copies(self, rows: Sequence[CopyRow]) -> None:
-        """Of two copies of one name the first stays."""
+    def keep_replicas(self, rows: Sequence[ReplicaRow]) -> None:
+        """Of two replicas of one name the first stays."""
         with self._file.writing() as con:
             con.executemany(f"INSERT OR IGNORE INTO copies VALUES ({_marks(8)})", rows)
 
-    def copies(self) -> list[tuple[tuple[str, int, int, int, int], int]]:
+    def replicas(self) -> list[tuple[tuple[str, int, int, int, int], int]]:
         """Names (flow, member, first pane, end, part) and bytes of contents, the oldest first."""
         with self._file.reading() as con:
             found = con.execute(
@@ -209,13 +209,13 @@ class Store:
             )
             return [(row[:5], int(row[5])) for row in found]
 
-    def copies_of(self, flow: str, member: int, start: int, end: int, part: int) -> list[CopyRow]:
-        """Copies of a member's snapshots with a pane in ``[start, end)``, of that part, by start."""
+    def replicas_of(self, flow: str, member: int, start: int, end: int, part: int) -> list[ReplicaRow]:
+        """Replicas of a member's snapshots with a pane in ``[start, end)``, of that part, by start."""
         with self._file.reading() as con:
             sql = f"SELECT * FROM copies {_OVERLAP} AND member = ? AND part = ? ORDER BY pane_start"
-            return [CopyRow(*row) for row in con.execute(sql, (flow, end, start, member, part))]
+            return [ReplicaRow(*row) for row in con.execute(sql, (flow, end, start, member, part))]
 
-    def forget_copies(self, names: Sequence[tuple[str, int, int, int, int]]) -> None:
+    def forget_replicas(self, names: Sequence[tuple[str, int, int, int, int]]) -> None:
         with self._file.writing() as con:
             con.executemany(f"DELETE FROM copies WHERE ({_COPY_NAME}) = ({_marks(5)})", names)
 

@@ -11,10 +11,10 @@ import overlay as ring
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Cluster, Identity
 from elf.job.catalog.voters import LOG_GROUP, VOTERS_MAX
-from elf.job.copies import CopyName
 from elf.job.home.port import StoredJob
 from elf.job.home.records import RECORD_BYTES_MAX
 from elf.job.messages.entries import LogEntry
+from elf.job.replicas import ReplicaName
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
 from overlay import raft
@@ -67,7 +67,7 @@ class Restored:
     """Snapshots: flow, first pane, end, part, size in bytes."""
     suspended: frozenset[str] = frozenset()
     """Flows that were over their quota."""
-    copies: Mapping[CopyName, int] = field(default_factory=dict)
+    replicas: Mapping[ReplicaName, int] = field(default_factory=dict)
     """Of other agents' snapshots, the oldest first: size in bytes."""
     bootstrapped: tuple[str, ...] = ()
     """Homes of key ranges."""
@@ -82,7 +82,7 @@ class NodeSettings:
     offer_ms: int = 3_000
     follow_ms: int = 2_000
     retained_bytes_max: int = 256 << 20
-    copies: int = 2
+    replicas: int = 2
     copy_after_ms: int = 3_000
     copies_bytes_max: int = 256 << 20
     voters_max: int = VOTERS_MAX

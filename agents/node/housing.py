@@ -44,7 +44,7 @@ from elf.job.home.port import (
 from elf.job.home.records import home_key
 from elf.job.spec import END_OF_TIME, is_range, job_of
 
-AGAIN_MS: Final = 200
+RETRY_MS: Final = 200
 STRAY_MS: Final = 60_000
 """A voter slot that has heard nothing of its group for so long is given up."""
 
@@ -90,7 +90,7 @@ class Housing:
         self._unbegun: set[bytes] = set()
         """Groups of key ranges that we lead and that the log has not as begun."""
         self._next_ms = 0
-        self._again_ms: int | None = None
+        self._retry_ms: int | None = None
 
     # -- what homes want -------------------------------------------------------------------------------------
 
@@ -139,7 +139,7 @@ class Housing:
             commit = machine.commits.get(told) if machine is not None else None
             if led is not None and commit is not None:
                 led.again.append(commit)
-                self._again_ms = self._again_ms or now_ms + AGAIN_MS
+                self._retry_ms = self._retry_ms or now_ms + RETRY_MS
         return found
 
     def _deposed(self, key: bytes, led: _Led, now_ms: int) -> Sequence[Step]:
@@ -262,13 +262,13 @@ class Housing:
 
     def deadline(self) -> int | None:
         held = self._desk.groups.slots > self._desk.holds(LOG_GROUP)
-        waits = [self._again_ms, self._next_ms if held else None]
+        waits = [self._retry_ms, self._next_ms if held else None]
         return min((at for at in waits if at is not None), default=None)
 
     def tick(self, now_ms: int) -> list[Step]:
         found: list[Step] = []
-        if self._again_ms is not None and now_ms >= self._again_ms:
-            self._again_ms = None
+        if self._retry_ms is not None and now_ms >= self._retry_ms:
+            self._retry_ms = None
             for key, led in self._led.items():
                 again, led.again = led.again, []
                 for commit in again:

@@ -54,7 +54,7 @@ class Leaving:
         self._catalog = catalog
         self._housing = housing
         self._uplink = working.uplink
-        self._copies = working.copies
+        self._replicas = working.replicas
         self._owed_ms: int | None = None
         """Since when nothing of our own is owed."""
         self._untils: dict[str, int] = {}
@@ -165,7 +165,7 @@ class Leaving:
 
     def begin(self) -> list[Step]:
         self.under_way, self._asked_ms = True, None
-        self._copies.hand_on()
+        self._replicas.hand_on()
         return [Work(stream, SealOpen()) for stream in sorted(self._streams)]
 
     def sealed(self, stream: str, until_us: int) -> None:
@@ -183,7 +183,7 @@ class Leaving:
         self._owed_ms = now_ms if self._owed_ms is None else self._owed_ms
         catalog, membership = self._catalog, self._catalog.membership
         late = now_ms - self._owed_ms >= HANDING_MS or not self._others()
-        if self._copies.to_hand_on() and not late:  # also who is no member yet may have copies
+        if self._replicas.to_hand_on() and not late:  # also who is no member yet may have copies
             return []
         if not membership.left():
             return list(membership.leave(self._untils, now_ms, catalog.neighbours()))
@@ -194,7 +194,7 @@ class Leaving:
         if not handed_over:
             text += "; no majority of the stream log's keepers has let it go: they will replace it in time"
         text += self._stalled()
-        if lost := self._copies.to_hand_on():
+        if lost := self._replicas.to_hand_on():
             text += f"; nobody has taken {lost} snapshots that it had of other agents"
         told = [Send(to, Reply(request=n, text=text)) for to, n in self._clients]
         self._clients = []

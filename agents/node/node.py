@@ -30,7 +30,6 @@ from elf.errors import PeerError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity, Membership, StreamSince
 from elf.job.catalog.voters import ReplicatedLog
-from elf.job.copies import CopyEffect, CopyEvent
 from elf.job.effects import Effect, Multicast, Namesake, Send, Stop
 from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Worked
 from elf.job.home.commits import Commits, Wanted
@@ -62,16 +61,17 @@ from elf.job.messages.proposals import Proposal
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs, ToApp
+from elf.job.replicas import ReplicaEffect, ReplicaEvent
 from elf.wire.base import Answer, Request
 from elf.wire.clients import Call, Cancel, Execute, KeepAlive, WindowResult
 from overlay import raft
 
 LOOK_MS = 1_000
 """Between two looks at what nothing waits for."""
-NodeEffect = Effect | HomeEffect | CopyEffect | ring.Send | raft.Send | raft.Persist | ProgramEffect
+NodeEffect = Effect | HomeEffect | ReplicaEffect | ring.Send | raft.Send | raft.Persist | ProgramEffect
 """What the driver performs."""
 
-NodeEvent = Event | HomeEvent | CopyEvent | ring.Received | raft.Received | Persisted | ProgramEvent
+NodeEvent = Event | HomeEvent | ReplicaEvent | ring.Received | raft.Received | Persisted | ProgramEvent
 
 Step = WorkStep | Commit | FoundHome | ToAddress | ToKey | Until | ToApp | ProgramEffect
 """What the parts of a node want; ``settle`` does what is for the node itself."""
@@ -121,7 +121,7 @@ class Node:
         # the worker
         self._working = Working(context, self.catalog, self.router, settings, restored)
         self.uplink = self._working.uplink
-        self.copies = self._working.copies
+        self.replicas = self._working.replicas
         self.notices = self._working.notices
         self.clocks = self._working.clocks
         self.programs = Programs(me.address, me.name, names, log, overlay)
@@ -129,7 +129,7 @@ class Node:
         # whoever asks
         self.requests = Requests(context, self.catalog, self.homes, self.router, self._working, self._leaving)
         self.fleet = Fleet(me, log, overlay, self.membership)
-        self.clients = Clients(me.address, Statements(me, log, self.fleet, self.homes, self.copies.status))
+        self.clients = Clients(me.address, Statements(me, log, self.fleet, self.homes, self.replicas.status))
         self.witness = Witness(log, self.membership)
         self._restored = restored
         self._ring_ready = False
@@ -326,7 +326,7 @@ class Node:
             case ring.Missed():
                 return self._missed(told, now_ms)
             case ring.PeerDown(peer=peer):
-                self.copies.peer_down(peer.address)
+                self.replicas.peer_down(peer.address)
                 gone = [*self.catalog.peer_down(peer.address, now_ms)]
                 return [*gone, *self.router.peer_down(peer.address, now_ms), *self.witness.peer(told)]
             case ring.PeerUp(peer=peer):

@@ -14,15 +14,14 @@ from collections.abc import Sequence
 
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog, Step
-from agents.node.copies import Copies
+from agents.node.replicas import Replicas
 from elf.job.commands import Install, Uninstall
-from elf.job.copies import CopyEffect, CopyEvent
 from elf.job.effects import Forget, Run, Send, Skewed, Work
 from elf.job.events import Combined, Fetched, Ran, Worked
 from elf.job.home.router import Router
-from elf.job.messages.again import RunAgain, RunSlice
-from elf.job.messages.copies import CopyMessage
 from elf.job.messages.homes import FunctionFailed
+from elf.job.messages.reexecution import Reexecute, RunSlice
+from elf.job.messages.replicas import ReplicaMessage
 from elf.job.messages.rollup import (
     Began,
     Begun,
@@ -31,10 +30,11 @@ from elf.job.messages.rollup import (
     LeaveOut,
     Notice,
     Progress,
-    SendAgain,
+    Resend,
     Slice,
     Verdict,
 )
+from elf.job.replicas import ReplicaEffect, ReplicaEvent
 from elf.job.rollup.clocks import Clocks
 from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.notices import Notices
@@ -46,12 +46,12 @@ from elf.job.spec import Flow
 DEFAULT_LATENESS_US = 2_000_000
 """Of a flow that leaves it to its streams, for warnings about clocks."""
 
-WorkStep = Step | CopyEffect
+WorkStep = Step | ReplicaEffect
 
 ToWorker = (
-    Slice | Progress | Begun | Committed | CopyMessage | RunAgain | Notice | LeaveOut | SendAgain | Verdict
+    Slice | Progress | Begun | Committed | ReplicaMessage | Reexecute | Notice | LeaveOut | Resend | Verdict
 )
-DoneWork = Worked | Combined | Fetched | Ran | CopyEvent
+DoneWork = Worked | Combined | Fetched | Ran | ReplicaEvent
 
 
 class Working:
@@ -79,7 +79,7 @@ class Working:
             retained_bytes_max=settings.retained_bytes_max,
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
-        self.copies = Copies(context, self.uplink, self._roots, settings, restored)
+        self.replicas = Replicas(context, self.uplink, self._roots, settings, restored)
         self.notices = Notices(self._log)
         self.clocks = Clocks(me.address)
         self._installed = {uid: stream for stream, uid in sorted(restored.installed)}
@@ -121,13 +121,13 @@ class Working:
             case Ran():
                 return [Send(event.to, event.answer)]
             case _:
-                return self.copies.performed(event)
+                return self.replicas.performed(event)
 
     def _worked(self, event: Worked, now_ms: int) -> list[WorkStep]:
         found: list[WorkStep] = []
         for sealed in event.outcome.sealed:
             found.extend(self.uplink.sealed(sealed, now_ms))
-            self.copies.copying.sealed(sealed.flow, now_ms)
+            self.replicas.replication.sealed(sealed.flow, now_ms)
         for early in event.outcome.early:
             found.extend(self.uplink.early(early))
         found.extend(self.uplink.where(event.outcome.where))
@@ -165,20 +165,20 @@ class Working:
             case Begun():
                 return self._begun(message, now_ms)
             case Committed():
-                return [*self.uplink.committed(message), *self.copies.holding.committed(message)]
-            case RunAgain():
+                return [*self.uplink.committed(message), *self.replicas.holding.committed(message)]
+            case Reexecute():
                 flow = self._log.flow(message.flow)
                 return [Run(flow, message, sender)] if flow is not None else []
             case Notice():
                 return self.notices.heard(message, self._running, now_ms)
             case LeaveOut():
                 return self.uplink.leave_out(message)
-            case SendAgain():
+            case Resend():
                 return self.uplink.send_again(message)
             case Verdict():
                 return self.uplink.verdict(message, now_ms)
             case _:
-                return self.copies.arrived(sender, message, now_ms)
+                return self.replicas.arrived(sender, message, now_ms)
 
     def _slice(self, sender: str, message: Slice, now_ms: int) -> list[WorkStep]:
         if self._roots.get(message.flow) is not None:
@@ -266,7 +266,7 @@ class Working:
 
     def home_moved(self, job: str, now_ms: int) -> list[WorkStep]:
         """A home is elsewhere now: send there what its flows have, hang below it in their trees."""
-        self.copies.holding.hurry()
+        self.replicas.holding.hurry()
         found: list[WorkStep] = []
         for flow in [flow for flow in self._log.flows() if self._log.homes.of(flow.uid) == job]:
             self.uplink.rehome(flow)
@@ -291,11 +291,11 @@ class Working:
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        waits = (self.uplink.deadline(), self._beginning.deadline(), self.copies.deadline())
+        waits = (self.uplink.deadline(), self._beginning.deadline(), self.replicas.deadline())
         return min((at for at in waits if at is not None), default=None)
 
     def tick(self, now_ms: int) -> list[WorkStep]:
-        parts = (self.uplink, self._beginning, self.copies)
+        parts = (self.uplink, self._beginning, self.replicas)
         return [step for part in parts for step in part.tick(now_ms)]
 
     def look(self) -> list[WorkStep]:

@@ -3,7 +3,7 @@
 One SQLite transaction writes the checkpoint, the snapshots of the panes that were sealed, and the tables that
 flows join; and it deletes the snapshots that the checkpoint has counted. Until then those are in the store:
 what becomes of them when they are dropped (``elf.job.stragglers``), or answered by another agent
-(``elf.job.again``), is counted out of it.
+(``elf.job.reexecution``), is counted out of it.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ ROOM_POLL_S: Final = 0.2
 ROLLS_WAITING_MAX: Final = 32
 """Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
 stream's lines (``archive.roll_bytes`` each), which the log files hold as well."""
-SHIP_AGAIN_S: Final = 1.0
+SHIP_RETRY_S: Final = 1.0
 GAPS_KEPT: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 ARCHIVE_TOLD_EVERY_MS: Final = 60_000
@@ -198,7 +198,7 @@ class Feeding:
                 text += f"there are {ROLLS_WAITING_MAX}; make room at archive.path, or make it reachable"
                 self._log.warning(text, stream=name, rolls=waiting, reason=str(error))
             stream.archive_problem = str(error)
-            time.sleep(SHIP_AGAIN_S)
+            time.sleep(SHIP_RETRY_S)
         finally:
             stream.shipping = False
 

@@ -1,4 +1,5 @@
-"""Runs the work of another agent again (``elf.job.again``): one pane of one flow, from files that both see.
+"""Runs the work of another agent again (``elf.job.reexecution``): one pane of one flow, from files that both
+see.
 
 On a thread of its own, with a worker of its own that forgets everything afterwards: the stream task of the
 stream is not held up, and nothing is written. One run at a time, and few that wait; each reads a bounded
@@ -31,14 +32,14 @@ from agents.tasks.streams import StreamEngine
 from elf import windows
 from elf.batch import decode, encode
 from elf.errors import InputError
-from elf.job.again import Reading, SourceAt, SourceOffsets, Where, can_run
 from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoint
 from elf.job.commands import Feed
 from elf.job.contributions import to_bytes
 from elf.job.counters import COUNTER_COLUMNS
 from elf.job.effects import Run
 from elf.job.events import Ran
-from elf.job.messages.again import NotRun, RunAgain, RunSlice
+from elf.job.messages.reexecution import NotRun, Reexecute, RunSlice
+from elf.job.reexecution import Reading, SourceAt, SourceOffsets, Where, can_run
 from elf.job.spec import Flow
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
 
@@ -92,7 +93,7 @@ def _not(run: Run, why: str) -> Ran:
     return Ran(run.to, NotRun(flow=asked.flow, member=asked.member, pane=asked.pane, why=why))
 
 
-def _run(flow: Flow, asked: RunAgain, bytes_max: int, chunk_bytes: int) -> RunSlice:
+def _run(flow: Flow, asked: Reexecute, bytes_max: int, chunk_bytes: int) -> RunSlice:
     """Raises ``InputError`` where the files do not have all of the pane."""
     offsets, reading, pane = asked.offsets, asked.reading, asked.pane
     if not can_run(flow.fragment):
@@ -177,7 +178,7 @@ def _next(file: Follower, bytes_max: int) -> Chunk | None:
 
 
 def _read(
-    worker: StreamWorker, file: Follower, flow: Flow, asked: RunAgain, bytes_max: int, chunk_bytes: int
+    worker: StreamWorker, file: Follower, flow: Flow, asked: Reexecute, bytes_max: int, chunk_bytes: int
 ) -> int:
     """Reads a source until it has gone by the end of the pane; how many bytes that took."""
     lateness, reading = flow.fragment.lateness_us, asked.reading

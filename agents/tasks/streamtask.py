@@ -30,12 +30,12 @@ from agents.tasks.running import found_at
 from agents.tasks.samples import spread
 from agents.tasks.sinks import Sinks
 from agents.tasks.streams import StreamEngine
-from elf.job.again import Reading
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
 from elf.job.gaps import Missed
 from elf.job.messages.inquiries import PeekStream, RollArchive, StreamSeen
 from elf.job.ports import Spill
+from elf.job.reexecution import Reading
 from elf.job.snapshots import SnapshotName
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.schema import ColumnType, declare

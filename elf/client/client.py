@@ -244,7 +244,7 @@ class Client:
             reply = await self._connection.ask("tap", wish, ANSWER_SECS)
             told = self._read("tap", reply, TapReply)
             yield Tapped(decode(reply.payload) if reply.payload else None, told)
-            await asyncio.sleep(told.again_ms / 1000)
+            await asyncio.sleep(told.retry_ms / 1000)
 
     def _read(self, verb: str, reply: Reply, kind: type[T]) -> T:
         try:

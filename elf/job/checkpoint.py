@@ -12,7 +12,7 @@ from elf.job.spec import Flow
 @dataclass(frozen=True)
 class SourceCheckpoint:
     """A source: the highest event time seen and the bytes consumed. ``number``: with which it began to speak
-    (``elf.job.again``); 0: it is to have a new one."""
+    (``elf.job.reexecution``); 0: it is to have a new one."""
 
     id: str
     highest: int
@@ -47,7 +47,8 @@ class FlowCheckpoint:
     counted: bytes = b""
     """Windows of rows that are not full (``elf.job.worker.counted``)."""
     met: tuple[tuple[int, int, int], ...] = ()
-    """Rows on time by pane and number of their source, where others may run it again (``elf.job.again``)."""
+    """Rows on time by pane and number of their source, where others may run it again
+    (``elf.job.reexecution``)."""
 
 
 @dataclass(frozen=True)

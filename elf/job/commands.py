@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from elf.job.again import Where
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.gaps import Gap, Missed
 from elf.job.messages.rollup import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
 from elf.job.program.spec import Tap, Tapped
+from elf.job.reexecution import Where
 from elf.job.snapshots import Early, Name, Sealed, Span, Threshold
 from elf.job.spec import Flow
 
@@ -95,8 +95,8 @@ class DropStragglers:
 @dataclass(frozen=True)
 class Answered:
     """Another agent has run these panes of snapshots of ours again, and its piece is in the commit, for good:
-    (first pane, end, number of its source offsets; ``elf.job.again``). ``counted`` as in ``DropStragglers``;
-    ``gaps``: what those panes of ours lack, of which that one does not know.
+    (first pane, end, number of its source offsets; ``elf.job.reexecution``). ``counted`` as in
+    ``DropStragglers``; ``gaps``: what those panes of ours lack, of which that one does not know.
     """
 
     uid: str

@@ -50,7 +50,7 @@ def from_bytes(data: bytes) -> int:
 class Piece:
     """A partial result. ``counters`` and ``payload`` may hold more panes than ``[start, end)``: the range
     decides. ``excerpt``: groups may be left out (``elf.job.thresholds``). ``offsets``: it is another agent's
-    run of its member's work, from the source offsets with that number (``elf.job.again``); 0: it is the
+    run of its member's work, from the source offsets with that number (``elf.job.reexecution``); 0: it is the
     member's own.
     """
 

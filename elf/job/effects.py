@@ -13,10 +13,10 @@ from functools import cached_property
 
 from elf.job.commands import Command
 from elf.job.contributions import PartName, Piece, Pieces, members_of
-from elf.job.messages.again import RunAgain
 from elf.job.messages.entries import LogEntry
 from elf.job.messages.homes import SteerJob
 from elf.job.messages.reading import PaneRow
+from elf.job.messages.reexecution import Reexecute
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.ql.plan import Plan, Top
@@ -51,10 +51,10 @@ class Work:
 @dataclass(frozen=True)
 class Run:
     """Run another agent's work again, for the root at ``to``, beside our own; comes back as ``Ran``
-    (``elf.job.again``)."""
+    (``elf.job.reexecution``)."""
 
     flow: Flow
-    asked: RunAgain
+    asked: Reexecute
     to: str
 
 

@@ -11,7 +11,7 @@ has one policy, and jobs share it with that policy only:
     LEAP     the limit of REVISE; but the commit is the last word on its panes. What comes later is refused.
     MIRROR   as REVISE; but neighbours have a copy of each snapshot at once, and when half of the limit is
              up one of them answers for who is missing (the paper's speculative copy; how:
-             ``elf.job.rollup.copying``).
+             ``elf.job.rollup.replication``).
 
 What becomes of a pane on one agent under LEAP, and what it hears:
 
@@ -36,7 +36,7 @@ What becomes of a pane on one agent under LEAP, and what it hears:
 - Panes that the root has let go (after ``revise_ms``) it can tell nothing about: they count as leapt.
 
 Under MIRROR, where agents see one another's files, one runs the work of another again, as the paper's mirrors
-do: what has not been sealed has no copy (``elf.job.again``).
+do: what has not been sealed has no copy (``elf.job.reexecution``).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def left_over(counters: pa.Table | None, spans: Sequence[Span]) -> Counter[str]:
 @dataclass
 class Drops:
     """The snapshots of one flow on one agent that are dropped, or answered by another (from the mark with
-    that number, ``elf.job.again``), in part (``spans``) or wholly: then they are ``counting`` until the
+    that number, ``elf.job.reexecution``), in part (``spans``) or wholly: then they are ``counting`` until the
     stream task has counted them.
     """
 

@@ -135,7 +135,7 @@ class Fragment:
     """STRAGGLERS LEAP: what an agent has of panes that were committed without it is left out for good."""
     mirror: bool = False
     """STRAGGLERS MIRROR: neighbours have copies of snapshots at once, and answer for an agent that is behind
-    (``elf.job.rollup.copying``)."""
+    (``elf.job.rollup.replication``)."""
     late_of: str = ""
     """Uid of a flow of the same stream: the rows are those that it counts as late."""
     range: tuple[int, int] = (0, 1)

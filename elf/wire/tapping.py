@@ -12,7 +12,7 @@ ROWS_MAX: Final = 1_000
 LINES_MAX: Final = 10_000
 """Lines a second that an agent looks at, to find those that a condition is true for."""
 
-AGAIN_MS_MIN: Final = 300
+RETRY_MS_MIN: Final = 300
 """Between an answer and the next wish: what is shorter looks no quicker."""
 
 
@@ -30,7 +30,7 @@ class TapOptions(msgspec.Struct, frozen=True):
 class TapReply(msgspec.Struct, frozen=True):
     """``hidden``: rows that are not among those shown, since an agent shows ``rows_max`` a second;
     ``unseen``: lines at which nobody looked, since it looks at ``lines_max``. ``silent``: agents of which
-    nothing came, and why. ``waiting``: why there can't be any rows yet. ``again_ms``: when to ask next, so
+    nothing came, and why. ``waiting``: why there can't be any rows yet. ``retry_ms``: when to ask next, so
     that the questions to many agents are not too many.
     """
 
@@ -40,4 +40,4 @@ class TapReply(msgspec.Struct, frozen=True):
     lines_max: int = ROWS_MAX
     silent: dict[str, str] = {}
     waiting: str = ""
-    again_ms: int = AGAIN_MS_MIN
+    retry_ms: int = RETRY_MS_MIN

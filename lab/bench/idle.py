@@ -31,7 +31,7 @@ from lab.bench.runner import Bench, Figure, Report, Scratch
 
 SETTLE_SECS: Final = 5.0
 START_SECS: Final = 30.0
-TRY_AGAIN_SECS: Final = 0.5
+RETRY_SECS: Final = 0.5
 JOB: Final = "CREATE JOB busy AS SELECT page, COUNT(*) AS n FROM log GROUP BY page WINDOWING 5 SECONDS"
 UNITS: Final = {"cpu_percent": "% of a core", "pss_mib": "MiB PSS"}
 
@@ -132,4 +132,4 @@ class _Agent:
             self._processes.check([self._child])
             if time.monotonic() > deadline:
                 raise ElfError(f"the agent {else_} within {START_SECS:.0f} seconds")
-            time.sleep(TRY_AGAIN_SECS)
+            time.sleep(RETRY_SECS)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
-from agents.disk.store import CopyRow, Store
+from agents.disk.store import ReplicaRow, Store
 from elf.job.commits import PaneCommit, WindowCommit
-from elf.job.copies import CopyName
+from elf.job.replicas import ReplicaName
 from lab.chaos.ledger import Ledger
 
 PAGES_MAX: Final = 1 << 30
@@ -75,17 +75,17 @@ class SimStore(Store):
                 self._ledger.committed(self._agent, row)
         return seq
 
-    def keep_copies(self, rows: Sequence[CopyRow]) -> None:
-        super().keep_copies(rows)
+    def keep_replicas(self, rows: Sequence[ReplicaRow]) -> None:
+        super().keep_replicas(rows)
         if self._ledger is not None:
             for row in rows:
                 self._ledger.copied(self._agent, row)
 
-    def forget_copies(self, names: Sequence[tuple[str, int, int, int, int]]) -> None:
-        super().forget_copies(names)
+    def forget_replicas(self, names: Sequence[tuple[str, int, int, int, int]]) -> None:
+        super().forget_replicas(names)
         if self._ledger is not None:
             for name in names:
-                self._ledger.uncopied(self._agent, CopyName(*name))
+                self._ledger.uncopied(self._agent, ReplicaName(*name))
 
     def commit_windows(self, *rows: WindowCommit) -> int:
         seq = super().commit_windows(*rows)

@@ -18,18 +18,18 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agents.committing.sides import Flows, flows_of_sides, is_of
-from agents.disk.store import CopyRow
+from agents.disk.store import ReplicaRow
 from elf.batch import decode
 from elf.job.checkpoint import FlowCheckpoint, StreamCheckpoint
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.contributions import from_bytes, numbers
-from elf.job.copies import CopyName
 from elf.job.counters import UNREDUCED
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.gaps import GAPS, Gap, gaps_of
 from elf.job.gaps import from_bytes as from_bytes_of_gaps
 from elf.job.messages.entries import FlowEnded, LogEntry, MemberJoined, MemberLeft
 from elf.job.parts import from_bytes as parts_of
+from elf.job.replicas import ReplicaName
 from elf.job.snapshots import Name, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.wire.clients import WindowResult
@@ -122,9 +122,9 @@ class Ledger:
         self._left: set[tuple[str, int]] = set()
         self._over: set[str] = set()
         """Flows that have ended."""
-        self.copies: dict[CopyName, set[int]] = defaultdict(set)
+        self.copies: dict[ReplicaName, set[int]] = defaultdict(set)
         """Durable copies of snapshots: who holds them."""
-        self.gone: dict[int, tuple[CopyName, ...]] = {}
+        self.gone: dict[int, tuple[ReplicaName, ...]] = {}
         """Agents that are gone for good: what others had of them then."""
 
     def found(self, kind: str, text: str) -> None:
@@ -241,9 +241,9 @@ class Ledger:
 
     # -- copies of snapshots ---------------------------------------------------------------------------------
 
-    def copied(self, holder: int, row: CopyRow) -> None:
+    def copied(self, holder: int, row: ReplicaRow) -> None:
         """A holder has made a copy durable."""
-        name = CopyName(row.flow, row.member, row.start, row.end, row.part)
+        name = ReplicaName(row.flow, row.member, row.start, row.end, row.part)
         if row.flow not in self.flows:  # its owner has it of a checkpoint that nobody wrote
             self.found(WRONG, f"{self._of_copy(holder, name)}: nobody has begun that flow")
             return
@@ -259,12 +259,12 @@ class Ledger:
             self.found(WRONG, f"{self._of_copy(holder, name)}: it has made no such snapshot durable")
         self.copies[name].add(holder)
 
-    def uncopied(self, holder: int, name: CopyName) -> None:
+    def uncopied(self, holder: int, name: ReplicaName) -> None:
         """A holder has deleted a copy: that may be when the snapshot has its answer."""
         if holder in self.copies[name]:
             self.copies[name].discard(holder)
             if name.flow not in self._over and not self.flows[name.flow].fragment.leap:
-                lacking = [pane for pane in self._panes_of_copy(name) if not self.has_copied(name, pane)]
+                lacking = [pane for pane in self._panes_of_replica(name) if not self.has_copied(name, pane)]
                 if lacking:
                     self.found(
                         LOST, f"{self._of_copy(holder, name)} is deleted; no commit of {lacking[0]} has it"
@@ -278,19 +278,19 @@ class Ledger:
             if name.flow in self.flows and self._owner(name) == agent and holders & others
         )
 
-    def _owner(self, name: CopyName) -> int:
+    def _owner(self, name: ReplicaName) -> int:
         return self._agents[self.flows[name.flow].fragment.stream, name.member]
 
-    def _of_copy(self, holder: int, name: CopyName) -> str:
+    def _of_copy(self, holder: int, name: ReplicaName) -> str:
         panes = f"panes [{name.start}, {name.end}) of {short(name.flow)}, part {name.part}"
         return f"a{holder}'s copy of member {name.member}'s snapshot of {panes}"
 
-    def _panes_of_copy(self, name: CopyName) -> range:
+    def _panes_of_replica(self, name: ReplicaName) -> range:
         """Those of which there is a word; what is below the flow's first one is dropped."""
         first = min((start for start, _, _ in self.panes[name.flow]), default=name.end)
         return self._panes_of(name.flow, max(name.start, first), name.end)
 
-    def has_copied(self, name: CopyName, pane: int) -> bool:
+    def has_copied(self, name: ReplicaName, pane: int) -> bool:
         """Whether the last word on a pane has the snapshot."""
         word = self.latest(name.flow, pane)
         if word is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from agents.disk import copystore
+from agents.disk import replicastore
 from agents.tasks.checkpoints import load_checkpoint
 from elf.job import events as was
 from elf.job.messages.homes import DropJob, SteerJob, SubscribeJob
@@ -45,7 +45,7 @@ LATE_BY = {"clock", "leave", "heir"}
 """What makes rows come too late, however they are read: clocks go back, and who leaves seals early."""
 MEMORY = Path("/dev/shm")
 PEOPLE = "client:people"
-ASK_AGAIN_MS = 1_500
+ASK_RETRY_MS = 1_500
 """After so long somebody asks again for a reduce function that a job has not got."""
 
 
@@ -371,7 +371,7 @@ class Story:
                 self._ask(fault)
                 spec = self._spec(fault.amount)
                 if spec is None or spec.plan.fragment.reduce is None:
-                    world.at(world.now + ASK_AGAIN_MS, lambda: self._befall(fault))
+                    world.at(world.now + ASK_RETRY_MS, lambda: self._befall(fault))
             case _:
                 self._ask(fault)
         if fault.for_ms:
@@ -398,7 +398,7 @@ class Story:
         """All that have copies of who is gone for good are asked to leave; they may be needed, and stay."""
         gone = {name for names in self.ledger.gone.values() for name in names}
         for agent in self.world.agents:
-            if agent.up and gone & copystore.held(agent.store).keys():
+            if agent.up and gone & replicastore.held(agent.store).keys():
                 leave = Call(request=1, verb="leave")
                 agent.guard(lambda a=agent, m=leave: a.handle(was.Arrived(PEOPLE, m)))  # type: ignore[misc]
 

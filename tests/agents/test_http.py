@@ -309,7 +309,7 @@ def test_every_measurement_shows() -> None:
     metrics.windows_committed()
     metrics.panes_committed(7)
     metrics.snapshots_retained(8)
-    metrics.copies(wanting=3, copied=4, held=5, held_bytes=6_000, mirrored=7, run_again=8, not_run_again=9)
+    metrics.replicas(wanting=3, copied=4, held=5, held_bytes=6_000, mirrored=7, run_again=8, not_run_again=9)
     metrics.members_live(9)
     metrics.jobs(2)
     metrics.refused("checksum")

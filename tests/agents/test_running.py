@@ -1,5 +1,6 @@
-"""Work that is run again (``elf.job.again``): whatever order lines come in, however each agent cuts them
-into chunks and wherever the first one stops, a row is in the answer for its pane, or named late, never both.
+"""Work that is run again (``elf.job.reexecution``): whatever order lines come in, however each agent cuts
+them into chunks and wherever the first one stops, a row is in the answer for its pane, or named late, never
+both.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from agents.tasks import running
 from agents.tasks.checkpoints import load_checkpoint
 from agents.tasks.streamtask import StreamTask, TaskFacts
 from elf.batch import decode
-from elf.job.again import SOURCES_MAX, Reading, SourceOffsets, Where
 from elf.job.commands import Answered, Idle, Install, Outcome, SealOpen, Suspend
 from elf.job.effects import Run
-from elf.job.messages.again import NotRun, RunAgain, RunSlice
+from elf.job.messages.reexecution import NotRun, Reexecute, RunSlice
+from elf.job.reexecution import SOURCES_MAX, Reading, SourceOffsets, Where
 from elf.job.spec import Flow, flow_uid
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.planner import plan_text
@@ -141,9 +142,9 @@ def run(where: Where | None, pane: int, bytes_max: int = 1 << 20, chunk: int = 1
     if where is None or offsets is None or where.reading is None:
         return NotRun(flow=FLOW.uid, member=OF, pane=pane, why="nobody knows from where")
     sent = msgspec.msgpack.encode(
-        RunAgain(flow=FLOW.uid, member=OF, pane=pane, offsets=offsets, reading=where.reading)
+        Reexecute(flow=FLOW.uid, member=OF, pane=pane, offsets=offsets, reading=where.reading)
     )
-    asked = msgspec.msgpack.decode(sent, type=RunAgain)
+    asked = msgspec.msgpack.decode(sent, type=Reexecute)
     return running.ran(Run(FLOW, asked, ROOT), bytes_max, chunk).answer
 
 
@@ -391,7 +392,7 @@ def test_too_many_files_or_too_much_open_is_not_told(tmp_path: Path) -> None:
 
 
 def test_only_for_a_stream_that_it_shares_too() -> None:
-    asked = RunAgain(flow=FLOW.uid, member=OF, pane=1, offsets=SourceOffsets(1, 0, ()), reading=NOWHERE)
+    asked = Reexecute(flow=FLOW.uid, member=OF, pane=1, offsets=SourceOffsets(1, 0, ()), reading=NOWHERE)
     other = running.Running(["views"], 1 << 20)
     answer = other.submit(Run(FLOW, asked, ROOT)).result().answer
     assert isinstance(answer, NotRun)
@@ -408,7 +409,7 @@ def test_what_the_lines_of_another_make_fail_ends_nobody(tmp_path: Path) -> None
     offsets = where.offsets(pane(1))
     assert offsets is not None
     fragment = replace(FRAGMENT, map_sql="SELECT error('no') FROM rows")
-    asked = RunAgain(
+    asked = Reexecute(
         flow=FLOW.uid, member=OF, pane=pane(1), offsets=offsets, reading=where.reading or NOWHERE
     )
     answer = running.ran(Run(replace(FLOW, fragment=fragment), asked, ROOT), 1 << 20).answer

@@ -259,7 +259,7 @@ def reissues_as_its_own(patch: pytest.MonkeyPatch) -> None:
     patch.setattr("elf.job.rollup.holding.reissued", other)
 
 
-def forgets_copies_early(patch: pytest.MonkeyPatch) -> None:
+def forgets_replicas_early(patch: pytest.MonkeyPatch) -> None:
     """protocol 9.2: a holder takes each commit for one with all members in it."""
     patch.setattr("elf.job.rollup.holding.from_bytes", lambda members: -1)
 
@@ -321,7 +321,7 @@ def passes_over_what_is_packed(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Rotated, "_beside", plain)
 
 
-def reads_copies_again(patch: pytest.MonkeyPatch) -> None:
+def reads_replicas_again(patch: pytest.MonkeyPatch) -> None:
     """protocol 11.3: a copy of what was read is read from its beginning."""
 
     def anew(copy: Follower, ended: Ended) -> int:

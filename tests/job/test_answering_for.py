@@ -1,5 +1,5 @@
 """STRAGGLERS MIRROR: a neighbour that has a copy answers for an agent that is behind
-(``elf.job.rollup.copying``). The ledger and the judge of chaos look on."""
+(``elf.job.rollup.replication``). The ledger and the judge of chaos look on."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from agents.answering.about import describe
 from elf.batch import decode
 from elf.job import events as was
 from elf.job.contributions import Piece
-from elf.job.copies import CopyName
 from elf.job.effects import Send
-from elf.job.messages.copies import CopyVerdict, DropCopies, OfferCopies
 from elf.job.messages.homes import JobFacts
+from elf.job.messages.replicas import DropReplicas, OfferReplicas, ReplicaVerdict
 from elf.job.messages.rollup import FlowProgress
+from elf.job.replicas import ReplicaName
 from elf.job.rollup import holding
-from elf.job.rollup.copying import LOOK_MS, SOON_MS
 from elf.job.rollup.decide import MIRROR_OF, RootSettings
 from elf.job.rollup.holding import OFFERS_A_LIMIT
 from elf.job.rollup.proxies import Proxies
+from elf.job.rollup.replication import LOOK_MS, SOON_MS
 from elf.job.rollup.root import Root
 from elf.job.spec import flow_uid
 from elf.wire.clients import Execute, Reply
@@ -37,8 +37,8 @@ LIMIT_MS = RootSettings().limit_ms(MIRRORED.fragment)
 SPAN = 6_000
 
 
-def name(pane: int, member: int = 0) -> CopyName:
-    return CopyName(MIRRORED.uid, member, pane, pane + 1)
+def name(pane: int, member: int = 0) -> ReplicaName:
+    return ReplicaName(MIRRORED.uid, member, pane, pane + 1)
 
 
 def test_a_flow_with_mirrors_is_another_flow() -> None:
@@ -54,7 +54,7 @@ def test_what_is_sealed_of_a_mirrored_flow_is_copied_at_once() -> None:
     owner = Owner(flow=MIRRORED)
     owner.tick(0)
     owner.seal(1, 100)
-    assert owner.copying.deadline() == 100 + SOON_MS
+    assert owner.replication.deadline() == 100 + SOON_MS
     owner.seal(2, 105)
     owner.tick(100 + SOON_MS)
     both = (name(1), name(2))
@@ -64,7 +64,7 @@ def test_what_is_sealed_of_a_mirrored_flow_is_copied_at_once() -> None:
     owner.commit(1, 3)
     owner.tick(100 + SOON_MS + LOOK_MS)
     assert owner.dropped == [(HOLDER, both), (OTHER, both)]
-    assert owner.copying.deadline() is None
+    assert owner.replication.deadline() is None
 
 
 # -- the holder ----------------------------------------------------------------------------------------------
@@ -73,14 +73,14 @@ def test_what_is_sealed_of_a_mirrored_flow_is_copied_at_once() -> None:
 def test_copies_of_a_mirrored_flow_are_offered_while_their_owner_lives() -> None:
     """First when they have waited for a part of the limit, then so often; those of other flows are not."""
     holder, every = Holder(MIRRORED, FLOW), LIMIT_MS // OFFERS_A_LIMIT
-    holder.keep(name(1), name(2), CopyName(FLOW.uid, 0, 1, 2), now_ms=1)
+    holder.keep(name(1), name(2), ReplicaName(FLOW.uid, 0, 1, 2), now_ms=1)
     assert holder.perform(holder.holding.tick(every)) == []
     assert holder.holding.deadline() == every + holding.LOOK_MS
-    offer = OfferCopies(flow=MIRRORED.uid, member=0, names=((1, 2, 0), (2, 3, 0)))
+    offer = OfferReplicas(flow=MIRRORED.uid, member=0, names=((1, 2, 0), (2, 3, 0)))
     assert holder.perform(holder.holding.tick(every + holding.LOOK_MS)) == [Send(ROOT, offer)]
     assert holder.perform(holder.holding.tick(2 * every)) == [], "just offered"
     assert holder.perform(holder.holding.tick(2 * every + holding.LOOK_MS)) == [Send(ROOT, offer)]
-    holder.perform(holder.holding.drop(DropCopies(names=(name(1), name(2)))))
+    holder.perform(holder.holding.drop(DropReplicas(names=(name(1), name(2)))))
     assert holder.perform(holder.holding.tick(5 * every)) == []
 
 
@@ -99,12 +99,12 @@ def behind_root() -> Root:
 
 def test_one_holder_at_a_time_answers_for_an_agent_that_is_behind() -> None:
     root, after_ms = behind_root(), LIMIT_MS // MIRROR_OF
-    roots, offer = Proxies(700), OfferCopies(flow=MIRRORED.uid, member=0, names=((1, 2, 0),))
+    roots, offer = Proxies(700), OfferReplicas(flow=MIRRORED.uid, member=0, names=((1, 2, 0),))
 
     def told(holder: str, now_ms: int) -> list[str]:
         root.hear(0, FlowProgress(MIRRORED.uid, 0, 1), now_ms)
         said = roots.offered(root, holder, offer, now_ms)
-        return [one.message.verdict for one in said if isinstance(one.message, CopyVerdict)]
+        return [one.message.verdict for one in said if isinstance(one.message, ReplicaVerdict)]
 
     assert told(HOLDER, 10_000 + after_ms - 1) == []
     assert told(HOLDER, 10_000 + after_ms) == ["send"]
@@ -199,14 +199,14 @@ def test_an_agent_that_stops_when_it_has_sealed_is_answered_for_and_then_has_not
     fleet = Fleet(mirrored(plan(1)))
     world, away = fleet.world, fleet.away
     world.unheard.add(away.address)
-    copying, root = away.node.copies.copying, world.home(fleet.spec).node.homes.roots.get(fleet.uid)
+    replication, root = away.node.replicas.replication, world.home(fleet.spec).node.homes.roots.get(fleet.uid)
     assert root is not None
 
-    def behind() -> list[CopyName]:
+    def behind() -> list[ReplicaName]:
         """What neighbours have and windows wait for: since now, that is long before the ring takes the agent
         for dead."""
-        waits = (n for n in copying._due if n.start >= fleet.committed_to())
-        return [name for name in waits if copying.wanting == 0 and root.stragglers.is_due(name.start)]
+        waits = (n for n in replication._due if n.start >= fleet.committed_to())
+        return [name for name in waits if replication.wanting == 0 and root.stragglers.is_due(name.start)]
 
     world.run_until(lambda: bool(behind()))
     (held, *_) = behind()
@@ -227,7 +227,7 @@ def test_without_copies_it_is_as_with_revise() -> None:
     """Windows come without the agent, and are revised."""
     fleet = Fleet(mirrored(plan(1)))
     for agent in fleet.world.agents:
-        agent.node.copies.copying.copies = 0
+        agent.node.replicas.replication.replicas = 0
     fleet.world.unheard.add(fleet.away.address)
     fleet.world.run(SPAN)
     fleet.world.unheard.clear()

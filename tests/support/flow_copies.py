@@ -1,23 +1,23 @@
-"""A flow whose snapshots are copied: the agent that owns them, and one that holds copies."""
+"""A flow whose snapshots are copied: the agent that owns them, and one that holds replicas."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from agents.disk import copystore
+from agents.disk import replicastore
 from agents.disk.store import Store
-from elf.job import copies as disk
+from elf.job import replicas as disk
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes
-from elf.job.copies import CopiesRead, CopiesStored, Copy, CopyName
 from elf.job.effects import Send
-from elf.job.messages.copies import CopiesKept, DropCopies, KeepCopies
 from elf.job.messages.entries import JobAdded, MemberJoined
+from elf.job.messages.replicas import DropReplicas, KeepReplicas, ReplicasKept
 from elf.job.messages.rollup import Committed, FlowProgress
+from elf.job.replicas import Replica, ReplicaName, ReplicasRead, ReplicasStored
 from elf.job.rollup import holding
-from elf.job.rollup.copying import Copying
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.holding import Holding
+from elf.job.rollup.replication import Replication
 from elf.job.rollup.root import Root
 from elf.job.rollup.uplink import Uplink
 from elf.job.snapshots import Sealed
@@ -59,38 +59,38 @@ def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> CatalogL
 
 
 class Owner:
-    """An agent's uplink and its copies; what is to be read from its store is there."""
+    """An agent's uplink and its replicas; what is to be read from its store is there."""
 
-    def __init__(self, copies: int = 2, flow: Flow = FLOW) -> None:
+    def __init__(self, replicas: int = 2, flow: Flow = FLOW) -> None:
         self.uid = flow.uid
         self.uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=1)
         self.uplink.add(flow)
         self.live = list(NEIGHBOURS)
-        self.copying = Copying(self.uplink, lambda: self.live, copies=copies, after_ms=1_000)
-        self.sent: list[tuple[str, tuple[CopyName, ...]]] = []
-        self.dropped: list[tuple[str, tuple[CopyName, ...]]] = []
+        self.replication = Replication(self.uplink, lambda: self.live, replicas=replicas, after_ms=1_000)
+        self.sent: list[tuple[str, tuple[ReplicaName, ...]]] = []
+        self.dropped: list[tuple[str, tuple[ReplicaName, ...]]] = []
 
     def seal(self, pane: int, now_ms: int, size: int = 10, part: int = 0) -> None:
         self.uplink.sealed(Sealed(self.uid, pane, pane + 1, b"", bytes(size), part), now_ms)
-        self.copying.sealed(self.uid, now_ms)
+        self.replication.sealed(self.uid, now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Do what it wants; ``sent`` and ``dropped`` are what that was."""
         self.sent, self.dropped = [], []
-        todo = self.copying.tick(now_ms)
+        todo = self.replication.tick(now_ms)
         while todo:
             step, *todo = todo
             match step:
                 case disk.ReadSnapshots():
-                    read = disk.SnapshotsRead(step.to, tuple(Copy(one, b"", b"") for one in step.names))
-                    todo += self.copying.read(read)
-                case Send(to, KeepCopies() as message):
-                    self.sent.append((to, tuple(copy.name for copy in message.copies)))
-                case Send(to, DropCopies() as dropped):
+                    read = disk.SnapshotsRead(step.to, tuple(Replica(one, b"", b"") for one in step.names))
+                    todo += self.replication.read(read)
+                case Send(to, KeepReplicas() as message):
+                    self.sent.append((to, tuple(replica.name for replica in message.replicas)))
+                case Send(to, DropReplicas() as dropped):
                     self.dropped.append((to, dropped.names))
 
-    def answers(self, address: str, *names: CopyName, refused: tuple[CopyName, ...] = ()) -> None:
-        self.copying.kept(address, CopiesKept(names=names, refused=refused))
+    def answers(self, address: str, *names: ReplicaName, refused: tuple[ReplicaName, ...] = ()) -> None:
+        self.replication.kept(address, ReplicasKept(names=names, refused=refused))
 
     def commit(self, start: int, end: int) -> None:
         self.uplink.committed(Committed(flow=self.uid, start=start, end=end, revision=0, members=to_bytes(1)))
@@ -115,7 +115,7 @@ class Holder:
             lambda address: address not in self.dead,
             bytes_max=self.bytes_max,
             settings=RootSettings(),
-            restored=copystore.held(self.store),
+            restored=replicastore.held(self.store),
         )
 
     def perform(self, steps: Sequence[holding.Step]) -> list[Send]:
@@ -127,21 +127,21 @@ class Holder:
             if isinstance(step, Send):
                 said.append(step)
                 continue
-            match copystore.perform(self.store, step):
-                case CopiesStored() as stored:
+            match replicastore.perform(self.store, step):
+                case ReplicasStored() as stored:
                     todo += self.holding.stored(stored)
-                case CopiesRead() as read:
+                case ReplicasRead() as read:
                     todo += self.holding.read(read)
         return said
 
-    def keep(self, *names: CopyName, size: int = 10, now_ms: int = 0) -> list[Send]:
-        copies = tuple(Copy(one, b"t", bytes(size)) for one in names)
-        return self.perform(self.holding.keep(OWNER, KeepCopies(copies=copies), now_ms))
+    def keep(self, *names: ReplicaName, size: int = 10, now_ms: int = 0) -> list[Send]:
+        replicas = tuple(Replica(one, b"t", bytes(size)) for one in names)
+        return self.perform(self.holding.keep(OWNER, KeepReplicas(replicas=replicas), now_ms))
 
-    def there(self) -> list[CopyName]:
+    def there(self) -> list[ReplicaName]:
         """The same in memory and on the disk."""
-        assert len(self.store.copies()) == len(self.holding)
-        return [CopyName(*one) for one, _ in self.store.copies()]
+        assert len(self.store.replicas()) == len(self.holding)
+        return [ReplicaName(*one) for one, _ in self.store.replicas()]
 
 
 def rooted() -> Root:

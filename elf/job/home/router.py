@@ -24,10 +24,10 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, Send
 from elf.job.home.home import Home
 from elf.job.home.homes import Homes, absent
-from elf.job.messages.again import NotRun, Whereabouts
 from elf.job.messages.homes import DropJob, FunctionFailed, Inspect, SteerJob, SubscribeJob
 from elf.job.messages.inquiries import AskWhy, InspectFlow
 from elf.job.messages.reading import FlowHead, PaneRow, ReadPanes
+from elf.job.messages.reexecution import NotRun, Whereabouts
 from elf.job.messages.rollup import Begun, EarlyState, FlowBegun, Offer, Progress
 from elf.wire.base import Answer
 

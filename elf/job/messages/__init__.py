@@ -1,12 +1,12 @@
 """What agents and clients say to each other about streams, jobs and windows.
 
 A room each for who speaks to whom. ``rollup``: the members of a flow and its root. ``copies``: an agent and
-the neighbours that have copies of its snapshots. ``again``: an agent, the root, and who runs its work again.
-``reading``: the root and the nodes whose jobs read the flow. ``entries``, ``following``, ``proposals``: the
-catalog log: what it says, its voters and who follows them, what they are asked for. ``homes``: a job's home
-and whoever creates the job, changes it or reads its windows. ``inquiries``: who wants to know of flows, trees
-and streams. ``elf.wire`` has those of a client and its agent, and what all have in common: ``Answer`` ends
-each ``Request``.
+the neighbours that have copies of its snapshots. ``reexecution``: an agent, the root, and who runs its work
+again. ``reading``: the root and the nodes whose jobs read the flow. ``entries``, ``following``,
+``proposals``: the catalog log: what it says, its voters and who follows them, what they are asked for.
+``homes``: a job's home and whoever creates the job, changes it or reads its windows. ``inquiries``: who wants
+to know of flows, trees and streams. ``elf.wire`` has those of a client and its agent, and what all have in
+common: ``Answer`` ends each ``Request``.
 
 Overlay messages are the overlay's own business (``overlay.messages``); these ride beside them, straight to an
 address, or inside a routed or multicast overlay message. Every message is a frozen struct of plain values, so
@@ -21,13 +21,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from elf.job.messages.again import AGAIN_MESSAGES
-from elf.job.messages.copies import COPY_MESSAGES
 from elf.job.messages.following import LOG_MESSAGES
 from elf.job.messages.homes import HOME_MESSAGES
 from elf.job.messages.inquiries import INQUIRIES
 from elf.job.messages.proposals import WISHES
 from elf.job.messages.reading import READING_MESSAGES
+from elf.job.messages.reexecution import REEXECUTION_MESSAGES
+from elf.job.messages.replicas import REPLICA_MESSAGES
 from elf.job.messages.rollup import ROLLUP_MESSAGES
 from elf.wire.base import Answer, Message
 from elf.wire.clients import CLIENT_MESSAGES, WindowResult
@@ -35,8 +35,8 @@ from elf.wire.clients import CLIENT_MESSAGES, WindowResult
 MESSAGES: Final[tuple[type[Message], ...]] = (
     Answer,
     *ROLLUP_MESSAGES,
-    *COPY_MESSAGES,
-    *AGAIN_MESSAGES,
+    *REPLICA_MESSAGES,
+    *REEXECUTION_MESSAGES,
     *READING_MESSAGES,
     *LOG_MESSAGES,
     *WISHES,

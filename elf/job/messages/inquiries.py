@@ -95,9 +95,9 @@ class FlowReader(msgspec.Struct, frozen=True):
 class FlowFacts(msgspec.Struct, frozen=True):
     """What a flow's root knows of it. ``first_us``: start of its first pane. ``mirrored``: how many
     snapshots of which agents neighbours have sent since the root is where it is (``STRAGGLERS MIRROR``).
-    ``again``: of (agent, by whom) how many panes were run again since then; ``not_run``: for which agents how
-    often that did not come about, and why.
-    ``unusable``: of which agents how many pieces could not be opened since then, and why."""
+    ``reexecution``: of (agent, by whom) how many panes were run again since then; ``not_run``: for which
+    agents how often that did not come about, and why. ``unusable``: of which agents how many pieces could not
+    be opened since then, and why."""
 
     flow: Flow
     first_us: int | None
@@ -106,7 +106,7 @@ class FlowFacts(msgspec.Struct, frozen=True):
     tree: tuple[TreeEdge, ...]
     mirrored: dict[str, int] = {}
     unusable: dict[str, tuple[int, str]] = {}
-    again: tuple[tuple[str, str, int], ...] = ()
+    reexecution: tuple[tuple[str, str, int], ...] = ()
     not_run: dict[str, tuple[int, str]] = {}
 
 

@@ -102,7 +102,7 @@ class EarlyState(Message, frozen=True, kw_only=True):
     payload: bytes = b""
 
 
-class SendAgain(Message, frozen=True, kw_only=True):
+class Resend(Message, frozen=True, kw_only=True):
     """Root to a member that it misses: send your snapshots of these panes straight to me."""
 
     flow: str
@@ -123,7 +123,7 @@ class Offer(Message, frozen=True, kw_only=True):
 class Verdict(Message, frozen=True, kw_only=True):
     """Root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out),
     ``leapt`` (count its rows, see ``elf.job.stragglers``), ``answered`` (by another, from the source offsets
-    with that number: count what that did not have, see ``elf.job.again``), ``send``.
+    with that number: count what that did not have, see ``elf.job.reexecution``), ``send``.
     """
 
     flow: str
@@ -136,8 +136,8 @@ class Verdict(Message, frozen=True, kw_only=True):
 
 class Committed(Message, frozen=True, kw_only=True):
     """Root to all workers, down the tree: panes ``[start, end)`` are committed with these members.
-    ``parts``: (member, part) of late rows that the revision adds; ``again``: (member, source offsets) of
-    those in it by another's run of their work (``elf.job.again``)."""
+    ``parts``: (member, part) of late rows that the revision adds; ``reexecution``: (member, source offsets)
+    of those in it by another's run of their work (``elf.job.reexecution``)."""
 
     flow: str
     start: int
@@ -145,7 +145,7 @@ class Committed(Message, frozen=True, kw_only=True):
     revision: int
     members: bytes
     parts: tuple[tuple[int, int], ...] = ()
-    again: tuple[tuple[int, int], ...] = ()
+    reexecution: tuple[tuple[int, int], ...] = ()
 
 
 class Notice(Message, frozen=True, kw_only=True):
@@ -165,7 +165,7 @@ ROLLUP_MESSAGES = (
     Begun,
     EarlyState,
     LeaveOut,
-    SendAgain,
+    Resend,
     Offer,
     Verdict,
     Committed,

@@ -19,7 +19,7 @@ from elf.job.program.messages import DropProgram, SubmitProgram
 from elf.job.program.spec import ProgramSpec
 from elf.wire.base import Answer
 
-AGAIN_MS: Final = 500
+RETRY_MS: Final = 500
 GIVE_UP_MS: Final = 10_000
 
 
@@ -96,7 +96,7 @@ class Submitting:
 
     def _remind(self, now_ms: int, voter: str | None) -> list[Send]:
         """What the catalog log must say and does not say yet."""
-        self._next_ms = now_ms + AGAIN_MS
+        self._next_ms = now_ms + RETRY_MS
         if voter is None:
             return []
         found: list[Send] = []

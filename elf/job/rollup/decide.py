@@ -333,6 +333,6 @@ class Deciding:
 
 def run_again(pieces: Pieces) -> frozenset[PartName]:
     """Who is among pieces by another's run of its work, and from which source offsets, as they are kept with
-    the commit: names that no part has (``elf.job.again``). Each such piece is of one pane."""
+    the commit: names that no part has (``elf.job.reexecution``). Each such piece is of one pane."""
     runs = (piece for piece in pieces if piece.offsets)
     return frozenset((number, -piece.offsets) for piece in runs for number in numbers(piece.members))

@@ -29,10 +29,10 @@ from elf.job.catalog.readers import not_led
 from elf.job.contributions import PartName, from_bytes
 from elf.job.effects import Effect, Forget, Send
 from elf.job.events import CommitsRead, PanesCommitted
-from elf.job.messages.again import NotRun, Whereabouts
-from elf.job.messages.copies import OfferCopies
 from elf.job.messages.inquiries import AskWhy, FlowFacts, InspectFlow
 from elf.job.messages.reading import ReadPanes
+from elf.job.messages.reexecution import NotRun, Whereabouts
+from elf.job.messages.replicas import OfferReplicas
 from elf.job.messages.rollup import Begun, EarlyState, Offer, Progress, Slice
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment, disjoint
@@ -170,7 +170,7 @@ class FlowRoots:
         rooted = self._flows.get(offer.flow)
         return [] if rooted is None else rooted.offered(sender, offer, now_ms)
 
-    def copies_offered(self, holder: str, offer: OfferCopies, now_ms: int) -> list[Effect]:
+    def copies_offered(self, holder: str, offer: OfferReplicas, now_ms: int) -> list[Effect]:
         """Copies of a member's snapshots."""
         rooted = self._flows.get(offer.flow)
         return [] if rooted is None else [*rooted.proxies.offered(rooted.root, holder, offer, now_ms)]

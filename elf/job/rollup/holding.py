@@ -1,8 +1,9 @@
-"""A holder's side of copies (``elf.job.rollup.copying`` has the whole): snapshots of others, kept on our disk
-until they have their answer; and, for those of an agent that is gone or (a mirror) behind, the proxy's.
+"""A holder's side of replicas (``elf.job.rollup.replication`` has the whole): snapshots of others, kept on
+our disk until they have their answer; and, for those of an agent that is gone or (a mirror) behind, the
+proxy's.
 
-Copies are ordered by when they came. Beyond ``bytes_max`` the oldest are given up, and counted (``dropped``).
-A snapshot of many panes may be answered in some: it stays until each of them is.
+Replicas are ordered by when they came. Beyond ``bytes_max`` the oldest are given up, and counted
+(``dropped``). A snapshot of many panes may be answered in some: it stays until each of them is.
 """
 
 from __future__ import annotations
@@ -13,18 +14,18 @@ from typing import Final
 
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import from_bytes
-from elf.job.copies import (
-    CopiesRead,
-    CopiesStored,
-    CopyName,
-    ForgetCopies,
-    HeldRead,
-    ReadCopies,
-    StoreCopies,
-)
 from elf.job.effects import Send
-from elf.job.messages.copies import CopiesKept, CopyVerdict, DropCopies, KeepCopies, OfferCopies
+from elf.job.messages.replicas import DropReplicas, KeepReplicas, OfferReplicas, ReplicasKept, ReplicaVerdict
 from elf.job.messages.rollup import Committed
+from elf.job.replicas import (
+    ForgetReplicas,
+    HeldRead,
+    ReadReplicas,
+    ReplicaName,
+    ReplicasRead,
+    ReplicasStored,
+    StoreReplicas,
+)
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.slices import reissued
 from elf.job.rollup.uplink import OFFERED_MAX
@@ -33,18 +34,18 @@ from elf.job.spec import Flow
 from elf.job.stragglers import outside
 
 OFFER_MS: Final = 2_000
-"""Between two offers of a copy whose owner is dead."""
+"""Between two offers of a replica whose owner is dead."""
 STALE_MS: Final = 30_000
-"""The same while its owner lives, which says itself when a copy has its answer: that word may be lost."""
+"""The same while its owner lives, which says itself when a replica has its answer: that word may be lost."""
 
 LOOK_MS: Final = 250
-"""Between two looks at copies of flows that are mirrored, while there are any."""
+"""Between two looks at replicas of flows that are mirrored, while there are any."""
 OFFERS_A_LIMIT: Final = 4
-"""Copies of such a flow are offered so often in a straggler limit, alive as their owner may be: first when
+"""Replicas of such a flow are offered so often in a straggler limit, alive as their owner may be: first when
 they have waited for a part of it, so that in peace none are; and again, as the root takes what it wants when
 the limit is half up, and remembers no offers."""
 
-Step = Send | StoreCopies | ForgetCopies | ReadCopies
+Step = Send | StoreReplicas | ForgetReplicas | ReadReplicas
 
 
 @dataclass
@@ -58,9 +59,9 @@ class _Held:
 
 
 class Holding:
-    """The copies that one agent holds. ``alive`` is what the overlay says of an address; ``settings`` of the
-    roots tell for how long panes wait; ``restored``: copies of an earlier life, the oldest first, and their
-    sizes."""
+    """The replicas that one agent holds. ``alive`` is what the overlay says of an address; ``settings`` of
+    the roots tell for how long panes wait; ``restored``: replicas of an earlier life, the oldest first, and
+    their sizes."""
 
     def __init__(
         self,
@@ -69,20 +70,20 @@ class Holding:
         *,
         bytes_max: int,
         settings: RootSettings,
-        restored: Mapping[CopyName, int] | None = None,
+        restored: Mapping[ReplicaName, int] | None = None,
     ) -> None:
         self._log = log
         self._alive = alive
         self._bytes_max = bytes_max
         self._settings = settings
-        self._held: dict[CopyName, _Held] = {}
-        self._of: dict[str, set[CopyName]] = {}
+        self._held: dict[ReplicaName, _Held] = {}
+        self._of: dict[str, set[ReplicaName]] = {}
         self._next_ms = self._look_ms = 0
         self.bytes = 0
         self.dropped = 0
-        """Copies that were given up for newer ones since the start."""
+        """Replicas that were given up for newer ones since the start."""
         self.damaged = 0
-        """Copies that were found damaged on our disk."""
+        """Replicas that were found damaged on our disk."""
         self.closed = False
         """No more are taken: this agent leaves."""
         for name, size in (restored or {}).items():
@@ -92,12 +93,12 @@ class Holding:
     def __len__(self) -> int:
         return len(self._held)
 
-    def _add(self, name: CopyName, size: int, now_ms: int) -> None:
+    def _add(self, name: ReplicaName, size: int, now_ms: int) -> None:
         self._held[name] = _Held(size, [(name.start, name.end)], now_ms)
         self._of.setdefault(name.flow, set()).add(name)
         self.bytes += size
 
-    def _forget(self, names: Iterable[CopyName]) -> list[Step]:
+    def _forget(self, names: Iterable[ReplicaName]) -> list[Step]:
         gone = []
         for name in names:
             held = self._held.pop(name, None)
@@ -107,28 +108,28 @@ class Holding:
                 self._of[name.flow].discard(name)
                 if not self._of[name.flow]:
                     del self._of[name.flow]
-        return [ForgetCopies(tuple(gone))] if gone else []
+        return [ForgetReplicas(tuple(gone))] if gone else []
 
     # -- the owner's word ------------------------------------------------------------------------------------
 
-    def keep(self, sender: str, message: KeepCopies, now_ms: int) -> list[Step]:
+    def keep(self, sender: str, message: KeepReplicas, now_ms: int) -> list[Step]:
         known, refused, new = [], [], []
-        for copy in message.copies:
-            name = copy.name
+        for replica in message.replicas:
+            name = replica.name
             if self.closed:
                 refused.append(name)  # what we have of it, too: it is to be where we are not
             elif name in self._held:
                 known += [name] if self._held[name].durable else []
-            elif copy.size > self._bytes_max or self._log.has_ended(name.flow) or not _makes_sense(name):
+            elif replica.size > self._bytes_max or self._log.has_ended(name.flow) or not _makes_sense(name):
                 refused.append(name)
             else:
-                new.append(copy)
-                self._add(name, copy.size, now_ms)
+                new.append(replica)
+                self._add(name, replica.size, now_ms)
         found: list[Step] = []
         if known or refused:
-            found.append(Send(sender, CopiesKept(names=tuple(known), refused=tuple(refused))))
+            found.append(Send(sender, ReplicasKept(names=tuple(known), refused=tuple(refused))))
         if new:
-            found.append(StoreCopies(sender, tuple(new)))
+            found.append(StoreReplicas(sender, tuple(new)))
         return [*found, *self._shrink()]
 
     def _shrink(self) -> list[Step]:
@@ -142,15 +143,15 @@ class Holding:
         self.dropped += len(names)
         return self._forget(names)
 
-    def stored(self, event: CopiesStored) -> list[Step]:
+    def stored(self, event: ReplicasStored) -> list[Step]:
         """They are durable; what was forgotten meanwhile will be deleted."""
         there = tuple(name for name in event.names if name in self._held)
         for name in there:
             self._held[name].durable = True
-        told = CopiesKept(names=there, refused=event.refused)
+        told = ReplicasKept(names=there, refused=event.refused)
         return [Send(event.owner, told), *self._forget(event.refused)]
 
-    def drop(self, message: DropCopies) -> list[Step]:
+    def drop(self, message: DropReplicas) -> list[Step]:
         return self._forget(message.names)
 
     # -- the root's word -------------------------------------------------------------------------------------
@@ -169,16 +170,16 @@ class Holding:
                 done.append(name)
         return self._forget(done)
 
-    def _answered(self, name: CopyName, start: int, end: int) -> bool:
-        """Panes ``[start, end)`` of a copy have their answer; whether all of them have."""
+    def _answered(self, name: ReplicaName, start: int, end: int) -> bool:
+        """Panes ``[start, end)`` of a replica have their answer; whether all of them have."""
         held = self._held[name]
         held.spans = [rest for span in held.spans for rest in outside(span, start, end)]
         return not held.spans
 
-    def verdict(self, word: CopyVerdict) -> list[Step]:
+    def verdict(self, word: ReplicaVerdict) -> list[Step]:
         if word.verdict == "send":
             flow = self._log.flow(word.flow)
-            return [ReadCopies(flow, word.member, word.start, word.end, word.part)] if flow else []
+            return [ReadReplicas(flow, word.member, word.start, word.end, word.part)] if flow else []
         if word.verdict == "wait":
             return []
         names = [
@@ -186,7 +187,7 @@ class Holding:
         ]
         return self._forget([name for name in names if self._answered(name, word.start, word.end)])
 
-    def read(self, event: CopiesRead) -> list[Step]:
+    def read(self, event: ReplicasRead) -> list[Step]:
         """As the proxy: the member's own snapshots, in its name."""
         self.damaged += len(event.damaged)
         flow = self._log.flow(event.flow.uid) or event.flow
@@ -198,10 +199,10 @@ class Holding:
         self.damaged += len(event.damaged)
         return self._forget(event.damaged)
 
-    # -- as what is to be handed on (``copying.Owed``) -------------------------------------------------------
+    # -- as what is to be handed on (``replication.Owed``) -------------------------------------------------------
 
-    def owed_since(self, before_ms: int) -> list[tuple[CopyName, int]]:
-        """All copies: an owner that seems to live, and would replace this holder, may just have died."""
+    def owed_since(self, before_ms: int) -> list[tuple[ReplicaName, int]]:
+        """All replicas: an owner that seems to live, and would replace this holder, may just have died."""
         return [(name, held.size) for name, held in self._held.items()]
 
     def owing(self) -> bool:
@@ -238,7 +239,7 @@ class Holding:
         return found
 
     def _offers(self, uid: str, now_ms: int) -> list[Step]:
-        """To the root of a flow: copies of the dead, and those of which nothing was heard for long."""
+        """To the root of a flow: replicas of the dead, and those of which nothing was heard for long."""
         flow = self._log.flow(uid)
         if flow is None:
             return []
@@ -251,12 +252,12 @@ class Holding:
         return self._offer(flow, wanted, now_ms)
 
     def _mirrored(self) -> list[Flow]:
-        """Flows that are mirrored, of which copies are here."""
+        """Flows that are mirrored, of which replicas are here."""
         flows = (self._log.flow(uid) for uid in self._of)
         return [flow for flow in flows if flow is not None and flow.fragment.mirror]
 
     def _mirror(self, now_ms: int) -> list[Step]:
-        """To their roots: copies that have waited for a part of the straggler limit."""
+        """To their roots: replicas that have waited for a part of the straggler limit."""
         found: list[Step] = []
         for flow in self._mirrored() if now_ms >= self._look_ms else ():
             self._look_ms = now_ms + LOOK_MS
@@ -265,8 +266,8 @@ class Holding:
             found.extend(self._offer(flow, wanted, now_ms))
         return found
 
-    def _offer(self, flow: Flow, wanted: Iterable[CopyName], now_ms: int) -> list[Step]:
-        offered: dict[int, list[CopyName]] = {}
+    def _offer(self, flow: Flow, wanted: Iterable[ReplicaName], now_ms: int) -> list[Step]:
+        offered: dict[int, list[ReplicaName]] = {}
         for name in sorted(wanted):
             offered.setdefault(name.member, []).append(name)
         found: list[Step] = []
@@ -274,11 +275,11 @@ class Holding:
             for name in names[:OFFERED_MAX]:
                 self._held[name].told_ms = now_ms
             panes = self._panes(names[:OFFERED_MAX])
-            found.append(Send(flow.home, OfferCopies(flow=flow.uid, member=member, names=panes)))
+            found.append(Send(flow.home, OfferReplicas(flow=flow.uid, member=member, names=panes)))
         return found
 
-    def _panes(self, names: Sequence[CopyName]) -> tuple[tuple[int, int, int], ...]:
-        """What has no answer of these copies, with the part."""
+    def _panes(self, names: Sequence[ReplicaName]) -> tuple[tuple[int, int, int], ...]:
+        """What has no answer of these replicas, with the part."""
         return tuple((*span, name.part) for name in names for span in self._held[name].spans)
 
     def _gone(self, stream: str, number: int) -> bool:
@@ -291,5 +292,5 @@ class Holding:
         )
 
 
-def _makes_sense(name: CopyName) -> bool:
+def _makes_sense(name: ReplicaName) -> bool:
     return name.start < name.end and name.member >= 0

@@ -40,7 +40,7 @@ class Segment:
 
     def mark_of(self, member: int) -> int:
         """The number of the source offsets from which another has run the member's work, as named among the
-        parts; 0: what is in it of the member is its own (``elf.job.again``)."""
+        parts; 0: what is in it of the member is its own (``elf.job.reexecution``)."""
         return next((-offsets for number, offsets in self.parts if number == member and offsets < 0), 0)
 
 

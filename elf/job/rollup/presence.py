@@ -133,7 +133,7 @@ class Presence:
         """A member's word. Whether its place among the others is another one than before: it is there again,
         or it begins with another pane."""
         bit, known = 1 << member, self._told.get(member)
-        again = (self.dead | self._silent) & bit
+        reexecution = (self.dead | self._silent) & bit
         self.dead &= ~bit
         self._silent &= ~bit
         self.latest = max(self.latest, progress.live_from)
@@ -144,7 +144,7 @@ class Presence:
             return True
         other = known.progress.live_from != progress.live_from
         known.hear(progress, now_ms)
-        return other or bool(again)
+        return other or bool(reexecution)
 
     def lose(self, members: Iterable[int]) -> None:
         """The overlay takes them for dead."""

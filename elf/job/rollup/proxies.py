@@ -1,12 +1,12 @@
 """Who answers for agents that are dead or behind: the root's side.
 
 ``Proxies``: who re-issues the snapshots of the dead, and of those that are behind where a job wants mirrors
-(``elf.job.rollup.copying``). For each snapshot that the root wants, one of the holders that offer it is
+(``elf.job.rollup.replication``). For each snapshot that the root wants, one of the holders that offer it is
 appointed; another one only when nothing has come of it for a while.
 
-``Runs``: who runs the work of an agent that is behind (``elf.job.again``). One pane of an agent is asked for
-at a time, of one other agent; of another one when that cannot, or says nothing for a while, ever later. What
-is asked for comes once, from whoever was asked last.
+``Runs``: who runs the work of an agent that is behind (``elf.job.reexecution``). One pane of an agent is
+asked for at a time, of one other agent; of another one when that cannot, or says nothing for a while, ever
+later. What is asked for comes once, from whoever was asked last.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from elf.job.again import SourceOffsets, Where
 from elf.job.contributions import Piece, from_bytes, numbers
 from elf.job.effects import Send
-from elf.job.messages.again import NotRun, RunAgain, RunSlice, Whereabouts
-from elf.job.messages.copies import CopyVerdict, OfferCopies
+from elf.job.messages.reexecution import NotRun, Reexecute, RunSlice, Whereabouts
+from elf.job.messages.replicas import OfferReplicas, ReplicaVerdict
+from elf.job.reexecution import SourceOffsets, Where
 from elf.job.rollup.root import Root
 
 PROXY_MS: Final = 3_000
@@ -28,11 +28,11 @@ PROXY_MS: Final = 3_000
 MIRROR_OF: Final = 4
 """A mirror may take this part of the straggler limit: so a second one can be asked in time."""
 SILENT_MS: Final = 3_000
-"""An agent that says nothing for so long, three beats, is taken for dead here: a copy of it, or a run of its
-work, does no harm. Nor is it asked to run anything."""
+"""An agent that says nothing for so long, three beats, is taken for dead here: a replica of it, or a run of
+its work, does no harm. Nor is it asked to run anything."""
 RUN_MS: Final = 10_000
 """How long a run may take."""
-AGAIN_MS: Final = 500
+RETRY_MS: Final = 500
 """From one that did not come about to the next of the same pane; twice as long each time, up to so often."""
 DOUBLED_MAX: Final = 5
 FAILED_MAX: Final = 256
@@ -53,8 +53,8 @@ class Proxies:
         self.answered: Counter[int] = Counter()
         """Snapshots that others have sent, by member."""
 
-    def offered(self, root: Root, holder: str, offer: OfferCopies, now_ms: int) -> list[Send]:
-        """What a holder is told of the copies that it has."""
+    def offered(self, root: Root, holder: str, offer: OfferReplicas, now_ms: int) -> list[Send]:
+        """What a holder is told of the replicas that it has."""
         if root.member(offer.member) is None:
             return []
         found: list[Send] = []
@@ -71,7 +71,7 @@ class Proxies:
                 wanted = silent or root.stragglers.wants_mirrors(first, now_ms)
                 if verdict == "send" and not (wanted and self._appoint(snapshot, holder, now_ms)):
                     continue
-                word = CopyVerdict(
+                word = ReplicaVerdict(
                     flow=offer.flow, member=offer.member, start=first, end=last, verdict=verdict, part=part
                 )
                 found.append(Send(holder, word))
@@ -128,7 +128,7 @@ class Runs:
             if offsets is None or reading is None or helper is None:
                 continue
             self._asked[member] = _Asked(pane, offsets, helper, now_ms)
-            word = RunAgain(flow=root.flow.uid, member=member, pane=pane, offsets=offsets, reading=reading)
+            word = Reexecute(flow=root.flow.uid, member=member, pane=pane, offsets=offsets, reading=reading)
             to = root.member(helper)
             found += [Send(to.address, word)] if to is not None else []
         return found
@@ -191,7 +191,7 @@ class Runs:
     def _fail(self, member: int, why: str, now_ms: int) -> None:
         key = (member, self._asked.pop(member).pane)
         times = self._later.pop(key, (0, 0))[0]
-        self._later[key] = times + 1, now_ms + (AGAIN_MS << min(times, DOUBLED_MAX))
+        self._later[key] = times + 1, now_ms + (RETRY_MS << min(times, DOUBLED_MAX))
         while len(self._later) > FAILED_MAX:
             del self._later[next(iter(self._later))]
         self.failed[member] = self.failed.get(member, (0, ""))[0] + 1, why

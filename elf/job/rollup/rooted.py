@@ -12,10 +12,10 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitPanes, Effect, Multicast, PrunePanes, SaveFlow, Send, Unusable
 from elf.job.events import PanesCommitted
-from elf.job.messages.again import RunSlice
 from elf.job.messages.homes import FunctionFailed
 from elf.job.messages.inquiries import FlowFacts, FlowReader, TreeEdge
-from elf.job.messages.rollup import Began, Committed, FlowProgress, LeaveOut, Offer, SendAgain, Slice, Verdict
+from elf.job.messages.reexecution import RunSlice
+from elf.job.messages.rollup import Began, Committed, FlowProgress, LeaveOut, Offer, Resend, Slice, Verdict
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment
 from elf.job.rollup.proxies import MIRROR_OF, PROXY_MS, Proxies, Runs
@@ -135,7 +135,7 @@ class RootedFlow:
             revision=segment.revision,
             members=to_bytes(segment.members),
             parts=done.new,
-            again=tuple(sorted((number, -offsets) for number, offsets in segment.parts if offsets < 0)),
+            reexecution=tuple(sorted((number, -offsets) for number, offsets in segment.parts if offsets < 0)),
         )
         sent = self.readers.committed(event.seq)
         failed = self._tell_failure(now_ms)
@@ -189,7 +189,7 @@ class RootedFlow:
 
     def _ask(self, missing: Iterable[tuple[int, int, int]]) -> list[Effect]:
         return [
-            Send(member.address, SendAgain(flow=self.root.flow.uid, start=start, end=end))
+            Send(member.address, Resend(flow=self.root.flow.uid, start=start, end=end))
             for number, start, end in missing
             if (member := self.root.member(number)) is not None
         ]
@@ -233,10 +233,10 @@ class RootedFlow:
         mirrored = {member.name: sent for n, sent in answered if (member := root.member(n)) is not None}
         names = {member.number: member.name for member in members}
         runs = sorted(self.runs.by.items())
-        again = tuple((names.get(a, "?"), names.get(by, "?"), panes) for (a, by), panes in runs)
+        reexecution = tuple((names.get(a, "?"), names.get(by, "?"), panes) for (a, by), panes in runs)
         not_run = {names.get(a, "?"): said for a, said in sorted(self.runs.failed.items())}
         unusable = root.answers.unusable()
-        return FlowFacts(root.flow, *times, readers, tree, mirrored, unusable, again, not_run)
+        return FlowFacts(root.flow, *times, readers, tree, mirrored, unusable, reexecution, not_run)
 
 
 def _leave_out(flow: Flow, threshold: Threshold | None) -> Multicast:

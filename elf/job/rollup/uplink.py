@@ -16,13 +16,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from elf.job.again import Where
 from elf.job.commands import Resume, SetThreshold, Suspend
 from elf.job.contributions import Piece, Pieces, from_bytes
-from elf.job.copies import CopyName
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Unusable, Work
 from elf.job.events import Combined
-from elf.job.messages.again import Whereabouts
+from elf.job.messages.reexecution import Whereabouts
 from elf.job.messages.rollup import (
     Committed,
     EarlyState,
@@ -30,9 +28,11 @@ from elf.job.messages.rollup import (
     LeaveOut,
     Offer,
     Progress,
-    SendAgain,
+    Resend,
     Verdict,
 )
+from elf.job.reexecution import Where
+from elf.job.replicas import ReplicaName
 from elf.job.rollup.relay import SELF, Relay
 from elf.job.rollup.retained import Retained
 from elf.job.rollup.slices import reissued, slice_of
@@ -130,13 +130,13 @@ class Uplink:
         """Snapshots (names) that are still owed."""
         return sum(len(line.retained) for line in self._lines.values())
 
-    def owed_since(self, before_ms: int) -> Iterator[tuple[CopyName, int]]:
+    def owed_since(self, before_ms: int) -> Iterator[tuple[ReplicaName, int]]:
         """What is still owed of what was sealed by then, of mirrored flows of all; with sizes in bytes."""
         for uid, line in self._lines.items():
             number, mirrored = self._number_of(line.flow.fragment.stream), line.flow.fragment.mirror
             if number is not None:
                 for name, size in line.retained.since(None if mirrored else before_ms):
-                    yield CopyName(uid, number, *name), size
+                    yield ReplicaName(uid, number, *name), size
 
     def is_mirrored(self, uid: str) -> bool:
         """Whether neighbours are to have what is sealed of a flow at once (``STRAGGLERS MIRROR``)."""
@@ -264,7 +264,7 @@ class Uplink:
             if member == number
             for effect in self._settle(line, word.start, word.end, part)
         ]
-        offsets = [offsets for member, offsets in word.again if member == number]
+        offsets = [offsets for member, offsets in word.reexecution if member == number]
         if offsets:
             found.extend(self._settle(line, word.start, word.end, offsets=offsets[0]))
         elif from_bytes(word.members) >> number & 1:
@@ -338,7 +338,7 @@ class Uplink:
                 found.append(Send(line.flow.home, Whereabouts(member=number, where=one)))
         return found
 
-    def send_again(self, word: SendAgain) -> list[Effect]:
+    def send_again(self, word: Resend) -> list[Effect]:
         line = self._lines.get(word.flow)
         return [Fetch(line.flow, word.start, word.end)] if line else []
 

@@ -15,7 +15,6 @@ import pyarrow as pa
 
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
-from elf.job.again import SourceOffsets, Where
 from elf.job.approximate import keep_best, with_cut
 from elf.job.checkpoint import FlowCheckpoint
 from elf.job.counters import PaneCounters
@@ -23,6 +22,7 @@ from elf.job.gaps import Gap
 from elf.job.messages.rollup import FlowProgress
 from elf.job.parts import LateRows
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPort, Spill
+from elf.job.reexecution import SourceOffsets, Where
 from elf.job.snapshots import Early, Sealed, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.stragglers import left_over
@@ -70,7 +70,7 @@ class FlowState:
         counts = flow.fragment.count is not None
         self._counted = CountWindows(flow.fragment, mapper, agent, checkpoint.counted) if counts else None
         self.counters = PaneCounters(decode(checkpoint.counters) if checkpoint.counters else None)
-        self.again = OpenOffsets(flow.uid, self.counters.table(), checkpoint.met)
+        self.reexecution = OpenOffsets(flow.uid, self.counters.table(), checkpoint.met)
         """From where others may run it again."""
         self.last: tuple[Int64s, Int64s] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
         """Panes and rows on time of the last chunk."""
@@ -104,7 +104,7 @@ class FlowState:
             self.counters = self.counters.emptied()
             self._add_counts(counts)
             self.panes.empty()
-            self.again.drop()
+            self.reexecution.drop()
             self.shed += self.after.drop() if self.after is not None else 0
 
     def resume(self, live_from: int) -> None:
@@ -141,7 +141,7 @@ class FlowState:
         rows that one had, and not."""
         counts = Counter(counted)
         rows = counts.pop("rows_in", 0)
-        late = rows - min(rows, sum(self.again.read_by(*span) for span in spans))
+        late = rows - min(rows, sum(self.reexecution.read_by(*span) for span in spans))
         counts["late"] += late
         self._late += late
         self._add_counts(counts)
@@ -151,7 +151,7 @@ class FlowState:
 
     def where(self, now: SourceOffsets | None) -> Where:
         """From where others may run it again."""
-        return self.again.where(max(self.sealed, self.live_from), now)
+        return self.reexecution.where(max(self.sealed, self.live_from), now)
 
     def _add_counts(self, counts: Mapping[str, int]) -> None:
         """They are told with the open pane."""
@@ -306,7 +306,7 @@ class FlowState:
         began = self._cpu_us()
         groups = self.panes.take_below(below)
         counted = self.counters.take_below(below)
-        self.again.sealed(below)
+        self.reexecution.sealed(below)
         keep = self.flow.fragment.keep
         if keep is not None:
             counted = with_cut(counted)
@@ -382,5 +382,5 @@ class FlowState:
             late_counters=late_counters,
             part=self.after.number if self.after is not None else 0,
             counted=self._counted.image() if self._counted is not None else b"",
-            met=self.again.image(),
+            met=self.reexecution.image(),
         )

@@ -23,10 +23,10 @@ import pyarrow as pa
 from elf.aggregates import merge_tables, normalise
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
-from elf.job.again import MET_MAX, OFFSETS_MAX, SourceOffsets, Where
 from elf.job.checkpoint import FlowCheckpoint
 from elf.job.ports import Int64s, MapperPort, Spill
 from elf.job.ranges import split
+from elf.job.reexecution import MET_MAX, OFFSETS_MAX, SourceOffsets, Where
 from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS
 from elf.job.worker.fitting import arrow_schema, fitted
@@ -161,8 +161,8 @@ class OpenPanes:
 
 
 class OpenOffsets:
-    """What an agent knows of the flow ``uid`` for those who may run it again (``elf.job.again``): where each
-    open pane began, and which sources its rows came from. Nothing is kept of a flow that nobody may run.
+    """What an agent knows of the flow ``uid`` for those who may run it again (``elf.job.reexecution``): where
+    each open pane began, and which sources its rows came from. Nothing is kept of a flow that nobody may run.
 
     ``counters`` and ``met``: of the checkpoint that it begins with; from where its open panes were read is
     not known any more.

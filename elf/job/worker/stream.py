@@ -25,7 +25,6 @@ import numpy as np
 import pyarrow as pa
 
 from elf import windows
-from elf.job.again import SOURCES_MAX, SourceAt, SourceOffsets, Where, can_run
 from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoint
 from elf.job.commands import (
     Answered,
@@ -46,6 +45,7 @@ from elf.job.commands import (
 )
 from elf.job.gaps import Gap, Missed
 from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill, Wanted
+from elf.job.reexecution import SOURCES_MAX, SourceAt, SourceOffsets, Where, can_run
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.work import Clock, no_clock
@@ -79,13 +79,14 @@ class WorkerSettings:
     name: str = ""
     """Of the agent, for people."""
     shared: str = ""
-    """Others see the files too, and may run again what we do (``elf.job.again``): how they are to be read."""
+    """Others see the files too, and may run again what we do (``elf.job.reexecution``): how they are to be
+    read."""
 
 
 @dataclass
 class _Source:
-    """``highest``: event time; ``heard_ms``: clock at the last chunk; ``number``: see ``elf.job.again``, 0
-    where the next row gives it one."""
+    """``highest``: event time; ``heard_ms``: clock at the last chunk; ``number``: see
+    ``elf.job.reexecution``, 0 where the next row gives it one."""
 
     highest: int = LONG_AGO
     heard_ms: int = 0
@@ -228,7 +229,7 @@ class StreamWorker:
             late = None if read is None else read.late_rows
             found = state.feed(chunk.source.id, chunk, view, late)
             if shared and can_run(state.flow.fragment):
-                state.again.saw(*state.last, offsets, source.number)
+                state.reexecution.saw(*state.last, offsets, source.number)
             for name, count in found.items():
                 counts[name] = max(counts.get(name, 0), count)
         source.heard_ms = feed.now_ms

@@ -11,7 +11,7 @@ time that it had by then, until it has gone by the end of P, has all rows that t
     at the agent    read: the first row of an open pane ── source offsets: where its sources stood before that chunk
                     cut durable ── Whereabouts: source offsets of open panes, and where it is now ──▶ root
     at the root     the pane has waited (half of the limit), the agent is not in it, nor seen to have sealed
-                    it ── RunAgain ──▶ one other agent that shares the stream
+                    it ── Reexecute ──▶ one other agent that shares the stream
     there           reads from the source offsets, on a thread ── RunSlice, one pane, in the agent's number ──▶ root
                       └─ cannot, or a source has not gone by P's end ── NotRun: why ──▶ root
     at the root     held or refused like the agent's own: one of both. The commit says by which mark it was

@@ -1,27 +1,35 @@
-"""The copies of one agent: of its own snapshots at neighbours, and of others' here (the protocol:
-``elf.job.rollup.copying``)."""
+"""The replicas of one agent: of its own snapshots at neighbours, and of others' here (the protocol:
+``elf.job.rollup.replication``)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from agents.node.beginning import Context, NodeSettings, Restored
-from elf.job import copies as disk
+from elf.job import replicas as disk
 from elf.job.catalog.voters import apart
-from elf.job.copies import CopyEffect
 from elf.job.effects import Effect
-from elf.job.messages.copies import CopiesKept, CopyMessage, CopyVerdict, DropCopies, KeepCopies, OfferCopies
-from elf.job.rollup.copying import Copying
+from elf.job.messages.replicas import (
+    DropReplicas,
+    KeepReplicas,
+    OfferReplicas,
+    ReplicaMessage,
+    ReplicasKept,
+    ReplicaVerdict,
+)
+from elf.job.replicas import ReplicaEffect
 from elf.job.rollup.flowroots import FlowRoots
 from elf.job.rollup.holding import Holding
+from elf.job.rollup.replication import Replication
 from elf.job.rollup.uplink import Uplink
 from overlay.ids import closeness, node_id
 
-Step = Effect | CopyEffect
+Step = Effect | ReplicaEffect
 
 
-class Copies:
-    """Of an agent: as an owner (``copying``), as a holder (``holding``), as one that leaves (``handing``)."""
+class Replicas:
+    """Of an agent: as an owner (``replication``), as a holder (``holding``), as one that leaves
+    (``handing``)."""
 
     def __init__(
         self,
@@ -34,31 +42,31 @@ class Copies:
         self._address = context.me.address
         self._overlay = context.overlay
         self._roots = roots
-        self.copying = Copying(
-            uplink, self._neighbours, copies=settings.copies, after_ms=settings.copy_after_ms
+        self.replication = Replication(
+            uplink, self._neighbours, replicas=settings.replicas, after_ms=settings.copy_after_ms
         )
         self.holding = Holding(
             context.log,
             self._alive,
             bytes_max=settings.copies_bytes_max,
             settings=settings.root,
-            restored=restored.copies,
+            restored=restored.replicas,
         )
-        self.handing = Copying(
+        self.handing = Replication(
             self.holding,
             self._neighbours,
-            copies=max(1, settings.copies),
+            replicas=max(1, settings.replicas),
             after_ms=0,
             reads=disk.ReadHeld,
             own=False,
         )
 
     def hand_on(self) -> None:
-        """From now on take no copies, and give what is here to neighbours, until ``to_hand_on`` is 0."""
+        """From now on take no replicas, and give what is here to neighbours, until ``to_hand_on`` is 0."""
         self.holding.closed = True
 
     def to_hand_on(self) -> int:
-        """Copies that nobody else has, as far as we know, or will have while we are here."""
+        """Replicas that nobody else has, as far as we know, or will have while we are here."""
         known = {name for name, _ in self.holding.owed_since(0)}
         return self.handing.lacking(known)
 
@@ -74,35 +82,35 @@ class Copies:
 
     # -- what happens ----------------------------------------------------------------------------------------
 
-    def arrived(self, sender: str, message: CopyMessage, now_ms: int) -> Sequence[Step]:
+    def arrived(self, sender: str, message: ReplicaMessage, now_ms: int) -> Sequence[Step]:
         match message:
-            case KeepCopies():
+            case KeepReplicas():
                 return self.holding.keep(sender, message, now_ms)
-            case CopiesKept():
-                self.copying.kept(sender, message)
+            case ReplicasKept():
+                self.replication.kept(sender, message)
                 self.handing.kept(sender, message)
                 return []
-            case DropCopies():
+            case DropReplicas():
                 return self.holding.drop(message)
-            case OfferCopies():
+            case OfferReplicas():
                 return self._roots.copies_offered(sender, message, now_ms)
-            case CopyVerdict():
+            case ReplicaVerdict():
                 return self.holding.verdict(message)
 
-    def performed(self, event: disk.CopyEvent) -> Sequence[Step]:
+    def performed(self, event: disk.ReplicaEvent) -> Sequence[Step]:
         """Something was read or written."""
         match event:
             case disk.SnapshotsRead():
-                return self.copying.read(event)
+                return self.replication.read(event)
             case disk.HeldRead():
                 return [*self.handing.read(event), *self.holding.read_held(event)]
-            case disk.CopiesStored():
+            case disk.ReplicasStored():
                 return self.holding.stored(event)
-            case disk.CopiesRead():
+            case disk.ReplicasRead():
                 return self.holding.read(event)
 
     def peer_down(self, address: str) -> None:
-        self.copying.peer_down(address)
+        self.replication.peer_down(address)
         self.handing.peer_down(address)
         self.holding.hurry()
 
@@ -110,25 +118,25 @@ class Copies:
         if not self._overlay.ready:
             return None
         handing = self.handing.deadline() if self.holding.closed else None
-        waits = (self.copying.deadline(), self.holding.deadline(), handing)
+        waits = (self.replication.deadline(), self.holding.deadline(), handing)
         return min((at for at in waits if at is not None), default=None)
 
     def tick(self, now_ms: int) -> list[Step]:
         if not self._overlay.ready:
             return []
         handed = self.handing.tick(now_ms) if self.holding.closed else []
-        return [*self.copying.tick(now_ms), *handed, *self.holding.tick(now_ms)]
+        return [*self.replication.tick(now_ms), *handed, *self.holding.tick(now_ms)]
 
     def status(self) -> dict[str, object]:
         """For people."""
-        holding, copying = self.holding, self.copying
+        holding, replication = self.holding, self.replication
         return {
             "held": len(holding),
             "bytes": holding.bytes,
             "dropped": holding.dropped,
             "damaged": holding.damaged,
-            "of_ours": copying.copied,
-            "wanting": copying.wanting,
-            "wanted": self.copying.copies,
+            "of_ours": replication.copied,
+            "wanting": replication.wanting,
+            "wanted": self.replication.replicas,
             "mirrored": self._roots.mirrored,
         }

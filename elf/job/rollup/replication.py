@@ -1,56 +1,56 @@
-"""Copies of snapshots at neighbours: an agent that is gone for good, with its disk, does not take along what
-it had sealed (paper, 3.4: replicas in the leaf set). Here is the owner's side, and what all have in common;
-``holding`` is the holder's, ``proxies`` the root's.
+"""Replicas of snapshots at neighbours: an agent that is gone for good, with its disk, does not take along
+what it had sealed (paper, 3.4: replicas in the leaf set). Here is the owner's side, and what all have in
+common; ``holding`` is the holder's, ``proxies`` the root's.
 
 What becomes of one snapshot (flow, first pane, end, part, member number):
 
     sealed, its checkpoint durable ── answered within ``after_ms`` ─────────────────▶ never copied
-      └─ still owed ─▶ due ── KeepCopies ─▶ ``copies`` neighbours: durable there ── CopiesKept ─▶ copied
+      └─ still owed ─▶ due ── KeepReplicas ─▶ ``replicas`` neighbours: durable there ── ReplicasKept ─▶ copied
                         ▲                     │ silent, dead, refused: the next neighbour          │
-                        └─────────────────────┘             answered: DropCopies to its holders ◀──┘
+                        └─────────────────────┘             answered: DropReplicas to its holders ◀──┘
 
-    at a holder  kept ── Committed with its member · CopyVerdict that it is included, final or leapt ·
-                  │      DropCopies · end of the flow · quota (the oldest, counted) ──▶ forgotten
-                  └─ owner dead, says the overlay here (or nothing heard of it for long): OfferCopies ──▶ root
+    at a holder  kept ── Committed with its member · ReplicaVerdict that it is included, final or leapt ·
+                  │      DropReplicas · end of the flow · quota (the oldest, counted) ──▶ forgotten
+                  └─ owner dead, says the overlay here (or nothing heard of it for long): OfferReplicas ──▶ root
     at the root  answers as a member's own offer, but "send" only for an owner that is dead or silent to it
                  too, and for each snapshot to one holder at a time: that is the owner's *proxy*
     the proxy    sends the snapshot straight to the root, in the owner's name and number
 
 Holders are live neighbours on the ring: in other racks first, then the nearest, and the flow's home last, for
-a copy is wanted where that fails.
+a replica is wanted where that fails.
 
 Why that is right, whoever says what twice, late, or never:
 
-- **A copy is the snapshot** (protocol 9.1). It is read from the store, so it leaves the agent after the
+- **A replica is the snapshot** (protocol 9.1). It is read from the store, so it leaves the agent after the
   checkpoint that names it is durable, and its contents never change. So it is the same piece whoever sends
   it, and the root takes each (member, pane) once (``contributions``): an owner that was not dead, or comes
-  back, two proxies, or a copy beside the piece that came up the tree can't count twice.
-- **The root has the only word** on what is to become of a snapshot, for copies as for the snapshot itself.
+  back, two proxies, or a replica beside the piece that came up the tree can't count twice.
+- **The root has the only word** on what is to become of a snapshot, for replicas as for the snapshot itself.
   Under ``STRAGGLERS LEAP`` what was committed without it is the last word, and what was dropped is the
   owner's to count, not the holder's.
-- **Nobody waits for a copy.** Panes wait as they would without; one that comes in time is in the pane, a
-  later one makes a revision. Copying is bounded in bytes under way (``UNDERWAY_BYTES``) and at the holder;
-  what is not copied (``wanting``) is counted, and shed nowhere.
+- **Nobody waits for a replica.** Panes wait as they would without; one that comes in time is in the pane, a
+  later one makes a revision. Replication is bounded in bytes under way (``UNDERWAY_BYTES``) and at the
+  holder; what is not copied (``wanting``) is counted, and shed nowhere.
 
-Where commits take less than ``after_ms`` there are no copies at all. Until then a snapshot is on its owner's
-disk and on its way up, in the memory of inner nodes or of the root: it is lost only if two die for good at
-once, or one does while the way up is broken. An agent that is gone for good takes its open panes along
-anyway, all rows of the last pane and lateness: to copy sooner would save little.
+Where commits take less than ``after_ms`` there are no replicas at all. Until then a snapshot is on its
+owner's disk and on its way up, in the memory of inner nodes or of the root: it is lost only if two die for
+good at once, or one does while the way up is broken. An agent that is gone for good takes its open panes
+along anyway, all rows of the last pane and lateness: to copy sooner would save little.
 
 Under ``STRAGGLERS MIRROR`` it is the same, sooner, and for an owner that lives and is behind: its way up is
 slow or broken, or it has stopped. A snapshot is due when it is sealed. Holders offer it when it has waited
 for a quarter of the straggler limit, and again as often, whoever lives. The root says "send" also of a pane
-that has waited for half of the limit, of a member that is not in it. So nobody needs to know who has copies:
-an owner that has stopped can't name them, and a tree with broken inner nodes can't be asked. The price is
-each snapshot twice more on the wire and on disks, and while a pane waits up to eight small offers a member to
-its root. What comes after the commit makes a revision, as under REVISE, and with ``copies`` 0 all does.
-(``elf.job.rollup.mirrors`` is something else: copies of whole flows, for masters elsewhere.)
+that has waited for half of the limit, of a member that is not in it. So nobody needs to know who has
+replicas: an owner that has stopped can't name them, and a tree with broken inner nodes can't be asked. The
+price is each snapshot twice more on the wire and on disks, and while a pane waits up to eight small offers a
+member to its root. What comes after the commit makes a revision, as under REVISE, and with ``replicas`` 0 all
+does. (``elf.job.rollup.mirrors`` is something else: replicas of whole flows, for masters elsewhere.)
 
-**A holder that leaves** (``elf leave``) does with its copies as an owner with its own snapshots: neighbours
+**A holder that leaves** (``elf leave``) does with its replicas as an owner with its own snapshots: neighbours
 are asked to keep them until each is durable at one, or has its answer; who has it already says so, unless it
-leaves too. From then on it takes no other's copies. What nobody takes within a while is lost with it, and it
-says how many those are. Owners that live replace it too; but one that has died within the last seconds seems
-to live.
+leaves too. From then on it takes no other's replicas. What nobody takes within a while is lost with it, and
+it says how many those are. Owners that live replace it too; but one that has died within the last seconds
+seems to live.
 """
 
 from __future__ import annotations
@@ -59,19 +59,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
-from elf.job.copies import CopyName, HeldRead, ReadHeld, ReadSnapshots, SnapshotsRead
 from elf.job.effects import Send
-from elf.job.messages.copies import CopiesKept, DropCopies, KeepCopies
+from elf.job.messages.replicas import DropReplicas, KeepReplicas, ReplicasKept
+from elf.job.replicas import HeldRead, ReadHeld, ReadSnapshots, ReplicaName, SnapshotsRead
 
 LOOK_MS: Final = 500
 """Between two looks at what is due: what comes within it shares its messages."""
 SOON_MS: Final = 20
 """Where flows are mirrored: between a seal and the look at what is due."""
 UNDERWAY_BYTES: Final = 8 << 20
-"""Copies that are not answered yet, over all holders; a larger snapshot goes alone."""
+"""Replicas that are not answered yet, over all holders; a larger snapshot goes alone."""
 TOGETHER_BYTES: Final = 1 << 20
 TOGETHER_MAX: Final = 500
-"""Copies in one message: so many, and so many bytes unless one is larger."""
+"""Replicas in one message: so many, and so many bytes unless one is larger."""
 ANSWER_MS: Final = 5_000
 SILENT_MS: Final = 30_000
 """A neighbour that did not answer in time is not asked for a while; an older elf never does."""
@@ -92,7 +92,7 @@ class _Spread:
 class Owed(Protocol):
     """What is to be copied: an agent's own snapshots (``Uplink``), or those that it holds of others."""
 
-    def owed_since(self, before_ms: int) -> Iterable[tuple[CopyName, int]]:
+    def owed_since(self, before_ms: int) -> Iterable[tuple[ReplicaName, int]]:
         """What has waited since then or longer for its answer, with sizes in bytes."""
 
     def owing(self) -> bool:
@@ -105,8 +105,8 @@ class Owed(Protocol):
         """Where the root of a flow is."""
 
 
-class Copying:
-    """The copies of one agent's snapshots, ``copies`` of each. ``neighbours``: live others, best first;
+class Replication:
+    """The replicas of one agent's snapshots, ``replicas`` of each. ``neighbours``: live others, best first;
     ``reads``: how they are had from the disk; ``own``: they are its own, so that it has the last word to
     holders."""
 
@@ -115,7 +115,7 @@ class Copying:
         owed: Owed,
         neighbours: Callable[[], Sequence[str]],
         *,
-        copies: int,
+        replicas: int,
         after_ms: int,
         reads: type[ReadSnapshots] | type[ReadHeld] = ReadSnapshots,
         own: bool = True,
@@ -124,31 +124,31 @@ class Copying:
         self._own = own
         self._owed = owed
         self._neighbours = neighbours
-        self.copies = copies
+        self.replicas = replicas
         self._after_ms = after_ms
-        self._due: dict[CopyName, _Spread] = {}
+        self._due: dict[ReplicaName, _Spread] = {}
         self._silent: dict[str, int] = {}
         self._next_ms = 0
 
     @property
     def wanting(self) -> int:
         """Snapshots that are due and are not on as many neighbours as they should be."""
-        return sum(len(spread.kept) < self.copies for spread in self._due.values())
+        return sum(len(spread.kept) < self.replicas for spread in self._due.values())
 
     @property
     def copied(self) -> int:
         """Snapshots that are on as many neighbours as they should be, and have no answer yet."""
         return len(self._due) - self.wanting
 
-    def lacking(self, names: Iterable[CopyName]) -> int:
+    def lacking(self, names: Iterable[ReplicaName]) -> int:
         """How many of these are on no neighbour, as far as we know."""
         return sum(not (name in self._due and self._due[name].kept) for name in names)
 
     def deadline(self) -> int | None:
-        return self._next_ms if self.copies and (self._due or self._owed.owing()) else None
+        return self._next_ms if self.replicas and (self._due or self._owed.owing()) else None
 
     def tick(self, now_ms: int) -> list[Step]:
-        if not self.copies or now_ms < self._next_ms:
+        if not self.replicas or now_ms < self._next_ms:
             return []
         self._next_ms = now_ms + LOOK_MS
         owed = dict(self._owed.owed_since(now_ms - self._after_ms))
@@ -166,23 +166,23 @@ class Copying:
         if self._owed.is_mirrored(uid):
             self._next_ms = min(self._next_ms, now_ms + SOON_MS)
 
-    def _drop(self, names: Sequence[CopyName]) -> list[Send]:
+    def _drop(self, names: Sequence[ReplicaName]) -> list[Send]:
         """They have their answer: whoever may have them hears of it."""
-        told: dict[str, list[CopyName]] = {}
+        told: dict[str, list[ReplicaName]] = {}
         for name in names:
             spread = self._due.pop(name)
             for address in sorted(spread.kept | spread.asked.keys()):
                 told.setdefault(address, []).append(name)
-        return [Send(to, DropCopies(names=tuple(gone))) for to, gone in told.items() if self._own]
+        return [Send(to, DropReplicas(names=tuple(gone))) for to, gone in told.items() if self._own]
 
     def _spread(self, now_ms: int) -> list[Step]:
         """Ask neighbours for what is on too few of them, as far as the bounds go."""
         self._give_up(now_ms)
         live = [address for address in self._neighbours() if self._silent.get(address, 0) <= now_ms]
         underway = sum(spread.size * len(spread.asked) for spread in self._due.values())
-        groups: dict[tuple[str, ...], list[CopyName]] = {}
+        groups: dict[tuple[str, ...], list[ReplicaName]] = {}
         for name, spread in self._due.items():
-            missing = self.copies - len(spread.kept) - len(spread.asked)
+            missing = self.replicas - len(spread.kept) - len(spread.asked)
             tried = spread.kept | spread.asked.keys() | spread.refused
             order = sorted(live, key=self._owed.home_of(name.flow).__eq__)
             to = tuple([address for address in order if address not in tried][: max(0, missing)])
@@ -202,8 +202,8 @@ class Copying:
                 self._silent[address] = now_ms + SILENT_MS
         self._silent = {a: until_ms for a, until_ms in self._silent.items() if until_ms > now_ms}
 
-    def _together(self, names: Sequence[CopyName]) -> list[tuple[CopyName, ...]]:
-        found: list[list[CopyName]] = []
+    def _together(self, names: Sequence[ReplicaName]) -> list[tuple[ReplicaName, ...]]:
+        found: list[list[ReplicaName]] = []
         room = 0
         for name in names:
             size = self._due[name].size
@@ -218,11 +218,11 @@ class Copying:
 
     def read(self, event: SnapshotsRead | HeldRead) -> list[Step]:
         """From the store, to the neighbours; what has its answer meanwhile stays."""
-        copies = tuple(copy for copy in event.copies if copy.name in self._due)
-        message = KeepCopies(copies=copies)
-        return [Send(to, message) for to in event.to] if copies else []
+        replicas = tuple(replica for replica in event.replicas if replica.name in self._due)
+        message = KeepReplicas(replicas=replicas)
+        return [Send(to, message) for to in event.to] if replicas else []
 
-    def kept(self, sender: str, message: CopiesKept) -> None:
+    def kept(self, sender: str, message: ReplicasKept) -> None:
         self._silent.pop(sender, None)
         for names, refused in ((message.names, False), (message.refused, True)):
             for name in names:

@@ -1,10 +1,10 @@
 """Agents whose files others see too, the roots of their flows, and who runs their work again
-(``elf.job.again``)."""
+(``elf.job.reexecution``)."""
 
 from __future__ import annotations
 
-from elf.job.again import Reading, SourceOffsets, Where
 from elf.job.messages.rollup import Slice
+from elf.job.reexecution import Reading, SourceOffsets, Where
 from elf.wire.base import Message
 
 
@@ -16,7 +16,7 @@ class Whereabouts(Message, frozen=True, kw_only=True):
     where: Where
 
 
-class RunAgain(Message, frozen=True, kw_only=True):
+class Reexecute(Message, frozen=True, kw_only=True):
     """Root to another member that shares the stream: answer for ``member`` in this pane."""
 
     flow: str
@@ -41,4 +41,4 @@ class NotRun(Message, frozen=True, kw_only=True):
     why: str
 
 
-AGAIN_MESSAGES = (RunSlice, Whereabouts, RunAgain, NotRun)
+REEXECUTION_MESSAGES = (RunSlice, Whereabouts, Reexecute, NotRun)

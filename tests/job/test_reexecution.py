@@ -1,5 +1,5 @@
-"""Work that is run again (``elf.job.again``): whom a root asks, that it takes one of both, and what the agent
-hears of it. That the answer has the right rows: ``tests/agents/test_running.py``."""
+"""Work that is run again (``elf.job.reexecution``): whom a root asks, that it takes one of both, and what the
+agent hears of it. That the answer has the right rows: ``tests/agents/test_running.py``."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import cast
 
 from elf.job import parts
-from elf.job.again import Reading, SourceOffsets, Where, can_run
 from elf.job.commands import Answered
 from elf.job.contributions import Piece, to_bytes
 from elf.job.effects import CommitPanes, Effect, Multicast, Send, Work
 from elf.job.events import PanesCommitted
-from elf.job.messages.again import NotRun, RunAgain, RunSlice, Whereabouts
+from elf.job.messages.reexecution import NotRun, Reexecute, RunSlice, Whereabouts
 from elf.job.messages.rollup import Committed, FlowProgress, Offer, Progress, Slice, Verdict
+from elf.job.reexecution import Reading, SourceOffsets, Where, can_run
 from elf.job.rollup import proxies
 from elf.job.rollup.decide import MIRROR_OF, RootSettings
 from elf.job.rollup.flowroots import FlowRoots, StoredPanes
@@ -67,7 +67,7 @@ class Fleet:
     def asked(self, now_ms: int) -> list[tuple[str, int, int]]:
         """Who is asked to run which member's pane."""
         sent = [e for e in self.roots.tick(now_ms) if isinstance(e, Send)]
-        return [(e.to, e.message.member, e.message.pane) for e in sent if isinstance(e.message, RunAgain)]
+        return [(e.to, e.message.member, e.message.pane) for e in sent if isinstance(e.message, Reexecute)]
 
     def committed(self, effects: list[Effect]) -> CommitPanes:
         (work,) = [one for one in effects if isinstance(one, CommitPanes)]
@@ -115,11 +115,11 @@ def test_a_pane_that_has_waited_is_run_by_one_other_and_committed_whole() -> Non
     work = fleet.committed(fleet.roots.take(HOLDER, answer(1), T0_MS + AFTER_MS + 200))
     assert (work.added, work.parts, work.new) == (0b111, frozenset({(0, -7)}), ())
     word = fleet.durable(work, T0_MS + AFTER_MS + 300)
-    assert (word.members, word.again) == (to_bytes(0b111), ((0, 7),))
+    assert (word.members, word.reexecution) == (to_bytes(0b111), ((0, 7),))
     assert fleet.roots.run_again == 1
     facts = fleet.roots.facts(FLOW.uid)
     assert facts is not None
-    assert facts.again == (("a", "a", 1),)
+    assert facts.reexecution == (("a", "a", 1),)
 
 
 def test_one_of_both_is_taken_whichever_comes_first() -> None:
@@ -127,7 +127,7 @@ def test_one_of_both_is_taken_whichever_comes_first() -> None:
     own_first.says(0, 2, T0_MS + AFTER_MS + 1)
     work = own_first.committed(own_first.roots.take(OWNER, slice_of(1, 0), T0_MS + AFTER_MS + 1))
     assert own_first.roots.take(HOLDER, answer(1), T0_MS + AFTER_MS + 2) == []
-    assert (work.parts, own_first.durable(work, T0_MS + AFTER_MS + 3).again) == (frozenset(), ())
+    assert (work.parts, own_first.durable(work, T0_MS + AFTER_MS + 3).reexecution) == (frozenset(), ())
     assert own_first.verdicts(1, 2) == [(1, 2, "included", 0)]
     assert own_first.roots.run_again == 0
     other_first = ready()
@@ -151,17 +151,17 @@ def test_another_is_asked_when_one_cannot_or_says_nothing() -> None:
     fleet, at_ms = ready(), T0_MS + AFTER_MS + 1
     fleet.roots.not_run(OTHER, NotRun(flow=FLOW.uid, member=0, pane=1, why="not asked"), at_ms)
     fleet.roots.not_run(HOLDER, NotRun(flow=FLOW.uid, member=0, pane=1, why="no such file"), at_ms)
-    assert fleet.asked(at_ms + proxies.AGAIN_MS - 1) == []
-    assert fleet.asked(at_ms + proxies.AGAIN_MS) == [(OTHER, 0, 1)]
-    later_ms = at_ms + proxies.AGAIN_MS + proxies.RUN_MS
+    assert fleet.asked(at_ms + proxies.RETRY_MS - 1) == []
+    assert fleet.asked(at_ms + proxies.RETRY_MS) == [(OTHER, 0, 1)]
+    later_ms = at_ms + proxies.RETRY_MS + proxies.RUN_MS
     fleet.alive(later_ms)
     assert fleet.asked(later_ms) == []
-    fleet.alive(later_ms + 2 * proxies.AGAIN_MS)
-    assert fleet.asked(later_ms + 2 * proxies.AGAIN_MS) == [(HOLDER, 0, 1)]
+    fleet.alive(later_ms + 2 * proxies.RETRY_MS)
+    assert fleet.asked(later_ms + 2 * proxies.RETRY_MS) == [(HOLDER, 0, 1)]
     fleet.roots.not_run(HOLDER, NotRun(flow=FLOW.uid, member=0, pane=1, why="no"), later_ms + 2_000)
     fleet.alive(later_ms + 4_000)
-    assert fleet.asked(later_ms + 2_000 + 4 * proxies.AGAIN_MS - 1) == []
-    assert fleet.asked(later_ms + 2_000 + 4 * proxies.AGAIN_MS) == [(OTHER, 0, 1)]
+    assert fleet.asked(later_ms + 2_000 + 4 * proxies.RETRY_MS - 1) == []
+    assert fleet.asked(later_ms + 2_000 + 4 * proxies.RETRY_MS) == [(OTHER, 0, 1)]
     facts = fleet.roots.facts(FLOW.uid)
     assert facts is not None
     assert facts.not_run == {"a": (3, "no")}
@@ -201,7 +201,7 @@ def test_the_panes_of_the_dead_are_run_and_revised() -> None:
     assert fleet.asked(T0_MS + 1) == [(HOLDER, 0, 1)]
     revision = fleet.committed(fleet.roots.take(HOLDER, answer(1), T0_MS + 100))
     assert (revision.revision, revision.members, revision.parts) == (1, 0b111, frozenset({(0, -7)}))
-    assert fleet.durable(revision, T0_MS + 200).again == ((0, 7),)
+    assert fleet.durable(revision, T0_MS + 200).reexecution == ((0, 7),)
 
 
 def test_the_next_root_knows_whose_piece_was_taken() -> None:
@@ -250,8 +250,8 @@ def owing(*names: tuple[int, int]) -> Uplink:
 def test_it_counts_what_the_answer_had_not_when_every_pane_of_a_snapshot_has_its_word() -> None:
     uplink = owing((1, 4))
     both = {"members": to_bytes(0b111), "flow": FLOW.uid, "revision": 0}
-    assert uplink.committed(Committed(start=1, end=2, again=((0, 7), (2, 9)), **both)) == []  # type: ignore[arg-type]
-    assert uplink.committed(Committed(start=2, end=3, again=((2, 9),), **both)) == []  # type: ignore[arg-type]
+    assert uplink.committed(Committed(start=1, end=2, reexecution=((0, 7), (2, 9)), **both)) == []  # type: ignore[arg-type]
+    assert uplink.committed(Committed(start=2, end=3, reexecution=((2, 9),), **both)) == []  # type: ignore[arg-type]
     (work,) = uplink.verdict(Verdict(flow=FLOW.uid, start=3, end=4, verdict="answered", offsets=8), 0)
     spans = ((1, 2, 7), (3, 4, 8))
     assert work == Work(STREAM, Answered(FLOW.uid, (((1, 4, 0), spans),)))

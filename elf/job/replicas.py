@@ -1,0 +1,127 @@
+"""Replicas of snapshots as values: their names, and what is asked of the disk about them (the protocol:
+``elf.job.rollup.replication``).
+
+The effects of this module are performed in order, one after the other, beside everything else that an agent
+does; they come back as its events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import msgspec
+
+from elf.job.snapshots import Sealed
+from elf.job.spec import Flow
+
+
+class ReplicaName(NamedTuple):
+    """Names one snapshot in the fleet: panes ``[start, end)`` of a flow, by a member of its stream, and the
+    part."""
+
+    flow: str
+    member: int
+    start: int
+    end: int
+    part: int = 0
+
+
+class Replica(msgspec.Struct, frozen=True, array_like=True):
+    """A snapshot as its owner has sealed it: encoded tables."""
+
+    name: ReplicaName
+    counters: bytes = b""
+    payload: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes, as quotas count them."""
+        return len(self.counters) + len(self.payload) + REPLICA_OVERHEAD
+
+
+REPLICA_OVERHEAD: Final = 256
+"""Bytes that a replica takes besides its contents."""
+
+
+@dataclass(frozen=True)
+class ReadSnapshots:
+    """Read snapshots that this agent retains, for the holders at ``to``; comes back as ``SnapshotsRead``."""
+
+    names: tuple[ReplicaName, ...]
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class StoreReplicas:
+    """Keep replicas of another agent's snapshots, which came from ``owner``; comes back as
+    ``ReplicasStored``."""
+
+    owner: str
+    replicas: tuple[Replica, ...]
+
+
+@dataclass(frozen=True)
+class ForgetReplicas:
+    """Delete replicas. It need not be durable: one that is there again is offered once more."""
+
+    names: tuple[ReplicaName, ...]
+
+
+@dataclass(frozen=True)
+class ReadHeld:
+    """Read replicas that this agent holds, for other holders at ``to``; comes back as ``HeldRead``."""
+
+    names: tuple[ReplicaName, ...]
+    to: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ReadReplicas:
+    """Read the replicas of a member that have panes in ``[start, end)``, of this part; ``ReplicasRead``."""
+
+    flow: Flow
+    member: int
+    start: int
+    end: int
+    part: int = 0
+
+
+@dataclass(frozen=True)
+class SnapshotsRead:
+    """What was there of the snapshots that were named."""
+
+    to: tuple[str, ...]
+    replicas: tuple[Replica, ...]
+
+
+@dataclass(frozen=True)
+class ReplicasStored:
+    """The replicas are durable, but those that the disk has ``refused``."""
+
+    owner: str
+    names: tuple[ReplicaName, ...]
+    refused: tuple[ReplicaName, ...] = ()
+
+
+@dataclass(frozen=True)
+class ReplicasRead:
+    """``damaged``: those whose checksum is wrong; they are deleted."""
+
+    flow: Flow
+    member: int
+    snapshots: tuple[Sealed, ...]
+    damaged: tuple[ReplicaName, ...] = ()
+
+
+@dataclass(frozen=True)
+class HeldRead:
+    """What was there of the replicas that were named; ``damaged`` as in ``ReplicasRead``."""
+
+    to: tuple[str, ...]
+    replicas: tuple[Replica, ...]
+    damaged: tuple[ReplicaName, ...] = ()
+
+
+ReplicaEffect = ReadSnapshots | StoreReplicas | ForgetReplicas | ReadHeld | ReadReplicas
+ReplicaEvent = SnapshotsRead | ReplicasStored | HeldRead | ReplicasRead
