@@ -40,7 +40,7 @@ class Facts:
 
     def metrics(self) -> bytes:
         node, metrics = self._driver.node, self._driver.metrics
-        metrics.snapshots_retained(node.uplink.retained())
+        metrics.snapshots_retained(node.sender.retained())
         holding, replication = node.replicas.holding, node.replicas.replication
         metrics.replicas(
             wanting=replication.wanting,

@@ -10,7 +10,7 @@ from agents.disk.store import Store
 from agents.node.beginning import BOOTSTRAPPED_FACT, PEERS_FACT, Restored, from_lines
 from elf.job.catalog.log import decode_entry
 from elf.job.catalog.membership import CLUSTER_FACT, read_cluster
-from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
+from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
 
 

@@ -385,7 +385,7 @@ class Fleet:
     def _depth(self) -> int:
         """Edges from the deepest worker of the query's tree to its root."""
         nodes = {driver.node.me.address: driver.node for driver in self._drivers}
-        topics = {flow.topic for node in nodes.values() for flow in node.uplink.flows()}
+        topics = {flow.topic for node in nodes.values() for flow in node.sender.flows()}
         deepest = 0
         for topic in topics:
             for node in nodes.values():

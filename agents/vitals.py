@@ -31,7 +31,7 @@ def vitals_of(node: Node, metrics: Metrics, backlogs: Mapping[str, int], now_ms:
         jobs=_mastered(node),
         flows=node.flows,
         windows=metrics.committed(),
-        retained=node.uplink.retained(),
+        retained=node.sender.retained(),
         resident_bytes=resident,
         cpu_us=int((times.user + times.system) * 1e6),
     )

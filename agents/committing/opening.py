@@ -7,7 +7,7 @@ ours, and stops the agent.
 All pieces are opened at once, since what is alike is one table (``elf.batch.decode_all``). Only when that
 fails they are opened one by one, to find out whose they are (``PiecesUnusable``).
 
-    relay (``combine``)       merges the others. The root misses who was left out, and asks for it itself.
+    combiner (``combine``)       merges the others. The root misses who was left out, and asks for it itself.
     root (``merged_panes``)   commits nothing. It takes the others again, and that member's snapshot no more
                               (``elf.job.rollup.collect``): so it is missing, as any other that is not there.
 

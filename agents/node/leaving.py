@@ -53,7 +53,7 @@ class Leaving:
         self._staffing = staffing
         self._catalog = catalog
         self._housing = housing
-        self._uplink = working.uplink
+        self._sender = working.sender
         self._replicas = working.replicas
         self._owed_ms: int | None = None
         """Since when nothing of our own is owed."""
@@ -177,7 +177,7 @@ class Leaving:
         """Go when nothing is owed and the log knows."""
         if not self.under_way:
             return self._decide(now_ms)
-        owes = any(self._uplink.owes(flow.uid) for flow in self._uplink.flows())
+        owes = any(self._sender.owes(flow.uid) for flow in self._sender.flows())
         if self._untils.keys() != self._streams or owes:
             return []
         self._owed_ms = now_ms if self._owed_ms is None else self._owed_ms

@@ -120,7 +120,7 @@ class Node:
         self._commits = Commits(log, self.homes, self.router, self.housing.holds)
         # the worker
         self._working = Working(context, self.catalog, self.router, settings, restored)
-        self.uplink = self._working.uplink
+        self.sender = self._working.sender
         self.replicas = self._working.replicas
         self.notices = self._working.notices
         self.clocks = self._working.clocks

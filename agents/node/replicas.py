@@ -21,7 +21,7 @@ from elf.job.replicas import ReplicaEffect
 from elf.job.rollup.flowroots import FlowRoots
 from elf.job.rollup.holding import Holding
 from elf.job.rollup.replication import Replication
-from elf.job.rollup.uplink import Uplink
+from elf.job.rollup.sender import Sender
 from overlay.ids import closeness, node_id
 
 Step = Effect | ReplicaEffect
@@ -34,7 +34,7 @@ class Replicas:
     def __init__(
         self,
         context: Context,
-        uplink: Uplink,
+        sender: Sender,
         roots: FlowRoots,
         settings: NodeSettings,
         restored: Restored,
@@ -43,7 +43,7 @@ class Replicas:
         self._overlay = context.overlay
         self._roots = roots
         self.replication = Replication(
-            uplink, self._neighbours, replicas=settings.replicas, after_ms=settings.copy_after_ms
+            sender, self._neighbours, replicas=settings.replicas, after_ms=settings.copy_after_ms
         )
         self.holding = Holding(
             context.log,

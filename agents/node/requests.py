@@ -97,7 +97,7 @@ class Requests:
         for uid in request.flows:
             flow = self._log.flow(uid)
             parent = self._overlay.parent(flow.topic) if flow is not None else None
-            counts = (*self._working.uplink.counts(uid), self._homes.roots.counts(uid))
+            counts = (*self._working.sender.counts(uid), self._homes.roots.counts(uid))
             found.append(flow_work(uid, parent or "", counts))
         flows = tuple(one for one in found if one is not None)
         facts = WorkFacts(self._me.name, flows, self._homes.work(request.jobs))

@@ -1,6 +1,6 @@
 """The worker side of a node: what the agent does for flows, as a member of their trees.
 
-    (the log) ──▶ Install ──▶ stream task ──▶ sealed ──▶ uplink ──▶ parent, in the end the root
+    (the log) ──▶ Install ──▶ stream task ──▶ sealed ──▶ sender ──▶ parent, in the end the root
                                 └────▶ begun ──▶ gathered on the way up ──▶ the home
 
 The catalog log says which flows there are, and where their homes are. A home that moves takes the root of its
@@ -36,11 +36,11 @@ from elf.job.messages.rollup import (
 )
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
 from elf.job.rollup.clocks import Clocks
+from elf.job.rollup.combiner import Beginning
 from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.notices import Notices
-from elf.job.rollup.relay import Beginning
+from elf.job.rollup.sender import Sender
 from elf.job.rollup.slices import piece_of
-from elf.job.rollup.uplink import Uplink
 from elf.job.spec import Flow
 
 DEFAULT_LATENESS_US = 2_000_000
@@ -68,7 +68,7 @@ class Working:
         self._membership = catalog.membership
         self._router = router
         self._roots = router.roots
-        self.uplink = Uplink(
+        self.sender = Sender(
             self._overlay.parent,
             self._overlay.children,
             self._membership.number,
@@ -79,7 +79,7 @@ class Working:
             retained_bytes_max=settings.retained_bytes_max,
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
-        self.replicas = Replicas(context, self.uplink, self._roots, settings, restored)
+        self.replicas = Replicas(context, self.sender, self._roots, settings, restored)
         self.notices = Notices(self._log)
         self.clocks = Clocks(me.address)
         self._installed = {uid: stream for stream, uid in sorted(restored.installed)}
@@ -98,8 +98,8 @@ class Working:
         for flow in self._ours():
             # before anything else: the stream tasks go on at once, and what they seal must find its line
             retained = {(a, b, part): size for uid, a, b, part, size in restored.retained if uid == flow.uid}
-            self.uplink.add(flow, retained, suspended=flow.uid in restored.suspended)
-        return [*self.end(now_ms), *self._sweep(restored), *self.uplink.restored()]
+            self.sender.add(flow, retained, suspended=flow.uid in restored.suspended)
+        return [*self.end(now_ms), *self._sweep(restored), *self.sender.restored()]
 
     def _sweep(self, restored: Restored) -> list[WorkStep]:
         """Forget what a crash left of flows that had ended, and of copies. A flow that our log has not come
@@ -115,9 +115,9 @@ class Working:
             case Worked():
                 return self._worked(event, now_ms)
             case Combined():
-                return self.uplink.combined(event)
+                return self.sender.combined(event)
             case Fetched():
-                return self.uplink.fetched(event.flow, event.snapshots)
+                return self.sender.fetched(event.flow, event.snapshots)
             case Ran():
                 return [Send(event.to, event.answer)]
             case _:
@@ -126,26 +126,26 @@ class Working:
     def _worked(self, event: Worked, now_ms: int) -> list[WorkStep]:
         found: list[WorkStep] = []
         for sealed in event.outcome.sealed:
-            found.extend(self.uplink.sealed(sealed, now_ms))
+            found.extend(self.sender.sealed(sealed, now_ms))
             self.replicas.replication.sealed(sealed.flow, now_ms)
         for early in event.outcome.early:
-            found.extend(self.uplink.early(early))
-        found.extend(self.uplink.where(event.outcome.where))
-        self.uplink.counted(event.outcome.forgotten)
-        self.uplink.worked(event.outcome.work)
+            found.extend(self.sender.early(early))
+        found.extend(self.sender.where(event.outcome.where))
+        self.sender.counted(event.outcome.forgotten)
+        self.sender.worked(event.outcome.work)
         for uid, text in event.outcome.failed:
             self._unfit.setdefault(uid, text)
             found.extend(self._tell_failure(uid))
         told = event.outcome.progress
         if event.command == "Install":  # who fails the first time does not answer for the flow
             told = tuple(one for one in told if one.flow not in self._unfit)
-        news, number = self.uplink.progress(told), self._membership.number(event.stream)
+        news, number = self.sender.progress(told), self._membership.number(event.stream)
         if news and number is not None:
             ours = ((one.flow, Began(number, one.live_from, one.sealed)) for one in news)
             begun = Begun(flows=tuple(FlowBegun(flow, (began,)) for flow, began in ours))
             found.extend(self._begun(begun, now_ms))
         if event.command == "Finish":
-            found.extend(self.uplink.beat(now_ms))
+            found.extend(self.sender.beat(now_ms))
         return found
 
     def _tell_failure(self, uid: str) -> list[WorkStep]:
@@ -165,18 +165,18 @@ class Working:
             case Begun():
                 return self._begun(message, now_ms)
             case Committed():
-                return [*self.uplink.committed(message), *self.replicas.holding.committed(message)]
+                return [*self.sender.committed(message), *self.replicas.holding.committed(message)]
             case Reexecute():
                 flow = self._log.flow(message.flow)
                 return [Run(flow, message, sender)] if flow is not None else []
             case Notice():
                 return self.notices.heard(message, self._running, now_ms)
             case LeaveOut():
-                return self.uplink.leave_out(message)
+                return self.sender.leave_out(message)
             case Resend():
-                return self.uplink.send_again(message)
+                return self.sender.send_again(message)
             case Verdict():
-                return self.uplink.verdict(message, now_ms)
+                return self.sender.verdict(message, now_ms)
             case _:
                 return self.replicas.arrived(sender, message, now_ms)
 
@@ -190,7 +190,7 @@ class Working:
             # nor what was run again, which was asked for by that root
             self.unknown_flow += 1
             return []
-        return list(self.uplink.carry(sender, flow, piece_of(message), now_ms))
+        return list(self.sender.carry(sender, flow, piece_of(message), now_ms))
 
     def _begun(self, message: Begun, now_ms: int) -> list[WorkStep]:
         """Of flows whose home is here, or of such that we are on the way to."""
@@ -244,7 +244,7 @@ class Working:
             if flow.uid not in self._running:
                 self._running[flow.uid] = flow
                 self._installed[flow.uid] = flow.fragment.stream
-                self.uplink.add(flow)
+                self.sender.add(flow)
                 found.append(Work(flow.fragment.stream, Install(flow)))
                 found.extend(self._overlay.subscribe(flow.topic, now_ms, home=flow.home))
         return found
@@ -253,9 +253,9 @@ class Working:
         """Stop what the log says has ended: as a worker, as an inner node, as the root. After a restart the
         log may say so before we are in the flow's tree."""
         found: list[WorkStep] = []
-        for flow in self.uplink.flows():
+        for flow in self.sender.flows():
             if self._log.flow(flow.uid) is None:
-                found.extend(self.uplink.remove(flow.uid))
+                found.extend(self.sender.remove(flow.uid))
         for uid in [uid for uid in self._installed if self._log.flow(uid) is None]:
             found.append(Work(self._installed.pop(uid), Uninstall(uid)))
             if uid in self._running:
@@ -269,7 +269,7 @@ class Working:
         self.replicas.holding.hurry()
         found: list[WorkStep] = []
         for flow in [flow for flow in self._log.flows() if self._log.homes.of(flow.uid) == job]:
-            self.uplink.rehome(flow)
+            self.sender.rehome(flow)
             if flow.uid in self._running:
                 self._running[flow.uid] = flow
             if self._roots.get(flow.uid) is not None:
@@ -286,16 +286,16 @@ class Working:
 
     def missed(self, topic: bytes, now_ms: int) -> Sequence[WorkStep]:
         """Multicasts of a tree can't be had."""
-        return self.uplink.unheard(topic, now_ms)
+        return self.sender.unheard(topic, now_ms)
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        waits = (self.uplink.deadline(), self._beginning.deadline(), self.replicas.deadline())
+        waits = (self.sender.deadline(), self._beginning.deadline(), self.replicas.deadline())
         return min((at for at in waits if at is not None), default=None)
 
     def tick(self, now_ms: int) -> list[WorkStep]:
-        parts = (self.uplink, self._beginning, self.replicas)
+        parts = (self.sender, self._beginning, self.replicas)
         return [step for part in parts for step in part.tick(now_ms)]
 
     def look(self) -> list[WorkStep]:

@@ -2,7 +2,7 @@
 them.
 
 Each part of an agent counts what it does itself, since its start: the stream task (``FlowState``), the way up
-(``Uplink``), the root (``FlowRoots``), the master (``Homes``). Times are CPU time of the thread that worked,
+(``Sender``), the root (``FlowRoots``), the master (``Homes``). Times are CPU time of the thread that worked,
 in µs; a simulator has none. What several flows share (a map) counts in each of them.
 """
 

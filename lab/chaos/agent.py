@@ -25,7 +25,7 @@ from elf.job import effects as do
 from elf.job.catalog.membership import CLUSTER_FACT, Identity, StreamSince
 from elf.job.home import port as home
 from elf.job.program.port import ProgramEvent
-from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
+from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
 from elf.wire.clients import WindowResult
 from elf.wire.vitals import Vitals

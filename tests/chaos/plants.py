@@ -32,8 +32,8 @@ from elf.job.rollup.decide import Stragglers
 from elf.job.rollup.panes import Panes
 from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.root import Root
+from elf.job.rollup.sender import Sender, _Line
 from elf.job.rollup.slices import reissued
-from elf.job.rollup.uplink import Uplink, _Line
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.stragglers import Drops
@@ -151,18 +151,18 @@ def commits_before_a_majority(patch: pytest.MonkeyPatch) -> None:
 def has_one_quota(patch: pytest.MonkeyPatch) -> None:
     """protocol 4.8: what is retained of one flow counts against all."""
 
-    def quota(uplink: Uplink, line: _Line) -> list[Effect]:
-        held = sum(other.retained.bytes for other in uplink._lines.values())
+    def quota(sender: Sender, line: _Line) -> list[Effect]:
+        held = sum(other.retained.bytes for other in sender._lines.values())
         stream = line.flow.fragment.stream
-        if not line.suspended and held > uplink._retained_bytes_max:
+        if not line.suspended and held > sender._retained_bytes_max:
             line.suspended = True
             return [Work(stream, Suspend(line.flow.uid))]
-        if line.suspended and held < uplink._retained_bytes_max // 2:
+        if line.suspended and held < sender._retained_bytes_max // 2:
             line.suspended = False
             return [Work(stream, Resume(line.flow.uid))]
         return []
 
-    patch.setattr(Uplink, "_quota", quota)
+    patch.setattr(Sender, "_quota", quota)
 
 
 def revises_what_was_dropped(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ import pytest
 from agents.codec import Message
 from elf.job.events import Arrived
 from elf.job.messages.rollup import Began, Begun, FlowBegun
-from elf.job.rollup.relay import FORGET_MS, GATHER_MS, Beginning
+from elf.job.rollup.combiner import FORGET_MS, GATHER_MS, Beginning
 from elf.job.spec import Flow
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import plan

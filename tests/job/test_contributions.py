@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elf.job.contributions import Piece, Pieces, Pile, bitmap, from_bytes, members_of, numbers, to_bytes
-from elf.job.rollup.relay import FIRST_MS, SELF, Relay
+from elf.job.rollup.combiner import FIRST_MS, SELF, Combiner
 
 PANES = 12
 
@@ -76,42 +76,42 @@ def test_bitmaps_come_back(members: set[int]) -> None:
 
 
 def test_a_relay_waits_for_those_who_reported_and_not_for_ever() -> None:
-    relay = Relay(wait_ms=1_000)
-    relay.add(SELF, Piece(0, 1, 1), 0)
-    assert relay.ready(("child",), 0) == []  # the child never reported: a moment
-    assert relay.deadline() == FIRST_MS
-    assert [members_of(pieces) for pieces in relay.ready(("child",), FIRST_MS)] == [1]
-    relay.add("child", Piece(0, 1, 2), 60)
-    assert [members_of(pieces) for pieces in relay.ready(("child",), 60)] == [2]
-    relay.add(SELF, Piece(1, 2, 1), 70)
-    assert relay.ready(("child",), 70) == []  # now it is waited for
-    relay.add("child", Piece(1, 3, 2), 80)
-    assert [spanned(pieces) for pieces in relay.ready(("child",), 80)] == [(1, 2, 3)]
-    assert relay.deadline() == 1_080
-    assert [spanned(pieces) for pieces in relay.ready(("child",), 1_080)] == [(2, 3, 2)]
+    combiner = Combiner(wait_ms=1_000)
+    combiner.add(SELF, Piece(0, 1, 1), 0)
+    assert combiner.ready(("child",), 0) == []  # the child never reported: a moment
+    assert combiner.deadline() == FIRST_MS
+    assert [members_of(pieces) for pieces in combiner.ready(("child",), FIRST_MS)] == [1]
+    combiner.add("child", Piece(0, 1, 2), 60)
+    assert [members_of(pieces) for pieces in combiner.ready(("child",), 60)] == [2]
+    combiner.add(SELF, Piece(1, 2, 1), 70)
+    assert combiner.ready(("child",), 70) == []  # now it is waited for
+    combiner.add("child", Piece(1, 3, 2), 80)
+    assert [spanned(pieces) for pieces in combiner.ready(("child",), 80)] == [(1, 2, 3)]
+    assert combiner.deadline() == 1_080
+    assert [spanned(pieces) for pieces in combiner.ready(("child",), 1_080)] == [(2, 3, 2)]
 
 
 def test_the_first_panes_of_all_children_go_up_as_one() -> None:
-    relay = Relay()
-    relay.add("left", Piece(0, 1, 2), 0)
-    assert relay.ready(("left", "right"), 0) == []
-    relay.add(SELF, Piece(0, 2, 1), 5)
-    assert relay.ready(("left", "right"), 5) == []
-    relay.add("right", Piece(0, 1, 4), 10)
-    assert [spanned(pieces) for pieces in relay.ready(("left", "right"), 10)] == [(0, 1, 7)]
-    assert relay.deadline() == 1_010
+    combiner = Combiner()
+    combiner.add("left", Piece(0, 1, 2), 0)
+    assert combiner.ready(("left", "right"), 0) == []
+    combiner.add(SELF, Piece(0, 2, 1), 5)
+    assert combiner.ready(("left", "right"), 5) == []
+    combiner.add("right", Piece(0, 1, 4), 10)
+    assert [spanned(pieces) for pieces in combiner.ready(("left", "right"), 10)] == [(0, 1, 7)]
+    assert combiner.deadline() == 1_010
 
 
 def test_a_root_waits_for_nobody_below_its_own_relay() -> None:
-    relay = Relay()
-    relay.add(SELF, Piece(0, 1, 1), 0)
-    assert [members_of(pieces) for pieces in relay.ready(("child",), 0, root=True)] == [1]
+    combiner = Combiner()
+    combiner.add(SELF, Piece(0, 1, 1), 0)
+    assert [members_of(pieces) for pieces in combiner.ready(("child",), 0, root=True)] == [1]
 
 
 def test_a_relay_does_not_wait_for_a_child_that_went_away() -> None:
-    relay = Relay()
-    relay.add("child", Piece(0, 1, 2), 0)
-    relay.ready(("child",), FIRST_MS)
-    relay.add(SELF, Piece(1, 2, 1), 60)
-    assert relay.ready(("child",), 60) == []
-    assert [members_of(pieces) for pieces in relay.ready((), 70)] == [1]
+    combiner = Combiner()
+    combiner.add("child", Piece(0, 1, 2), 0)
+    combiner.ready(("child",), FIRST_MS)
+    combiner.add(SELF, Piece(1, 2, 1), 60)
+    assert combiner.ready(("child",), 60) == []
+    assert [members_of(pieces) for pieces in combiner.ready((), 70)] == [1]

@@ -27,7 +27,7 @@ def test_in_peace_every_window_is_exact_and_final_at_once(size: int, slide: int)
     world.run(25_000)
     check_all(world, spec, until, least=4)
     assert all(revision == 0 for revision, _, _ in world.committed(spec).values())
-    assert sum(a.node.uplink.retained() for a in world.agents) <= len(world.agents)
+    assert sum(a.node.sender.retained() for a in world.agents) <= len(world.agents)
 
 
 def test_an_agent_that_is_no_root_dies_and_comes_back_with_its_rows_as_revisions() -> None:

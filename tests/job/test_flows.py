@@ -51,7 +51,7 @@ def test_two_jobs_share_a_flow_from_different_nodes_and_one_is_dropped() -> None
     assert computed(world) == {0}, "nobody reads the flow any more"
     for agent in world.agents:
         assert agent.store.flows() == {}
-        assert not agent.node.uplink.flows()
+        assert not agent.node.sender.flows()
         assert not any(tree.topic == first.flows[0].topic for tree in agent.node.overlay._scribe.links)
 
 

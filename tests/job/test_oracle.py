@@ -21,7 +21,7 @@ from elf.job.messages.reading import PaneRow
 from elf.job.messages.rollup import Committed
 from elf.job.rollup.mirrors import Mirror
 from elf.job.rollup.root import Root
-from elf.job.rollup.uplink import Uplink
+from elf.job.rollup.sender import Sender
 from lab.chaos import world as w
 from tests.support import stories
 
@@ -43,11 +43,11 @@ def send_nothing_again(patch: pytest.MonkeyPatch) -> None:
 def forget_at_once(patch: pytest.MonkeyPatch) -> None:
     """protocol 4.6: a worker deletes a snapshot when any commit of its pane comes, included in it or not."""
 
-    def committed(uplink: Uplink, word: Committed) -> list[Effect]:
-        line = uplink._lines.get(word.flow)
-        return uplink._settle(line, word.start, word.end) if line else []
+    def committed(sender: Sender, word: Committed) -> list[Effect]:
+        line = sender._lines.get(word.flow)
+        return sender._settle(line, word.start, word.end) if line else []
 
-    patch.setattr(Uplink, "committed", committed)
+    patch.setattr(Sender, "committed", committed)
 
 
 def take_what_comes(patch: pytest.MonkeyPatch) -> None:

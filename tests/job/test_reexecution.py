@@ -17,7 +17,7 @@ from elf.job.reexecution import Reading, SourceOffsets, Where, can_run
 from elf.job.rollup import proxies
 from elf.job.rollup.decide import MIRROR_OF, RootSettings
 from elf.job.rollup.flowroots import FlowRoots, StoredPanes
-from elf.job.rollup.uplink import Uplink
+from elf.job.rollup.sender import Sender
 from elf.job.snapshots import Sealed
 from lab.chaos.engine import STREAM
 from lab.chaos.story import query_of
@@ -238,27 +238,27 @@ def test_an_answer_that_cannot_be_opened_bars_nobody() -> None:
 # -- the agent that was behind -------------------------------------------------------------------------------
 
 
-def owing(*names: tuple[int, int]) -> Uplink:
-    """An uplink that owes these snapshots."""
-    uplink = Uplink(lambda _: ROOT, lambda _: (), lambda _: 0, incarnation=1)
-    uplink.add(FLOW)
+def owing(*names: tuple[int, int]) -> Sender:
+    """a sender that owes these snapshots."""
+    sender = Sender(lambda _: ROOT, lambda _: (), lambda _: 0, incarnation=1)
+    sender.add(FLOW)
     for start, end in names:
-        uplink.sealed(Sealed(FLOW.uid, start, end, b"t", b"p"), 0)
-    return uplink
+        sender.sealed(Sealed(FLOW.uid, start, end, b"t", b"p"), 0)
+    return sender
 
 
 def test_it_counts_what_the_answer_had_not_when_every_pane_of_a_snapshot_has_its_word() -> None:
-    uplink = owing((1, 4))
+    sender = owing((1, 4))
     both = {"members": to_bytes(0b111), "flow": FLOW.uid, "revision": 0}
-    assert uplink.committed(Committed(start=1, end=2, reexecution=((0, 7), (2, 9)), **both)) == []  # type: ignore[arg-type]
-    assert uplink.committed(Committed(start=2, end=3, reexecution=((2, 9),), **both)) == []  # type: ignore[arg-type]
-    (work,) = uplink.verdict(Verdict(flow=FLOW.uid, start=3, end=4, verdict="answered", offsets=8), 0)
+    assert sender.committed(Committed(start=1, end=2, reexecution=((0, 7), (2, 9)), **both)) == []  # type: ignore[arg-type]
+    assert sender.committed(Committed(start=2, end=3, reexecution=((2, 9),), **both)) == []  # type: ignore[arg-type]
+    (work,) = sender.verdict(Verdict(flow=FLOW.uid, start=3, end=4, verdict="answered", offsets=8), 0)
     spans = ((1, 2, 7), (3, 4, 8))
     assert work == Work(STREAM, Answered(FLOW.uid, (((1, 4, 0), spans),)))
-    assert uplink.retained() == 0
-    assert uplink.owes(FLOW.uid), "until the lane has counted"
-    uplink.counted([(FLOW.uid, (1, 4, 0))])
-    assert not uplink.owes(FLOW.uid)
+    assert sender.retained() == 0
+    assert sender.owes(FLOW.uid), "until the lane has counted"
+    sender.counted([(FLOW.uid, (1, 4, 0))])
+    assert not sender.owes(FLOW.uid)
 
 
 def test_where_it_is_goes_to_the_root() -> None:

@@ -22,7 +22,7 @@ from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.proxies import Proxies
 from elf.job.rollup.replication import Replication
 from elf.job.rollup.root import Root
-from elf.job.rollup.uplink import SNAPSHOT_OVERHEAD
+from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.snapshots import Sealed
 from elf.wire.clients import Call, Reply
 from lab.chaos.agent import SimAgent

@@ -15,7 +15,7 @@ from elf.job import events as was
 from elf.job.effects import Effect
 from elf.job.messages.homes import SubscribeJob
 from elf.job.rollup.root import Root
-from elf.job.rollup.uplink import Uplink
+from elf.job.rollup.sender import Sender
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Plan
@@ -82,32 +82,32 @@ class Fleet:
         self.bad += [agent for agent in self.world.agents if agent.address not in homes][:bad]
 
     def _patch(self, monkeypatch: pytest.MonkeyPatch, spoil: Spoil, counter_tables: bool) -> None:
-        sealed, fetched = Uplink.sealed, Uplink.fetched
+        sealed, fetched = Sender.sealed, Sender.fetched
 
-        def is_bad(uplink: Uplink) -> bool:
-            return any(agent.node.uplink is uplink for agent in self.bad)
+        def is_bad(sender: Sender) -> bool:
+            return any(agent.node.sender is sender for agent in self.bad)
 
         def spoilt(counters: bytes, payload: bytes) -> tuple[bytes, bytes]:
             if counter_tables:
                 return (spoil(counters) if counters else counters), payload
             return counters, (spoil(payload) if payload else payload)
 
-        def seals(uplink: Uplink, one: Sealed, now_ms: int) -> list[Effect]:
-            if is_bad(uplink):
+        def seals(sender: Sender, one: Sealed, now_ms: int) -> list[Effect]:
+            if is_bad(sender):
                 counters, payload = spoilt(one.counters, one.payload)
                 one = replace(one, counters=counters, payload=payload)
-            return sealed(uplink, one, now_ms)
+            return sealed(sender, one, now_ms)
 
-        def fetches(uplink: Uplink, flow: Flow, snapshots: Iterable[Sealed]) -> list[Effect]:
-            if is_bad(uplink):
+        def fetches(sender: Sender, flow: Flow, snapshots: Iterable[Sealed]) -> list[Effect]:
+            if is_bad(sender):
                 both = ((one, spoilt(one.counters, one.payload)) for one in snapshots)
                 snapshots = [
                     replace(one, counters=counters, payload=payload) for one, (counters, payload) in both
                 ]
-            return fetched(uplink, flow, snapshots)
+            return fetched(sender, flow, snapshots)
 
-        monkeypatch.setattr(Uplink, "sealed", seals)
-        monkeypatch.setattr(Uplink, "fetched", fetches)
+        monkeypatch.setattr(Sender, "sealed", seals)
+        monkeypatch.setattr(Sender, "fetched", fetches)
 
     def root(self) -> Root:
         root = self.world.home(self.spec).node.homes.roots.get(self.spec.flows[0].uid)
@@ -209,10 +209,10 @@ def test_it_is_said_of_whom_and_once_it_is_well_again_it_is_in_the_windows(
 def test_early_results_go_on_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     base = plan(2)
     fleet = Fleet(monkeypatch, garbage, replace(base, fragment=replace(base.fragment, changes_us=500_000)))
-    (bad,), world, early = fleet.bad, fleet.world, Uplink.early
+    (bad,), world, early = fleet.bad, fleet.world, Sender.early
 
-    def says(uplink: Uplink, one: Early) -> list[Effect]:
-        return early(uplink, replace(one, payload=b"none") if uplink is bad.node.uplink else one)
+    def says(sender: Sender, one: Early) -> list[Effect]:
+        return early(sender, replace(one, payload=b"none") if sender is bad.node.sender else one)
 
     reader, found = world.agents[0], list[WindowResult]()
 
@@ -220,7 +220,7 @@ def test_early_results_go_on_without_them(monkeypatch: pytest.MonkeyPatch) -> No
         found.append(result)
         return []
 
-    monkeypatch.setattr(Uplink, "early", says)
+    monkeypatch.setattr(Sender, "early", says)
     monkeypatch.setattr(reader.node.clients, "published", published)
     subscribes = SubscribeJob(id=1, origin=reader.address, uid=fleet.spec.uid, after=None)
     for _ in range(10):

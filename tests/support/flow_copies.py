@@ -19,7 +19,7 @@ from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.holding import Holding
 from elf.job.rollup.replication import Replication
 from elf.job.rollup.root import Root
-from elf.job.rollup.uplink import Uplink
+from elf.job.rollup.sender import Sender
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid
 from elf.ql.plan import Fragment
@@ -59,19 +59,19 @@ def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> CatalogL
 
 
 class Owner:
-    """An agent's uplink and its replicas; what is to be read from its store is there."""
+    """An agent's sender and its replicas; what is to be read from its store is there."""
 
     def __init__(self, replicas: int = 2, flow: Flow = FLOW) -> None:
         self.uid = flow.uid
-        self.uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=1)
-        self.uplink.add(flow)
+        self.sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1)
+        self.sender.add(flow)
         self.live = list(NEIGHBOURS)
-        self.replication = Replication(self.uplink, lambda: self.live, replicas=replicas, after_ms=1_000)
+        self.replication = Replication(self.sender, lambda: self.live, replicas=replicas, after_ms=1_000)
         self.sent: list[tuple[str, tuple[ReplicaName, ...]]] = []
         self.dropped: list[tuple[str, tuple[ReplicaName, ...]]] = []
 
     def seal(self, pane: int, now_ms: int, size: int = 10, part: int = 0) -> None:
-        self.uplink.sealed(Sealed(self.uid, pane, pane + 1, b"", bytes(size), part), now_ms)
+        self.sender.sealed(Sealed(self.uid, pane, pane + 1, b"", bytes(size), part), now_ms)
         self.replication.sealed(self.uid, now_ms)
 
     def tick(self, now_ms: int) -> None:
@@ -93,7 +93,7 @@ class Owner:
         self.replication.kept(address, ReplicasKept(names=names, refused=refused))
 
     def commit(self, start: int, end: int) -> None:
-        self.uplink.committed(Committed(flow=self.uid, start=start, end=end, revision=0, members=to_bytes(1)))
+        self.sender.committed(Committed(flow=self.uid, start=start, end=end, revision=0, members=to_bytes(1)))
 
 
 class Holder:

@@ -9,12 +9,12 @@ import pytest
 
 from agents.main import main
 from elf.job.effects import Effect
-from elf.job.rollup.uplink import Uplink
+from elf.job.rollup.sender import Sender
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 
 
-class Spoiling(Uplink):
+class Spoiling(Sender):
     """See the module's docstring."""
 
     def sealed(self, sealed: Sealed, now_ms: int) -> list[Effect]:

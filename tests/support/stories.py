@@ -154,5 +154,5 @@ def crashes_loss_and_doubles_of_late_rows(seed: int) -> None:
             checked += 1
     assert checked >= 6
     assert any(revision > 0 for revision, _, _ in windows.values())
-    assert sum(agent.node.uplink.retained() for agent in world.agents) <= 2 * len(world.agents)
+    assert sum(agent.node.sender.retained() for agent in world.agents) <= 2 * len(world.agents)
     assert sum(status["late"] for _, _, status in windows.values()) > 0

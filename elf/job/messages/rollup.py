@@ -81,7 +81,7 @@ class FlowBegun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begun(Message, frozen=True, kw_only=True):
-    """Members to the homes of new flows, up their trees: who has begun (``elf.job.rollup.relay``)."""
+    """Members to the homes of new flows, up their trees: who has begun (``elf.job.rollup.combiner``)."""
 
     flows: tuple[FlowBegun, ...]
 

@@ -27,8 +27,8 @@ from elf.job.replicas import (
     StoreReplicas,
 )
 from elf.job.rollup.decide import RootSettings
+from elf.job.rollup.sender import OFFERED_MAX
 from elf.job.rollup.slices import reissued
-from elf.job.rollup.uplink import OFFERED_MAX
 from elf.job.snapshots import Span
 from elf.job.spec import Flow
 from elf.job.stragglers import outside

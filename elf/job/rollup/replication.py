@@ -90,7 +90,7 @@ class _Spread:
 
 
 class Owed(Protocol):
-    """What is to be copied: an agent's own snapshots (``Uplink``), or those that it holds of others."""
+    """What is to be copied: an agent's own snapshots (``Sender``), or those that it holds of others."""
 
     def owed_since(self, before_ms: int) -> Iterable[tuple[ReplicaName, int]]:
         """What has waited since then or longer for its answer, with sizes in bytes."""

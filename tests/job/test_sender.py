@@ -9,7 +9,7 @@ import pytest
 from elf.job.commands import Resume, Suspend
 from elf.job.effects import Effect, Send, Work
 from elf.job.messages.rollup import FlowProgress, Progress
-from elf.job.rollup.uplink import Uplink
+from elf.job.rollup.sender import Sender
 from overlay.turns import TURNS_MAX
 from tests.support.flow_copies import FLOW
 
@@ -32,10 +32,10 @@ def test_a_flow_is_suspended_as_what_it_owes_says_and_not_as_the_last_cut_does(
 ) -> None:
     """An agent died after its snapshots were forgotten and before the checkpoint that says that their flow
     goes on: it stood still for ever (``elf sim chaos``, seed 1795401858 of 4 agents)."""
-    uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=2, retained_bytes_max=QUOTA)
-    uplink.add(FLOW, owed, suspended=suspended)
-    assert uplink.restored() == wanted
-    assert uplink.restored() == []
+    sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=2, retained_bytes_max=QUOTA)
+    sender.add(FLOW, owed, suspended=suspended)
+    assert sender.restored() == wanted
+    assert sender.restored() == []
 
 
 def said(effects: list[Effect]) -> dict[str, int]:
@@ -45,31 +45,31 @@ def said(effects: list[Effect]) -> dict[str, int]:
 
 
 def test_of_many_homes_each_hears_in_its_turn_how_far_we_are_and_a_new_one_at_once() -> None:
-    uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, homes_at_once=2)
+    sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, homes_at_once=2)
     flows = [replace(FLOW, uid=f"f{n}", home=f"home{n}") for n in range(6)]
     for flow in flows:
-        uplink.add(flow)
-        uplink.progress([FlowProgress(flow.uid, 0, 5)])
+        sender.add(flow)
+        sender.progress([FlowProgress(flow.uid, 0, 5)])
     homes = {flow.home for flow in flows}
-    assert said(uplink.beat(0)) == dict.fromkeys(homes, 2_000), "nobody has heard yet"
+    assert said(sender.beat(0)) == dict.fromkeys(homes, 2_000), "nobody has heard yet"
     for begin in (1, 4):
-        words = [said(uplink.beat(1_000 * now)) for now in range(begin, begin + 3)]
+        words = [said(sender.beat(1_000 * now)) for now in range(begin, begin + 3)]
         assert [len(word) for word in words] == [2, 2, 2]
         assert {home for word in words for home in word} == homes
         assert all(later_ms == 2_000 for word in words for later_ms in word.values())
-    uplink.rehome(replace(flows[0], home="elsewhere"))
-    assert uplink.deadline() == 0
-    assert said(uplink.tick(7_000)).keys() >= {"elsewhere"}
+    sender.rehome(replace(flows[0], home="elsewhere"))
+    assert sender.deadline() == 0
+    assert said(sender.tick(7_000)).keys() >= {"elsewhere"}
     for flow in flows[1:]:
-        uplink.remove(flow.uid)
-    assert said(uplink.beat(8_000)) == {"elsewhere": 0}
+        sender.remove(flow.uid)
+    assert said(sender.beat(8_000)) == {"elsewhere": 0}
 
 
 def test_however_many_homes_there_are_each_hears_every_four_beats() -> None:
-    uplink = Uplink(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, homes_at_once=1)
+    sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, homes_at_once=1)
     for n in range(40):
-        uplink.add(replace(FLOW, uid=f"f{n}", home=f"home{n}"))
-        uplink.progress([FlowProgress(f"f{n}", 0, 5)])
-    uplink.beat(0)
-    words = [said(uplink.beat(1_000 * now)) for now in range(1, TURNS_MAX + 1)]
+        sender.add(replace(FLOW, uid=f"f{n}", home=f"home{n}"))
+        sender.progress([FlowProgress(f"f{n}", 0, 5)])
+    sender.beat(0)
+    words = [said(sender.beat(1_000 * now)) for now in range(1, TURNS_MAX + 1)]
     assert len({home for word in words for home in word}) == 40

@@ -1,10 +1,10 @@
 """A worker's side of its flows: what was sealed goes up and is retained until a commit includes it
 (protocol 4.6).
 
-One ``Uplink`` a node, with a line for each flow: the relay through which our own slices and our children's go
-up, and the names of the snapshots that we still owe. A snapshot is forgotten when the root says that a commit
-includes it, or that it is too late for it (then it is counted as left out); what it was dropped with the
-stream task counts (``elf.job.stragglers``). What nobody has confirmed for a while is offered to the root
+One ``Sender`` a node, with a line for each flow: the combiner through which our own slices and our children's
+go up, and the names of the snapshots that we still owe. A snapshot is forgotten when the root says that a
+commit includes it, or that it is too late for it (then it is counted as left out); what it was dropped with
+the stream task counts (``elf.job.stragglers``). What nobody has confirmed for a while is offered to the root
 again.
 """
 
@@ -33,7 +33,7 @@ from elf.job.messages.rollup import (
 )
 from elf.job.reexecution import Where
 from elf.job.replicas import ReplicaName
-from elf.job.rollup.relay import SELF, Relay
+from elf.job.rollup.combiner import SELF, Combiner
 from elf.job.rollup.retained import Retained
 from elf.job.rollup.slices import reissued, slice_of
 from elf.job.snapshots import Early, Name, Sealed, Threshold
@@ -51,7 +51,7 @@ class _Line:
     """One flow."""
 
     flow: Flow
-    relay: Relay
+    combiner: Combiner
     retained: Retained = field(default_factory=Retained)
     progress: FlowProgress | None = None
     counts: Counter[str] = field(default_factory=Counter)
@@ -59,7 +59,7 @@ class _Line:
     suspended: bool = False
 
 
-class Uplink:
+class Sender:
     """See the module's docstring. ``parent_of`` and ``children_of`` look into the overlay's trees."""
 
     def __init__(
@@ -83,7 +83,7 @@ class Uplink:
         self._retained_bytes_max = retained_bytes_max
         self._lines: dict[str, _Line] = {}
         self._gathering: dict[str, _Line] = {}
-        """Those whose relay holds something: few of many, and they are looked at with every event."""
+        """Those whose combiner holds something: few of many, and they are looked at with every event."""
         self._homes: Turns[str] = Turns(homes_at_once)
         self._next_beat_ms = 0
         self._next_offer_ms = 0
@@ -96,7 +96,7 @@ class Uplink:
 
     def add(self, flow: Flow, retained: Mapping[Name, int] | None = None, *, suspended: bool = False) -> None:
         """A flow of this node; ``retained``: snapshots from before a restart, and their sizes in bytes."""
-        line = self._lines.setdefault(flow.uid, _Line(flow, Relay()))
+        line = self._lines.setdefault(flow.uid, _Line(flow, Combiner()))
         line.suspended |= suspended
         for name, size in (retained or {}).items():
             line.retained.add(name, size, 0)
@@ -168,7 +168,7 @@ class Uplink:
             return [*sent, *self._quota(line)]
         counters, payload = sealed.excerpt or (sealed.counters, sealed.payload)
         piece = Piece(sealed.start, sealed.end, 1 << number, counters, payload, sealed.excerpt is not None)
-        line.relay.add(SELF, piece, now_ms)
+        line.combiner.add(SELF, piece, now_ms)
         return [*self.flush(line.flow, now_ms), *self._quota(line)]
 
     def early(self, early: Early) -> list[Effect]:
@@ -204,17 +204,17 @@ class Uplink:
 
     def carry(self, child: str, flow: Flow, piece: Piece, now_ms: int) -> list[Effect]:
         """A child's slice; this node may be no worker of the flow, only in its tree."""
-        line = self._lines.setdefault(flow.uid, _Line(flow, Relay()))
-        line.relay.add(child, piece, now_ms)
+        line = self._lines.setdefault(flow.uid, _Line(flow, Combiner()))
+        line.combiner.add(child, piece, now_ms)
         return self.flush(flow, now_ms)
 
     def flush(self, flow: Flow, now_ms: int) -> list[Effect]:
         line = self._lines[flow.uid]
         found: list[Effect] = []
         root = self._parent_of(flow.topic) is None
-        for pieces in line.relay.ready(self._children_of(flow.topic), now_ms, root=root):
+        for pieces in line.combiner.ready(self._children_of(flow.topic), now_ms, root=root):
             found.extend(self._up(flow, pieces))
-        if line.relay:
+        if line.combiner:
             self._gathering[flow.uid] = line
         else:
             self._gathering.pop(flow.uid, None)
@@ -363,7 +363,7 @@ class Uplink:
     def deadline(self) -> int | None:
         if not self._lines:
             return None
-        waits = (line.relay.deadline() for line in self._gathering.values())
+        waits = (line.combiner.deadline() for line in self._gathering.values())
         return min([self._next_beat_ms, *(at for at in waits if at is not None)])
 
     def tick(self, now_ms: int) -> list[Effect]:

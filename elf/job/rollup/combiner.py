@@ -1,9 +1,9 @@
 """What the inner nodes of a flow's tree gather on the way up.
 
-``Relay`` is a combining barrier for the slices of the children and of the node's own worker (paper, 3.2). It
-sends panes up when everybody that it waits for has reported them, or when the oldest piece has waited for the
-limit; what comes later goes up at once, as a supplement. It waits for children in its table that have
-reported before: the root knows the roster and asks for who is missing, so a relay never has to know it.
+``Combiner`` is a combining barrier for the slices of the children and of the node's own worker (paper, 3.2).
+It sends panes up when everybody that it waits for has reported them, or when the oldest piece has waited for
+the limit; what comes later goes up at once, as a supplement. It waits for children in its table that have
+reported before: the root knows the roster and asks for who is missing, so a combiner never has to know it.
 Before anything has gone up it waits for all of its children, but not for long: some may have nothing of the
 flow. Else the first panes of all members would come to the root one by one.
 
@@ -11,7 +11,7 @@ flow. Else the first panes of all members would come to the root one by one.
 and its home waits for them. A word from each, straight to it, would keep the home of 1,280 agents busy for
 100 ms, and what is urgent would wait behind them: so a node holds what it hears for ``GATHER_MS``, and sends
 it to its parent together with its own. Words about a flow that has not come to this node's log wait for it.
-Nothing rests on it: with its next beat everybody says the same straight to the home (``uplink``), also to one
+Nothing rests on it: with its next beat everybody says the same straight to the home (``sender``), also to one
 whose parent is dead, or of an elf that knows no such words.
 """
 
@@ -35,7 +35,7 @@ FORGET_MS: Final = 1_000
 """Words wait for so long for a flow that is not here; by then they have been said again."""
 
 
-class Relay:
+class Combiner:
     """Pieces of one flow on their way up. ``wait_ms`` bounds how long a missing child holds up the others."""
 
     def __init__(self, wait_ms: int = 1_000) -> None:
