@@ -27,11 +27,11 @@ from agents.ports import Ports
 from agents.readiness import Probe, Readiness
 from agents.realtime import LoopClock, Threads, TransportLinks
 from agents.reports import LogReports
+from agents.stats import stats_of
 from agents.tasks.feeding import Feeding
 from agents.tasks.running import Running
 from agents.tasks.streams import FunctionsAt
 from agents.tasks.streamtask import StreamTask
-from agents.vitals import vitals_of
 from elf.errors import ElfError, PeerError
 from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import Sandboxes
@@ -40,7 +40,7 @@ from elf.job.program.port import ProgramEvent
 from elf.transport import Closed, Transport
 from elf.wire.base import Message
 from elf.wire.frames import OtherCluster
-from elf.wire.vitals import Vitals
+from elf.wire.stats import Stats
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
 
@@ -221,8 +221,8 @@ class Driver:
         found = "; ".join(self.readiness.found())
         self.stop(f"{effect.text} Found: {found}" if found else effect.text, effect.status)
 
-    def vitals(self) -> Vitals:
-        return vitals_of(self.node, self.metrics, self._feeding.backlogs(), self.now_ms())
+    def stats(self) -> Stats:
+        return stats_of(self.node, self.metrics, self._feeding.backlogs(), self.now_ms())
 
     # -- clients inside the process --------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """What an agent shows over HTTP: health, readiness, metrics, and facts about jobs, members and streams as
 JSON.
 
-It runs inside the agent's own event loop, serves only what ``AgentFacts`` gives it, and changes nothing:
+It runs inside the agent's own event loop, serves only what ``AgentStatus`` gives it, and changes nothing:
 there is no request that does. Rules: the number of connections is bounded (503 beyond it); an error of ours
 is a 500 and a log line, and stops nothing; ``stop`` ends open streams. Signals are the agent's business, not
 the server's.
@@ -44,7 +44,7 @@ class NotServing(Exception):
     """The agent stands aside and knows nothing of jobs, members and streams; its text says why."""
 
 
-class AgentFacts(Protocol):
+class AgentStatus(Protocol):
     """What the server asks the agent. All but ``windows`` answer at once, from memory; those of ``metrics``
     and below may raise ``NotServing``."""
 
@@ -69,7 +69,7 @@ class AgentFacts(Protocol):
 
     def streams(self) -> Sequence[Fact]: ...
 
-    def notices(self, job: str) -> Sequence[Fact] | None:
+    def broadcasts(self, job: str) -> Sequence[Fact] | None:
         """The last notices of a job that came here, oldest first; None when there is no such job."""
 
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
@@ -79,7 +79,7 @@ class AgentFacts(Protocol):
 class HttpServer:
     """``start`` it, ``stop`` it."""
 
-    def __init__(self, listen: str, facts: AgentFacts, *, keep_alive_secs: float = KEEP_ALIVE_SECS) -> None:
+    def __init__(self, listen: str, facts: AgentStatus, *, keep_alive_secs: float = KEEP_ALIVE_SECS) -> None:
         """``listen``: ``host:port``; port 0: any free one (``port`` says which after ``start``)."""
         self._listen = listen
         self._facts = facts
@@ -129,7 +129,7 @@ class HttpServer:
             Route("/api/v1/jobs", self._jobs),
             Route("/api/v1/members", self._members),
             Route("/api/v1/streams", self._streams),
-            Route("/api/v1/jobs/{name}/notices", self._notices),
+            Route("/api/v1/jobs/{name}/notices", self._broadcasts),
             Route("/api/v1/jobs/{name}/windows", self._windows),
         ]
         handlers = {HTTPException: _refuse, NotServing: _not_now, Exception: _fail}
@@ -160,12 +160,12 @@ class HttpServer:
     async def _streams(self, _request: Request) -> Response:
         return _answer({"streams": self._facts.streams()})
 
-    async def _notices(self, request: Request) -> Response:
+    async def _broadcasts(self, request: Request) -> Response:
         name = request.path_params["name"]
-        notices = self._facts.notices(name)
-        if notices is None:
+        broadcasts = self._facts.broadcasts(name)
+        if broadcasts is None:
             raise HTTPException(404, f"there is no job {name}")
-        return _answer({"notices": notices})
+        return _answer({"notices": broadcasts})
 
     async def _windows(self, request: Request) -> Response:
         name = request.path_params["name"]

@@ -136,8 +136,8 @@ class Loop:
                 self._submit(effect)
 
     def _examine(self, effect: do.Examine) -> None:
-        vitals = self._ports.process.vitals()
-        self.handle(was.Consulted(effect.request, "", msgspec.msgpack.encode(vitals)))
+        stats = self._ports.process.stats()
+        self.handle(was.Consulted(effect.request, "", msgspec.msgpack.encode(stats)))
 
     def _save(self, effect: do.SaveLog | do.SaveJob | do.SaveFlow | do.SaveFact | do.PrunePanes) -> None:
         """Before anything that stands after it."""

@@ -96,7 +96,7 @@ class Metrics:
         self._refused = self._counter("messages_refused", "Messages that could not be used.", "reason")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
-        self._notices = self._counter("notices", "Notices of jobs that came to this node.")
+        self._broadcasts = self._counter("notices", "Notices of jobs that came to this node.")
         self._map_seconds = self._counter("map_seconds", "Time spent in parsing and mapping.", "stream")
         self._retained = self._gauge("snapshots_retained", "Snapshots that wait for their commit.")
         self._wanting = self._gauge(
@@ -198,7 +198,7 @@ class Metrics:
         self._windows.inc(windows)
 
     def noticed(self) -> None:
-        self._notices.inc()
+        self._broadcasts.inc()
 
     def panes_committed(self, panes: int = 1) -> None:
         self._panes.inc(panes)
@@ -257,7 +257,7 @@ class Metrics:
         return sum(int(value) for _, value in _values(self._windows))
 
     def streams(self) -> dict[str, Counts]:
-        """What was counted of each stream, under the names of ``elf.wire.vitals.StreamVitals``."""
+        """What was counted of each stream, under the names of ``elf.wire.stats.StreamStats``."""
         found: dict[str, Counts] = {}
         kept = {"rows": self._rows, "bytes": self._bytes, "rejected": self._rejected, "uncast": self._uncast}
         for name, counter in kept.items():

@@ -16,7 +16,7 @@ from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job.commands import Command
 from elf.job.program.port import ProgramEffect
-from elf.wire.vitals import Vitals
+from elf.wire.stats import Stats
 
 T = TypeVar("T")
 
@@ -93,7 +93,7 @@ class Process(Protocol):
     def end(self, effect: do.Stop) -> None:
         """The node must stop."""
 
-    def vitals(self) -> Vitals:
+    def stats(self) -> Stats:
         """How the process is."""
 
 

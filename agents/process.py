@@ -36,9 +36,8 @@ from agents.config import Config, FunctionsConfig, StreamConfig
 from agents.disk.room import is_refusal, lacking, wait_for_room
 from agents.disk.store import Store
 from agents.driver import Driver, End
-from agents.facts import Aside, Facts
 from agents.formats import get_format
-from agents.http import AgentFacts, HttpServer
+from agents.http import AgentStatus, HttpServer
 from agents.inputs import Input, Tail
 from agents.metrics import Metrics
 from agents.node.beginning import (
@@ -50,12 +49,13 @@ from agents.node.beginning import (
 )
 from agents.node.node import Node
 from agents.restore import contacts, restore
+from agents.status import Aside, Status
 from agents.tasks.archive import Archive
 from agents.tasks.rejects import RejectFile
 from agents.tasks.sinks import Sinks
 from agents.tasks.spill import SpillFolder
 from agents.tasks.streams import FunctionsAt, StreamEngine
-from agents.tasks.streamtask import StreamTask, TaskFacts
+from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.errors import ElfError, UserError
 from elf.functions.hosts import Settings
 from elf.functions.sandbox import Limits, Sandboxes, Template
@@ -224,7 +224,7 @@ async def _run(config: Config, folder: Path, process: _Process, listening: _Told
             if not is_refusal(error):
                 raise
             return End(str(error), 1, again=True)
-        shown_at = await opened.enter_async_context(_shown(config, Facts(driver)))
+        shown_at = await opened.enter_async_context(_shown(config, Status(driver)))
         if listening is not None:
             listening(transport.address, shown_at)
         process.asked.add_done_callback(lambda done: driver.stop(done.result()))
@@ -232,7 +232,7 @@ async def _run(config: Config, folder: Path, process: _Process, listening: _Told
 
 
 @contextlib.asynccontextmanager
-async def _shown(config: Config, facts: AgentFacts) -> AsyncIterator[str | None]:
+async def _shown(config: Config, facts: AgentStatus) -> AsyncIterator[str | None]:
     """An agent's facts over HTTP, and where; None: nowhere."""
     if not config.http.listen:
         yield None
@@ -350,7 +350,7 @@ def _stream(
     stands."""
     format_ = get_format(stream.format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
-    facts = TaskFacts(name, format_, stream.timestamp, config.archive.path, declared)
+    facts = TaskStatus(name, format_, stream.timestamp, config.archive.path, declared)
     settings = WorkerSettings(
         idle_ms=_ms(stream.idle_timeout_secs),
         future_us=int(config.protocol.future_bound_secs * 1e6),

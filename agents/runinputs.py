@@ -22,7 +22,7 @@ from agents.tasks.guessing import (
     richer_format,
 )
 from agents.tasks.samples import is_blank, sample_head, sample_lines
-from agents.tasks.streamtask import TaskFacts
+from agents.tasks.streamtask import TaskStatus
 from elf.errors import InputError, UserError
 from elf.ql.dialect import Emit, Windowings
 from elf.ql.files import files_of
@@ -110,7 +110,7 @@ class RunRequest:
 class FleetStream:
     """A stream, and what each agent reads of it."""
 
-    facts: TaskFacts
+    facts: TaskStatus
     shares: Sequence[Sequence[Range]]
     samples: Sequence[str]
 
@@ -132,7 +132,7 @@ def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]
     types = declared_columns(schemas, request.columns)
     made = [
         FleetStream(
-            TaskFacts(name, format_, request.timestamp, "", types[name]),
+            TaskStatus(name, format_, request.timestamp, "", types[name]),
             _shares(request, paths[name], whole=whole),
             samples[name],
         )

@@ -10,8 +10,8 @@ import msgspec
 
 from elf.batch import decode
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.homes import JobFacts
-from elf.job.messages.inquiries import FlowFacts
+from elf.job.messages.homes import JobStatus
+from elf.job.messages.inquiries import FlowStatus
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
 from elf.job.stragglers import policy_of
@@ -37,10 +37,10 @@ def job_row(spec: JobSpec, log: CatalogLog, reason: str) -> dict[str, object]:
 
 
 def describe(
-    facts: JobFacts,
+    facts: JobStatus,
     log: CatalogLog,
     named: Callable[[str], str],
-    roots: Sequence[FlowFacts | None] = (),
+    roots: Sequence[FlowStatus | None] = (),
 ) -> dict[str, str]:
     """A job's facts, by name. ``named`` says an address with its agent's name; ``roots`` is what the roots of
     its flows know.
@@ -103,7 +103,7 @@ def _emission(fragment: Fragment) -> str:
     return "FINAL"
 
 
-def _stragglers(facts: JobFacts, roots: Sequence[FlowFacts | None]) -> str:
+def _stragglers(facts: JobStatus, roots: Sequence[FlowStatus | None]) -> str:
     """The policy, and what came of it."""
     fragment = facts.spec.plan.fragment
     if fragment.leap:
@@ -111,7 +111,7 @@ def _stragglers(facts: JobFacts, roots: Sequence[FlowFacts | None]) -> str:
     return f"{policy_of(fragment)}: {_mirrored(roots)}" if fragment.mirror else policy_of(fragment)
 
 
-def _mirrored(roots: Sequence[FlowFacts | None]) -> str:
+def _mirrored(roots: Sequence[FlowStatus | None]) -> str:
     """For whom neighbours have answered."""
     sent: Counter[str] = Counter()
     for root in roots:
@@ -121,7 +121,7 @@ def _mirrored(roots: Sequence[FlowFacts | None]) -> str:
     return f"neighbours have sent {', '.join(named) or 'no snapshots yet'}{_run_again(roots)}{silent}"
 
 
-def _run_again(roots: Sequence[FlowFacts | None]) -> str:
+def _run_again(roots: Sequence[FlowStatus | None]) -> str:
     """Whose work was run again, by whom; and why not."""
     runs: Counter[tuple[str, str]] = Counter()
     failed: dict[str, tuple[int, str]] = {}
@@ -138,13 +138,13 @@ def _run_again(roots: Sequence[FlowFacts | None]) -> str:
     return "".join(f"; {one}" for one in told)
 
 
-def _unusable(roots: Sequence[FlowFacts | None]) -> str:
+def _unusable(roots: Sequence[FlowStatus | None]) -> str:
     """Of whom snapshots could not be opened."""
     told = (one for root in roots if root is not None for one in sorted(root.unusable.items()))
     return "; ".join(f"{n:,} pieces of {name} cannot be opened: {why}" for name, (n, why) in told)
 
 
-def _uncast(facts: JobFacts) -> str:
+def _uncast(facts: JobStatus) -> str:
     """What its last window says of values that are none of the types that the job was made with."""
     last = decode(facts.windows[-1].status).to_pylist() if facts.windows else []
     count = max((status.get("uncast") or 0 for status in last), default=0)
@@ -156,7 +156,7 @@ def _uncast(facts: JobFacts) -> str:
     )
 
 
-def _leapt(facts: JobFacts) -> str:
+def _leapt(facts: JobStatus) -> str:
     """What its last windows say of rows that came to nothing, and who is missing in them."""
     rows, count, until, missing = 0, 0, None, dict[str, None]()
     for status in (one for window in facts.windows for one in decode(window.status).to_pylist()):
@@ -178,7 +178,7 @@ def functions_told(plan: Plan) -> str:
     return ", ".join(f"{one.kind} of {one.filename} ({one.hash})" for one in functions_of(plan))
 
 
-def _version(one: VersionRecord, facts: JobFacts) -> str:
+def _version(one: VersionRecord, facts: JobStatus) -> str:
     """A version's part of the job's windows, and what made it."""
     pane_us = one.spec.plan.fragment.pane_us
     if one.state in ("preparing", "aborted"):
@@ -192,7 +192,7 @@ def _version(one: VersionRecord, facts: JobFacts) -> str:
     return f"{state}, from {moment_of(first)}{last}: {one.note}"
 
 
-def current_only(facts: JobFacts) -> JobFacts:
+def current_only(facts: JobStatus) -> JobStatus:
     """Without the windows of other versions than the current one."""
     windows = tuple(w for w in facts.windows if w.version == facts.spec.version)
     return msgspec.structs.replace(facts, windows=windows)
@@ -211,7 +211,7 @@ def not_comparable(plan: Plan) -> str:
     return ""
 
 
-def summary(facts: JobFacts, members: int) -> dict[str, object]:
+def summary(facts: JobStatus, members: int) -> dict[str, object]:
     """What a comparison needs to know of a job."""
     plan = facts.spec.plan
     return {
@@ -238,7 +238,7 @@ def moment_of(us: int | None) -> str:
     return datetime.fromtimestamp(us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def trees(spec: JobSpec, flows: Sequence[FlowFacts]) -> dict[str, object]:
+def trees(spec: JobSpec, flows: Sequence[FlowStatus]) -> dict[str, object]:
     """The trees of a job's flows."""
     drawn: list[dict[str, object]] = [
         {

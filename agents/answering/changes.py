@@ -20,7 +20,7 @@ from agents.answering.planning import Planning
 from agents.answering.sharing import Instead
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.homes import JobFacts, SteerJob
+from elf.job.messages.homes import JobStatus, ReconfigureJob
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan, Table
 from elf.wire.base import Answer
@@ -42,7 +42,7 @@ class Changes:
         spec = self._masters.find(statement.name, asked.creator)
         plan = yield from self._new_plan(asked, statement, spec)
         self._planning.unread(spec)
-        request = SteerJob(
+        request = ReconfigureJob(
             id=0,
             origin="",
             uid=spec.uid,
@@ -84,11 +84,11 @@ class Changes:
         instead = Instead(spec, tuple(functions.values()))
         return (yield from self._planning.plan(asked, query, known, [spec.name], instead))
 
-    def steer(self, asked: Execute, statement: changes.SteerJob) -> Procedure:
+    def reconfigure(self, asked: Execute, statement: changes.ReconfigureJob) -> Procedure:
         spec = self._masters.find(statement.name, asked.creator)
         if statement.verb in ("rollback", "empty"):
             self._planning.unread(spec)
-        request = SteerJob(
+        request = ReconfigureJob(
             id=0,
             origin="",
             uid=spec.uid,
@@ -100,9 +100,9 @@ class Changes:
         )
         return (yield from self._ask(asked, spec, request))
 
-    def _ask(self, asked: Execute, spec: JobSpec, request: SteerJob) -> Procedure:
+    def _ask(self, asked: Execute, spec: JobSpec, request: ReconfigureJob) -> Procedure:
         answer = yield from self._masters.ask(spec, request)
-        facts = msgspec.msgpack.decode(answer.body, type=JobFacts)
+        facts = msgspec.msgpack.decode(answer.body, type=JobStatus)
         yield [Until(lambda: self._log.has_version(spec.uid, facts.spec.version))]
         return Reply(request=asked.request, text=f"job {spec.name} {_told(facts, request.verb)}")
 
@@ -128,7 +128,7 @@ def _read(asked: Execute, kind: str, file: str, *, had: bool) -> Function | None
     return Function(kind, files[file], file.replace("\\", "/").rsplit("/", 1)[-1])
 
 
-def _told(facts: JobFacts, verb: str) -> str:
+def _told(facts: JobStatus, verb: str) -> str:
     """What has become of it."""
     current = next(one for one in facts.versions if one.spec.version == facts.spec.version)
     if verb == "pause":

@@ -20,11 +20,11 @@ from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.homes import DropJob
-from elf.job.messages.inquiries import FlowFacts, InspectFlow
+from elf.job.messages.inquiries import FlowStatus, InspectFlow
 from elf.job.spec import Flow, JobSpec
 from elf.job.stragglers import policy_of
 from elf.job.tops import not_thresholds, strategy
-from elf.job.work import FlowWork, InspectWork, JobWork, WorkFacts
+from elf.job.work import FlowWork, InspectWork, JobWork, WorkStatus
 from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
 from elf.windows.merging import describe as merges
 from elf.windows.sharing import Choice
@@ -110,13 +110,13 @@ class Explanations:
             "shared_with": sorted(job.name for job in readers if spec is None or job.uid != spec.uid),
         }
 
-    def roots(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], list[FlowFacts | None]]:
+    def roots(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], list[FlowStatus | None]]:
         """What the roots know; None of one that does not answer."""
         answers = yield [
             ToAddress(flow.home, InspectFlow(id=0, origin="", uid=flow.uid)) for flow in spec.flows
         ]
         return [
-            None if answer.error else msgspec.msgpack.decode(answer.body, type=FlowFacts)
+            None if answer.error else msgspec.msgpack.decode(answer.body, type=FlowStatus)
             for answer in answers
         ]
 
@@ -126,13 +126,13 @@ class Explanations:
         todo = [m.address for stream in spec.plan.streams for m in self._fleet.expected(stream)]
         todo = list(dict.fromkeys([spec.home, *(flow.home for flow in spec.flows), *todo]))
         request = InspectWork(id=0, origin="", flows=tuple(flow.uid for flow in spec.flows), jobs=(spec.uid,))
-        found: dict[str, WorkFacts | None] = {}
+        found: dict[str, WorkStatus | None] = {}
         for _ in range(ROUNDS_MAX):
             for begin in range(0, len(todo), ASKED_MAX):
                 asked = todo[begin : begin + ASKED_MAX]
                 answers = yield [ToAddress(address, request) for address in asked]
                 for address, answer in zip(asked, answers, strict=True):
-                    known = None if answer.error else msgspec.msgpack.decode(answer.body, type=WorkFacts)
+                    known = None if answer.error else msgspec.msgpack.decode(answer.body, type=WorkStatus)
                     found[address] = known
             parents = (flow.parent for one in found.values() if one is not None for flow in one.flows)
             todo = sorted({parent for parent in parents if parent} - found.keys())
@@ -216,7 +216,7 @@ def _join(join: StreamJoin) -> Told:
     }
 
 
-def _depth(facts: FlowFacts) -> int:
+def _depth(facts: FlowStatus) -> int:
     """Edges from the deepest member to the root, as it last heard."""
     parents = {edge.address: edge.parent for edge in facts.tree}
     return max((depth_of(address, parents, facts.flow.home) for address in parents), default=0)
@@ -230,7 +230,7 @@ def depth_of(address: str, parents: Mapping[str, str], root: str) -> int:
     return depth
 
 
-def levels_of(flow: Flow, answered: Mapping[str, WorkFacts]) -> list[Told]:
+def levels_of(flow: Flow, answered: Mapping[str, WorkStatus]) -> list[Told]:
     """An agent's work for a flow, summed over each level of its tree, the root being level 0."""
     work = {
         address: (facts.agent, one)
@@ -258,7 +258,7 @@ def _cpu_us(work: FlowWork) -> int:
     return work.map_us + work.tree_us + work.seal_us + work.merge_us + work.commit_us
 
 
-def _master(uid: str, answered: Iterable[WorkFacts]) -> Told | None:
+def _master(uid: str, answered: Iterable[WorkStatus]) -> Told | None:
     """A job has one master."""
     found: list[JobWork] = [job for facts in answered for job in facts.jobs if job.job == uid]
     if not found:

@@ -29,7 +29,7 @@ from elf.job.spec import stream_topic
 from elf.schema import Schema, merge_schemas
 from elf.wire.base import Answer
 from elf.wire.clients import Reply
-from elf.wire.vitals import AgentVitals, FleetVitals, InspectAgent, Vitals
+from elf.wire.stats import AgentStats, FleetStats, InspectAgent, Stats
 
 SAMPLE_MEMBERS: Final = 5
 """Members that are asked which columns a stream has."""
@@ -226,18 +226,18 @@ class Fleet:
         tree = _stream_tree(stream, _place_of(top).address, places)
         return Reply(request=request, body=json.dumps(tree).encode())
 
-    def vitals(self, request: int, jobs: int) -> Procedure:
+    def stats(self, request: int, jobs: int) -> Procedure:
         """How all agents are (``elf top``): each is asked, and one that does not answer is named. The reply's
-        body is ``FleetVitals``."""
-        found: list[AgentVitals] = []
+        body is ``FleetStats``."""
+        found: list[AgentStats] = []
         todo = list(self.agents().items())
         for begin in range(0, len(todo), ASKED_MAX):
             asked = todo[begin : begin + ASKED_MAX]
             answers = yield [ToAddress(at, InspectAgent(id=0, origin=""), PATIENCE_MS) for at, _ in asked]
             for (address, (name, streams)), answer in zip(asked, answers, strict=True):
-                vitals = None if answer.error else msgspec.msgpack.decode(answer.body, type=Vitals)
-                found.append(AgentVitals(name, address, streams, vitals))
-        return Reply(request=request, body=msgspec.json.encode(FleetVitals(jobs, tuple(found))))
+                stats = None if answer.error else msgspec.msgpack.decode(answer.body, type=Stats)
+                found.append(AgentStats(name, address, streams, stats))
+        return Reply(request=request, body=msgspec.json.encode(FleetStats(jobs, tuple(found))))
 
     def take_off(self, request: int, wanted: str) -> Procedure:
         """An agent that is gone for good is expected no more; by its name, or where it was."""

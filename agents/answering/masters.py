@@ -17,10 +17,10 @@ from agents.answering.fleet import Fleet
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_led
-from elf.job.messages.homes import Inspect, JobFacts
-from elf.job.messages.inquiries import FlowFacts, InspectFlow
+from elf.job.messages.homes import Inspect, JobStatus
+from elf.job.messages.inquiries import FlowStatus, InspectFlow
 from elf.job.spec import Flow, JobSpec
-from elf.job.work import InspectWork, WorkFacts
+from elf.job.work import InspectWork, WorkStatus
 from elf.wire.base import Answer, Request
 from elf.wire.clients import ONE_SHOT_PREFIX
 
@@ -70,7 +70,7 @@ class Masters:
             raise UserError(f"job {spec.name}: {self.said(spec.home, said)}")
         return answer
 
-    def inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[Answer], JobFacts]:
+    def inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[Answer], JobStatus]:
         """What a job's master knows of it, with its last ``windows``. Raises ``UserError``, as ``ask``."""
         request = Inspect(id=0, origin="", uid=spec.uid, windows=windows)
         return facts_of((yield from self.ask(spec, request)))
@@ -87,10 +87,10 @@ class Masters:
                 raise UserError(f"job {spec.name}: {self.told_by_root(flow, answer.error)}")
         return answers
 
-    def inspect_flows(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], list[FlowFacts]]:
+    def inspect_flows(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], list[FlowStatus]]:
         """What the roots of a job's flows know. Raises ``UserError``, as ``ask_roots``."""
         answers = yield from self.ask_roots(spec, lambda flow: InspectFlow(id=0, origin="", uid=flow.uid))
-        return [msgspec.msgpack.decode(answer.body, type=FlowFacts) for answer in answers]
+        return [msgspec.msgpack.decode(answer.body, type=FlowStatus) for answer in answers]
 
     def not_led(self, specs: Sequence[JobSpec]) -> Generator[list[Ask], list[Answer], dict[str, str]]:
         """Of jobs whose masters are not at work, why, by uid."""
@@ -107,7 +107,7 @@ class Masters:
         for at, answer in zip(asked, answers, strict=True):
             why, there = answer.error or not_led(self._log), set[str]()
             if not answer.error:
-                there = {one.job for one in msgspec.msgpack.decode(answer.body, type=WorkFacts).jobs}
+                there = {one.job for one in msgspec.msgpack.decode(answer.body, type=WorkStatus).jobs}
             found |= {s.uid: self.said(at, why) for s in homes[at] if s.uid not in there}
         return found
 
@@ -125,7 +125,7 @@ class Masters:
         return self.said(flow.home, error, "the root of its flow")
 
 
-def facts_of(answer: Answer) -> JobFacts:
+def facts_of(answer: Answer) -> JobStatus:
     if answer.error:
         raise UserError(answer.error)
-    return msgspec.msgpack.decode(answer.body, type=JobFacts)
+    return msgspec.msgpack.decode(answer.body, type=JobStatus)

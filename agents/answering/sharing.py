@@ -17,7 +17,7 @@ import msgspec
 from agents.answering.asks import Ask, ToAddress
 from elf.job.catalog.log import CatalogLog, Member
 from elf.job.spec import Flow, JobSpec
-from elf.job.work import FlowWork, InspectWork, WorkFacts
+from elf.job.work import FlowWork, InspectWork, WorkStatus
 from elf.ql.plan import Fragment, Function, Plan
 from elf.windows import Counted, Landmark, Session
 from elf.windows.kinds import HOUR_US, span
@@ -115,7 +115,7 @@ class Sharing:
         uids = tuple(flow.uid for flows in candidates for flow in flows)
         answers = yield [ToAddress(to, InspectWork(id=0, origin="", flows=uids)) for to in asked]
         known = {
-            to: {one.flow: one for one in msgspec.msgpack.decode(answer.body, type=WorkFacts).flows}
+            to: {one.flow: one for one in msgspec.msgpack.decode(answer.body, type=WorkStatus).flows}
             for to, answer in zip(asked, answers, strict=True)
             if not answer.error
         }

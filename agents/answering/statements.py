@@ -30,9 +30,9 @@ from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity
 from elf.job.home.homes import Homes
-from elf.job.messages.homes import CreateJob, DropJob, JobFacts
+from elf.job.messages.homes import CreateJob, DropJob, JobStatus
 from elf.job.messages.inquiries import NotifyJob
-from elf.job.rollup.notices import CHARS_MAX
+from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
 from elf.wire.base import Answer
@@ -98,8 +98,8 @@ class Statements:
                 return (yield from self._create(asked, statement))
             case changes.AlterJob():
                 return (yield from self._changes.alter(asked, statement))
-            case changes.SteerJob():
-                return (yield from self._changes.steer(asked, statement))
+            case changes.ReconfigureJob():
+                return (yield from self._changes.reconfigure(asked, statement))
             case statements.Select():
                 return (yield from self._select(asked, statement))
             case statements.Subscribe():
@@ -119,7 +119,7 @@ class Statements:
 
     def _found_job(
         self, name: str, asked: Execute, query: statements.Query, *, replacing: bool
-    ) -> Generator[list[Ask], list[Answer], JobFacts]:
+    ) -> Generator[list[Ask], list[Answer], JobStatus]:
         creator = asked.creator
         replaced = self._log.find_job(name, creator) if replacing else None
         if replaced is not None and replaced.creator != creator:
@@ -264,7 +264,7 @@ class Statements:
             case "take off":
                 return (yield from self._fleet.take_off(call.request, call.argument))
             case "fleet":
-                return (yield from self._fleet.vitals(call.request, len(self._jobs())))
+                return (yield from self._fleet.stats(call.request, len(self._jobs())))
             case "tap":
                 return (yield from self._tapping.tap(call))
             case _:

@@ -25,7 +25,7 @@ from elf.job.spec import app_id
 from elf.wire.base import Answer
 from elf.wire.clients import Call, Reply
 
-Found = tuple[ProgramSpec, note.ProgramFacts | None]
+Found = tuple[ProgramSpec, note.ProgramStatus | None]
 
 
 class Submissions:
@@ -148,12 +148,12 @@ class Submissions:
             for spec in specs
         ]
         return [
-            (spec, None if a.error else msgspec.msgpack.decode(a.body, type=note.ProgramFacts))
+            (spec, None if a.error else msgspec.msgpack.decode(a.body, type=note.ProgramStatus))
             for spec, a in zip(specs, answers, strict=True)
         ]
 
 
-def told(spec: ProgramSpec, facts: note.ProgramFacts | None) -> tuple[str, str]:
+def told(spec: ProgramSpec, facts: note.ProgramStatus | None) -> tuple[str, str]:
     """A job's state and, when something is wrong, the reason, for people."""
     if facts is None:
         return "unknown", "its master does not answer"
@@ -165,7 +165,7 @@ def told(spec: ProgramSpec, facts: note.ProgramFacts | None) -> tuple[str, str]:
     return state, f"on {agent}{others}: {why}"
 
 
-def program_row(spec: ProgramSpec, facts: note.ProgramFacts | None) -> dict[str, object]:
+def program_row(spec: ProgramSpec, facts: note.ProgramStatus | None) -> dict[str, object]:
     """In a list of jobs, beside ``agents.answering.about.job_row``."""
     state, reason = told(spec, facts)
     return {
@@ -181,7 +181,7 @@ def program_row(spec: ProgramSpec, facts: note.ProgramFacts | None) -> dict[str,
     }
 
 
-def described(spec: ProgramSpec, facts: note.ProgramFacts | None) -> dict[str, str]:
+def described(spec: ProgramSpec, facts: note.ProgramStatus | None) -> dict[str, str]:
     """For DESCRIBE."""
     state, reason = told(spec, facts)
     found = {

@@ -1,7 +1,7 @@
 """Rows of a stream for somebody who looks on (``elf tap``).
 
 The client asks again and again, under a name of its own; each time the members of the stream are asked what
-has come since (``PeekStream``), and what they say is one table. So nobody is sent more than was asked for: a
+has come since (``SampleRows``), and what they say is one table. So nobody is sent more than was asked for: a
 client that is slow, or gone, costs an agent what it may hold for a look, and no more. The condition is
 planned like the WHERE of a query, once a tap.
 """
@@ -21,7 +21,7 @@ from agents.answering.fleet import Fleet
 from elf.batch import decode, encode
 from elf.errors import PeerError, QueryError, UserError
 from elf.job.catalog.log import CatalogLog, Member
-from elf.job.messages.inquiries import Peeked, PeekStream, StreamSeen
+from elf.job.messages.inquiries import SampledRows, SampleRows, StreamSeen
 from elf.ql.plan import Fragment
 from elf.schema import Column, Schema, merge_schemas
 from elf.wire.clients import Call, Reply
@@ -49,7 +49,7 @@ class _Tap:
     """``request``: without its bounds; ``shown``: its columns without those that are only for its condition.
     ``silent``: members that did not answer, and for how many questions they are left alone."""
 
-    request: PeekStream
+    request: SampleRows
     event_time: str | None
     shown: tuple[str, ...]
     silent: dict[str, int] = field(default_factory=dict)
@@ -103,11 +103,11 @@ def _planned(options: TapOptions, seen: Sequence[StreamSeen]) -> _Tap:
     chosen: dict[str, Column] = {}  # DuckDB takes names that differ by case only for the same
     for column in (*named, *shown):
         chosen.setdefault(column.name.lower(), column)
-    request = PeekStream(
+    request = SampleRows(
         id=0,
         origin="",
         stream=options.stream,
-        peek=options.tap,
+        row_sample=options.tap,
         columns=tuple(chosen.values()),
         where_sql=where_sql,
         rows_max=ROWS_MAX,
@@ -164,11 +164,11 @@ def _ask(request: int, tap: _Tap, members: Sequence[Member]) -> Procedure:
             if answer.error == SILENT:
                 tap.silent[member.address] = SKIPS
             continue
-        peeked = msgspec.msgpack.decode(answer.body, type=Peeked)
-        hidden, unseen = hidden + peeked.hidden, unseen + peeked.unseen
-        if peeked.rows:
+        sampled = msgspec.msgpack.decode(answer.body, type=SampledRows)
+        hidden, unseen = hidden + sampled.hidden, unseen + sampled.unseen
+        if sampled.rows:
             try:
-                tables.append(_named(decode(peeked.rows), member.name, tap))
+                tables.append(_named(decode(sampled.rows), member.name, tap))
             except PeerError as error:
                 silent[member.name] = str(error)
     retry_ms = max(RETRY_MS_MIN, 1_000 * len(members) // ASKED_A_SECOND)
@@ -176,7 +176,7 @@ def _ask(request: int, tap: _Tap, members: Sequence[Member]) -> Procedure:
     return _reply(request, tables, told)
 
 
-def _bounded(request: PeekStream, members: int) -> PeekStream:
+def _bounded(request: SampleRows, members: int) -> SampleRows:
     """The request with what each of so many members may show and hold."""
     rows_max = max(min(ROWS_MAX, ROWS_TOGETHER_MAX // members), 1)
     return msgspec.structs.replace(

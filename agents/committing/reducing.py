@@ -14,7 +14,8 @@ does.
 
 A pane on which it fails is neither lost nor passed off as reduced: it is committed as it was, and its
 counters says so (``UNREDUCED``), as do its windows (``function_failed``). The root does not try the function
-again, and tells the masters of its readers, who go back to the version before it (``elf.job.home.steering``).
+again, and tells the masters of its readers, who go back to the version before it
+(``elf.job.home.reconfiguration``).
 """
 
 from __future__ import annotations

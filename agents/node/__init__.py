@@ -5,7 +5,7 @@
     keeping     the catalog log: followed, kept; ``membership`` in ``elf.job.catalog``
     housing     the Raft groups of homes: bootstrapped, led, ended; ``staffing``: who is in a group
     groups      all Raft groups, between ``overlay.raft`` and the disk
-    working     the worker side: sender, trees, ``replicas``, notices, clocks
+    working     the worker side: sender, trees, ``replicas``, broadcasts, clocks
     requests    what other nodes ask of this one
     leaving     how the agent goes; ``witness``: who comes and goes, and what the agent waits for
 

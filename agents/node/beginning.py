@@ -114,7 +114,7 @@ def overlay_config(
 
 def raft_config(detect: Detect = "default") -> raft.RaftConfig:
     """Groups in agents beat a little slower than by default: an idle leader of five costs less. From a
-    leader's crash to the next one it is 5 s at most, and less where the overlay notices it first."""
+    leader's crash to the next one it is 5 s at most, and less where the overlay broadcasts it first."""
     config = raft.RaftConfig(beat_ms=1_500, silence_ms=4_000, record_bytes_max=RECORD_BYTES_MAX + (1 << 20))
     if detect == "default":
         return config

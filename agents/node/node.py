@@ -122,7 +122,7 @@ class Node:
         self._working = Working(context, self.catalog, self.router, settings, restored)
         self.sender = self._working.sender
         self.replicas = self._working.replicas
-        self.notices = self._working.notices
+        self.broadcasts = self._working.broadcasts
         self.clocks = self._working.clocks
         self.programs = Programs(me.address, me.name, names, log, overlay)
         self._leaving = Leaving(context, desk, staffing, self.catalog, self.housing, self._working)
@@ -340,7 +340,7 @@ class Node:
                 return []
 
     def _missed(self, missed: ring.Missed, now_ms: int) -> Sequence[Step]:
-        """Multicasts that can't be had: what the log and roots say can be asked for, notices can't."""
+        """Multicasts that can't be had: what the log and roots say can be asked for, broadcasts can't."""
         count = missed.last - missed.first + 1
         self.multicasts_missed += count
         asked = self.catalog.missed(missed.topic, now_ms)
@@ -396,7 +396,7 @@ class Node:
                 case JobDropped():
                     found.extend(self.homes.dropped(entry.uid))
                     found.extend(self.clients.job_ended(entry.uid))
-                    self.notices.forget(entry.uid)
+                    self.broadcasts.forget(entry.uid)
                     found.extend([*self.programs.end(entry.uid, now_ms), *self.programs.logged(entry.uid)])
                 case ProgramAdded():
                     found.extend(self.programs.begin(entry.spec, now_ms))

@@ -19,19 +19,19 @@ from elf.job.effects import Consult, Examine, Send
 from elf.job.home.homes import Homes, refusal
 from elf.job.home.placing import AtKey, Here, Taken
 from elf.job.home.router import Router
-from elf.job.messages.homes import CreateJob, DropJob, Inspect, SteerJob, SubscribeJob, WhoIsThere
+from elf.job.messages.homes import CreateJob, DropJob, Inspect, ReconfigureJob, SubscribeJob, WhoIsThere
 from elf.job.messages.inquiries import (
     DescribeStream,
     InspectClocks,
     LocateInTree,
     NotifyJob,
-    PeekStream,
     RollArchive,
+    SampleRows,
 )
 from elf.job.spec import app_id
-from elf.job.work import InspectWork, WorkFacts, flow_work
+from elf.job.work import InspectWork, WorkStatus, flow_work
 from elf.wire.base import Answer, Request
-from elf.wire.vitals import InspectAgent
+from elf.wire.stats import InspectAgent
 
 Step = catalog.Step | ToKey
 
@@ -67,13 +67,13 @@ class Requests:
                 stays = self._catalog.neighbours()[:1] if self._leaving.under_way else []
                 body = msgspec.msgpack.encode(stays[0] if stays else self._me.address)
                 return [Send(request.origin, Answer(id=request.id, body=body))]
-            case SteerJob():
+            case ReconfigureJob():
                 return [*self._router.asked(request, now_ms), *self.remind(now_ms)]
             case DropJob() | SubscribeJob() | Inspect():
                 return list(self._router.asked(request, now_ms))
             case NotifyJob():
                 root = self._homes.roots.get(request.flow)
-                return list(self._working.notices.asked(request, root, self._overlay.is_root, now_ms))
+                return list(self._working.broadcasts.asked(request, root, self._overlay.is_root, now_ms))
             case InspectWork():
                 return [self._work(request)]
             case InspectAgent():
@@ -83,7 +83,7 @@ class Requests:
             case InspectClocks():
                 body = msgspec.msgpack.encode(self._working.clocks.skews(now_ms))
                 return [Send(request.origin, Answer(id=request.id, body=body))]
-            case DescribeStream() | RollArchive() | PeekStream():
+            case DescribeStream() | RollArchive() | SampleRows():
                 if request.stream in self._streams:
                     return [Consult(request.stream, request)]
                 error = f"no stream {request.stream} here"
@@ -100,7 +100,7 @@ class Requests:
             counts = (*self._working.sender.counts(uid), self._homes.roots.counts(uid))
             found.append(flow_work(uid, parent or "", counts))
         flows = tuple(one for one in found if one is not None)
-        facts = WorkFacts(self._me.name, flows, self._homes.work(request.jobs))
+        facts = WorkStatus(self._me.name, flows, self._homes.work(request.jobs))
         return Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
 
     def remind(self, now_ms: int) -> list[Step]:

@@ -5,7 +5,7 @@
 
 The catalog log says which flows there are, and where their homes are. A home that moves takes the root of its
 flows along; all others hang below the new one. Beside that the agent keeps copies of its snapshots at
-neighbours and theirs here, what clocks show, and notices.
+neighbours and theirs here, what clocks show, and broadcasts.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from elf.job.messages.replicas import ReplicaMessage
 from elf.job.messages.rollup import (
     Began,
     Begun,
+    Broadcast,
     Committed,
     FlowBegun,
     LeaveOut,
-    Notice,
     Progress,
     Resend,
     Slice,
     Verdict,
 )
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
+from elf.job.rollup.broadcasts import Broadcasts
 from elf.job.rollup.clocks import Clocks
 from elf.job.rollup.combiner import Beginning
 from elf.job.rollup.mirrors import is_copy
-from elf.job.rollup.notices import Notices
 from elf.job.rollup.sender import Sender
 from elf.job.rollup.slices import piece_of
 from elf.job.spec import Flow
@@ -49,7 +49,16 @@ DEFAULT_LATENESS_US = 2_000_000
 WorkStep = Step | ReplicaEffect
 
 ToWorker = (
-    Slice | Progress | Begun | Committed | ReplicaMessage | Reexecute | Notice | LeaveOut | Resend | Verdict
+    Slice
+    | Progress
+    | Begun
+    | Committed
+    | ReplicaMessage
+    | Reexecute
+    | Broadcast
+    | LeaveOut
+    | Resend
+    | Verdict
 )
 DoneWork = Worked | Combined | Fetched | Ran | ReplicaEvent
 
@@ -80,7 +89,7 @@ class Working:
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
         self.replicas = Replicas(context, self.sender, self._roots, settings, restored)
-        self.notices = Notices(self._log)
+        self.broadcasts = Broadcasts(self._log)
         self.clocks = Clocks(me.address)
         self._installed = {uid: stream for stream, uid in sorted(restored.installed)}
         """What its stream tasks compute: the flows' streams."""
@@ -169,8 +178,8 @@ class Working:
             case Reexecute():
                 flow = self._log.flow(message.flow)
                 return [Run(flow, message, sender)] if flow is not None else []
-            case Notice():
-                return self.notices.heard(message, self._running, now_ms)
+            case Broadcast():
+                return self.broadcasts.heard(message, self._running, now_ms)
             case LeaveOut():
                 return self.sender.leave_out(message)
             case Resend():

@@ -32,7 +32,7 @@ from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job.commands import Command, DropStragglers, Finish, Idle, Install, Outcome
-from elf.job.messages.inquiries import PeekStream
+from elf.job.messages.inquiries import SampleRows
 
 T = TypeVar("T")
 
@@ -112,7 +112,7 @@ class Feeding:
         self._memory_max_bytes = memory_max_bytes
         self._running = running
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
-        self._peeker = ThreadPoolExecutor(1, thread_name_prefix="peek")
+        self._sampler = ThreadPoolExecutor(1, thread_name_prefix="peek")
         self.gaps: deque[dict[str, object]] = deque(maxlen=GAPS_KEPT)
         """The last gaps that were found, for people."""
         self._unweighed = 0
@@ -138,7 +138,7 @@ class Feeding:
 
     async def close(self, clean: bool) -> None:
         """After the tasks. ``clean``: the stream tasks write a last checkpoint."""
-        self._peeker.shutdown(wait=True)
+        self._sampler.shutdown(wait=True)
         for stream in self._streams.values():
             stream.closing.set()
             stream.reader.shutdown(wait=True)
@@ -212,9 +212,9 @@ class Feeding:
         """Ask a stream task what is asked of its stream; who looks at rows asks beside it, and holds up
         nothing."""
         stream = self._streams[effect.stream]
-        if isinstance(effect.request, PeekStream):
-            peeked = self._peeker.submit(self._peek, stream.task, effect.request)
-            self._when_done(peeked, self._tell)
+        if isinstance(effect.request, SampleRows):
+            sampled = self._sampler.submit(self._row_sample, stream.task, effect.request)
+            self._when_done(sampled, self._tell)
             return
 
         def ask() -> was.Consulted:
@@ -227,10 +227,10 @@ class Feeding:
 
         self._when_done(stream.thread.submit(ask), self._tell)
 
-    def _peek(self, task: StreamTask, request: PeekStream) -> was.Consulted:
+    def _row_sample(self, task: StreamTask, request: SampleRows) -> was.Consulted:
         """What goes wrong here is the matter of who looks, and of nobody else."""
         try:
-            return was.Consulted(request, "", task.peek(request, self._now_ms()))
+            return was.Consulted(request, "", task.row_sample(request, self._now_ms()))
         except Exception as error:
             return was.Consulted(request, str(error), b"")
 

@@ -25,7 +25,7 @@ from agents.inputs import Chunk, Position
 from agents.metrics import Metrics
 from agents.tasks.ahead import Ahead, Parsed
 from agents.tasks.checkpoints import Checkpoints, StoredCheckpoint
-from agents.tasks.peeks import Peeks
+from agents.tasks.rowsamples import RowSamples
 from agents.tasks.running import found_at
 from agents.tasks.samples import spread
 from agents.tasks.sinks import Sinks
@@ -33,7 +33,7 @@ from agents.tasks.streams import StreamEngine
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
 from elf.job.gaps import Missed
-from elf.job.messages.inquiries import PeekStream, RollArchive, StreamSeen
+from elf.job.messages.inquiries import RollArchive, SampleRows, StreamSeen
 from elf.job.ports import Spill
 from elf.job.reexecution import Reading
 from elf.job.snapshots import SnapshotName
@@ -51,7 +51,7 @@ _LEFT_OUT: Final = ("late", "future", "unrostered", "shed", "leapt")
 
 
 @dataclass(frozen=True)
-class TaskFacts:
+class TaskStatus:
     """What a stream task knows about its stream without reading it."""
 
     stream: str
@@ -65,7 +65,7 @@ class LaneCounts:
     """What a stream task has read since it began, and what of it is in no result; the agent's metrics are
     told."""
 
-    def __init__(self, facts: TaskFacts, metrics: Metrics) -> None:
+    def __init__(self, facts: TaskStatus, metrics: Metrics) -> None:
         self._facts = facts
         self._metrics = metrics
         self.rows_read = 0
@@ -120,11 +120,11 @@ class LaneCounts:
 
 class StreamTask:
     """See the module's docstring. Everything here is called on the stream task's own thread, but for ``ship``
-    and ``peek``. ``reading``: how others read its files, where they share them."""
+    and ``row_sample``. ``reading``: how others read its files, where they share them."""
 
     def __init__(
         self,
-        facts: TaskFacts,
+        facts: TaskStatus,
         settings: WorkerSettings,
         store: Store,
         *,
@@ -156,7 +156,7 @@ class StreamTask:
         self._sinks.restore(stored.archive if stored else 0, stored.rejects if stored else 0)
         self._samples: deque[str] = deque(spread(samples, SAMPLE_LINES), maxlen=SAMPLE_LINES)
         self._learning = not samples
-        self._peeks = Peeks(facts.stream)
+        self._row_samples = RowSamples(facts.stream)
 
     def feed(
         self,
@@ -178,7 +178,7 @@ class StreamTask:
         began = time.perf_counter()
         outcome = self.perform(Feed(chunk, now_ms, parsed, missed, new_sources), now_ms, chunk)
         self.counts.mapped(chunk, outcome, time.perf_counter() - began)
-        self._peeks.see(chunk.lines, now_ms)
+        self._row_samples.see(chunk.lines, now_ms)
         return outcome
 
     def idle(self, idle: Idle, positions: tuple[Position, ...]) -> Outcome:
@@ -263,17 +263,17 @@ class StreamTask:
             self.ship()
         return msgspec.msgpack.encode(self.describe())
 
-    def peek(self, request: PeekStream, now_ms: int) -> bytes:
-        """Answer with ``Peeked``; on a thread of its own, always the same."""
-        peeked = self._peeks.look(request, self.facts.format, self._engine.event_time, now_ms)
-        return msgspec.msgpack.encode(peeked)
+    def row_sample(self, request: SampleRows, now_ms: int) -> bytes:
+        """Answer with ``SampledRows``; on a thread of its own, always the same."""
+        sampled = self._row_samples.look(request, self.facts.format, self._engine.event_time, now_ms)
+        return msgspec.msgpack.encode(sampled)
 
     def close(self, *, checkpoint: bool) -> None:
         """End of life; with ``checkpoint`` everything read so far is written down first."""
         if checkpoint:
             self._cut(Outcome(), self.worker.checkpoint())
         self.ahead.close()
-        self._peeks.close()
+        self._row_samples.close()
         self.worker.close()
         self._sinks.close()
 

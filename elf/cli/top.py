@@ -1,4 +1,4 @@
-"""``elf top``: the agents of a fleet at work, as each says itself (``elf.wire.vitals``).
+"""``elf top``: the agents of a fleet at work, as each says itself (``elf.wire.stats``).
 
 On a terminal it is one picture that is drawn anew in place; elsewhere, and for ``--rounds``, one table below
 the other, or JSON, an object a round. A rate is what came between two answers of an agent by that agent's own
@@ -21,7 +21,7 @@ from elf.cli.ask import ask
 from elf.cli.choices import Shown
 from elf.cli.printing import console
 from elf.client import Client, connect
-from elf.wire.vitals import AgentVitals, FleetVitals, Vitals
+from elf.wire.stats import AgentStats, FleetStats, Stats
 
 if TYPE_CHECKING:
     from rich.console import Console, Group
@@ -94,7 +94,7 @@ def show_top(address: str, cluster: str, every: float, rounds: int | None, outpu
 async def looks(client: Client, every: float, *, at_once: bool) -> AsyncGenerator[Round]:
     """A round every so many seconds. The first has no rates; without ``at_once`` it is kept back."""
     loop = asyncio.get_running_loop()
-    before: FleetVitals | None = None
+    before: FleetStats | None = None
     while True:
         began = loop.time()
         now = await client.fleet()
@@ -128,15 +128,15 @@ async def _print(rounds: AsyncGenerator[Round], out: Console, count: int | None,
 # -- what is shown -------------------------------------------------------------------------------------------
 
 
-def round_of(now: FleetVitals, before: FleetVitals | None, time: datetime) -> Round:
+def round_of(now: FleetStats, before: FleetStats | None, time: datetime) -> Round:
     """What a look at the fleet comes to, after the one before it."""
-    known = {} if before is None else {one.address: one.vitals for one in before.agents}
+    known = {} if before is None else {one.address: one.stats for one in before.agents}
     rows = [_row(one, known.get(one.address)) for one in now.agents]
     rows.sort(key=lambda row: (-(row.rows_per_sec or 0.0), row.address))
     return Round(
         time,
         now.jobs,
-        sum(one.vitals is None for one in now.agents),
+        sum(one.stats is None for one in now.agents),
         _sum(row.rows_per_sec for row in rows),
         _sum(row.bytes_per_sec for row in rows),
         _sum(row.windows_per_sec for row in rows),
@@ -144,8 +144,8 @@ def round_of(now: FleetVitals, before: FleetVitals | None, time: datetime) -> Ro
     )
 
 
-def _row(one: AgentVitals, before: Vitals | None) -> Row:
-    now = one.vitals
+def _row(one: AgentStats, before: Stats | None) -> Row:
+    now = one.stats
     if now is None:
         return Row(one.agent, one.address, one.streams, NO_ANSWER)
     rate = _rates(now, before)
@@ -174,10 +174,10 @@ def _row(one: AgentVitals, before: Vitals | None) -> Row:
     )
 
 
-def _rates(now: Vitals, before: Vitals | None) -> Callable[..., float | None]:
+def _rates(now: Stats, before: Stats | None) -> Callable[..., float | None]:
     """How much of something came in a second."""
 
-    def rate(count: Callable[[Vitals], float], digits: int = 1) -> float | None:
+    def rate(count: Callable[[Stats], float], digits: int = 1) -> float | None:
         if before is None or before.incarnation != now.incarnation or now.clock_us <= before.clock_us:
             return None
         return round((count(now) - count(before)) / ((now.clock_us - before.clock_us) / 1e6), digits)

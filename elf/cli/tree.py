@@ -41,7 +41,7 @@ class FlowTree(msgspec.Struct, frozen=True):
     edges: tuple[Edge, ...]
 
 
-class TreeFacts(msgspec.Struct, frozen=True):
+class TreeStatus(msgspec.Struct, frozen=True):
     """The answer to the call ``tree``. ``job`` may be ``stream:`` and a stream's name. The master is the
     root of the first flow, if the job bootstrapped it."""
 
@@ -68,10 +68,10 @@ class Shape:
         return f"{members}, depth {self.depth}, fan-out {self.fanout}"
 
 
-def read_tree(answer: dict[str, object]) -> TreeFacts:
+def read_tree(answer: dict[str, object]) -> TreeStatus:
     """The answer of an agent as a value. Raises ``ElfError`` when it is something else."""
     try:
-        return msgspec.convert(answer, TreeFacts)
+        return msgspec.convert(answer, TreeStatus)
     except msgspec.ValidationError as error:
         raise ElfError(f"the agent's answer to tree cannot be read: {error}") from None
 
@@ -155,7 +155,7 @@ class _Labels:
     """What is written at each node: its name and address, what it is besides a member, and how far it is
     behind the member that has sealed most (event time)."""
 
-    def __init__(self, facts: TreeFacts, tree: FlowTree, names: dict[str, str]) -> None:
+    def __init__(self, facts: TreeStatus, tree: FlowTree, names: dict[str, str]) -> None:
         self._master = facts.master
         self._root = tree.root
         self._members = {edge.address: edge for edge in tree.edges}
@@ -192,7 +192,7 @@ class _Labels:
         return Text.assemble((self.name(address), style), (f"  {note}" if note else "", "yellow"))
 
 
-def _print(facts: TreeFacts, tree: FlowTree, names: dict[str, str]) -> None:
+def _print(facts: TreeStatus, tree: FlowTree, names: dict[str, str]) -> None:
     from rich.text import Text
     from rich.tree import Tree
 
@@ -212,7 +212,7 @@ def _print(facts: TreeFacts, tree: FlowTree, names: dict[str, str]) -> None:
         out.print(labels.text(address))
 
 
-def plot_tree(facts: TreeFacts, tree: FlowTree, names: dict[str, str], path: Path) -> None:
+def plot_tree(facts: TreeStatus, tree: FlowTree, names: dict[str, str], path: Path) -> None:
     """Draw a tree into a file: PNG or SVG by its suffix."""
     import numpy as np
 

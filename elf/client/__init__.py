@@ -8,11 +8,11 @@ async with elf.client.connect("127.0.0.1:7071") as client:
 
 from __future__ import annotations
 
-from elf.client.client import ArchiveFacts, Client, CompareFacts, Result, Tapped, connect, user_name
+from elf.client.client import ArchiveStatus, Client, CompareFacts, Result, Tapped, connect, user_name
 from elf.client.windows import Window, split
 
 __all__ = [
-    "ArchiveFacts",
+    "ArchiveStatus",
     "Client",
     "CompareFacts",
     "Result",

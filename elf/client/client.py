@@ -27,12 +27,12 @@ from elf.client.files import files_of, tables_of
 from elf.client.windows import Window, split
 from elf.errors import ElfError, UserError
 from elf.wire.clients import Execute, Reply
+from elf.wire.stats import FleetStats
 from elf.wire.tapping import TapOptions, TapReply
-from elf.wire.vitals import FleetVitals
 
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
-    from elf.job.messages.homes import JobFacts
+    from elf.job.messages.homes import JobStatus
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ class Result:
     """The same as the text, for programs."""
 
 
-class ArchiveFacts(msgspec.Struct, frozen=True):
+class ArchiveStatus(msgspec.Struct, frozen=True):
     """Where the lines of a job's stream are archived, and how to read them; ``silent`` members shipped
     nothing.
     """
@@ -74,7 +74,7 @@ class ArchiveFacts(msgspec.Struct, frozen=True):
 
 
 class _Archives(msgspec.Struct, frozen=True):
-    streams: tuple[ArchiveFacts, ...]
+    streams: tuple[ArchiveStatus, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,8 +90,8 @@ class Tapped:
 class CompareFacts:
     """A job as its master knows it, committed windows and all, and the archives of its streams."""
 
-    archives: tuple[ArchiveFacts, ...]
-    job: JobFacts
+    archives: tuple[ArchiveStatus, ...]
+    job: JobStatus
 
 
 def connect(
@@ -229,10 +229,10 @@ class Client:
         """The agent's own state."""
         return await self.call("status")
 
-    async def fleet(self) -> FleetVitals:
+    async def fleet(self) -> FleetStats:
         """How all agents of the fleet are; one that does not answer within two seconds is there without
-        ``vitals``."""
-        return self._read("fleet", await self._connection.ask("fleet", "", ANSWER_SECS), FleetVitals)
+        ``stats``."""
+        return self._read("fleet", await self._connection.ask("fleet", "", ANSWER_SECS), FleetStats)
 
     async def tap(self, stream: str, where: str = "", columns: Sequence[str] = ()) -> AsyncGenerator[Tapped]:
         """Rows of a stream as its agents read them, as long as they are asked for; at most so many a second
@@ -254,11 +254,11 @@ class Client:
 
     async def compare_facts(self, job: str) -> CompareFacts:
         """What an offline run of a job needs. Has the members ship their archives first."""
-        from elf.job.messages.homes import JobFacts
+        from elf.job.messages.homes import JobStatus
 
         reply = await self._connection.ask("compare", job, COMPARE_SECS)
         try:
-            facts = msgspec.msgpack.decode(reply.payload, type=JobFacts)
+            facts = msgspec.msgpack.decode(reply.payload, type=JobStatus)
             archives = msgspec.json.decode(reply.body, type=_Archives)
         except msgspec.MsgspecError as error:
             raise ElfError(f"the agent's answer to compare {job} cannot be read: {error}") from None

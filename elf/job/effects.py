@@ -14,7 +14,7 @@ from functools import cached_property
 from elf.job.commands import Command
 from elf.job.contributions import PartName, Piece, Pieces, members_of
 from elf.job.messages.entries import LogEntry
-from elf.job.messages.homes import SteerJob
+from elf.job.messages.homes import ReconfigureJob
 from elf.job.messages.reading import PaneRow
 from elf.job.messages.reexecution import Reexecute
 from elf.job.snapshots import Threshold
@@ -199,7 +199,7 @@ class TryFunctions:
     """Try the plan's functions for panes and windows on some that its job has made; comes back as
     ``FunctionsTried``. ``flows``: uids of flows of the same groups."""
 
-    request: SteerJob
+    request: ReconfigureJob
     plan: Plan
     flows: tuple[str, ...] = ()
 
@@ -300,7 +300,7 @@ class Consult:
 
 @dataclass(frozen=True)
 class Examine:
-    """A request that the process answers: how are you (``elf.wire.vitals``)? Comes back as ``Consulted``."""
+    """A request that the process answers: how are you (``elf.wire.stats``)? Comes back as ``Consulted``."""
 
     request: Request
 

@@ -68,13 +68,13 @@ class JobWork(msgspec.Struct, frozen=True, array_like=True):
 
 
 class InspectWork(Request, frozen=True, kw_only=True):
-    """To an agent: its work for these flows and jobs (uids). Answered with ``WorkFacts``."""
+    """To an agent: its work for these flows and jobs (uids). Answered with ``WorkStatus``."""
 
     flows: tuple[str, ...]
     jobs: tuple[str, ...] = ()
 
 
-class WorkFacts(msgspec.Struct, frozen=True, array_like=True):
+class WorkStatus(msgspec.Struct, frozen=True, array_like=True):
     """What an agent knows of its own work; flows and jobs that it has nothing to do with are left out."""
 
     agent: str

@@ -33,7 +33,7 @@ class AlterJob:
 
 
 @dataclass(frozen=True)
-class SteerJob:
+class ReconfigureJob:
     """``PAUSE JOB name``, ``RESUME JOB name``, ``EMPTY JOB name``, ``ROLLBACK JOB name TO VERSION n
     [RESET] [IMMEDIATELY]``"""
 
@@ -97,7 +97,7 @@ def _settings(words: Words) -> dict[str, str]:
             return found
 
 
-def read_steer(words: Words) -> SteerJob:
+def read_reconfiguration(words: Words) -> ReconfigureJob:
     sql = words.text
     first = words.tokens[0].text.upper()
     words.expect(first, "JOB")
@@ -105,9 +105,9 @@ def read_steer(words: Words) -> SteerJob:
     if first != "ROLLBACK":
         words.end()
         verbs: dict[str, Literal["pause", "resume", "empty"]] = {"PAUSE": "pause", "RESUME": "resume"}
-        return SteerJob(sql, name, verbs.get(first, "empty"))
+        return ReconfigureJob(sql, name, verbs.get(first, "empty"))
     words.expect("TO", "VERSION")
     number = words.whole("the number of a version")
     how = words.at_the_end("RESET", "IMMEDIATELY")
     words.end()
-    return SteerJob(sql, name, "rollback", number, "RESET" in how, "IMMEDIATELY" in how)
+    return ReconfigureJob(sql, name, "rollback", number, "RESET" in how, "IMMEDIATELY" in how)

@@ -17,7 +17,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from elf.errors import QueryError
 from elf.ql import parameters
-from elf.ql.changes import AlterJob, SteerJob, read_alter, read_steer
+from elf.ql.changes import AlterJob, ReconfigureJob, read_alter, read_reconfiguration
 from elf.ql.dialect import Elf, Lateness, Windowing
 from elf.ql.parameters import Parameter
 from elf.ql.source import Source, did_you_mean
@@ -117,7 +117,16 @@ class Explain:
 
 
 Statement = (
-    Select | CreateJob | AlterJob | SteerJob | DropJob | NotifyJob | Show | Describe | Subscribe | Explain
+    Select
+    | CreateJob
+    | AlterJob
+    | ReconfigureJob
+    | DropJob
+    | NotifyJob
+    | Show
+    | Describe
+    | Subscribe
+    | Explain
 )
 
 _SHOWN: Final[Mapping[str, Literal["jobs", "streams", "members"]]] = {
@@ -412,10 +421,10 @@ _READERS: Final[Mapping[str, Callable[[Words], Statement]]] = {
     "(": _read_select,
     "CREATE": _read_create,
     "ALTER": read_alter,
-    "PAUSE": read_steer,
-    "RESUME": read_steer,
-    "EMPTY": read_steer,
-    "ROLLBACK": read_steer,
+    "PAUSE": read_reconfiguration,
+    "RESUME": read_reconfiguration,
+    "EMPTY": read_reconfiguration,
+    "ROLLBACK": read_reconfiguration,
     "DROP": _read_drop,
     "NOTIFY": _read_notify,
     "SHOW": _read_show,

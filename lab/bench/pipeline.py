@@ -16,7 +16,7 @@ from agents.inputs import Whole, split_inputs
 from agents.tasks.engine import Finisher
 from agents.tasks.feeding import CHUNK_BYTES_MAX
 from agents.tasks.samples import sample_lines
-from agents.tasks.streamtask import StreamTask, TaskFacts
+from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
 from elf.job.commands import Finish, Install, Outcome
 from elf.job.contributions import Piece
@@ -46,7 +46,7 @@ def lane_with(path: str, flows: Sequence[Flow]) -> tuple[StreamTask, Whole]:
     settings = WorkerSettings(
         finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, checkpoint_ms=NO_CHECKPOINTS
     )
-    facts = TaskFacts(flows[0].fragment.stream, get_format("json"), None, "")
+    facts = TaskStatus(flows[0].fragment.stream, get_format("json"), None, "")
     task = StreamTask(facts, settings, Store(":memory:"), samples=sample_lines((path,)))
     for flow in flows:
         task.perform(Install(flow), 0)

@@ -23,7 +23,7 @@ from agents.tasks.archive import Archive
 from agents.tasks.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
 from agents.tasks.samples import sample_lines
 from agents.tasks.sinks import Sinks
-from agents.tasks.streamtask import StreamTask, TaskFacts
+from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
 from elf.job.commands import Finish, Install
 from elf.job.spec import Flow, flow_uid
@@ -60,7 +60,7 @@ def prepare(task: Task) -> Callable[[], Done]:
     if task.durable is False:
         os.fsync = _at_once
         sqlite.SYNCHRONOUS = "OFF"
-    facts = TaskFacts(plan.fragment.stream, format_, None, "")
+    facts = TaskStatus(plan.fragment.stream, format_, None, "")
     folder = tempfile.TemporaryDirectory(prefix="elf-bench-")
     archive = _archive(facts.stream, Path(folder.name)) if task.archive else None
     store = Store(Path(folder.name) / "state.sqlite" if live else ":memory:")

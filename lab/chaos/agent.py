@@ -28,7 +28,7 @@ from elf.job.program.port import ProgramEvent
 from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
 from elf.wire.clients import WindowResult
-from elf.wire.vitals import Vitals
+from elf.wire.stats import Stats
 from lab.chaos.disk import SimStore
 from lab.chaos.engine import STREAM
 from lab.chaos.files import FileLog
@@ -75,7 +75,7 @@ class SimAgent:
         self.life = 0
         self.ended = ""
         self.results: list[WindowResult] = []
-        self.notices: list[tuple[str, str]] = []
+        self.broadcasts: list[tuple[str, str]] = []
         self.skewed: list[tuple[str, int]] = []
         self.unusable: list[do.Unusable] = []
         self.clock_ms = 0
@@ -259,7 +259,7 @@ class SimAgent:
         else:
             self.ended = effect.text
 
-    def vitals(self) -> Vitals:
+    def stats(self) -> Stats:
         raise ElfBug("a simulated agent has no vitals")
 
     # -- what people would hear ------------------------------------------------------------------------------
@@ -271,7 +271,7 @@ class SimAgent:
             case do.Skewed():
                 self.skewed.append((effect.address, effect.skew_ms))
             case do.Noticed():
-                self.notices.append((effect.job, effect.text))
+                self.broadcasts.append((effect.job, effect.text))
             case do.Faulted():
                 raise ElfBug(f"a request has failed: {effect.error!r}") from effect.error
 

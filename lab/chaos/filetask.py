@@ -17,7 +17,7 @@ from agents.formats import get_format
 from agents.inputs import Position, Tail
 from agents.tasks.checkpoints import load_checkpoint
 from agents.tasks.streams import StreamEngine
-from agents.tasks.streamtask import StreamTask, TaskFacts
+from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.job.commands import Command, Feed, Idle, Outcome
 from elf.job.ports import ExtractorPort, MapperPort, Wanted
 from elf.ql.plan import Fragment
@@ -34,7 +34,7 @@ CHUNK_BYTES: Final = 8_000
 ROTATE_WAIT_S: Final = 2.0
 """As ``rotate_wait_secs``. Sooner than by default, as all else."""
 IDLE_EVERY_MS: Final = 250
-FACTS: Final = TaskFacts("", get_format("json"), "_ts", "")
+FACTS: Final = TaskStatus("", get_format("json"), "_ts", "")
 
 
 class FileEngine(StreamEngine):
@@ -59,7 +59,7 @@ class FileTask(SimTask):
         self._stream = stream
         log = agent.logs[stream]
         assert isinstance(log, FileLog)
-        facts = TaskFacts(stream, FACTS.format, FACTS.timestamp, "")
+        facts = TaskStatus(stream, FACTS.format, FACTS.timestamp, "")
         settings = replace(agent.world.worker_settings, name=f"a{agent.index}")
         self._task = StreamTask(facts, settings, agent.store, cores=1, engine=FileEngine())
         self.worker = self._task.worker

@@ -14,7 +14,7 @@ from pathlib import Path
 from agents.disk import replicastore
 from agents.tasks.checkpoints import load_checkpoint
 from elf.job import events as was
-from elf.job.messages.homes import DropJob, SteerJob, SubscribeJob
+from elf.job.messages.homes import DropJob, ReconfigureJob, SubscribeJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
@@ -427,7 +427,7 @@ class Story:
             query = replace(plan(size, slide, where=where, least=least), final=final)
             if size == slide and people.random() < 0.3:
                 query = staged(query, 4, 2)
-            request = SteerJob(
+            request = ReconfigureJob(
                 id=1,
                 origin=PEOPLE,
                 uid=spec.uid,
@@ -439,7 +439,7 @@ class Story:
             )
         home.guard(lambda: home.handle(was.Arrived(PEOPLE, request)))
 
-    def _reduce(self, number: int, spec: JobSpec) -> SteerJob:
+    def _reduce(self, number: int, spec: JobSpec) -> ReconfigureJob:
         """ALTER JOB … SET FUNCTION reduce, with another query beside it."""
         rng = random.Random(f"reduce {self.schedule.seed}")  # whoever asks, and however often
         size, slide = rng.choice([(2, 2), (4, 2), (3, 1)])
@@ -458,7 +458,7 @@ class Story:
         if mirrors and not fragment.leap and fragment.wait_us is None:
             query = mirrored(query)
         query = self._suited(query)
-        return SteerJob(
+        return ReconfigureJob(
             id=1,
             origin=PEOPLE,
             uid=spec.uid,

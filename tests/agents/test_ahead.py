@@ -20,7 +20,7 @@ from agents.inputs import Chunk, Whole, split_inputs
 from agents.tasks.ahead import CHUNK_BYTES_LEAST, Ahead, Parsed
 from agents.tasks.engine import Extractor
 from agents.tasks.streams import StreamEngine
-from agents.tasks.streamtask import StreamTask, TaskFacts
+from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
 from elf.job.commands import Finish, Install, Outcome, Uninstall
 from elf.job.ports import WHERES_MAX, Wanted
@@ -69,7 +69,7 @@ def task(cores: int) -> StreamTask:
     settings = WorkerSettings(
         finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, checkpoint_ms=1 << 60
     )
-    facts = TaskFacts("x", JSON, "ts", "")
+    facts = TaskStatus("x", JSON, "ts", "")
     return StreamTask(facts, settings, Store(":memory:"), cores=cores)
 
 

@@ -19,26 +19,26 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from agents import logs
-from agents.facts import Aside, _facts
 from agents.http import HttpServer, _json
 from agents.metrics import LABEL_VALUES_MAX, Metrics
+from agents.status import Aside, _facts
 from elf.batch import encode
 from elf.errors import UserError
 from elf.transport import MemoryNetwork
 from elf.wire.clients import WindowResult
-from tests.support.facts import Facts
+from tests.support.facts import Status
 from tests.support.waiting import eventually
 
 SOON = 10.0
 
 
 @pytest.fixture
-def facts() -> Facts:
-    return Facts()
+def facts() -> Status:
+    return Status()
 
 
 @pytest.fixture
-async def server(facts: Facts) -> AsyncIterator[HttpServer]:
+async def server(facts: Status) -> AsyncIterator[HttpServer]:
     made = HttpServer("127.0.0.1:0", facts, keep_alive_secs=0.05)
     await made.start()
     yield made
@@ -63,7 +63,7 @@ async def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[int, 
 # -- answers -----------------------------------------------------------------------------------------------
 
 
-async def test_health_and_trouble(server: HttpServer, facts: Facts) -> None:
+async def test_health_and_trouble(server: HttpServer, facts: Status) -> None:
     assert await ask(server, "/health") == (200, "application/json", b'{"ok":true}')
     facts.leaving = True
     body = b'{"ok":false,"reason":"the agent is on its way out"}'
@@ -89,7 +89,7 @@ async def test_an_agent_that_stands_aside_says_why_and_nothing_else() -> None:
         await made.stop()
 
 
-async def test_ready_is_about_joining(server: HttpServer, facts: Facts) -> None:
+async def test_ready_is_about_joining(server: HttpServer, facts: Status) -> None:
     assert (await ask(server, "/ready"))[::2] == (200, b'{"ok":true,"ready":true}')
     facts.joined = False
     body = b'{"ok":false,"ready":false,"reason":"it looks for its fleet"}'
@@ -169,7 +169,7 @@ class Reader:
         self.connection.close()
 
 
-async def test_windows_as_server_sent_events(server: HttpServer, facts: Facts) -> None:
+async def test_windows_as_server_sent_events(server: HttpServer, facts: Status) -> None:
     reader = await asyncio.to_thread(Reader, server)
     assert reader.response.headers["content-type"].startswith("text/event-stream")
     at = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
@@ -224,14 +224,14 @@ def test_times_in_windows_have_their_zone() -> None:
     ]
 
 
-async def test_a_reader_that_vanishes_is_let_go(server: HttpServer, facts: Facts) -> None:
+async def test_a_reader_that_vanishes_is_let_go(server: HttpServer, facts: Status) -> None:
     reader = await asyncio.to_thread(Reader, server)
     await eventually(lambda: facts.readers == 1)
     reader.close()
     await eventually(lambda: facts.readers == 0)
 
 
-async def test_stop_ends_open_streams(server: HttpServer, facts: Facts) -> None:
+async def test_stop_ends_open_streams(server: HttpServer, facts: Status) -> None:
     reader = await asyncio.to_thread(Reader, server)
     await eventually(lambda: facts.readers == 1)
     async with asyncio.timeout(SOON):
@@ -245,19 +245,19 @@ async def test_stop_ends_open_streams(server: HttpServer, facts: Facts) -> None:
 # -- life --------------------------------------------------------------------------------------------------
 
 
-async def test_a_port_in_use(server: HttpServer, facts: Facts) -> None:
+async def test_a_port_in_use(server: HttpServer, facts: Status) -> None:
     with pytest.raises(UserError, match=rf"cannot serve HTTP on 127.0.0.1:{server.port}: the port is in use"):
         await HttpServer(f"127.0.0.1:{server.port}", facts).start()
 
 
 @pytest.mark.parametrize("listen", ["192.0.2.1:0", "nohost.invalid:0", "127.0.0.1", "127.0.0.1:70000"])
-async def test_places_where_one_cannot_serve(listen: str, facts: Facts) -> None:
+async def test_places_where_one_cannot_serve(listen: str, facts: Status) -> None:
     with pytest.raises(UserError) as caught:
         await HttpServer(listen, facts).start()
     assert "\n" not in str(caught.value)
 
 
-async def test_the_port_is_free_after_stop(facts: Facts) -> None:
+async def test_the_port_is_free_after_stop(facts: Status) -> None:
     server = HttpServer("127.0.0.1:0", facts)
     await server.start()
     assert (await ask(server, "/health"))[0] == 200
@@ -269,7 +269,7 @@ async def test_the_port_is_free_after_stop(facts: Facts) -> None:
     await again.stop()
 
 
-async def test_signals_stay_the_agents(facts: Facts) -> None:
+async def test_signals_stay_the_agents(facts: Status) -> None:
     before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
     server = HttpServer("127.0.0.1:0", facts)
     await server.start()
@@ -288,7 +288,7 @@ def samples(text: bytes) -> dict[str, float]:
     }
 
 
-async def test_metrics_over_http(server: HttpServer, facts: Facts) -> None:
+async def test_metrics_over_http(server: HttpServer, facts: Status) -> None:
     facts.measured.rows("clicks", 10, 1000)
     status, kind, body = await ask(server, "/metrics")
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Whole, split_inputs
-from agents.tasks.streamtask import StreamTask, TaskFacts
+from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode, encode
 from elf.job.commands import Finish, Install, Uninstall
 from elf.job.spec import Flow, flow_uid
@@ -42,7 +42,7 @@ def task(store: Store) -> StreamTask:
     settings = WorkerSettings(
         finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, checkpoint_ms=1 << 60
     )
-    return StreamTask(TaskFacts("x", JSON, "ts", ""), settings, store)
+    return StreamTask(TaskStatus("x", JSON, "ts", ""), settings, store)
 
 
 def test_a_cut_has_the_digest_and_the_store_the_table(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from agents.http import HttpServer
 from elf.addresses import AddressError
 from elf.transport import ZeroMqTransport
 from elf.transport.probe import ANSWER_SECS, CONNECT_SECS, SIGNATURE_SECS, probe
-from tests.support.facts import Facts
+from tests.support.facts import Status
 
 LIMIT_SECS = 2.5
 
@@ -50,7 +50,7 @@ async def test_a_busy_one_may_take_its_time() -> None:
 
 
 async def test_the_http_port_of_an_agent_is_told_from_other_servers() -> None:
-    server = HttpServer("127.0.0.1:0", Facts())
+    server = HttpServer("127.0.0.1:0", Status())
     await server.start()
     try:
         said = await probe(server.address)

@@ -22,7 +22,7 @@ from agents.inputs import Tail
 from agents.process import _reading
 from agents.tasks import running
 from agents.tasks.checkpoints import load_checkpoint
-from agents.tasks.streamtask import StreamTask, TaskFacts
+from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
 from elf.job.commands import Answered, Idle, Install, Outcome, SealOpen, Suspend
 from elf.job.effects import Run
@@ -72,7 +72,7 @@ class Agent:
             idle_ms=IDLE_MS, checkpoint_ms=self.checkpoint_ms, lateness_us=1_000_000, shared=self.shared
         )
         bounds = (worker.future_us, worker.lateness_us, worker.since_us, 1 << 20)
-        facts = TaskFacts("clicks", get_format("json"), None, "")
+        facts = TaskStatus("clicks", get_format("json"), None, "")
         self.task = StreamTask(facts, worker, self.store, reading=Reading("json", None, *bounds, include))
         checkpoint = load_checkpoint(self.store, "clicks")
         self.tail = Tail(include, scan_every_ms=0, positions=checkpoint.positions if checkpoint else ())

@@ -14,7 +14,7 @@ from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog, Member
 from elf.job.messages.proposals import AddJob
 from elf.job.spec import Flow, JobSpec, flow_uid
-from elf.job.work import FlowWork, InspectWork, WorkFacts
+from elf.job.work import FlowWork, InspectWork, WorkStatus
 from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan_streams
 from elf.ql.statements import Select, parse
@@ -73,7 +73,7 @@ class Fleet:
             return Answer(id=0, error="no answer in time")
         work = self.says[ask.to]
         flows = tuple(msgspec.structs.replace(work, flow=uid) for uid in ask.request.flows)
-        return Answer(id=0, body=msgspec.msgpack.encode(WorkFacts(ask.to, flows, ())))
+        return Answer(id=0, body=msgspec.msgpack.encode(WorkStatus(ask.to, flows, ())))
 
 
 SECONDS = job(planned(windows("1 SECOND")), "seconds")

@@ -13,9 +13,9 @@ import pytest
 from elf.cli import compare
 from elf.cli.compare import check_spark, live_windows
 from elf.cli.tree import FlowTree, children_of, plot_tree, read_tree, shape
-from elf.client import ArchiveFacts, CompareFacts
+from elf.client import ArchiveStatus, CompareFacts
 from elf.errors import ElfError, UserError
-from elf.job.messages.homes import JobFacts
+from elf.job.messages.homes import JobStatus
 from elf.job.spec import JobSpec
 from elf.ql import planner, statements
 from elf.schema import Column, Schema
@@ -34,8 +34,8 @@ def job() -> JobSpec:
 
 
 def facts(*results: WindowResult) -> CompareFacts:
-    known = JobFacts(job(), "active", "h:1", None, None, results)
-    return CompareFacts((ArchiveFacts("clicks", "json", None, ("/a",), ()),), known)
+    known = JobStatus(job(), "active", "h:1", None, None, results)
+    return CompareFacts((ArchiveStatus("clicks", "json", None, ("/a",), ()),), known)
 
 
 def test_windows_are_in_microseconds_with_their_rows() -> None:

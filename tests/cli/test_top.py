@@ -16,7 +16,7 @@ from elf.cli.printing import console
 from elf.cli.top import Round, head, number, picture, round_of, size
 from elf.wire.base import Message
 from elf.wire.clients import Call, Failed, Reply
-from elf.wire.vitals import AgentVitals, FleetVitals, StreamVitals, Vitals
+from elf.wire.stats import AgentStats, FleetStats, Stats, StreamStats
 from tests.support.commands import UNREACHABLE, Here, elf_beside
 from tests.support.fleet_of_one import fake_agent
 from tests.support.terminal import BACK, HOME, OTHER_SCREEN, plain, watch
@@ -24,13 +24,13 @@ from tests.support.terminal import BACK, HOME, OTHER_SCREEN, plain, watch
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def vitals(rows: int, at_s: float, incarnation: int = 1, **others: int) -> Vitals:
-    stream = StreamVitals("access", rows, rows * 100, late=3, rejected=others.get("rejected", 0), shed=2)
-    return Vitals(
+def stats(rows: int, at_s: float, incarnation: int = 1, **others: int) -> Stats:
+    stream = StreamStats("access", rows, rows * 100, late=3, rejected=others.get("rejected", 0), shed=2)
+    return Stats(
         incarnation=incarnation,
         clock_us=int(at_s * 1e6),
         state="live",
-        streams=(stream, StreamVitals("errors", rows=1, backlog_bytes=2048)),
+        streams=(stream, StreamStats("errors", rows=1, backlog_bytes=2048)),
         jobs=1,
         flows=2,
         windows=others.get("windows", 0),
@@ -40,15 +40,15 @@ def vitals(rows: int, at_s: float, incarnation: int = 1, **others: int) -> Vital
     )
 
 
-def agent(name: str, port: int, known: Vitals | None) -> AgentVitals:
-    return AgentVitals(name, f"10.0.0.1:{port}", ("access", "errors"), known)
+def agent(name: str, port: int, known: Stats | None) -> AgentStats:
+    return AgentStats(name, f"10.0.0.1:{port}", ("access", "errors"), known)
 
 
-def fleet(*agents: AgentVitals) -> FleetVitals:
-    return FleetVitals(2, agents)
+def fleet(*agents: AgentStats) -> FleetStats:
+    return FleetStats(2, agents)
 
 
-def looked(now: FleetVitals, before: FleetVitals | None = None) -> Round:
+def looked(now: FleetStats, before: FleetStats | None = None) -> Round:
     return round_of(now, before, NOON)
 
 
@@ -59,24 +59,24 @@ def drawn(one: Round, width: int, height: int | None = None) -> list[str]:
 
 
 def test_rates_are_by_the_clock_of_the_agent() -> None:
-    before = fleet(agent("web-1", 1, vitals(1_000, 50)))
-    now = fleet(agent("web-1", 1, vitals(1_500, 52, windows=3, cpu_us=500_000)))
+    before = fleet(agent("web-1", 1, stats(1_000, 50)))
+    now = fleet(agent("web-1", 1, stats(1_500, 52, windows=3, cpu_us=500_000)))
     (row,) = looked(now, before).agents
     assert (row.rows_per_sec, row.bytes_per_sec, row.windows_per_sec, row.cpu) == (250, 25_000, 1.5, 0.25)
     assert (row.late, row.shed, row.jobs, row.memory_bytes, row.backlog_bytes) == (3, 2, 1, 150 << 20, 2048)
 
 
-@pytest.mark.parametrize("before", [None, vitals(5_000, 40, incarnation=0), vitals(1_500, 52)])
-def test_who_has_answered_once_or_was_started_anew_has_no_rates(before: Vitals | None) -> None:
-    one = looked(fleet(agent("web-1", 1, vitals(1_500, 52))), fleet(agent("web-1", 1, before)))
+@pytest.mark.parametrize("before", [None, stats(5_000, 40, incarnation=0), stats(1_500, 52)])
+def test_who_has_answered_once_or_was_started_anew_has_no_rates(before: Stats | None) -> None:
+    one = looked(fleet(agent("web-1", 1, stats(1_500, 52))), fleet(agent("web-1", 1, before)))
     assert (one.agents[0].rows_per_sec, one.agents[0].cpu, one.rows_per_sec) == (None, None, None)
     assert one.agents[0].late == 3
 
 
 def test_who_reads_most_is_first_and_who_does_not_answer_is_there() -> None:
-    before = fleet(*(agent(f"web-{n}", n, vitals(0, 0)) for n in (5, 4, 3, 2, 1)))
+    before = fleet(*(agent(f"web-{n}", n, stats(0, 0)) for n in (5, 4, 3, 2, 1)))
     rows = {5: 10, 4: 30, 3: 10, 1: 0}
-    now = fleet(*(agent(f"web-{n}", n, vitals(rows[n], 1) if n in rows else None) for n in (5, 4, 3, 2, 1)))
+    now = fleet(*(agent(f"web-{n}", n, stats(rows[n], 1) if n in rows else None) for n in (5, 4, 3, 2, 1)))
     one = looked(now, before)
     assert [row.agent for row in one.agents] == ["web-4", "web-3", "web-5", "web-1", "web-2"]
     assert (one.agents[-1].state, one.agents[-1].rows_per_sec, one.agents[-1].jobs) == (
@@ -88,17 +88,17 @@ def test_who_reads_most_is_first_and_who_does_not_answer_is_there() -> None:
 
 
 def test_the_head_says_what_the_fleet_does() -> None:
-    before = fleet(agent("a", 1, vitals(0, 0)), agent("b", 2, None))
-    now = fleet(agent("a", 1, vitals(12_345, 1, windows=1)), agent("b", 2, None))
+    before = fleet(agent("a", 1, stats(0, 0)), agent("b", 2, None))
+    now = fleet(agent("a", 1, stats(12_345, 1, windows=1)), agent("b", 2, None))
     assert head(looked(now, before)).plain == (
         "2 agents (1 without an answer), 2 jobs, 12,345 rows/s, 1.2 MiB/s, 1 windows/s, 12:00:00 UTC"
     )
-    assert head(looked(fleet(agent("a", 1, vitals(0, 0))))).plain == "1 agent, 2 jobs, 12:00:00 UTC"
+    assert head(looked(fleet(agent("a", 1, stats(0, 0))))).plain == "1 agent, 2 jobs, 12:00:00 UTC"
 
 
 def test_columns_go_where_the_screen_is_narrow_and_rows_where_it_is_low() -> None:
-    before = fleet(*(agent(f"web-{n}", n, vitals(0, 0)) for n in range(9)))
-    now = fleet(*(agent(f"web-{n}", n, vitals(100 * n, 1)) for n in range(8)), agent("web-8", 8, None))
+    before = fleet(*(agent(f"web-{n}", n, stats(0, 0)) for n in range(9)))
+    now = fleet(*(agent(f"web-{n}", n, stats(100 * n, 1)) for n in range(8)), agent("web-8", 8, None))
     one = looked(now, before)
     assert drawn(one, 100, 8)[2:] == [
         "agent  address     state      rows/s   bytes/s  backlog  late  rejected  shed  jobs  cpu   memory",
@@ -118,7 +118,7 @@ def test_columns_go_where_the_screen_is_narrow_and_rows_where_it_is_low() -> Non
 
 
 def test_values_that_fit_no_column_have_a_column_where_there_are_any() -> None:
-    one = looked(fleet(agent("a", 1, vitals(0, 0))))
+    one = looked(fleet(agent("a", 1, stats(0, 0))))
     assert "uncast" not in drawn(one, 200)[2]
     (row,) = one.agents
     some = msgspec.structs.replace(one, agents=(msgspec.structs.replace(row, uncast=1_234),))
@@ -146,7 +146,7 @@ class Answers:
         if not isinstance(message, Call):
             return []
         self.asked.append(message.verb)
-        known = vitals(1_000 * len(self.asked), len(self.asked))
+        known = stats(1_000 * len(self.asked), len(self.asked))
         body = msgspec.json.encode(fleet(agent("web-1", 1, known), agent("web-2", 2, None)))
         return [Reply(request=message.request, body=body)]
 

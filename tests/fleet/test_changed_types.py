@@ -108,9 +108,9 @@ async def test_whole_numbers_become_fractions_and_then_texts(one: tuple[Fleet, W
         told = await said(client, "DESCRIBE JOB whole", "uncast")
         assert "values of the last window are NULL" in told
         assert "uncast" not in await said(client, "DESCRIBE JOB fractions")
-        (vitals,) = (await client.fleet()).agents
-        assert vitals.vitals is not None
-        assert vitals.vitals.streams[0].uncast > 0
+        (stats,) = (await client.fleet()).agents
+        assert stats.stats is not None
+        assert stats.stats.streams[0].uncast > 0
         await said(
             client,
             f"CREATE JOB texts AS SELECT ms, COUNT(*) AS n, 0 AS s FROM {STREAM} GROUP BY ms "

@@ -217,7 +217,7 @@ async def test_http_on_each_agent(five: Fleet) -> None:
     assert status == 200
     assert len(json.loads(body)["members"]) == 5
     status, body = await asyncio.to_thread(get, "/api/v1/jobs/popular/notices")
-    assert (status, [notice["text"] for notice in json.loads(body)["notices"]]) == (200, ["half price"])
+    assert (status, [broadcast["text"] for broadcast in json.loads(body)["notices"]]) == (200, ["half price"])
 
 
 def test_what_cannot_start_says_so_in_one_line(tmp_path: Path) -> None:

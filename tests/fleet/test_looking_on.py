@@ -193,6 +193,6 @@ async def more_than_is_shown(fleet: Fleet, client: Client) -> None:
     assert (shown + hidden, unseen) == (burst // 2, 0)
     assert hidden > 0
     fleet_now = await client.fleet()
-    (vitals,) = [one.vitals for one in fleet_now.agents if one.agent == agent.name]
-    assert vitals is not None
-    assert (vitals.streams[0].rows, vitals.streams[0].backlog_bytes) == (len(agent.written), 0)
+    (stats,) = [one.stats for one in fleet_now.agents if one.agent == agent.name]
+    assert stats is not None
+    assert (stats.streams[0].rows, stats.streams[0].backlog_bytes) == (len(agent.written), 0)

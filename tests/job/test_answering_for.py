@@ -15,7 +15,7 @@ from elf.batch import decode
 from elf.job import events as was
 from elf.job.contributions import Piece
 from elf.job.effects import Send
-from elf.job.messages.homes import JobFacts
+from elf.job.messages.homes import JobStatus
 from elf.job.messages.replicas import DropReplicas, OfferReplicas, ReplicaVerdict
 from elf.job.messages.rollup import FlowProgress
 from elf.job.replicas import ReplicaName
@@ -253,7 +253,7 @@ def test_describe_says_for_whom_neighbours_have_answered() -> None:
     assert f"a{fleet.away.index}" in [who for _, who in found], "and those for which it is an inner node"
     status: dict[str, Any] = home.node.clients.statements.status()
     assert status["copies"]["mirrored"] == count
-    facts = JobFacts(fleet.spec, "active", home.address, None, None, ())
+    facts = JobStatus(fleet.spec, "active", home.address, None, None, ())
     assert describe(facts, home.node.log, str, [None])["stragglers"].endswith("a root does not answer")
     plain = msgspec.structs.replace(facts, spec=replace(fleet.spec, plan=behind(plan(1))))
     assert describe(plain, home.node.log, str)["stragglers"] == "REVISE"

@@ -15,7 +15,7 @@ from elf.job.catalog.bootstrap import Bootstrap, bootstrap_of
 from elf.job.catalog.log import CatalogLog
 from elf.job.home.records import home_key
 from elf.job.messages.entries import JobAdded, JobDropped
-from elf.job.messages.homes import Inspect, JobFacts
+from elf.job.messages.homes import Inspect, JobStatus
 from elf.job.messages.proposals import DropJobEntry
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, home_uid
@@ -93,7 +93,7 @@ def waits_for(world: World) -> str:
     home.handle(was.Arrived("client:3", Inspect(id=world.now, origin="client:3", uid=uid, windows=1)))
     world.run(300)
     answer = [m for m in world.client_inbox if isinstance(m, Answer) and m.body][-1]
-    return msgspec.msgpack.decode(answer.body, type=JobFacts).waiting
+    return msgspec.msgpack.decode(answer.body, type=JobStatus).waiting
 
 
 def right(world: World, until: int, least: int, dead: tuple[SimAgent, ...] = ()) -> None:

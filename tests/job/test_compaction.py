@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from elf.job.catalog.admission import grow
 from elf.job.catalog.compaction import tombstone
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
-from elf.job.home.steering import proposed
+from elf.job.home.reconfiguration import proposed
 from elf.job.messages.entries import JobAdded, LogEntry
 from elf.job.messages.proposals import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion
 from elf.job.spec import JobSpec

@@ -9,7 +9,7 @@ from lab.chaos.engine import plan
 from lab.chaos.world import World
 from tests.support.histories import begun
 from tests.support.long import cases
-from tests.support.versions import answered, check, steer, versions
+from tests.support.versions import answered, check, reconfigure, versions
 
 AGENTS, CULPRIT = cases((24, 17), (64, 37))
 PLEASE = """\
@@ -40,7 +40,7 @@ def test_what_raises_at_one_agent_of_many_leaves_all_on_the_old_version_and_says
     def altered(text: str) -> str:
         function = Function("map", text, "clean.py")
         fragment = replace(query.fragment, function=function)
-        steer(world, spec, "alter", replace(query, fragment=fragment), note="ALTER …")
+        reconfigure(world, spec, "alter", replace(query, fragment=fragment), note="ALTER …")
         return answered(world)
 
     said = altered(PLEASE)

@@ -16,7 +16,7 @@ from lab.chaos.engine import plan
 from lab.chaos.reference import reducing
 from lab.chaos.world import World
 from tests.support.histories import begun
-from tests.support.versions import answered, check, said, state, steer, versions
+from tests.support.versions import answered, check, reconfigure, said, state, versions
 
 
 def ranged(world: World, size: int = 4, slide: int = 2) -> tuple[JobSpec, Plan, list[SimAgent]]:
@@ -48,7 +48,7 @@ def test_panes_of_every_key_range_are_reduced_and_a_root_and_the_master_may_die(
     spec, query, (second, _) = ranged(world)
     until = wrote(world, 30_000)
     world.run(4_000)
-    steer(world, spec, "alter", reducing(query), note="ALTER …")
+    reconfigure(world, spec, "alter", reducing(query), note="ALTER …")
     assert answered(world) == ""
     flows = [flow for flow in versions(world, spec)[2].spec.flows if flow.fragment.reduce]
     assert len({flow.home for flow in flows}) == len(flows) == 3
@@ -74,7 +74,7 @@ def test_a_revision_is_of_all_rows_of_its_pane() -> None:
     """Of an agent whose snapshots come late: groups that were left out for a row too few are there then."""
     world = World(62, 4, checking=False)
     spec, until = begun(world, 24_000, query=plan(2), rate_ms=400)
-    steer(world, spec, "alter", reducing(plan(2)), note="ALTER …")
+    reconfigure(world, spec, "alter", reducing(plan(2)), note="ALTER …")
     assert answered(world) == ""
     world.run(4_000)
     away = next(agent for agent in world.agents if agent is not world.home(spec))
@@ -93,7 +93,7 @@ def test_a_function_that_fails_at_a_root_costs_no_window_and_the_job_goes_back(c
     world = World(63, 4, checking=False)
     spec, until = begun(world, 40_000, query=plan(4, 2), rate_ms=300)
     world.run(4_000)
-    steer(world, spec, "alter", reducing(plan(4, 2)), note="ALTER …")
+    reconfigure(world, spec, "alter", reducing(plan(4, 2)), note="ALTER …")
     assert answered(world) == ""
     world.run_until(lambda: any(one[0] == 2 for one in said(world, spec).values()), 20_000)
     world.agents[1].log.rows.append((world.now * 1000, "bang"))
@@ -125,7 +125,7 @@ def test_a_failure_in_a_key_range_at_another_agent_is_told_to_the_master() -> No
     spec, query, _ = ranged(world, 2, 2)
     until = wrote(world, 30_000)
     world.run(3_000)
-    steer(world, spec, "alter", reducing(query), note="ALTER …")
+    reconfigure(world, spec, "alter", reducing(query), note="ALTER …")
     assert answered(world) == ""
     world.run(5_000)
     world.agents[0].log.rows.append((world.now * 1000, "bang"))
@@ -153,11 +153,11 @@ def test_jobs_with_one_function_share_a_flow_and_another_keeps_its_own() -> None
     other = world.create(2, plan(4, 2), "other")
     world.run(4_000)
     for one, query in ((spec, plan(2)), (other, plan(4, 2))):
-        steer(world, one, "alter", reducing(query), note="ALTER …")
+        reconfigure(world, one, "alter", reducing(query), note="ALTER …")
         assert answered(world) == ""
     world.run(19_000)
     assert {len(agent.worker.flows()) for agent in world.agents} == {1}, "one flow, for both"
-    steer(world, other, "rollback", version=1)
+    reconfigure(world, other, "rollback", version=1)
     assert answered(world) == ""
     world.run(3_000)
     assert {len(agent.worker.flows()) for agent in world.agents} == {2}

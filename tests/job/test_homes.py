@@ -26,7 +26,7 @@ from lab.chaos.engine import SECOND, plan
 from lab.chaos.world import World
 from tests.support.histories import begun, settled
 from tests.support.homes import agree, exact, last_end, members, moved, staffed
-from tests.support.versions import steer
+from tests.support.versions import reconfigure
 from tests.support.window_commits import spec as made_of
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
@@ -225,13 +225,13 @@ def test_records_are_in_the_order_in_which_they_were_wanted() -> None:
     home.perform(groups.transfer(home_key(spec.uid), others[0].address, world.now))  # type: ignore[arg-type]
     leadership = groups._groups[home_key(spec.uid)].leadership
     assert leadership is not None
-    steer(world, spec, "pause")
+    reconfigure(world, spec, "pause")
     states = [home.store.load_jobs()[0].state]
     while states[-1] != "active" or len(states) == 1:
         moving = leadership._moving is not None
         world.run(1)
         if moving and leadership._moving is None:
-            steer(world, spec, "resume")
+            reconfigure(world, spec, "resume")
         state = home.store.load_jobs()[0].state
         states += [state] if state != states[-1] else []
         assert world.now < 1_040_000, states
@@ -363,6 +363,6 @@ def test_who_reads_is_told_why_nothing_comes_when_a_window_is_late_and_that_a_jo
     for _ in range(4):
         told()  # until the first window it is told soon
     assert [told() for _ in range(8)] == [[]] * 8, "the window is not over yet"
-    steer(world, spec, "pause")
+    reconfigure(world, spec, "pause")
     said = {text for _ in range(8) for text in told()}
     assert "the job is paused; RESUME JOB job has it go on" in said

@@ -23,7 +23,7 @@ from elf.job.effects import Send
 from elf.job.home.master import Master
 from elf.job.home.records import home_key
 from elf.job.messages.entries import JobAdded, JobDropped
-from elf.job.messages.homes import CreateJob, SteerJob
+from elf.job.messages.homes import CreateJob, ReconfigureJob
 from elf.job.messages.proposals import AddJob
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
@@ -171,7 +171,7 @@ class Life:
             asker.guard(lambda: asker.handle(was.Arrived("client:1", asked)))
         elif step.verb == "alter":
             assert spec is not None
-            request = SteerJob(
+            request = ReconfigureJob(
                 id=0, origin=asker.address, uid=spec.uid, verb="alter", plan=step.query, note="ALTER …"
             )
             asker.perform([Send(world.home(spec).address, request)])
@@ -188,8 +188,8 @@ class Life:
         spec, master = self.spec(), self.master()
         if spec is None or master is None:
             return ()
-        notices = max(len(agent.node.notices.of(spec.uid)) for agent in self.world.agents)
-        return spec.generation, master.current.number, master.state, notices
+        broadcasts = max(len(agent.node.broadcasts.of(spec.uid)) for agent in self.world.agents)
+        return spec.generation, master.current.number, master.state, broadcasts
 
     def done(self, step: Step, before: tuple[Any, ...]) -> bool:
         master, now = self.master(), self.seen()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from elf.job.catalog.admission import grow
 from elf.job.catalog.flowgroups import FlowHomes
 from elf.job.catalog.log import CatalogLog
-from elf.job.home.steering import proposed
+from elf.job.home.reconfiguration import proposed
 from elf.job.messages.entries import HomeMoved
 from elf.job.messages.proposals import AddJob, MoveHome
 from elf.job.spec import JobSpec

@@ -1,4 +1,4 @@
-"""Jobs in Python on whole fleets on virtual time: spread, steered, moved to another master, ended."""
+"""Jobs in Python on whole fleets on virtual time: spread, reconfigured, moved to another master, ended."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agents.codec import pack
-from elf.job.program.messages import DropProgram, ProgramFacts, SubmitProgram
+from elf.job.program.messages import DropProgram, ProgramStatus, SubmitProgram
 from elf.job.program.programs import SENDS_MAX
 from elf.job.program.spec import ProgramSpec, Tap
 from elf.wire.base import Answer
@@ -249,7 +249,7 @@ def test_a_job_that_misbehaves_is_told_of_by_its_master(text: str, said: str) ->
     world.run(4_500)
     node = master(world).node
     (uid,) = node.programs.shown(world.now)
-    facts: ProgramFacts = node.programs._facts(uid, world.now)
+    facts: ProgramStatus = node.programs._facts(uid, world.now)
     assert len(facts.troubles) == 3
     assert all(reason.startswith(said) for _, _, reason in facts.troubles)
     if text is FLOODS:

@@ -23,7 +23,7 @@ from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
 from lab.chaos.engine import plan
 from lab.chaos.world import World
-from tests.support.versions import steer
+from tests.support.versions import reconfigure
 
 EVEN, UNEVEN = (1, 2), (1, 35)
 """How long messages take: none overtakes another, or many do."""
@@ -75,9 +75,9 @@ def answered(world: World) -> bool:
     return bool(world.client_inbox)
 
 
-def steered(world: World, name: str, query: Plan) -> tuple[int, str]:
+def reconfigured(world: World, name: str, query: Plan) -> tuple[int, str]:
     """How long an ALTER takes, and its error."""
-    steer(world, newest(world, name), "alter", query)
+    reconfigure(world, newest(world, name), "alter", query)
     ms = took(world, lambda: answered(world))
     answer = world.client_inbox.pop()
     assert isinstance(answer, Answer)
@@ -95,7 +95,7 @@ def test_a_job_is_created_and_changed_at_once_without_waiting_for_a_beat(delay_m
         waits.append(took(world, lambda: answered(world)))
         world.client_inbox.clear()
         for where in ("abcd", "abce"):
-            ms, error = steered(world, name, replace(plan(2, least=number, where=where), trees=trees))
+            ms, error = reconfigured(world, name, replace(plan(2, least=number, where=where), trees=trees))
             assert error == ""
             assert computed(world, newest(world, name))
             waits.append(ms)
@@ -112,7 +112,7 @@ def test_a_function_that_fails_at_one_agent_is_refused_without_waiting_for_a_bea
     function = Function("map", BAD, "bad.py")
     for number in range(8):
         fragment = replace(plan(2, where="abcdefgh"[number]).fragment, function=function)
-        ms, error = steered(world, "job", replace(plan(2), fragment=fragment))
+        ms, error = reconfigured(world, "job", replace(plan(2), fragment=fragment))
         assert "no bad, please" in error
         waits.append(ms)
     assert max(waits) <= PROMPT_MS[delay_ms], waits

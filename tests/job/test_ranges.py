@@ -24,7 +24,7 @@ from lab.chaos.world import World
 from tests.support.histories import begun, check_all, lacking_alone, settled
 from tests.support.homes import agree, moved, staffed
 from tests.support.stores import database
-from tests.support.versions import steer
+from tests.support.versions import reconfigure
 
 
 def spread(world: World, trees: int, name: str, size_s: int = 2, slide_s: int | None = None) -> JobSpec:
@@ -211,7 +211,7 @@ def test_the_home_of_a_range_dies_for_good() -> None:
     world.run(max(0, until - world.now) + 12_000)
     lacking_alone(world, many, dead, until)
     altered = world.create(1, replace(plan(2, where="ab"), trees=3), "filtered", ())
-    steer(world, many, "alter", altered.plan)
+    reconfigure(world, many, "alter", altered.plan)
     world.run(6_000)
     fresh = world.active("many").flows[1]
     assert fresh.home == range_home(world, many, 1) or fresh in altered.flows, "not where the dead one was"
@@ -301,11 +301,11 @@ def test_a_job_of_one_tree_takes_up_three() -> None:
     job = world.create(1, plan(2), "job")
     world.run(4_000)
     others = [a.address for a in world.agents if a is not world.home(job)]
-    steer(world, job, "alter", replace(plan(2), trees=3), roots=(others[1], others[2]))
+    reconfigure(world, job, "alter", replace(plan(2), trees=3), roots=(others[1], others[2]))
     world.run(5_000)
     homes = [flow.home for flow in world.active("job").flows]
     assert homes == [world.home(job).address, others[1], others[2]]
-    steer(world, job, "alter", replace(plan(2, where="abcd"), trees=3), roots=(others[3], others[4]))
+    reconfigure(world, job, "alter", replace(plan(2, where="abcd"), trees=3), roots=(others[3], others[4]))
     world.run(5_000)
     altered = world.active("job")
     assert ([flow.home for flow in altered.flows], altered.version) == (homes, 3)

@@ -21,7 +21,7 @@ from elf.job.catalog.log import Member
 from elf.job.commands import DropStragglers, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
 from elf.job.counters import PaneCounters, counters
-from elf.job.messages.homes import JobFacts
+from elf.job.messages.homes import JobStatus
 from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.decide import RootSettings, Stragglers
 from elf.job.rollup.root import Root
@@ -242,7 +242,7 @@ def test_describe_says_the_policy_and_what_was_lost() -> None:
     home = fleet.world.home(fleet.spec)
     rows = home.store.windows(fleet.spec.uid, -(1 << 62), 1 << 62)
     found = tuple(window_result(fleet.spec.name, row, "") for row in rows)
-    facts = JobFacts(fleet.spec, "active", home.address, None, None, found)
+    facts = JobStatus(fleet.spec, "active", home.address, None, None, found)
     text = describe(facts, home.node.log, str)["stragglers"]
     lost = told(windows, "leapt")
     assert text == (

@@ -21,7 +21,7 @@ from lab.chaos.engine import SECOND, plan, plan_of
 from lab.chaos.reference import DROPPING, reducing
 from lab.chaos.world import World
 from tests.support.histories import begun
-from tests.support.versions import answered, check, said, state, steer, truth, versions
+from tests.support.versions import answered, check, reconfigure, said, state, truth, versions
 
 SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
 """Of random histories. More: ``ELF_TEST_SEEDS=50 pytest tests/job/test_versions.py -k random``."""
@@ -39,7 +39,7 @@ def test_a_reader_and_a_change_that_do_not_know_of_each_other(reader_first: bool
     if reader_first:
         world.submit(1, over_it, "reader", "client:1")
         world.run(150)  # its proposal is with the voters, and the job's home has not heard
-    steer(world, spec, "alter", plan(4, 2, least=3))
+    reconfigure(world, spec, "alter", plan(4, 2, least=3))
     if not reader_first:
         world.run(100)
         world.submit(1, over_it, "reader", "client:1")
@@ -61,7 +61,7 @@ def test_another_filter_takes_over_at_one_moment_and_the_old_flow_ends() -> None
     world = World(41, 4)
     spec, until = begun(world, 26_000, query=replace(plan(8, 2), windows=BOTH), rate_ms=400)
     world.run(9_000)
-    steer(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
+    reconfigure(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
     assert answered(world) == ""
     world.run(8_000)
     assert {len(agent.worker.flows()) for agent in world.agents} == {2}, "the old flow lasts its grace"
@@ -81,14 +81,14 @@ def test_what_only_the_master_does_needs_no_new_flow_and_can_be_rolled_back() ->
     world = World(42, 4)
     spec, until = begun(world, 24_000, rate_ms=400)
     world.run(5_000)
-    steer(world, spec, "alter", plan(6, 2, least=3), note="ALTER …")
+    reconfigure(world, spec, "alter", plan(6, 2, least=3), note="ALTER …")
     assert answered(world) == ""
-    steer(world, spec, "alter", plan(6, 2, least=3))
+    reconfigure(world, spec, "alter", plan(6, 2, least=3))
     assert answered(world) == "nothing changes: that is what version 2 does"
-    steer(world, spec, "rollback", version=7)
+    reconfigure(world, spec, "rollback", version=7)
     assert answered(world) == "there is no version 7 to go back to; versions: 1, 2"
     world.run(6_000)
-    steer(world, spec, "rollback", version=1, immediately=True)
+    reconfigure(world, spec, "rollback", version=1, immediately=True)
     assert answered(world) == ""
     world.run(22_000)
     windows = check(world, spec, until, least=6)
@@ -104,7 +104,7 @@ def test_a_final_function_that_fails_costs_no_window_and_is_taken_out() -> None:
     query = replace(plan(8, 2), windows=BOTH)
     spec, until = begun(world, 32_000, query=query, rate_ms=400)
     world.run(4_000)
-    steer(world, spec, "alter", replace(query, final=DROPPING), note="ALTER …")
+    reconfigure(world, spec, "alter", replace(query, final=DROPPING), note="ALTER …")
     assert answered(world) == ""
     world.run_until(lambda: any(one[0] == 2 for one in said(world, spec).values()), 20_000)
     world.agents[1].log.rows.append((world.now * 1000, "boom"))
@@ -131,27 +131,27 @@ def test_pause_resume_and_what_is_refused_when() -> None:
     world = World(43, 3)
     spec, until = begun(world, 38_000, rate_ms=400)
     world.run(6_500)
-    steer(world, spec, "resume")
+    reconfigure(world, spec, "resume")
     assert answered(world) == "it runs: only a paused job can be resumed"
-    steer(world, spec, "empty")
+    reconfigure(world, spec, "empty")
     assert "no landmark windows" in answered(world)
-    steer(world, spec, "pause")
+    reconfigure(world, spec, "pause")
     assert answered(world) == ""
-    steer(world, spec, "alter", plan(4))
+    reconfigure(world, spec, "alter", plan(4))
     assert answered(world) == "it is paused: RESUME JOB job first"
     world.run_until(lambda: all(a.node.log.is_paused(spec.uid) for a in world.agents))
-    steer(world, spec, "pause")
+    reconfigure(world, spec, "pause")
     assert answered(world) == "it is paused already"
     before = said(world, spec)
     world.run(14_000)
     assert said(world, spec).keys() == before.keys()
     assert {len(agent.worker.flows()) for agent in world.agents} == {0}
-    steer(world, spec, "resume")
+    reconfigure(world, spec, "resume")
     assert answered(world) == ""
     world.run(20_000)
     windows = check(world, spec, until, least=5)
     assert {one[0] for one in windows.values()} == {1, 2}
-    steer(world, spec, "alter", plan(4), note="ALTER …")
+    reconfigure(world, spec, "alter", plan(4), note="ALTER …")
     world.drop(spec)
     world.run(14_000)
     assert all(not a.node.log.jobs() and not a.worker.flows() for a in world.agents)
@@ -164,8 +164,8 @@ def test_a_change_that_nobody_answers_is_aborted_and_the_job_goes_on() -> None:
     home = world.home(spec)
     world.run(4_000)
     world.isolated.add(home.address)
-    steer(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
-    steer(world, spec, "alter", plan(4))
+    reconfigure(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
+    reconfigure(world, spec, "alter", plan(4))
     assert "another change of it is under way" in answered(world)
     assert answered(world) == "nothing is changed: nobody answered in 6 s (the stream log is away)"
     world.isolated.clear()
@@ -175,7 +175,7 @@ def test_a_change_that_nobody_answers_is_aborted_and_the_job_goes_on() -> None:
     assert all(
         a.node.log.is_over(spec.uid, 2) and a.node.log.version(spec.uid, 2) is None for a in world.agents
     )
-    steer(world, spec, "alter", plan(2, where="abc"))
+    reconfigure(world, spec, "alter", plan(2, where="abc"))
     assert answered(world) == ""
     assert sorted(versions(world, spec)) == [1, 2, 3], "a number is given once"
 
@@ -185,7 +185,7 @@ def test_a_restarted_master_finishes_what_was_pending() -> None:
     spec, until = begun(world, 26_000, rate_ms=400)
     world.run(4_000)
     home = world.home(spec)
-    steer(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
+    reconfigure(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
     world.run_until(lambda: 2 in versions(world, spec))
     assert versions(world, spec)[2].state == "preparing"
     home.crash()
@@ -205,16 +205,16 @@ def test_a_job_goes_on_with_its_versions_when_its_home_moves_for_good() -> None:
     world.home_members = 3
     spec, until = begun(world, 40_000, rate_ms=400)
     world.run(6_000)
-    steer(world, spec, "alter", plan(4, 2, least=2), note="ALTER …")
+    reconfigure(world, spec, "alter", plan(4, 2, least=2), note="ALTER …")
     assert answered(world) == ""
     first = world.home(spec)
-    steer(world, spec, "alter", plan(2, where="abc"), note="ALTER again …")
+    reconfigure(world, spec, "alter", plan(2, where="abc"), note="ALTER again …")
     world.run_until(lambda: 3 in versions(world, spec))
     first.crash()
     world.at(world.now + 12_000, lambda: world.restart(first))
     world.run_until(lambda: world.home(spec) is not first, 20_000)
     world.run_until(lambda: state(world, spec, 3) in ("committed", "aborted"), 20_000)
-    steer(world, spec, "alter", plan(6, 2), note="ALTER from the new home …")
+    reconfigure(world, spec, "alter", plan(6, 2), note="ALTER from the new home …")
     assert answered(world) == ""
     assert sorted(versions(world, spec)) == [1, 2, 3, 4]
     world.run(max(0, until - world.now) + 24_000)
@@ -237,15 +237,15 @@ def test_a_landmark_is_kept_or_the_change_refused() -> None:
     spec = world.create(1, plan_of(LANDMARK), "since")
     world.run(6_000)
     other = replace(spec.plan, fragment=replace(spec.plan.fragment, map_sql="count by key, with ends, else"))
-    steer(world, spec, "alter", other)
+    reconfigure(world, spec, "alter", other)
     assert "its landmark windows hold rows that the old query chose" in answered(world)
-    steer(world, spec, "alter", replace(spec.plan, final_sql="4"), note="ALTER …")
+    reconfigure(world, spec, "alter", replace(spec.plan, final_sql="4"), note="ALTER …")
     assert answered(world) == ""
     world.run(5_000)
-    steer(world, spec, "empty")
+    reconfigure(world, spec, "empty")
     assert answered(world) == ""
     world.run(4_000)
-    steer(world, spec, "alter", other, reset=True, note="ALTER … RESET")
+    reconfigure(world, spec, "alter", other, reset=True, note="ALTER … RESET")
     assert answered(world) == ""
     world.run(20_000)
     records, windows = versions(world, spec), said(world, spec)
@@ -290,7 +290,7 @@ def test_random_changes_crashes_loss_and_doubles_never_mix_versions(seed: int) -
         if rng.random() < 0.2:
             line = rng.choice(["boom", "bang"])
             world.agents[rng.randrange(4)].log.rows.append((world.now * 1000, line))
-        steer(world, spec, verb, query, version=rng.randrange(1, 4), immediately=rng.random() < 0.3)
+        reconfigure(world, spec, verb, query, version=rng.randrange(1, 4), immediately=rng.random() < 0.3)
         if rng.random() < 0.3:
             victim = rng.choice(world.agents)
             victim.crash()
@@ -333,7 +333,7 @@ def test_what_a_new_version_brings_reaches_all_members_down_the_tree() -> None:
     world.run(2_500)
     world.asked = False
     for number in range(2, 5):
-        steer(world, spec, "alter", plan(2, where="abcd"[:number]))
+        reconfigure(world, spec, "alter", plan(2, where="abcd"[:number]))
         assert answered(world) == ""
         world.run_until(lambda n=number: all(a.node.log.version(spec.uid, n) for a in world.agents), 500)  # type: ignore[misc]
         world.run(500)

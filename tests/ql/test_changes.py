@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from elf.errors import QueryError
-from elf.ql.changes import AlterJob, SteerJob
+from elf.ql.changes import AlterJob, ReconfigureJob
 from elf.ql.statements import parse
 
 QUERY = "SELECT COUNT(*) AS n FROM access WHERE sc_bytes > :least WINDOWING 5 SECONDS WITH (least = 5)"
 
 
-def one(text: str) -> AlterJob | SteerJob:
+def one(text: str) -> AlterJob | ReconfigureJob:
     (found,) = parse(text)
-    assert isinstance(found, AlterJob | SteerJob)
+    assert isinstance(found, AlterJob | ReconfigureJob)
     assert found.sql == text
     return found
 
@@ -24,9 +24,9 @@ def altered(text: str) -> AlterJob:
     return found
 
 
-def steered(text: str) -> SteerJob:
+def steered(text: str) -> ReconfigureJob:
     found = one(text)
-    assert isinstance(found, SteerJob)
+    assert isinstance(found, ReconfigureJob)
     return found
 
 
@@ -46,11 +46,11 @@ def test_what_is_altered() -> None:
 
 
 def test_what_is_steered() -> None:
-    assert one("PAUSE JOB busy") == SteerJob("PAUSE JOB busy", "busy", "pause")
+    assert one("PAUSE JOB busy") == ReconfigureJob("PAUSE JOB busy", "busy", "pause")
     assert steered("RESUME JOB busy").verb == "resume"
     assert steered("EMPTY JOB busy").verb == "empty"
     text = "ROLLBACK JOB busy TO VERSION 3 IMMEDIATELY"
-    assert one(text) == SteerJob(text, "busy", "rollback", 3, immediately=True)
+    assert one(text) == ReconfigureJob(text, "busy", "rollback", 3, immediately=True)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from agents.formats import get_format
 from agents.inputs import split_inputs
 from agents.run import Fleet
 from agents.runinputs import FleetStream
-from agents.tasks.streamtask import TaskFacts
+from agents.tasks.streamtask import TaskStatus
 from elf.client.windows import split
 from elf.errors import QueryError, UserError
 from elf.ql.groups import plan_groups
@@ -45,7 +45,7 @@ async def live(
     for (stream, table), schema in zip(tables.items(), (CLICKS, BUYS), strict=True):
         path = folder / f"{stream}.json"
         path.write_text("".join(line + "\n" for line in lines(table)), encoding="utf-8")
-        facts = TaskFacts(stream, get_format("json"), schema.event_time, "")
+        facts = TaskStatus(stream, get_format("json"), schema.event_time, "")
         streams.append(FleetStream(facts, split_inputs([str(path)], agents), lines(table)[:100]))
     fleet, found = Fleet(streams), [list[WindowResult]() for _ in queries]
     try:

@@ -16,7 +16,7 @@ from agents.inputs import split_inputs
 from agents.run import Fleet
 from agents.runinputs import FleetStream
 from agents.tasks.samples import sample_lines
-from agents.tasks.streamtask import TaskFacts
+from agents.tasks.streamtask import TaskStatus
 from elf.cli.main import main
 from elf.client.windows import split
 from elf.wire.clients import WindowResult
@@ -43,7 +43,7 @@ def alone(case: Case, number: int) -> str:
 
 async def answered(agents: int, texts: Sequence[str]) -> tuple[list[list[WindowResult]], dict[int, str]]:
     """All of them asked of one fleet: results, and what was refused."""
-    stream = TaskFacts("log", get_format("combined"), None, "")
+    stream = TaskStatus("log", get_format("combined"), None, "")
     shares = split_inputs([str(SAMPLE)], agents, whole_files=False)
     fleet = Fleet([FleetStream(stream, shares, sample_lines([str(SAMPLE)]))])
     found: list[list[WindowResult]] = [[] for _ in texts]

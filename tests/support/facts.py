@@ -9,7 +9,7 @@ from decimal import Decimal
 from agents.metrics import Metrics
 
 
-class Facts:
+class Status:
     """An agent for tests: whatever the test sets."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Facts:
     async def windows(self, job: str) -> AsyncIterator[Mapping[str, object]] | None:
         return self._feed() if job == "top ten" else None
 
-    def notices(self, job: str) -> Sequence[Mapping[str, object]] | None:
+    def broadcasts(self, job: str) -> Sequence[Mapping[str, object]] | None:
         return [{"text": "half price"}] if job == "top" else None
 
     async def _feed(self) -> AsyncIterator[Mapping[str, object]]:

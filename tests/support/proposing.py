@@ -10,7 +10,7 @@ from elf.errors import UserError
 from elf.job.catalog.admission import grow, is_behind
 from elf.job.catalog.bootstrap import Bootstrap
 from elf.job.catalog.log import CatalogLog
-from elf.job.home.steering import proposed
+from elf.job.home.reconfiguration import proposed
 from elf.job.messages.entries import LogEntry
 from elf.job.messages.proposals import (
     AddJob,

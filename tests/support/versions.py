@@ -9,7 +9,7 @@ from typing import Any
 from agents.disk.homestore import stored_jobs
 from elf.batch import decode
 from elf.job import events as was
-from elf.job.messages.homes import SteerJob
+from elf.job.messages.homes import ReconfigureJob
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Plan
 from elf.windows import Sliding
@@ -19,10 +19,10 @@ from lab.chaos.reference import DROPPING
 from lab.chaos.world import World
 
 
-def steer(world: World, spec: JobSpec, verb: str, query: Plan | None = None, **how: object) -> None:
+def reconfigure(world: World, spec: JobSpec, verb: str, query: Plan | None = None, **how: object) -> None:
     """Ask the job's master, as an agent's statement would; the answer comes to ``client_inbox``."""
     home = world.home(spec)
-    request = SteerJob(id=7, origin="client:1", uid=spec.uid, verb=verb, plan=query, **how)  # type: ignore[arg-type]
+    request = ReconfigureJob(id=7, origin="client:1", uid=spec.uid, verb=verb, plan=query, **how)  # type: ignore[arg-type]
     if home.up:
         home.handle(was.Arrived("client:1", request))
 

@@ -2,9 +2,9 @@
 
     homes       which are here: how they come, how they go             (the registry)
     router      which of them a message or an event is for             (the router)
-    home        one of them: master, steering, subscribers
+    home        one of them: master, reconfiguration, subscribers
     master      the life of a job; ``versions``: one version's windows
-    steering    how it is changed; who waits for that
+    reconfiguration    how it is changed; who waits for that
     reading     the panes of flows that masters here read
     commits     what a home commits, and who is told; ``records``: the log of its group
     wishes      what the catalog log is to say of homes, and does not say yet
@@ -15,10 +15,10 @@
       │ Execute                                       the agent that was asked
       ▼
     Clients ─▶ Statements ─▶ Changes.alter ─▶ Planning.plan
-      │ SteerJob                                      the agent that leads the job's group
+      │ ReconfigureJob                                      the agent that leads the job's group
       ▼
-    Requests ─▶ Router.asked ─▶ Home.steer ─▶ Steering.steer ─▶ Master.alter      PREPARE: a ``Change``
-      │ SaveJob ─▶ Commits.wanted ─▶ Housing.commit ─▶ (majority, store) ─▶ Commits.applied ─▶ Steering.saved
+    Requests ─▶ Router.asked ─▶ Home.steer ─▶ Reconfiguration.steer ─▶ Master.alter      PREPARE: a ``Change``
+      │ SaveJob ─▶ Commits.wanted ─▶ Housing.commit ─▶ (majority, store) ─▶ Commits.applied ─▶ Reconfiguration.saved
       ▼
     Wishes.say
       │ AddVersion                                    the voters of the catalog log
@@ -32,8 +32,8 @@
     Working ─▶ Router.arrived ─▶ FlowRoots.begun
       │ SaveFlow ─▶ Commits.wanted ─▶ Housing.commit ─▶ (majority, store) ─▶ Commits.applied
       ▼
-    Homes.advance ─▶ Home.advance ─▶ Steering.advance ─▶ Master.advance           COMMIT(P), or ABORT
-      │ SaveJob ─▶ (as above) ─▶ Steering.take_answers
+    Homes.advance ─▶ Home.advance ─▶ Reconfiguration.advance ─▶ Master.advance           COMMIT(P), or ABORT
+      │ SaveJob ─▶ (as above) ─▶ Reconfiguration.take_answers
       │ Answer                                        the agent that was asked
       ▼
     Clients ─▶ Changes, until its log has the version ─▶ Reply ─▶ shell

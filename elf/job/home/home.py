@@ -8,9 +8,9 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, PruneWindows, Send
 from elf.job.events import Failure, WindowsCommitted
 from elf.job.home.master import Master
-from elf.job.home.steering import Steering
+from elf.job.home.reconfiguration import Reconfiguration
 from elf.job.home.subscribers import Subscribers
-from elf.job.messages.homes import CreateJob, FunctionFailed, JobFacts, SteerJob
+from elf.job.messages.homes import CreateJob, FunctionFailed, JobStatus, ReconfigureJob
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -45,7 +45,7 @@ class Home:
         self.master = master
         self.founder = master.spec.master
         self.durable = durable
-        self.steering = Steering(address, log, master, creator)
+        self.reconfiguration = Reconfiguration(address, log, master, creator)
         self.subscribers = Subscribers(master, now_ms, published)
         self._address = address
         self._created_ms = now_ms
@@ -59,24 +59,24 @@ class Home:
     @property
     def is_saved(self) -> bool:
         """Whether the catalog log may be told of what the job's record says."""
-        return self.durable and self.steering.durable
+        return self.durable and self.reconfiguration.durable
 
-    def steer(self, request: SteerJob, now_ms: int) -> list[Effect]:
+    def reconfigure(self, request: ReconfigureJob, now_ms: int) -> list[Effect]:
         """Change the job, as a statement says. Raises ``UserError``."""
-        return [*self.steering.steer(request, now_ms), *self.answers()]
+        return [*self.reconfiguration.reconfigure(request, now_ms), *self.answers()]
 
     def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
         """A user's function has failed at a member."""
-        return [*self.steering.function_failed(word, now_ms), *self.answers()]
+        return [*self.reconfiguration.function_failed(word, now_ms), *self.answers()]
 
     def refused(self) -> list[Effect]:
         """The catalog log may not have taken the version that is being prepared."""
-        found = self.steering.refused()
+        found = self.reconfiguration.refused()
         return [*found, *self.answers()] if found else []
 
     def advance(self, now_ms: int) -> list[Effect]:
         """What the master goes on with."""
-        found = self.steering.advance(now_ms)
+        found = self.reconfiguration.advance(now_ms)
         if not found:
             return []
         change = self.master.change
@@ -87,7 +87,7 @@ class Home:
     def answers(self) -> list[Effect]:
         """For those who wait and can be told by now."""
         found: list[Effect] = []
-        for request, error in self.steering.take_answers():
+        for request, error in self.reconfiguration.take_answers():
             body = b"" if error else msgspec.msgpack.encode(self.facts())
             found.append(Send(request.origin, Answer(id=request.id, error=error, body=body)))
         return found
@@ -103,7 +103,7 @@ class Home:
         name = self.master.spec.name
         self._waiting = unbegun or f"the root of a running flow that it shares, {away[0]}, does not answer"
         begins = "then" if unbegun else "when that agent is back"
-        return self.steering.not_created(
+        return self.reconfiguration.not_created(
             f"job {name} is created, but {self._waiting}: it begins {begins} (or DROP JOB {name})"
         )
 
@@ -139,10 +139,10 @@ class Home:
 
     # -- what it shows ---------------------------------------------------------------------------------------
 
-    def facts(self, results: tuple[WindowResult, ...] = ()) -> JobFacts:
+    def facts(self, results: tuple[WindowResult, ...] = ()) -> JobStatus:
         master = self.master
         pane_us = master.spec.plan.fragment.pane_us
-        return JobFacts(
+        return JobStatus(
             master.spec,
             master.state,
             self._address,

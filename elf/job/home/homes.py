@@ -26,9 +26,9 @@ from elf.job.home.placing import Here, Place, Placing
 from elf.job.home.port import StoredJob
 from elf.job.home.proposals import Proposals
 from elf.job.home.reading import Reading
+from elf.job.home.reconfiguration import proposed
 from elf.job.home.records import home_key
-from elf.job.home.steering import proposed
-from elf.job.messages.homes import CreateJob, DropJob, Inspect, SteerJob, SubscribeJob
+from elf.job.messages.homes import CreateJob, DropJob, Inspect, ReconfigureJob, SubscribeJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord, app_id
@@ -147,7 +147,7 @@ class Homes:
         asked = request.spec
         for uid, home in self._homes.items():
             if _named(home.master.spec) == _named(asked) and uid != replaces:
-                first = home.steering.creator
+                first = home.reconfiguration.creator
                 if first is not None and (first.id, first.origin) == (request.id, request.origin):
                     return None, []
                 return None, [refusal(request)]
@@ -224,7 +224,7 @@ class Homes:
         """We lead a home no more: whatever of it is not committed is for another to do."""
         self._led.pop(uid, None)
         left = self._homes.pop(uid, None)
-        found = left.steering.moved() if left is not None else []
+        found = left.reconfiguration.moved() if left is not None else []
         self._proposals.dropping.release(uid)
         self.reading.release(set(self._log.homes.flows(uid)))
         return [*found, *self.reading.attach(now_ms)]
@@ -257,7 +257,7 @@ class Homes:
         if home is not None:
             spec = home.master.spec
             why = not_taken(self._log, spec) or f"job {spec.name} has been dropped meanwhile"
-            found = home.steering.not_created(why)
+            found = home.reconfiguration.not_created(why)
         return [*found, *self.drop(uid), *self._proposals.dropping.dropped(uid)]
 
     def _give_way(self) -> list[Effect]:
@@ -272,7 +272,7 @@ class Homes:
                 del self._homes[uid]
                 self._led.pop(uid, None)
                 self._misfounded.add(uid)
-                found.extend(home.steering.not_created(already(home.master.spec.name)))
+                found.extend(home.reconfiguration.not_created(already(home.master.spec.name)))
         return found
 
     def is_misfounded(self, uid: str) -> bool:
@@ -361,7 +361,7 @@ class Homes:
         return found
 
 
-def absent(log: CatalogLog, request: DropJob | SteerJob | SubscribeJob | Inspect) -> Effect:
+def absent(log: CatalogLog, request: DropJob | ReconfigureJob | SubscribeJob | Inspect) -> Effect:
     """The answer to who takes us for the home of a job."""
     return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))
 

@@ -27,7 +27,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
 from elf.job.effects import CommitWindows, Effect, SaveJob
 from elf.job.home.versions import Version, is_kept
-from elf.job.messages.homes import SteerJob
+from elf.job.messages.homes import ReconfigureJob
 from elf.job.messages.proposals import AddJob, AddVersion, EndVersion
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
@@ -77,7 +77,7 @@ class Change:
 
     version: Version
     since_ms: int
-    asker: SteerJob | None = None
+    asker: ReconfigureJob | None = None
     outcome: str | None = None
     """How it has ended: empty when it was committed, else why it was aborted. None: it has not."""
 

@@ -24,7 +24,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, Send
 from elf.job.home.home import Home
 from elf.job.home.homes import Homes, absent
-from elf.job.messages.homes import DropJob, FunctionFailed, Inspect, SteerJob, SubscribeJob
+from elf.job.messages.homes import DropJob, FunctionFailed, Inspect, ReconfigureJob, SubscribeJob
 from elf.job.messages.inquiries import AskWhy, InspectFlow
 from elf.job.messages.reading import FlowHead, PaneRow, ReadPanes
 from elf.job.messages.reexecution import NotRun, Whereabouts
@@ -36,7 +36,7 @@ WORDS_MAX: Final = 4_096
 
 Word = Progress | Begun | ReadPanes | FunctionFailed | SubscribeJob
 
-ToJob = DropJob | SteerJob | SubscribeJob | Inspect
+ToJob = DropJob | ReconfigureJob | SubscribeJob | Inspect
 ToFlow = (
     Progress
     | Begun
@@ -80,8 +80,8 @@ class Router:
         match request:
             case DropJob():
                 return self._homes.asked_to_drop(request)
-            case SteerJob():
-                return self._steer(request, now_ms)
+            case ReconfigureJob():
+                return self._reconfigure(request, now_ms)
             case SubscribeJob():
                 return self._subscribed(request, now_ms)
             case Inspect():
@@ -139,13 +139,13 @@ class Router:
 
     # -- what people ask of a job ----------------------------------------------------------------------------
 
-    def _steer(self, request: SteerJob, now_ms: int) -> list[Effect]:
+    def _reconfigure(self, request: ReconfigureJob, now_ms: int) -> list[Effect]:
         """Change a job, as a statement says. Functions for panes and windows are tried first; what needs a
         PREPARE is answered when that has ended.
         """
         home = self._homes.get(request.uid)
         try:
-            tried = None if home is None else home.steering.to_try(request)
+            tried = None if home is None else home.reconfiguration.to_try(request)
         except UserError as refused:
             return [Send(request.origin, Answer(id=request.id, error=str(refused)))]
         return self._change(request, now_ms) if tried is None else [tried]
@@ -157,13 +157,13 @@ class Router:
         error = f"nothing is changed: {event.error}"
         return [Send(event.request.origin, Answer(id=event.request.id, error=error))]
 
-    def _change(self, request: SteerJob, now_ms: int) -> list[Effect]:
+    def _change(self, request: ReconfigureJob, now_ms: int) -> list[Effect]:
         home = self._homes.get(request.uid)
         if home is None:
             return [absent(self._log, request)]
         self._homes.stir(request.uid, now_ms)
         try:
-            return home.steer(request, now_ms)
+            return home.reconfigure(request, now_ms)
         except UserError as refused:
             return [Send(request.origin, Answer(id=request.id, error=str(refused)))]
 
@@ -238,7 +238,7 @@ class Router:
     def saved(self, job: SaveJob, now_ms: int) -> list[Effect]:
         """The group of a job has committed its record."""
         home = self._homes.get(job.spec.uid)
-        if home is None or not home.steering.saved(job):
+        if home is None or not home.reconfiguration.saved(job):
             return []
         self._homes.stir(job.spec.uid, now_ms)
         return home.answers()
@@ -253,7 +253,7 @@ class Router:
             return []
         found = [*home.windows_committed(event), *self._homes.advance(home, now_ms)]
         if event.failure:
-            found.extend(home.steering.final_failed(event, now_ms))
+            found.extend(home.reconfiguration.final_failed(event, now_ms))
             self._homes.stir(event.done.spec.uid, now_ms)
         if event.result is not None:
             found.extend(home.subscribers.publish(event.result))

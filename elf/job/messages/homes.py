@@ -52,8 +52,8 @@ class DropJob(Request, frozen=True, kw_only=True):
     uid: str
 
 
-class SteerJob(Request, frozen=True, kw_only=True):
-    """To a job's home: change what it does. Answered with ``JobFacts`` when that is decided.
+class ReconfigureJob(Request, frozen=True, kw_only=True):
+    """To a job's home: change what it does. Answered with ``JobStatus`` when that is decided.
 
     ``verb``: ``alter`` to ``plan``, ``rollback`` to what ``version`` did, ``pause``, ``resume``, ``empty``.
     ``note``: the statement. ``roots``: as ``JobSpec.roots``, for key ranges that have no home yet; empty: as
@@ -71,7 +71,7 @@ class SteerJob(Request, frozen=True, kw_only=True):
 
 
 class Inspect(Request, frozen=True, kw_only=True):
-    """To a job's home: its state and last ``windows`` committed windows. Answered with ``JobFacts``."""
+    """To a job's home: its state and last ``windows`` committed windows. Answered with ``JobStatus``."""
 
     uid: str
     windows: int
@@ -86,7 +86,7 @@ class SubscribeJob(Request, frozen=True, kw_only=True):
     after: int | None
 
 
-class JobFacts(msgspec.Struct, frozen=True):
+class JobStatus(msgspec.Struct, frozen=True):
     """What a job's home knows of it. ``first_us``: start of the first window that it answers for;
     ``voters``: the agents that keep the job, by address; ``waiting``: for what, if nothing can be committed.
     """
@@ -103,4 +103,13 @@ class JobFacts(msgspec.Struct, frozen=True):
     waiting: str = ""
 
 
-HOME_MESSAGES = (JobFailed, FunctionFailed, CreateJob, WhoIsThere, DropJob, SteerJob, Inspect, SubscribeJob)
+HOME_MESSAGES = (
+    JobFailed,
+    FunctionFailed,
+    CreateJob,
+    WhoIsThere,
+    DropJob,
+    ReconfigureJob,
+    Inspect,
+    SubscribeJob,
+)

@@ -46,7 +46,7 @@ class InspectClocks(Request, frozen=True, kw_only=True):
 
 
 class InspectFlow(Request, frozen=True, kw_only=True):
-    """To a flow's root: its tree and its readers. Answered with ``FlowFacts``."""
+    """To a flow's root: its tree and its readers. Answered with ``FlowStatus``."""
 
     uid: str
 
@@ -57,16 +57,16 @@ class RollArchive(Request, frozen=True, kw_only=True):
     stream: str
 
 
-class PeekStream(Request, frozen=True, kw_only=True):
-    """To a member: the rows that have come since ``peek``, which somebody keeps looking through, was here
-    last; the first time, none. Answered with ``Peeked``.
+class SampleRows(Request, frozen=True, kw_only=True):
+    """To a member: the rows that have come since ``row_sample``, which somebody keeps looking through, was
+    here last; the first time, none. Answered with ``SampledRows``.
 
     ``columns`` of the rows for which ``where_sql`` (over ``rows AS r``; empty: all) is true. At most
     ``lines_max`` lines a second are looked at, ``rows_max`` rows a second shown, and ``bytes_max`` held.
     """
 
     stream: str
-    peek: str
+    row_sample: str
     columns: tuple[Column, ...]
     where_sql: str
     rows_max: int
@@ -92,7 +92,7 @@ class FlowReader(msgspec.Struct, frozen=True):
     master: str
 
 
-class FlowFacts(msgspec.Struct, frozen=True):
+class FlowStatus(msgspec.Struct, frozen=True):
     """What a flow's root knows of it. ``first_us``: start of its first pane. ``mirrored``: how many
     snapshots of which agents neighbours have sent since the root is where it is (``STRAGGLERS MIRROR``).
     ``reexecution``: of (agent, by whom) how many panes were run again since then; ``not_run``: for which
@@ -117,7 +117,7 @@ class TreePlace(msgspec.Struct, frozen=True):
     parent: str
 
 
-class Peeked(msgspec.Struct, frozen=True):
+class SampledRows(msgspec.Struct, frozen=True):
     """Rows as they came: ``_ts`` (int64, µs; when they were read, of a stream without event time), then the
     columns. ``hidden``: rows beyond ``rows_max``; ``unseen``: lines that nobody looked at."""
 
@@ -144,5 +144,5 @@ INQUIRIES = (
     InspectClocks,
     InspectFlow,
     RollArchive,
-    PeekStream,
+    SampleRows,
 )

@@ -148,9 +148,9 @@ class Committed(Message, frozen=True, kw_only=True):
     reexecution: tuple[tuple[int, int], ...] = ()
 
 
-class Notice(Message, frozen=True, kw_only=True):
+class Broadcast(Message, frozen=True, kw_only=True):
     """The root of a job's flow to all its workers, down the tree: what a person has to tell them
-    (``elf.job.rollup.notices``). ``sent_ms`` is the root's clock."""
+    (``elf.job.rollup.broadcasts``). ``sent_ms`` is the root's clock."""
 
     job: str
     sent_ms: int
@@ -169,5 +169,5 @@ ROLLUP_MESSAGES = (
     Offer,
     Verdict,
     Committed,
-    Notice,
+    Broadcast,
 )

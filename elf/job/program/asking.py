@@ -14,7 +14,7 @@ import msgspec
 from elf.batch import decode
 from elf.errors import PeerError
 from elf.job.effects import Send
-from elf.job.messages.homes import Inspect, JobFacts
+from elf.job.messages.homes import Inspect, JobStatus
 from elf.job.program.messages import QueryProgram, Returned, Routed
 from elf.job.program.port import AnswerProgram, ProgramAsked
 from elf.job.program.values import pack_value
@@ -86,7 +86,7 @@ class Asking:
         token, _ = self._inspections.pop(answer.id)
         if answer.error:
             return reply(token, error=answer.error)
-        return reply(token, pack_value(_last_window(msgspec.msgpack.decode(answer.body, type=JobFacts))))
+        return reply(token, pack_value(_last_window(msgspec.msgpack.decode(answer.body, type=JobStatus))))
 
     def deadline(self) -> int | None:
         waits = [query.until_ms for query in self._queries.values()]
@@ -124,7 +124,7 @@ def app_of(label: str) -> bytes:
     return app_id(name, creator)
 
 
-def _last_window(facts: JobFacts) -> dict[str, object]:
+def _last_window(facts: JobStatus) -> dict[str, object]:
     """The rows and the status of the last committed window."""
     found: dict[str, object] = {"job": facts.spec.name, "window_start": None, "window_end": None}
     found |= {"rows": [], "status": {}}

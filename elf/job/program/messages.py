@@ -23,7 +23,7 @@ class DropProgram(Request, frozen=True, kw_only=True):
 
 
 class InspectProgram(Request, frozen=True, kw_only=True):
-    """Routed to the app id, answered by the master with ``ProgramFacts``."""
+    """Routed to the app id, answered by the master with ``ProgramStatus``."""
 
     app: bytes
     uid: str
@@ -81,7 +81,7 @@ class ProgramTrouble(Message, frozen=True, kw_only=True):
     reason: str
 
 
-class ProgramFacts(msgspec.Struct, frozen=True):
+class ProgramStatus(msgspec.Struct, frozen=True):
     """What a master knows of its job. ``troubles``: (agent, state, reason); counts are this agent's own."""
 
     master: str

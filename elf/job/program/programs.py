@@ -389,14 +389,14 @@ class Programs:
 
     # -- what it shows ---------------------------------------------------------------------------------------
 
-    def _facts(self, uid: str, now_ms: int) -> note.ProgramFacts:
+    def _facts(self, uid: str, now_ms: int) -> note.ProgramStatus:
         running = self._running.get(uid)
         if running is None:
-            return note.ProgramFacts(self._address, "starting", "", (), {})
+            return note.ProgramStatus(self._address, "starting", "", (), {})
         lately = now_ms - 3 * TROUBLE_MS
         told = [(a, s, why) for a, (s, why, at) in sorted(running.troubles.items()) if at >= lately]
         state, reason = running.shown(now_ms)
-        return note.ProgramFacts(self._address, state, reason, tuple(told), dict(running.counts))
+        return note.ProgramStatus(self._address, state, reason, tuple(told), dict(running.counts))
 
     def shown(self, now_ms: int) -> dict[str, tuple[State, str]]:
         """Jobs here: state and reason by uid."""

@@ -29,7 +29,7 @@ from elf.job.catalog.readers import not_led
 from elf.job.contributions import PartName, from_bytes
 from elf.job.effects import Effect, Forget, Send
 from elf.job.events import CommitsRead, PanesCommitted
-from elf.job.messages.inquiries import AskWhy, FlowFacts, InspectFlow
+from elf.job.messages.inquiries import AskWhy, FlowStatus, InspectFlow
 from elf.job.messages.reading import ReadPanes
 from elf.job.messages.reexecution import NotRun, Whereabouts
 from elf.job.messages.replicas import OfferReplicas
@@ -287,7 +287,7 @@ class FlowRoots:
             return [Send(request.origin, Answer(id=request.id, error=why))]
         return [Send(request.origin, Answer(id=request.id, body=body))]
 
-    def facts(self, uid: str) -> FlowFacts | None:
+    def facts(self, uid: str) -> FlowStatus | None:
         rooted = self._flows.get(uid)
         return None if rooted is None else rooted.facts()
 

@@ -13,7 +13,7 @@ from elf.job.contributions import to_bytes
 from elf.job.effects import CommitPanes, Effect, Multicast, PrunePanes, SaveFlow, Send, Unusable
 from elf.job.events import PanesCommitted
 from elf.job.messages.homes import FunctionFailed
-from elf.job.messages.inquiries import FlowFacts, FlowReader, TreeEdge
+from elf.job.messages.inquiries import FlowReader, FlowStatus, TreeEdge
 from elf.job.messages.reexecution import RunSlice
 from elf.job.messages.rollup import Began, Committed, FlowProgress, LeaveOut, Offer, Resend, Slice, Verdict
 from elf.job.rollup.decide import RootSettings
@@ -212,7 +212,7 @@ class RootedFlow:
         pane_us = self.root.flow.fragment.pane_us
         return self.root.answers.why(lambda pane: event_time(pane, pane_us), now_ms)
 
-    def facts(self) -> FlowFacts:
+    def facts(self) -> FlowStatus:
         """What people may know of it."""
         root, pane_us = self.root, self.root.flow.fragment.pane_us
         members = self._log.members(root.flow.fragment.stream)
@@ -236,7 +236,7 @@ class RootedFlow:
         reexecution = tuple((names.get(a, "?"), names.get(by, "?"), panes) for (a, by), panes in runs)
         not_run = {names.get(a, "?"): said for a, said in sorted(self.runs.failed.items())}
         unusable = root.answers.unusable()
-        return FlowFacts(root.flow, *times, readers, tree, mirrored, unusable, reexecution, not_run)
+        return FlowStatus(root.flow, *times, readers, tree, mirrored, unusable, reexecution, not_run)
 
 
 def _leave_out(flow: Flow, threshold: Threshold | None) -> Multicast:

@@ -19,7 +19,7 @@ from agents.formats import get_format
 from agents.inputs import Chunk, Range, Whole, split_inputs
 from agents.run import Fleet
 from agents.runinputs import FleetStream
-from agents.tasks.streamtask import TaskFacts
+from agents.tasks.streamtask import TaskStatus
 from elf.client.windows import split
 from elf.errors import ElfError
 from elf.ql.plan import COUNTED
@@ -82,7 +82,7 @@ def answers(log: Log, queries: Sequence[str], agents: int, seed: str) -> list[An
         for stream in dict.fromkeys(log.streams):
             mine = [path for path, of in zip(paths, log.streams, strict=True) if of == stream]
             shares = split_inputs(mine, agents, whole_files=log.whole)
-            facts = TaskFacts(stream, get_format("json"), None, "")
+            facts = TaskStatus(stream, get_format("json"), None, "")
             streams.append(FleetStream(facts, shares, log.samples(stream)))
         return asyncio.run(_ask(streams, queries, random.Random(seed)))
 

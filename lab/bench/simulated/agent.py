@@ -108,8 +108,8 @@ class TimedAgent(SimAgent):
     def said(self) -> list[tuple[str, str]]:
         """In the step that has just ended."""
         said, self._said = self._said, []
-        said += [("noticed", text) for _, text in self.notices]
-        self.notices.clear()
+        said += [("noticed", text) for _, text in self.broadcasts]
+        self.broadcasts.clear()
         return said
 
     def goes_on(self, effect: object) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from elf.job.events import Arrived
-from elf.job.rollup.notices import CHARS_MAX, KEPT_MAX
+from elf.job.rollup.broadcasts import CHARS_MAX, KEPT_MAX
 from elf.wire.clients import Execute, Failed, Reply
 from lab.chaos.engine import plan
 from lab.chaos.world import World
@@ -23,13 +23,13 @@ def test_all_hear_every_notice_once_and_in_order_though_messages_are_lost() -> N
         reply = said(world, number % 8, f"NOTIFY JOB job 'it''s {number}'")
         told += isinstance(reply, Reply) and reply.text == "notice sent to the 8 agents of job job"
     world.run(5_000)
-    sent = world.home(spec).notices
+    sent = world.home(spec).broadcasts
     assert told >= 10
     assert {("job", f"it's {number}") for number in range(20)} >= set(sent)
     assert len(sent) >= told
     for agent in world.agents:
-        assert agent.notices == sent
-        kept = agent.node.notices.of(spec.uid)
+        assert agent.broadcasts == sent
+        kept = agent.node.broadcasts.of(spec.uid)
         assert [("job", heard.text) for heard in kept] == sent
         assert all(heard.sent_ms <= heard.heard_ms for heard in kept)
 
@@ -41,11 +41,11 @@ def test_what_is_kept_is_bounded_and_ends_with_the_job() -> None:
     for number in range(KEPT_MAX + 1):
         said(world, 0, f"NOTIFY JOB job '{number}'")
         world.run(20)
-    assert [heard.text for heard in world.agents[1].node.notices.of(spec.uid)] == [
+    assert [heard.text for heard in world.agents[1].node.broadcasts.of(spec.uid)] == [
         str(number) for number in range(1, KEPT_MAX + 1)
     ]
     said(world, 1, "DROP JOB job")
-    world.run_until(lambda: not any(agent.node.notices.of(spec.uid) for agent in world.agents))
+    world.run_until(lambda: not any(agent.node.broadcasts.of(spec.uid) for agent in world.agents))
 
 
 def test_a_burst_beyond_what_a_tree_keeps_is_missed_and_counted() -> None:
@@ -60,7 +60,7 @@ def test_a_burst_beyond_what_a_tree_keeps_is_missed_and_counted() -> None:
     world.run(15_000)
     missed = world.agents[1].node.multicasts_missed - before
     assert missed > 0
-    assert len(world.agents[1].notices) + missed == KEPT_MAX + 1
+    assert len(world.agents[1].broadcasts) + missed == KEPT_MAX + 1
 
 
 def test_what_cannot_be_sent_is_said() -> None:

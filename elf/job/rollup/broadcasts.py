@@ -1,13 +1,14 @@
-"""Notices: words of people to every worker of a job, at once and outside the panes (``NOTIFY JOB j 'text'``).
+"""Broadcasts: words of people to every worker of a job, at once and outside the panes (``NOTIFY JOB j
+'text'``).
 
     anybody --NotifyJob--> the root of each flow --Notice, down the flow's tree--> every agent that runs it
 
-A root sends a notice once, and answers to which agents it goes. An agent that runs several flows of the job
-takes it from the first of them. The tree numbers and repairs it like
-every multicast, so each agent takes it once and in order; an agent that is away for longer than a repair
-lasts, or joins later, never hears it: a notice is news, not state. Each agent keeps the last ``KEPT_MAX`` of
-each job that it runs, for whoever reads them; they end with the job, and with the agent's life. More than a
-tree keeps at once (``OverlayConfig.kept_max``) may be missed by some; each agent counts what it missed.
+A root sends a broadcast once, and answers to which agents it goes. An agent that runs several flows of the
+job takes it from the first of them. The tree numbers and repairs it like every multicast, so each agent takes
+it once and in order; an agent that is away for longer than a repair lasts, or joins later, never hears it: a
+broadcast is news, not state. Each agent keeps the last ``KEPT_MAX`` of each job that it runs, for whoever
+reads them; they end with the job, and with the agent's life. More than a tree keeps at once
+(``OverlayConfig.kept_max``) may be missed by some; each agent counts what it missed.
 """
 
 from __future__ import annotations
@@ -23,27 +24,27 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_led
 from elf.job.effects import Effect, Multicast, Noticed, Send
 from elf.job.messages.inquiries import NotifyJob
-from elf.job.messages.rollup import Notice
+from elf.job.messages.rollup import Broadcast
 from elf.job.rollup.root import Root
 from elf.wire.base import Answer
 
 KEPT_MAX: Final = 100
-"""Notices of a job that an agent keeps."""
+"""Broadcasts of a job that an agent keeps."""
 CHARS_MAX: Final = 4_096
-"""The longest notice."""
+"""The longest broadcast."""
 
 
 @dataclass(frozen=True)
 class Heard:
-    """A notice as an agent has it; both times are clocks in milliseconds: the root's, and its own."""
+    """A broadcast as an agent has it; both times are clocks in milliseconds: the root's, and its own."""
 
     text: str
     sent_ms: int
     heard_ms: int
 
 
-class Notices:
-    """The notices of one node, as a root and as a worker."""
+class Broadcasts:
+    """The broadcasts of one node, as a root and as a worker."""
 
     def __init__(self, log: CatalogLog) -> None:
         self._log = log
@@ -64,22 +65,22 @@ class Notices:
         answer = Answer(id=request.id, error=error, body=msgspec.msgpack.encode(reached))
         if error or root is None:
             return [Send(request.origin, answer)]
-        notice = Notice(job=request.uid, sent_ms=now_ms, text=request.text, flow=root.flow.uid)
-        return [Multicast(root.flow.topic, notice), Send(request.origin, answer)]
+        broadcast = Broadcast(job=request.uid, sent_ms=now_ms, text=request.text, flow=root.flow.uid)
+        return [Multicast(root.flow.topic, broadcast), Send(request.origin, answer)]
 
-    def heard(self, notice: Notice, runs: Container[str], now_ms: int) -> list[Effect]:
+    def heard(self, broadcast: Broadcast, runs: Container[str], now_ms: int) -> list[Effect]:
         """It has come down the tree of a flow; ``runs`` are the flows that this agent runs."""
-        spec = self._log.job(notice.job)
+        spec = self._log.job(broadcast.job)
         if spec is None:
             return []  # dropped meanwhile
-        if notice.flow != next((flow.uid for flow in spec.flows if flow.uid in runs), notice.flow):
+        if broadcast.flow != next((flow.uid for flow in spec.flows if flow.uid in runs), broadcast.flow):
             return []
-        kept = self._heard.setdefault(notice.job, deque(maxlen=KEPT_MAX))
-        kept.append(Heard(notice.text, notice.sent_ms, now_ms))
-        return [Noticed(spec.name, notice.text, notice.sent_ms)]
+        kept = self._heard.setdefault(broadcast.job, deque(maxlen=KEPT_MAX))
+        kept.append(Heard(broadcast.text, broadcast.sent_ms, now_ms))
+        return [Noticed(spec.name, broadcast.text, broadcast.sent_ms)]
 
     def of(self, uid: str) -> tuple[Heard, ...]:
-        """The last notices of a job, oldest first."""
+        """The last broadcasts of a job, oldest first."""
         return tuple(self._heard.get(uid, ()))
 
     def forget(self, uid: str) -> None:

@@ -1,9 +1,9 @@
 """Looks at the rows of a stream as they come (``elf tap``).
 
-The stream task lays some lines of each chunk aside, as far as each peek has room, and does nothing else: no
-row is parsed for a peek on the stream task's thread, and none ever waits for one. Who asks gets what lies
-there, parsed on a thread beside the stream task; all that was not laid aside, or not shown, is counted. A
-peek that nobody has asked for ``LEASE_MS`` is over.
+The stream task lays some lines of each chunk aside, as far as each row sample has room, and does nothing
+else: no row is parsed for a row sample on the stream task's thread, and none ever waits for one. Who asks
+gets what lies there, parsed on a thread beside the stream task; all that was not laid aside, or not shown, is
+counted. A row sample that nobody has asked for ``LEASE_MS`` is over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from agents.formats import Format
 from elf.batch import encode
 from elf.errors import UserError
-from elf.job.messages.inquiries import Peeked, PeekStream
+from elf.job.messages.inquiries import SampledRows, SampleRows
 from elf.job.ports import Wanted
 
 if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
@@ -29,7 +29,7 @@ Held = tuple[pa.StringArray, int]
 """Lines, and when they were read (ms)."""
 
 LEASE_MS: Final = 10_000
-PEEKS_MAX: Final = 8
+ROW_SAMPLES_MAX: Final = 8
 """Peeks of one stream of an agent."""
 
 
@@ -51,10 +51,11 @@ class Allowance:
         return had
 
 
-class _Peek:
-    """One of them. ``hold`` and ``take`` are called under the lock of all, ``read`` on the peeks' thread."""
+class _RowSample:
+    """One of them. ``hold`` and ``take`` are called under the lock of all, ``read`` on the row samples'
+    thread."""
 
-    def __init__(self, request: PeekStream, now_ms: int) -> None:
+    def __init__(self, request: SampleRows, now_ms: int) -> None:
         self.asked_ms = now_ms
         self._request = request
         self._looked = Allowance(request.lines_max)
@@ -85,10 +86,10 @@ class _Peek:
 
     def read(
         self, held: Sequence[Held], unseen: int, fmt: Format, event_time: str | None, now_ms: int
-    ) -> Peeked:
+    ) -> SampledRows:
         """The rows of these lines."""
         if not held:
-            return Peeked(b"", 0, unseen)
+            return SampledRows(b"", 0, unseen)
         if (
             self._extractor is None
         ):  # a line was read, so that the stream task knows the event time if there is one
@@ -107,53 +108,54 @@ class _Peek:
             rows = rows.filter(pa.array(np.asarray(found.wanted, dtype=np.bool_)))
         shown = self._shown.take(rows.num_rows, now_ms)
         payload = encode(rows.slice(0, shown).combine_chunks()) if shown else b""
-        return Peeked(payload, rows.num_rows - shown, unseen)
+        return SampledRows(payload, rows.num_rows - shown, unseen)
 
     def close(self) -> None:
         if self._extractor is not None:
             self._extractor.close()
 
 
-class Peeks:
-    """All peeks of a stream. ``see`` is the stream task's, ``look`` belongs to one other thread."""
+class RowSamples:
+    """All row samples of a stream. ``see`` is the stream task's, ``look`` belongs to one other thread."""
 
     def __init__(self, stream: str) -> None:
         self._stream = stream
-        self._peeks: dict[str, _Peek] = {}
-        self._over: list[_Peek] = []
+        self._row_samples: dict[str, _RowSample] = {}
+        self._over: list[_RowSample] = []
         self._lock = threading.Lock()
 
     def see(self, lines: pa.StringArray, now_ms: int) -> None:
         """These lines were fed."""
-        if not self._peeks:
+        if not self._row_samples:
             return
         with self._lock:
             self._end(now_ms)
-            for peek in self._peeks.values():
-                peek.hold(lines, now_ms)
+            for row_sample in self._row_samples.values():
+                row_sample.hold(lines, now_ms)
 
-    def look(self, request: PeekStream, fmt: Format, event_time: str | None, now_ms: int) -> Peeked:
-        """What has come since this peek was here last; the first time it begins. Raises ``UserError``."""
+    def look(self, request: SampleRows, fmt: Format, event_time: str | None, now_ms: int) -> SampledRows:
+        """What has come since this row sample was here last; the first time it begins. Raises
+        ``UserError``."""
         with self._lock:
             self._end(now_ms)
             over, self._over = self._over, []
-            peek = self._peeks.get(request.peek)
-            if peek is None and len(self._peeks) >= PEEKS_MAX:
-                raise UserError(f"{PEEKS_MAX} others look at stream {self._stream} there already")
-            if peek is None:
-                peek = self._peeks[request.peek] = _Peek(request, now_ms)
-            peek.asked_ms = now_ms
-            held, unseen = peek.take()
+            row_sample = self._row_samples.get(request.row_sample)
+            if row_sample is None and len(self._row_samples) >= ROW_SAMPLES_MAX:
+                raise UserError(f"{ROW_SAMPLES_MAX} others look at stream {self._stream} there already")
+            if row_sample is None:
+                row_sample = self._row_samples[request.row_sample] = _RowSample(request, now_ms)
+            row_sample.asked_ms = now_ms
+            held, unseen = row_sample.take()
         for ended in over:
             ended.close()
-        return peek.read(held, unseen, fmt, event_time, now_ms)
+        return row_sample.read(held, unseen, fmt, event_time, now_ms)
 
     def _end(self, now_ms: int) -> None:
         """Those that nobody asks for are over; ``look`` closes them, on the thread that used them."""
-        for name in [name for name, one in self._peeks.items() if now_ms - one.asked_ms > LEASE_MS]:
-            self._over.append(self._peeks.pop(name))
+        for name in [name for name, one in self._row_samples.items() if now_ms - one.asked_ms > LEASE_MS]:
+            self._over.append(self._row_samples.pop(name))
 
     def close(self) -> None:
         """When nobody looks any more."""
-        for peek in (*self._over, *self._peeks.values()):
-            peek.close()
+        for row_sample in (*self._over, *self._row_samples.values()):
+            row_sample.close()

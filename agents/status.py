@@ -1,4 +1,4 @@
-"""What an agent shows over HTTP: ``AgentFacts`` of ``agents.http``, read from the driver and its node; or
+"""What an agent shows over HTTP: ``AgentStatus`` of ``agents.http``, read from the driver and its node; or
 while it stands aside (``agents.disk.room``)."""
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from elf.client.values import plain, rfc3339
 from elf.wire.clients import ONE_SHOT_PREFIX, Cancel, Execute, KeepAlive, Published, Reply, WindowResult
 
 
-class Facts:
+class Status:
     """One agent's facts."""
 
     def __init__(self, driver: Driver) -> None:
@@ -99,14 +99,14 @@ class Facts:
     def streams(self) -> Sequence[Fact]:
         return self._driver.node.fleet.streams()
 
-    def notices(self, job: str) -> Sequence[Fact] | None:
+    def broadcasts(self, job: str) -> Sequence[Fact] | None:
         node = self._driver.node
         spec = next((spec for spec in node.log.jobs() if spec.name == job), None)
         if spec is None:
             return None
         return [
             {"text": heard.text, "sent": moment(heard.sent_ms), "heard": moment(heard.heard_ms)}
-            for heard in node.notices.of(spec.uid)
+            for heard in node.broadcasts.of(spec.uid)
         ]
 
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
@@ -169,7 +169,7 @@ class Aside:
     def streams(self) -> Sequence[Fact]:
         raise NotServing(self._why)
 
-    def notices(self, job: str) -> Sequence[Fact] | None:
+    def broadcasts(self, job: str) -> Sequence[Fact] | None:
         raise NotServing(self._why)
 
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:

@@ -9,10 +9,10 @@ import pyarrow as pa
 import pytest
 
 from agents.formats import get_format
-from agents.tasks.peeks import LEASE_MS, PEEKS_MAX, Allowance, Peeks
+from agents.tasks.rowsamples import LEASE_MS, ROW_SAMPLES_MAX, Allowance, RowSamples
 from elf.batch import decode
 from elf.errors import UserError
-from elf.job.messages.inquiries import Peeked, PeekStream
+from elf.job.messages.inquiries import SampledRows, SampleRows
 from elf.schema import Column
 
 JSON = get_format("json")
@@ -20,13 +20,13 @@ COLUMNS = (Column("ts", "timestamp"), Column("n", "bigint"))
 
 
 def proposal(
-    peek: str = "mine", where_sql: str = "", rows: int = 100, lines: int = 100, size: int = 1 << 20
-) -> PeekStream:
-    return PeekStream(
+    row_sample: str = "mine", where_sql: str = "", rows: int = 100, lines: int = 100, size: int = 1 << 20
+) -> SampleRows:
+    return SampleRows(
         id=1,
         origin="",
         stream="s",
-        peek=peek,
+        row_sample=row_sample,
         columns=COLUMNS,
         where_sql=where_sql,
         rows_max=rows,
@@ -40,8 +40,8 @@ def lines(numbers: Iterable[int]) -> pa.StringArray:
     return pa.array(made, pa.string())
 
 
-def numbers(peeked: Peeked) -> list[int]:
-    found: list[int] = decode(peeked.rows)["n"].to_pylist() if peeked.rows else []
+def numbers(sampled: SampledRows) -> list[int]:
+    found: list[int] = decode(sampled.rows)["n"].to_pylist() if sampled.rows else []
     return found
 
 
@@ -49,86 +49,86 @@ class Looking:
     """One stream, and who looks at it."""
 
     def __init__(self, event_time: str | None = "ts") -> None:
-        self.peeks = Peeks("s")
+        self.row_samples = RowSamples("s")
         self._event_time = event_time
 
-    def look(self, request: PeekStream, now_ms: int = 0) -> Peeked:
-        return self.peeks.look(request, JSON, self._event_time, now_ms)
+    def look(self, request: SampleRows, now_ms: int = 0) -> SampledRows:
+        return self.row_samples.look(request, JSON, self._event_time, now_ms)
 
 
 def test_a_look_gets_the_rows_since_the_last_one() -> None:
     looking = Looking()
-    looking.peeks.see(lines(range(3)), 0)
-    assert looking.look(proposal()) == Peeked(b"", 0, 0)  # it begins
-    looking.peeks.see(lines(range(3, 5)), 10)
-    looking.peeks.see(lines([5]), 20)
-    peeked = looking.look(proposal())
-    assert (numbers(peeked), peeked.hidden, peeked.unseen) == ([3, 4, 5], 0, 0)
-    assert decode(peeked.rows)["_ts"].to_pylist() == [
+    looking.row_samples.see(lines(range(3)), 0)
+    assert looking.look(proposal()) == SampledRows(b"", 0, 0)  # it begins
+    looking.row_samples.see(lines(range(3, 5)), 10)
+    looking.row_samples.see(lines([5]), 20)
+    sampled = looking.look(proposal())
+    assert (numbers(sampled), sampled.hidden, sampled.unseen) == ([3, 4, 5], 0, 0)
+    assert decode(sampled.rows)["_ts"].to_pylist() == [
         1_767_225_600_000_000 + n * 1_000_000 for n in (3, 4, 5)
     ]
-    assert looking.look(proposal()) == Peeked(b"", 0, 0)
-    looking.peeks.close()
+    assert looking.look(proposal()) == SampledRows(b"", 0, 0)
+    looking.row_samples.close()
 
 
 def test_lines_that_are_no_rows_are_not_shown() -> None:
     looking = Looking()
     looking.look(proposal())
-    looking.peeks.see(pa.array(["no json", *lines([1]).to_pylist(), "{"], pa.string()), 0)
+    looking.row_samples.see(pa.array(["no json", *lines([1]).to_pylist(), "{"], pa.string()), 0)
     assert numbers(looking.look(proposal())) == [1]
 
 
 def test_of_a_stream_without_event_time_the_time_is_when_a_line_was_read() -> None:
     looking = Looking(None)
     looking.look(proposal())
-    looking.peeks.see(lines([1]), 7_000)
-    looking.peeks.see(lines([2]), 8_000)
+    looking.row_samples.see(lines([1]), 7_000)
+    looking.row_samples.see(lines([2]), 8_000)
     assert decode(looking.look(proposal(), 8_000).rows)["_ts"].to_pylist() == [7_000_000, 8_000_000]
 
 
 def test_more_lines_than_may_be_held_are_counted_and_the_next_second_has_room_again() -> None:
     looking, asked = Looking(), proposal(rows=4, lines=4)
     looking.look(asked)
-    looking.peeks.see(lines(range(3)), 100)
+    looking.row_samples.see(lines(range(3)), 100)
     assert numbers(looking.look(asked, 200)) == [0, 1, 2]
-    looking.peeks.see(lines(range(3, 10)), 300)
-    peeked = looking.look(asked, 400)
-    assert (numbers(peeked), peeked.unseen) == ([3], 6)
-    looking.peeks.see(lines(range(10, 12)), 1_000)
+    looking.row_samples.see(lines(range(3, 10)), 300)
+    sampled = looking.look(asked, 400)
+    assert (numbers(sampled), sampled.unseen) == ([3], 6)
+    looking.row_samples.see(lines(range(10, 12)), 1_000)
     assert numbers(looking.look(asked, 1_100)) == [10, 11]
     for second in range(2, 6):  # nobody asks: no more is held than a second's
-        looking.peeks.see(lines(range(3)), second * 1_000)
-    peeked = looking.look(asked, 6_000)
-    assert (len(numbers(peeked)), peeked.unseen) == (4, 8)
+        looking.row_samples.see(lines(range(3)), second * 1_000)
+    sampled = looking.look(asked, 6_000)
+    assert (len(numbers(sampled)), sampled.unseen) == (4, 8)
 
 
 def test_what_is_held_has_a_limit_in_bytes() -> None:
     looking, line = Looking(), len(lines([1])[0].as_py())
     asked = proposal(size=2 * line)
     looking.look(asked)
-    looking.peeks.see(lines(range(1, 6)), 0)
-    peeked = looking.look(asked)
-    assert (numbers(peeked), peeked.unseen) == ([1, 2], 3)
+    looking.row_samples.see(lines(range(1, 6)), 0)
+    sampled = looking.look(asked)
+    assert (numbers(sampled), sampled.unseen) == ([1, 2], 3)
 
 
 def test_a_condition_chooses_rows_and_those_beyond_the_limit_are_hidden() -> None:
     looking, asked = Looking(), proposal(where_sql="r.n % 2 = 0", rows=3)
     looking.look(asked)
-    looking.peeks.see(lines(range(10)), 0)
-    peeked = looking.look(asked)
-    assert (numbers(peeked), peeked.hidden, peeked.unseen) == ([0, 2, 4], 2, 0)
+    looking.row_samples.see(lines(range(10)), 0)
+    sampled = looking.look(asked)
+    assert (numbers(sampled), sampled.hidden, sampled.unseen) == ([0, 2, 4], 2, 0)
 
 
 def test_a_look_that_nobody_asks_for_is_over() -> None:
     looking = Looking()
     looking.look(proposal())
-    looking.peeks.see(lines([1]), LEASE_MS + 1)
-    assert looking.look(proposal(), LEASE_MS + 1) == Peeked(b"", 0, 0)  # begins again
+    looking.row_samples.see(lines([1]), LEASE_MS + 1)
+    assert looking.look(proposal(), LEASE_MS + 1) == SampledRows(b"", 0, 0)  # begins again
 
 
 def test_few_look_at_once_and_a_place_is_free_when_one_has_gone() -> None:
     looking = Looking()
-    for one in range(PEEKS_MAX):
+    for one in range(ROW_SAMPLES_MAX):
         looking.look(proposal(f"{one}"))
     with pytest.raises(UserError, match="8 others look at stream s there already"):
         looking.look(proposal("late"))

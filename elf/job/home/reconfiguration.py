@@ -16,13 +16,13 @@ from elf.job.catalog.readers import is_read
 from elf.job.effects import Effect, SaveJob, Send, TryFunctions
 from elf.job.events import WindowsCommitted
 from elf.job.home.master import Master
-from elf.job.messages.homes import CreateJob, FunctionFailed, SteerJob
+from elf.job.messages.homes import CreateJob, FunctionFailed, ReconfigureJob
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
 from elf.ql.plan import Plan
 from elf.wire.base import Answer
 
 
-class Steering:
+class Reconfiguration:
     """Of the job of a ``master`` at ``address``. ``creator``: who waits for the job itself."""
 
     def __init__(
@@ -32,14 +32,14 @@ class Steering:
         self._address = address
         self._log = log
         self._master = master
-        self._ended: list[tuple[SteerJob, str]] = []
+        self._ended: list[tuple[ReconfigureJob, str]] = []
         """How changes have ended, for those who asked for them."""
         self._unsaved: SaveJob | None = None
         """The last word on its versions, while its group has not committed that."""
 
     # -- what it is to do ------------------------------------------------------------------------------------
 
-    def to_try(self, request: SteerJob) -> TryFunctions | None:
+    def to_try(self, request: ReconfigureJob) -> TryFunctions | None:
         """What is to be tried before a statement is done: a reduce or a final function, on what the job has
         made so far. Raises ``UserError``."""
         plan = request.plan
@@ -52,7 +52,7 @@ class Steering:
         same = [f for f in flows if replace(f.fragment, reduce=None, range=(0, 1)) == alike]
         return TryFunctions(request, plan, tuple(flow.uid for flow in same))
 
-    def steer(self, request: SteerJob, now_ms: int) -> list[Effect]:
+    def reconfigure(self, request: ReconfigureJob, now_ms: int) -> list[Effect]:
         """Do as a statement says. Raises ``UserError``."""
         master, readers = self._master, self._log.read_by(request.uid)
         if readers and request.verb not in ("pause", "resume"):
@@ -71,12 +71,12 @@ class Steering:
                 found = master.alter(spec, request.note, now_ms, reset=reset, immediately=at_once)
                 return self._prepared(request, found)
 
-    def _done(self, request: SteerJob, found: list[Effect]) -> list[Effect]:
+    def _done(self, request: ReconfigureJob, found: list[Effect]) -> list[Effect]:
         """What is asked for has happened."""
         self._ended.append((request, ""))
         return self._saving(found)
 
-    def _prepared(self, request: SteerJob, found: list[Effect]) -> list[Effect]:
+    def _prepared(self, request: ReconfigureJob, found: list[Effect]) -> list[Effect]:
         """What is asked for is under way."""
         if self._master.change is not None:
             self._master.change.asker = request
@@ -162,12 +162,12 @@ class Steering:
         self._ended.insert(0, (change.asker, error))
         change.asker = None
 
-    def take_answers(self) -> list[tuple[SteerJob | CreateJob, str]]:
+    def take_answers(self) -> list[tuple[ReconfigureJob | CreateJob, str]]:
         """Whoever can be told by now, each with its error."""
         self._end()
         if not self.durable:
             return []
-        found: list[tuple[SteerJob | CreateJob, str]] = [*self._ended]
+        found: list[tuple[ReconfigureJob | CreateJob, str]] = [*self._ended]
         self._ended.clear()
         if self.creator is not None and self._master.state != "preparing":
             found.append((self.creator, ""))

@@ -1,4 +1,4 @@
-"""A job that is steered while it runs, in a fleet of real processes: parameters, functions, failures."""
+"""A job that is reconfigured while it runs, in a fleet of real processes: parameters, functions, failures."""
 
 from __future__ import annotations
 

@@ -13,10 +13,10 @@ from elf.wire.base import Message, Request
 
 
 class InspectAgent(Request, frozen=True, kw_only=True):
-    """To an agent: how are you? Answered with ``Vitals``."""
+    """To an agent: how are you? Answered with ``Stats``."""
 
 
-class StreamVitals(msgspec.Struct, frozen=True):
+class StreamStats(msgspec.Struct, frozen=True):
     """Of one stream that it reads. ``backlog_bytes``: in its files by the last look at them, and not fed
     yet; ``late`` to ``leapt``: rows that parsed and are in no result, ``rejected``: lines that did not;
     ``uncast``: values that are NULL since they do not fit the types of their flow."""
@@ -34,14 +34,14 @@ class StreamVitals(msgspec.Struct, frozen=True):
     uncast: int = 0
 
 
-class Vitals(msgspec.Struct, frozen=True):
+class Stats(msgspec.Struct, frozen=True):
     """Of an agent. ``state``: ``joining``, ``live`` or ``leaving``; ``windows``: committed as a master;
     ``retained``: snapshots that wait for their commit; ``clock_us`` never steps back."""
 
     incarnation: int
     clock_us: int
     state: str
-    streams: tuple[StreamVitals, ...]
+    streams: tuple[StreamStats, ...]
     jobs: int
     flows: int
     windows: int
@@ -50,20 +50,20 @@ class Vitals(msgspec.Struct, frozen=True):
     cpu_us: int
 
 
-class AgentVitals(msgspec.Struct, frozen=True):
-    """An agent as the one that was asked knows it; ``vitals`` is None of one that did not answer."""
+class AgentStats(msgspec.Struct, frozen=True):
+    """An agent as the one that was asked knows it; ``stats`` is None of one that did not answer."""
 
     agent: str
     address: str
     streams: tuple[str, ...]
-    vitals: Vitals | None
+    stats: Stats | None
 
 
-class FleetVitals(msgspec.Struct, frozen=True):
+class FleetStats(msgspec.Struct, frozen=True):
     """All agents that have not left, and how many jobs there are."""
 
     jobs: int
-    agents: tuple[AgentVitals, ...]
+    agents: tuple[AgentStats, ...]
 
 
 MESSAGES: tuple[type[Message], ...] = (InspectAgent,)

@@ -1,4 +1,4 @@
-"""What an agent says of itself when it is asked how it is (``elf.wire.vitals``): the counters of
+"""What an agent says of itself when it is asked how it is (``elf.wire.stats``): the counters of
 ``/metrics``, its node's view, and its process."""
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import psutil
 from agents.metrics import Counts, Metrics
 from agents.node.node import Node
 from elf.wire.clients import ONE_SHOT_PREFIX
-from elf.wire.vitals import StreamVitals, Vitals
+from elf.wire.stats import Stats, StreamStats
 
 
-def vitals_of(node: Node, metrics: Metrics, backlogs: Mapping[str, int], now_ms: int) -> Vitals:
+def stats_of(node: Node, metrics: Metrics, backlogs: Mapping[str, int], now_ms: int) -> Stats:
     """``backlogs``: bytes that wait, by stream; the agent has these streams."""
     counted = metrics.streams()
     process = _process()
     with process.oneshot():
         times, resident = process.cpu_times(), process.memory_info().rss
-    return Vitals(
+    return Stats(
         incarnation=node.me.incarnation,
         clock_us=now_ms * 1_000,
         state="leaving" if node.leaving else "live" if node.ready else "joining",
         streams=tuple(
-            StreamVitals(stream, **counted.get(stream, Counts()), backlog_bytes=max(waiting, 0))
+            StreamStats(stream, **counted.get(stream, Counts()), backlog_bytes=max(waiting, 0))
             for stream, waiting in sorted(backlogs.items())
         ),
         jobs=_mastered(node),
