@@ -256,7 +256,7 @@ class Driver:
             "reads_failed": sum(counted.failed for counted in inputs),
             "rejects_not_kept": sum(task.rejects_not_kept for task in self.tasks()),
             "snapshots_left_out": self.node.sender.left_out,
-            "pieces_unusable": self.node.sender.unusable + self.node.homes.roots.unusable,
+            "pieces_unusable": self.node.sender.unusable + self.node.job_groups.roots.unusable,
             "copies_dropped": self.node.replicas.holding.dropped,
             "copies_damaged": self.node.replicas.holding.damaged,
             "slices_of_unknown_flows": self.node.unknown_flow,

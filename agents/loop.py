@@ -18,7 +18,7 @@ import overlay as ring
 from agents.codec import Message
 from agents.committing import panecommits, windowcommits
 from agents.committing.making import Making
-from agents.disk import homestore, replicastore
+from agents.disk import groupstore, replicastore
 from agents.disk.store import Store
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
@@ -26,7 +26,7 @@ from agents.ports import Ports
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job.catalog.log import encode_entry
-from elf.job.home import port as home
+from elf.job.group import port as leader
 from elf.job.program.port import ProgramEffect
 from elf.job.replicas import ReplicaEvent
 from elf.job.snapshots import SnapshotName
@@ -38,12 +38,12 @@ TICK_MS_MIN: Final = 1
 FORGET_MS: Final = 1_000
 """What is forgotten within so long is one transaction: each is a sync of the disk."""
 
-Effect = NodeEffect | homestore.ApplyRun
+Effect = NodeEffect | groupstore.ApplyRun
 
 
 class Loop:
     """See the module's docstring. Its methods are called one at a time. ``forget_ms``: 0 forgets at once;
-    ``records_max``: records of homes that are applied together."""
+    ``records_max``: records of job groups that are applied together."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Loop:
         *,
         tick_ms_min: int = TICK_MS_MIN,
         forget_ms: int = FORGET_MS,
-        records_max: int = homestore.RUN_RECORDS_MAX,
+        records_max: int = groupstore.RUN_RECORDS_MAX,
     ) -> None:
         self.node = node
         self.store = store
@@ -78,11 +78,11 @@ class Loop:
     def tick(self) -> None:
         self.perform(self.node.tick(self._ports.clock.now_ms()))
 
-    def _heard(self, event: home.HomeEvent | ReplicaEvent | None) -> None:
+    def _heard(self, event: leader.JobGroupEvent | ReplicaEvent | None) -> None:
         if event is not None:
             self.handle(event)
 
-    def _applied(self, events: Sequence[home.Applied]) -> None:
+    def _applied(self, events: Sequence[leader.Applied]) -> None:
         for event in events:
             self.handle(event)
 
@@ -100,7 +100,7 @@ class Loop:
 
     def perform(self, effects: Sequence[NodeEffect]) -> None:
         """All of these, in order, unless the process ends meanwhile."""
-        for effect in homestore.in_runs(effects, self._records_max):
+        for effect in groupstore.in_runs(effects, self._records_max):
             if not self._ports.process.goes_on(effect):
                 return
             self._perform(effect)
@@ -145,7 +145,7 @@ class Loop:
             case do.SaveLog():
                 self.store.append_log([(entry.seq, encode_entry(entry)) for entry in effect.entries])
             case do.SaveJob():
-                self.store.save_job(effect.spec.uid, homestore.job_record(effect), effect.state)
+                self.store.save_job(effect.spec.uid, groupstore.job_record(effect), effect.state)
                 self.making.versions.saved(effect)
             case do.SaveFlow():
                 self.store.save_flow(effect.flow, effect.first_pane)
@@ -164,7 +164,7 @@ class Loop:
                 | do.CommitWindows()
                 | do.MakeEarly()
                 | do.TryFunctions()
-                | home.Draft()
+                | leader.Draft()
             ):
                 queue, task = self.making.task(effect)
                 work.submit(queue, task, self.handle)
@@ -180,13 +180,13 @@ class Loop:
             case raft.Persist():
                 persist = partial(store.persist, effect.writes)
                 work.submit("persist", persist, lambda _: self.handle(Persisted()))
-            case homestore.ApplyRun():
-                work.submit("homes", partial(homestore.apply_run, store, effect), self._applied)
-            case home.ForgetHome():
+            case groupstore.ApplyRun():
+                work.submit("homes", partial(groupstore.apply_run, store, effect), self._applied)
+            case leader.ForgetJobGroup():
                 self.making.versions.forget(effect.uid)
-                work.submit("homes", partial(homestore.perform, store, effect), self._heard)
-            case home.InstallHome() | home.SummariseHome() | home.LoadHome():
-                work.submit("homes", partial(homestore.perform, store, effect), self._heard)
+                work.submit("homes", partial(groupstore.perform, store, effect), self._heard)
+            case leader.InstallJobGroup() | leader.SummariseJobGroup() | leader.LoadJobGroup():
+                work.submit("homes", partial(groupstore.perform, store, effect), self._heard)
             case _ if isinstance(effect, replicastore.REPLICA_EFFECTS):
                 work.submit("copies", partial(replicastore.perform, store, effect), self._heard)
             case _:

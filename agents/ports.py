@@ -30,7 +30,7 @@ Queue = Literal["compute", "functions", "commit", "persist", "homes", "copies", 
 - ``functions``: a user's function is called, which may take its time.
 - ``commit``: several at a time; something is durable in the store before it is told.
 - ``persist``: logs of Raft groups, in order; durable before it is told.
-- ``homes``: what groups have committed, in one order with ``persist``; it need not be durable.
+- ``job_groups``: what groups have committed, in one order with ``persist``; it need not be durable.
 - ``replicas``: other agents' snapshots, in order.
 - ``aside``: the store is tidied up, and nobody waits for that.
 """

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agents.disk import replicastore
-from agents.disk.homestore import stored_flows, stored_jobs
+from agents.disk.groupstore import stored_flows, stored_jobs
 from agents.disk.store import Store
 from agents.node.beginning import BOOTSTRAPPED_FACT, PEERS_FACT, Restored, from_lines
 from elf.job.catalog.log import decode_entry

@@ -194,7 +194,7 @@ class Fleet:
             Overlay(ring_peer(me), OverlayConfig(), rng),
             Groups(ring_peer(me), raft_config(), rng),
             NodeSettings(
-                root=PATIENT, voters_max=1, home_members=1, replicas=0
+                root=PATIENT, voters_max=1, group_members=1, replicas=0
             ),  # they live and die together
             Restored(),
             new_cluster_uid=CLUSTER,
@@ -301,7 +301,7 @@ class Fleet:
 
         def installed() -> bool:
             flows = log.flows()
-            masters = [master for driver in self._drivers for master in driver.node.homes.read()]
+            masters = [master for driver in self._drivers for master in driver.node.job_groups.read()]
             active = sum(master.state == "active" for master in masters)
             return active >= queries - len(failed) and all(
                 {flow.uid for flow in flows if flow.fragment.stream == task.facts.stream}

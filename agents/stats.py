@@ -39,7 +39,7 @@ def stats_of(node: Node, metrics: Metrics, backlogs: Mapping[str, int], now_ms: 
 
 def _mastered(node: Node) -> int:
     """Jobs whose master is here, in SQL or in Python; a SELECT is none."""
-    here = sum(not job.spec.name.startswith(ONE_SHOT_PREFIX) for job in node.homes.jobs())
+    here = sum(not job.spec.name.startswith(ONE_SHOT_PREFIX) for job in node.job_groups.jobs())
     return here + sum(node.overlay.is_root(spec.app) for spec in node.log.programs())
 
 

@@ -47,9 +47,9 @@ class Status:
             copied=replication.copied,
             held=len(holding),
             held_bytes=holding.bytes,
-            mirrored=node.homes.roots.mirrored,
-            run_again=node.homes.roots.run_again,
-            not_run_again=node.homes.roots.not_run_again,
+            mirrored=node.job_groups.roots.mirrored,
+            run_again=node.job_groups.roots.run_again,
+            not_run_again=node.job_groups.roots.not_run_again,
         )
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))
@@ -69,7 +69,7 @@ class Status:
                 "name": spec.name,
                 "creator": spec.creator,
                 "stream": ", ".join(spec.plan.streams),
-                "master": spec.home,
+                "master": spec.leader,
                 "flows": [flow.uid for flow in spec.flows],
                 "query": spec.plan.sql,
             }

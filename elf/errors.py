@@ -69,8 +69,8 @@ class PeerError(ElfError):
 
 
 class PanesGone(ElfError):
-    """Panes that windows were to be made of are not in the store any more: their copy, or the home that they
-    are of, has moved meanwhile. They are to be asked for anew.
+    """Panes that windows were to be made of are not in the store any more: their copy, or the job group that
+    they are of, has moved meanwhile. They are to be asked for anew.
     """
 
 

@@ -45,7 +45,7 @@ delivered at the closest live node, when it holds its leases.
 
 **Trees** (``scribe``: ``links``, ``maintenance``, ``rebalancing``, ``multicasts``). A JOIN goes hop by hop
 towards the topic and leaves a children table at each forwarder. The closest node is the root, or, when the
-topic has a *home* elsewhere, an inner node whose parent is the home. Nobody has more than ``fanout_max``
+topic has a *host* elsewhere, an inner node whose parent is the host. Nobody has more than ``fanout_max``
 children: a full node sends an asker on to one of them, in its own rack or region if it can, and when there is
 room again grandchildren come up. A child refreshes its tree links every second; if its parent dies it joins
 anew, if its parent leaves it is handed to the parent above (a root's children to the node that will be root).

@@ -52,7 +52,7 @@ class Admission:
         """
         former = tree is not None and message.sender.address in tree.path and not message.pushed
         alone = tree is None or (tree.parent is None and not tree.asked)
-        mine = message.home in ("", self._context.me.address)
+        mine = message.host in ("", self._context.me.address)
         return (
             (former or alone) and mine and self._pastry.next_hop(to_int(message.topic)).id == self._context.id
         )

@@ -89,8 +89,8 @@ class OverlayConfig:
     """But each once in so many periods, however many there are."""
     child_ttl_ms: int = 4_000
     """Silence after which a child is dropped from a topic; that of a child with many parents is longer."""
-    home_retry_ms: int = 1_000
-    """Period of asking a topic's home that is away."""
+    host_retry_ms: int = 1_000
+    """Period of asking a topic's host that is away."""
     fanout_max: int = 16
     """Most children of a node in a topic; a further one is sent on to one of them."""
     kept_max: int = 64

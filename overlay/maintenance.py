@@ -73,7 +73,7 @@ class Maintenance:
                 climb.append(tree.topic)
             heads = tree.histories.heads()
             if mark((me.address, *tree.path), heads) != theirs.mark:
-                paths.append(TopicPath(tree.topic, tree.home, tree.path, heads))
+                paths.append(TopicPath(tree.topic, tree.host, tree.path, heads))
         self._multicasts.round += 1
         told = (tuple(paths), tuple(unknown), tuple(spare), tuple(climb))
         self._context.send(message.sender, Refreshed(me, self._multicasts.round, *told))
@@ -87,7 +87,7 @@ class Maintenance:
         for item in message.paths:
             tree = self._links.below(item.topic, message.sender.id)
             if tree is not None:
-                self._links.new_path(tree, item.home, item.path)
+                self._links.new_path(tree, item.host, item.path)
                 if tree.parent is not None:
                     self._multicasts.compare(tree, item.heads, up=True)
         for topic in message.spare:

@@ -201,6 +201,6 @@ class Multicasts:
             self._context.send(
                 tree.parent, Repair(self._context.me, tree.topic, history.root, missing[0], missing[1])
             )
-        wait_ms = min(config.hop_ms << min(tree.repair_tries, 16), config.home_retry_ms)
+        wait_ms = min(config.hop_ms << min(tree.repair_tries, 16), config.host_retry_ms)
         tree.repair_tries += 1
         timers.set(timer, self._context.now + wait_ms)

@@ -132,10 +132,10 @@ class Overlay:
         self._forwarding.route(key, payload)
         return self._take()
 
-    def subscribe(self, topic: bytes, now_ms: int, home: str | None = None) -> list[Effect]:
-        """Take part in a topic, whose root is ``home``, or without one the node closest to it."""
+    def subscribe(self, topic: bytes, now_ms: int, host: str | None = None) -> list[Effect]:
+        """Take part in a topic, whose root is ``host``, or without one the node closest to it."""
         self._at(now_ms)
-        self._scribe.subscribe(topic, home)
+        self._scribe.subscribe(topic, host)
         return self._take()
 
     def unsubscribe(self, topic: bytes, now_ms: int) -> list[Effect]:
@@ -145,23 +145,23 @@ class Overlay:
         return self._take()
 
     def host(self, topic: bytes, now_ms: int) -> list[Effect]:
-        """Be the topic's home: its root, wherever on the ring it is. Others name us as ``home`` when they
+        """Be the topic's host: its root, wherever on the ring it is. Others name us as ``host`` when they
         subscribe."""
         self._at(now_ms)
         self._scribe.host(topic)
         return self._take()
 
-    def unhost(self, topic: bytes, now_ms: int, home: str = "") -> list[Effect]:
-        """Be its home no more; ``home`` is, if anybody."""
+    def unhost(self, topic: bytes, now_ms: int, host: str = "") -> list[Effect]:
+        """Be its host no more; ``host`` is, if anybody."""
         self._at(now_ms)
-        self._scribe.unhost(topic, home)
+        self._scribe.unhost(topic, host)
         return self._take()
 
-    def rehome(self, topic: bytes, home: str, now_ms: int) -> list[Effect]:
-        """If we are in the topic's tree: its home is another node now. Every node of the tree is to be told
+    def rehost(self, topic: bytes, host: str, now_ms: int) -> list[Effect]:
+        """If we are in the topic's tree: its host is another node now. Every node of the tree is to be told
         so by its own application, which knows the newest; the tree itself says what it heard first."""
         self._at(now_ms)
-        self._scribe.rehome(topic, home)
+        self._scribe.rehost(topic, host)
         return self._take()
 
     def multicast(self, topic: bytes, payload: bytes, now_ms: int) -> list[Effect]:

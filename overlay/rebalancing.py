@@ -61,5 +61,5 @@ class Rebalancing:
         if len(tree.path) > 1:
             tree.rebalancing, tree.climbing_since = tree.path[1], self._context.now
             me, place = self._context.me, self._context.place
-            ask = Subscribe(me, tree.topic, tree.home, False, True, (), place)
+            ask = Subscribe(me, tree.topic, tree.host, False, True, (), place)
             self._context.send_to(tree.rebalancing, ask)

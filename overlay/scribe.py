@@ -30,13 +30,13 @@ class Scribe:
 
     # -- asked by the application ----------------------------------------------------------------------------
 
-    def subscribe(self, topic: bytes, home: str | None) -> None:
+    def subscribe(self, topic: bytes, host: str | None) -> None:
         """Take part in a topic."""
         tree = self.links.take_part(topic)
         news = not tree.subscribed
         tree.subscribed = True
-        if home is not None:
-            tree.home = home
+        if host is not None:
+            tree.host = host
         if news:
             self.multicasts.replay(tree)
         self.links.settle(tree)
@@ -52,26 +52,26 @@ class Scribe:
         """Be the root of a topic, wherever on the ring it is."""
         tree = self.links.take_part(topic)
         tree.hosting = True
-        tree.home = self._context.me.address
+        tree.host = self._context.me.address
         self.links.release(tree)
 
-    def rehome(self, topic: bytes, home: str) -> None:
+    def rehost(self, topic: bytes, host: str) -> None:
         """Its root is another node now: who hung below the former one, or waits for it, asks anew."""
         tree = self.links.get(topic)
-        if tree is None or tree.hosting or tree.home == home:
+        if tree is None or tree.hosting or tree.host == host:
             return
-        former, tree.home = tree.home, home
+        former, tree.host = tree.host, host
         if tree.parent is not None and tree.parent.address == former:
             self.links.release(tree)
         if tree.parent is None:
             self.links.ask_again(tree)
 
-    def unhost(self, topic: bytes, home: str) -> None:
+    def unhost(self, topic: bytes, host: str) -> None:
         """Be its root no more."""
         tree = self.links.get(topic)
         if tree is not None and tree.hosting:
             tree.hosting = False
-            tree.home = home
+            tree.host = host
             self.links.settle(tree)
             self.links.prune(tree)
 

@@ -85,7 +85,7 @@ class Tree:
     histories: Histories
     subscribed: bool = False
     hosting: bool = False
-    home: str = ""
+    host: str = ""
     parent: Peer | None = None
     path: tuple[str, ...] = ()
     children: dict[int, Child] = field(default_factory=dict)

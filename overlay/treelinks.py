@@ -2,7 +2,7 @@
 
 A JOIN goes one hop towards the topic; that node takes the asker as a child, answers at once, and if it is not
 in the tree itself asks its own next hop. The rendezvous, closest to the topic, is the root; or, if the topic
-has a *home* elsewhere, an inner node whose parent is the home. While the home is away the tree keeps its
+has a *host* elsewhere, an inner node whose parent is the host. While the host is away the tree keeps its
 shape and the rendezvous asks again.
 
 Rules:
@@ -77,10 +77,10 @@ class TreeLinks:
         return iter(self._trees.values())
 
     def is_root(self, tree: Tree) -> bool:
-        """Whether a multicast starts here: we host the topic, or it has no home and we are closest."""
+        """Whether a multicast starts here: we host the topic, or it has no host and we are closest."""
         if tree.hosting:
             return True
-        if tree.parent is not None or not self.ready or tree.home not in ("", self._context.me.address):
+        if tree.parent is not None or not self.ready or tree.host not in ("", self._context.me.address):
             return False
         return self._pastry.next_hop(to_int(tree.topic)).id == self._context.id
 
@@ -132,7 +132,7 @@ class TreeLinks:
         self._changed[tree.topic] = None
         self._ask(tree)
 
-    def new_path(self, tree: Tree, home: str, path: tuple[str, ...]) -> None:
+    def new_path(self, tree: Tree, host: str, path: tuple[str, ...]) -> None:
         """Our parent has moved; if we are above it now, this tree link must go."""
         if tree.parent is None:
             raise OverlayBug("a path without a parent")
@@ -141,7 +141,7 @@ class TreeLinks:
             self._ask(tree)
             return
         before, tree.path = tree.path, (tree.parent.address, *path)
-        self._learn_home(tree, home)
+        self._learn_host(tree, host)
         if tree.path != before:
             self._tell(tree)
 
@@ -164,9 +164,9 @@ class TreeLinks:
                 self._ask(tree)
 
     def returned(self, address: str) -> None:
-        """A peer is up: if it is a home that we wait for, ask it now."""
+        """A peer is up: if it is a host that we wait for, ask it now."""
         for tree in self._trees.values():
-            if tree.home == address and tree.asked == address:
+            if tree.host == address and tree.asked == address:
                 tree.tries = 0
                 self._ask(tree)
 
@@ -196,8 +196,8 @@ class TreeLinks:
             self._context.send(asker, Refused(self._context.me, message.topic, reason, ""))
             return
         tree = known or self.take_part(message.topic)
-        if message.home and not tree.home:
-            tree.home = message.home
+        if message.host and not tree.host:
+            tree.host = message.host
         if asker.address in tree.path:
             self._leave_parent(tree)
             self._tell(tree)
@@ -211,7 +211,7 @@ class TreeLinks:
             self._changed[tree.topic] = None
             tree.behalf = (*message.path, asker.address)
             heads = tree.histories.heads()
-            self._context.send(asker, Subscribed(self._context.me, tree.topic, tree.home, tree.path, heads))
+            self._context.send(asker, Subscribed(self._context.me, tree.topic, tree.host, tree.path, heads))
         self.settle(tree)
 
     def subscribed_message(self, message: Subscribed) -> None:
@@ -219,7 +219,7 @@ class TreeLinks:
         sender = message.sender
         tree = self._trees.get(message.topic)
         if tree is not None and self.below(message.topic, sender.id) is not None:
-            self.new_path(tree, message.home, message.path)
+            self.new_path(tree, message.host, message.path)
             return
         if tree is None or tree.hosting or sender.address not in (tree.asked, tree.rebalancing):
             self._context.send(sender, Unsubscribe(self._context.me, (message.topic,)))
@@ -231,7 +231,7 @@ class TreeLinks:
         if tree.parent is not None:
             self._context.send(tree.parent, Unsubscribe(self._context.me, (message.topic,)))
         tree.attach(sender, message.path)
-        self._learn_home(tree, message.home)
+        self._learn_host(tree, message.host)
         self._changed[tree.topic] = None
         self._tell(tree)
         self._multicasts.compare(tree, message.heads, up=False)
@@ -330,17 +330,17 @@ class TreeLinks:
             return
         hop = self._pastry.next_hop(to_int(tree.topic), tree.silent)
         direct = hop.id == self._context.id
-        if direct and tree.home in ("", self._context.me.address):
+        if direct and tree.host in ("", self._context.me.address):
             tree.tries = 0
             return
-        self._ask_at(tree, tree.home if direct else hop.address, direct=direct, pushed=False)
+        self._ask_at(tree, tree.host if direct else hop.address, direct=direct, pushed=False)
 
     def _ask_at(self, tree: Tree, address: str, direct: bool, pushed: bool) -> None:
         config, me = self._context.config, self._context.me
         tree.asked, tree.pushed = address, pushed
-        wait_ms = min(config.hop_ms << min(tree.tries, 16), config.home_retry_ms)
+        wait_ms = min(config.hop_ms << min(tree.tries, 16), config.host_retry_ms)
         self._context.timers.set(("tree", tree.topic), self._context.now + wait_ms)
-        join = Subscribe(me, tree.topic, tree.home, direct, pushed, tree.behalf, self._context.place)
+        join = Subscribe(me, tree.topic, tree.host, direct, pushed, tree.behalf, self._context.place)
         self._context.send_to(address, join)
 
     def _stop_asking(self, tree: Tree) -> None:
@@ -388,12 +388,12 @@ class TreeLinks:
     def _tell(self, tree: Tree) -> None:
         """The path above us is another: tell the children at once, so that they refuse no JOIN for an old one
         and a circle is found as fast as messages go round it."""
-        item = TopicPath(tree.topic, tree.home, tree.path, tree.histories.heads())
+        item = TopicPath(tree.topic, tree.host, tree.path, tree.histories.heads())
         for child in tree.children.values():
             self._multicasts.round += 1
             answer = Refreshed(self._context.me, self._multicasts.round, (item,), ())
             self._context.send(child.peer, answer)
 
-    def _learn_home(self, tree: Tree, home: str) -> None:
-        if home and not tree.home:
-            tree.home = home
+    def _learn_host(self, tree: Tree, host: str) -> None:
+        if host and not tree.host:
+            tree.host = host

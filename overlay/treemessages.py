@@ -23,16 +23,16 @@ class Head:
 @dataclass(frozen=True, slots=True)
 class Subscribe:
     """A node without a parent, to its next hop towards the topic, or (``direct``) a rendezvous to the topic's
-    home, or (``pushed``) to whom a full or a leaving parent sent it: JOIN.
+    host, or (``pushed``) to whom a full or a leaving parent sent it: JOIN.
 
-    ``path`` names the nodes below the sender on whose behalf it asks, so that loops are refused; ``home`` is
+    ``path`` names the nodes below the sender on whose behalf it asks, so that loops are refused; ``host`` is
     empty when the topic has none that the sender knows; ``place`` is the sender's locality label. Sent on
     subscribing and after the loss of a parent, repeated until answered. About 100 bytes.
     """
 
     sender: Peer
     topic: bytes
-    home: str
+    host: str
     direct: bool
     pushed: bool
     path: tuple[str, ...]
@@ -46,14 +46,14 @@ class Subscribed:
 
     sender: Peer
     topic: bytes
-    home: str
+    host: str
     path: tuple[str, ...]
     heads: tuple[Head, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """Answer to a :class:`Subscribe`: not under me (``reason``: it would close a loop, I am not the home, or
+    """Answer to a :class:`Subscribe`: not under me (``reason``: it would close a loop, I am not the host, or
     I am full: then ask ``instead``, a child of mine, if that is not empty). 80 bytes."""
 
     sender: Peer
@@ -95,11 +95,11 @@ class Refresh:
 
 @dataclass(frozen=True, slots=True)
 class TopicPath:
-    """The path above a child in a topic, as its parent knows it now, the topic's home (empty: none), and what
+    """The path above a child in a topic, as its parent knows it now, the topic's host (empty: none), and what
     is settled there."""
 
     topic: bytes
-    home: str
+    host: str
     path: tuple[str, ...]
     heads: tuple[Head, ...]
 

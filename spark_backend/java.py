@@ -26,12 +26,13 @@ class JavaMissing(UserError):
 
 
 def ensure() -> Path:
-    """The Java home to use, which it also sets as ``JAVA_HOME`` for Spark's launcher. Raises ``JavaMissing``.
+    """The Java job group to use, which it also sets as ``JAVA_HOME`` for Spark's launcher. Raises
+    ``JavaMissing``.
 
     Asked in this order: ``JAVA_HOME``, ``java`` on the PATH, what is installed but on no path (oldest first).
     """
     seen = []
-    for home in _homes():
+    for home in _job_groups():
         version = java_version(home / "bin" / "java")
         if version is not None and version >= JAVA_MIN:
             os.environ["JAVA_HOME"] = str(home)
@@ -62,7 +63,7 @@ def java_version(java: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def _homes() -> Iterator[Path]:
+def _job_groups() -> Iterator[Path]:
     if home := os.environ.get("JAVA_HOME"):
         yield Path(home)
     if java := shutil.which("java"):

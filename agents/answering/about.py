@@ -10,7 +10,7 @@ import msgspec
 
 from elf.batch import decode
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.homes import JobStatus
+from elf.job.messages.groups import JobStatus
 from elf.job.messages.inquiries import FlowStatus
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
@@ -27,7 +27,7 @@ def job_row(spec: JobSpec, log: CatalogLog, reason: str) -> dict[str, object]:
         "job": spec.name,
         "creator": spec.creator,
         "stream": ", ".join(spec.plan.streams),
-        "master": spec.home,
+        "master": spec.leader,
         "flow": ", ".join(flow.uid[:8] for flow in spec.flows),
         "readers": max(len(log.readers(flow.uid)) for flow in spec.flows),
         "query": spec.plan.sql,
@@ -68,7 +68,7 @@ def describe(
         told |= {f"version {one.spec.version}": _version(one, facts) for one in facts.versions}
     for place, flow in enumerate(flows, 1):
         told["flow" if len(flows) == 1 else f"flow {place}"] = (
-            f"{flow.uid[:8]} over {flow.fragment.stream}{_keys(flow)}, root {named(flow.home)}, "
+            f"{flow.uid[:8]} over {flow.fragment.stream}{_keys(flow)}, root {named(flow.leader)}, "
             f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
         )
     told |= {"unusable": text} if (text := _unusable(roots)) else {}
@@ -244,7 +244,7 @@ def trees(spec: JobSpec, flows: Sequence[FlowStatus]) -> dict[str, object]:
         {
             "flow": one.flow.uid,
             "stream": one.flow.fragment.stream,
-            "root": one.flow.home,
+            "root": one.flow.leader,
             "readers": [reader.name for reader in one.readers],
             "edges": [
                 {"name": e.name, "address": e.address, "parent": e.parent, "sealed_us": e.sealed_us}
@@ -253,4 +253,4 @@ def trees(spec: JobSpec, flows: Sequence[FlowStatus]) -> dict[str, object]:
         }
         for one in flows
     ]
-    return {"job": spec.name, "master": spec.home, "flows": drawn}
+    return {"job": spec.name, "master": spec.leader, "flows": drawn}

@@ -1,7 +1,7 @@
 """Procedures for jobs that are changed while they run (``agents.answering.asks``): ALTER, PAUSE, RESUME,
 ROLLBACK and EMPTY.
 
-The job's master decides (``elf.job.home.master``), and answers when it is decided: with the event time from
+The job's master decides (``elf.job.group.master``), and answers when it is decided: with the event time from
 which windows are the new version's, or with why nothing is changed.
 """
 
@@ -20,7 +20,7 @@ from agents.answering.planning import Planning
 from agents.answering.sharing import Instead
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.homes import JobStatus, ReconfigureJob
+from elf.job.messages.groups import JobStatus, ReconfigureJob
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan, Table
 from elf.wire.base import Answer

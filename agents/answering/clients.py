@@ -1,10 +1,9 @@
 """The clients of an agent: their requests as running procedures, and those who read the windows of a job.
 
 A request asks other nodes through the node and waits for all the answers, or as long as it says. A reader
-renews its subscription at the job's home every ``RENEW_MS``, with the number of what it has heard, so that a
-home that was away sends what was missed; while results before the last one have not come it asks until they
-have. A client that says nothing for ``CLIENT_SILENCE_MS`` is gone, and its
-one-shot job with it.
+renews its subscription at the job group every ``RENEW_MS``, with the number of what it has heard, so that a
+job group that was away sends what was missed; while results before the last one have not come it asks until
+they have. A client that says nothing for ``CLIENT_SILENCE_MS`` is gone, and its one-shot job with it.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from agents.answering.asks import SILENT, Ask, Procedure, Reading, Until
 from agents.answering.statements import Statements
 from elf.errors import ElfError
 from elf.job.effects import Effect, Faulted, Send
-from elf.job.messages.homes import DropJob, JobFailed, SubscribeJob
+from elf.job.messages.groups import DropJob, JobFailed, SubscribeJob
 from elf.job.messages.inquiries import AskWhy
 from elf.job.spec import JobSpec
 from elf.wire.base import Answer
@@ -229,7 +228,7 @@ class Clients:
             found.append(Send(key[0], Reply(request=key[1], text=text, done=False)))
         self._whys = {id_: asker for id_, asker in self._whys.items() if asker != key}
         self._whys[self._next_id] = key
-        return [*found, Send(flow.home, AskWhy(id=self._next_id, origin=self._address, uid=flow.uid))]
+        return [*found, Send(flow.leader, AskWhy(id=self._next_id, origin=self._address, uid=flow.uid))]
 
     # -- readers ---------------------------------------------------------------------------------------------
 
@@ -237,10 +236,10 @@ class Clients:
         """``lease_only``: what we have not seen may be under way to us."""
         after = None if lease_only else reader.heard.upto
         request = SubscribeJob(id=0, origin=self._address, uid=reader.spec.uid, after=after)
-        return Send(self.statements.masters.home(reader.spec), request)
+        return Send(self.statements.masters.leader(reader.spec), request)
 
     def moved(self, uid: str, now_ms: int) -> list[Step]:
-        """A job has another home: subscribe there at once."""
+        """A job has another job group: subscribe there at once."""
         found: list[Step] = []
         for reader in self._readers.values():
             if reader.spec.uid == uid:
@@ -254,7 +253,7 @@ class Clients:
         if reader is None or not reader.drops:
             return []
         drop = DropJob(id=0, origin=self._address, uid=reader.spec.uid)
-        return [Send(self.statements.masters.home(reader.spec), drop)]
+        return [Send(self.statements.masters.leader(reader.spec), drop)]
 
     def published(self, result: WindowResult, now_ms: int) -> list[Step]:
         """Windows of a job that some of our clients read."""

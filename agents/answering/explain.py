@@ -19,7 +19,7 @@ from agents.answering.asks import Ask, Procedure, ToAddress
 from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.homes import DropJob
+from elf.job.messages.groups import DropJob
 from elf.job.messages.inquiries import FlowStatus, InspectFlow
 from elf.job.spec import Flow, JobSpec
 from elf.job.stragglers import policy_of
@@ -61,7 +61,7 @@ class Explanations:
     def of_one_shot(self, request: int, plan: Plan, spec: JobSpec) -> Procedure:
         """The same of a SELECT that ran for some windows; it is dropped."""
         reply = yield from self.of(request, plan, spec, analyze=True)
-        yield [ToAddress(spec.home, DropJob(id=0, origin="", uid=spec.uid))]
+        yield [ToAddress(spec.leader, DropJob(id=0, origin="", uid=spec.uid))]
         return reply
 
     # -- the plan --------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class Explanations:
         return {
             "query": plan.sql,
             "job": None if spec is None else spec.name,
-            "master": None if spec is None else self._fleet.named(spec.home),
+            "master": None if spec is None else self._fleet.named(spec.leader),
             "function": functions_told(plan) or None,
             "reads": read_jobs(plan, self._log),
             "graph": graph(plan),
@@ -105,7 +105,7 @@ class Explanations:
             "keys": "all" if count == 1 else f"range {place + 1} of {count}",
             "flow": None if flow is None else flow.uid,
             "topic": None if flow is None else flow.topic.hex(),
-            "root": None if flow is None else self._fleet.named(flow.home),
+            "root": None if flow is None else self._fleet.named(flow.leader),
             "depth": None,
             "shared_with": sorted(job.name for job in readers if spec is None or job.uid != spec.uid),
         }
@@ -113,7 +113,7 @@ class Explanations:
     def roots(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], list[FlowStatus | None]]:
         """What the roots know; None of one that does not answer."""
         answers = yield [
-            ToAddress(flow.home, InspectFlow(id=0, origin="", uid=flow.uid)) for flow in spec.flows
+            ToAddress(flow.leader, InspectFlow(id=0, origin="", uid=flow.uid)) for flow in spec.flows
         ]
         return [
             None if answer.error else msgspec.msgpack.decode(answer.body, type=FlowStatus)
@@ -124,7 +124,7 @@ class Explanations:
 
     def _live(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], Told]:
         todo = [m.address for stream in spec.plan.streams for m in self._fleet.expected(stream)]
-        todo = list(dict.fromkeys([spec.home, *(flow.home for flow in spec.flows), *todo]))
+        todo = list(dict.fromkeys([spec.leader, *(flow.leader for flow in spec.flows), *todo]))
         request = InspectWork(id=0, origin="", flows=tuple(flow.uid for flow in spec.flows), jobs=(spec.uid,))
         found: dict[str, WorkStatus | None] = {}
         for _ in range(ROUNDS_MAX):
@@ -219,7 +219,7 @@ def _join(join: StreamJoin) -> Told:
 def _depth(facts: FlowStatus) -> int:
     """Edges from the deepest member to the root, as it last heard."""
     parents = {edge.address: edge.parent for edge in facts.tree}
-    return max((depth_of(address, parents, facts.flow.home) for address in parents), default=0)
+    return max((depth_of(address, parents, facts.flow.leader) for address in parents), default=0)
 
 
 def depth_of(address: str, parents: Mapping[str, str], root: str) -> int:
@@ -241,7 +241,7 @@ def levels_of(flow: Flow, answered: Mapping[str, WorkStatus]) -> list[Told]:
     parents = {address: one.parent for address, (_, one) in work.items()}
     levels: dict[int, list[tuple[str, FlowWork]]] = defaultdict(list)
     for address, named in work.items():
-        levels[depth_of(address, parents, flow.home)].append(named)
+        levels[depth_of(address, parents, flow.leader)].append(named)
     return [_level(level, levels[level]) for level in sorted(levels)]
 
 

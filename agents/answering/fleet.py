@@ -193,7 +193,7 @@ class Fleet:
     def _skews(self) -> Generator[list[Ask], list[Answer], dict[str, int]]:
         """How far each agent's clock is ahead of the median (ms), as the roots of flows see it; an agent that
         several of them hear is told by the one that hears most."""
-        roots = list(dict.fromkeys(flow.home for flow in self._log.flows()))[:ROOTS_ASKED_MAX]
+        roots = list(dict.fromkeys(flow.leader for flow in self._log.flows()))[:ROOTS_ASKED_MAX]
         if not roots:
             return {}
         answers = yield [ToAddress(root, InspectClocks(id=0, origin="")) for root in roots]

@@ -1,8 +1,8 @@
 """Which job somebody means, what its master and the roots of its flows are asked, and what people are told
 where one of these is not at work: as much as this agent and the one that the log names know.
 
-A home goes on with most of the agents that keep it. Who keeps it only these know; that its leader is taken
-for dead, or is no leader, everybody can find out.
+A job group goes on with most of the agents that keep it. Who keeps it only these know; that its leader is
+taken for dead, or is no leader, everybody can find out.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from agents.answering.fleet import Fleet
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_led
-from elf.job.messages.homes import Inspect, JobStatus
+from elf.job.messages.groups import Inspect, JobStatus
 from elf.job.messages.inquiries import FlowStatus, InspectFlow
 from elf.job.spec import Flow, JobSpec
 from elf.job.work import InspectWork, WorkStatus
 from elf.wire.base import Answer, Request
 from elf.wire.clients import ONE_SHOT_PREFIX
 
-HOMES_ASKED_MAX: Final = 16
+LEADERS_ASKED_MAX: Final = 16
 """Agents that are asked which jobs they are masters of."""
 
 
@@ -50,9 +50,9 @@ class Masters:
             )
         return spec
 
-    def home(self, spec: JobSpec) -> str:
-        """Where a job's home is now."""
-        return self._log.home(spec.uid) or spec.home
+    def leader(self, spec: JobSpec) -> str:
+        """Where a job group is now."""
+        return self._log.leader(spec.uid) or spec.leader
 
     def newest(self, spec: JobSpec) -> JobSpec:
         """A job as the log has it by now: an ALTER gives it other flows."""
@@ -64,10 +64,10 @@ class Masters:
 
     def ask(self, spec: JobSpec, request: Request) -> Generator[list[Ask], list[Answer], Answer]:
         """What a job's master answers. Raises ``UserError`` with what it says against it."""
-        (answer,) = yield [ToAddress(spec.home, request)]
+        (answer,) = yield [ToAddress(spec.leader, request)]
         if answer.error:
             said = answer.error.removeprefix(f"job {spec.name} ")
-            raise UserError(f"job {spec.name}: {self.said(spec.home, said)}")
+            raise UserError(f"job {spec.name}: {self.said(spec.leader, said)}")
         return answer
 
     def inspect(self, spec: JobSpec, windows: int) -> Generator[list[Ask], list[Answer], JobStatus]:
@@ -81,7 +81,7 @@ class Masters:
         """What the root of each of a job's flows answers (``first_ranges``: of those that all its agents have
         between them). Raises ``UserError`` with what one says against it."""
         flows = [flow for flow in spec.flows if not first_ranges or not flow.fragment.range[0]]
-        answers = yield [ToAddress(flow.home, request(flow)) for flow in flows]
+        answers = yield [ToAddress(flow.leader, request(flow)) for flow in flows]
         for flow, answer in zip(flows, answers, strict=True):
             if answer.error:
                 raise UserError(f"job {spec.name}: {self.told_by_root(flow, answer.error)}")
@@ -94,21 +94,21 @@ class Masters:
 
     def not_led(self, specs: Sequence[JobSpec]) -> Generator[list[Ask], list[Answer], dict[str, str]]:
         """Of jobs whose masters are not at work, why, by uid."""
-        homes: dict[str, list[JobSpec]] = {}
+        job_groups: dict[str, list[JobSpec]] = {}
         for spec in specs:
-            homes.setdefault(self.home(spec), []).append(spec)
+            job_groups.setdefault(self.leader(spec), []).append(spec)
         live = self._fleet.live()
-        found = {s.uid: self.said(at, SILENT) for at in homes.keys() - live for s in homes[at]}
-        asked = [at for at in homes if at in live][:HOMES_ASKED_MAX]
+        found = {s.uid: self.said(at, SILENT) for at in job_groups.keys() - live for s in job_groups[at]}
+        asked = [at for at in job_groups if at in live][:LEADERS_ASKED_MAX]
         answers = yield [
-            ToAddress(at, InspectWork(id=0, origin="", flows=(), jobs=tuple(s.uid for s in homes[at])))
+            ToAddress(at, InspectWork(id=0, origin="", flows=(), jobs=tuple(s.uid for s in job_groups[at])))
             for at in asked
         ]
         for at, answer in zip(asked, answers, strict=True):
             why, there = answer.error or not_led(self._log), set[str]()
             if not answer.error:
                 there = {one.job for one in msgspec.msgpack.decode(answer.body, type=WorkStatus).jobs}
-            found |= {s.uid: self.said(at, why) for s in homes[at] if s.uid not in there}
+            found |= {s.uid: self.said(at, why) for s in job_groups[at] if s.uid not in there}
         return found
 
     def said(self, address: str, error: str, who: str = "its master") -> str:
@@ -122,7 +122,7 @@ class Masters:
 
     def told_by_root(self, flow: Flow, error: str) -> str:
         """The same of the root of a job's flow."""
-        return self.said(flow.home, error, "the root of its flow")
+        return self.said(flow.leader, error, "the root of its flow")
 
 
 def facts_of(answer: Answer) -> JobStatus:

@@ -1,6 +1,6 @@
 """The plan of a query over streams of this fleet (``agents.answering.asks``), and what it rests on: columns
 as members have seen them, jobs that it reads (FROM JOB, ``elf.ql.jobs``) and what may not happen to these
-meanwhile, panes that it shares, and where its key ranges are to have their homes.
+meanwhile, panes that it shares, and where its key ranges are to have their job groups.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agents.answering.sharing import Instead, Sharing
 from elf.errors import ColumnError, UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import is_read, readable_as
-from elf.job.messages.homes import WhoIsThere
+from elf.job.messages.groups import WhoIsThere
 from elf.job.messages.inquiries import StreamSeen
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import JobSpec, range_topic
@@ -126,7 +126,7 @@ class Planning:
     def range_roots(
         self, name: str, creator: str, plan: Plan
     ) -> Generator[list[Ask], list[Answer], tuple[str, ...]]:
-        """The nodes that are to found the homes of the key ranges of a job after the first."""
+        """The nodes that are to found the job groups of the key ranges of a job after the first."""
         keys = [range_topic(name, creator, place) for place in range(1, max(s.trees for s in plan.sides))]
         answers = (yield [ToKey(key, WhoIsThere(id=0, origin="")) for key in keys]) if keys else []
         if any(answer.error for answer in answers):

@@ -108,7 +108,7 @@ class Sharing:
         self, candidates: Sequence[Flows]
     ) -> Generator[list[Ask], list[Answer], tuple[list[Measured], list[str]]]:
         """(what is known, why nothing is of the others)"""
-        roots = [flow.home for flows in candidates for flow in flows]
+        roots = [flow.leader for flows in candidates for flow in flows]
         streams = dict.fromkeys(flow.fragment.stream for flow in candidates[0])
         members = [member.address for stream in streams for member in self._sample(stream)]
         asked = tuple(dict.fromkeys([*roots, *members]))
@@ -122,7 +122,7 @@ class Sharing:
         measured, unknown = [], []
         for flows in candidates:
             length = span(flows[0].fragment.pane_us)
-            roots_say = [known[flow.home].get(flow.uid) for flow in flows if flow.home in known]
+            roots_say = [known[flow.leader].get(flow.uid) for flow in flows if flow.leader in known]
             if len(roots_say) < len(flows):
                 unknown.append(f"the root of the flow with panes of {length} does not answer")
                 continue

@@ -2,7 +2,7 @@
 agent takes any of them.
 
 What the catalog log tells (jobs, members, streams) is answered from this node's copy of it; everything else
-is asked of the members of a stream or of the job's home.
+is asked of the members of a stream or of the job group.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from elf.batch import encode
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity
-from elf.job.home.homes import Homes
-from elf.job.messages.homes import CreateJob, DropJob, JobStatus
+from elf.job.group.groups import JobGroups
+from elf.job.messages.groups import CreateJob, DropJob, JobStatus
 from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
@@ -59,14 +59,14 @@ class Statements:
         me: Identity,
         log: CatalogLog,
         fleet: Fleet,
-        homes: Homes,
+        job_groups: JobGroups,
         copies: Callable[[], Mapping[str, object]],
     ) -> None:
         self._me = me
         self._copies = copies
         self._log = log
         self._fleet = fleet
-        self._homes = homes
+        self._job_groups = job_groups
         self.masters = Masters(log, fleet)
         self.planning = Planning(log, fleet, self.masters)
         self._changes = Changes(log, self.masters, self.planning)
@@ -282,9 +282,9 @@ class Statements:
             "flows": len(self._log.flows()),
             "jobs": self._jobs(),
             "log": self._fleet.log_kept(),
-            "master_of": sorted(m.spec.name for m in self._homes.jobs()),
+            "master_of": sorted(m.spec.name for m in self._job_groups.jobs()),
             "copies": self._copies(),
-            "unusable": self._homes.roots.told_unusable(),
+            "unusable": self._job_groups.roots.told_unusable(),
         }
 
     def _jobs(self) -> list[str]:

@@ -1,5 +1,5 @@
 """Early results: windows that are not complete, out of committed and of open panes
-(``elf.job.home.subscribers``)."""
+(``elf.job.group.subscribers``)."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ cannot make a window depend on which agent makes it.
 A window that it fails on is neither lost nor passed off as treated: it is committed with the rows that the
 function would have got and ``function_failed`` in its status, as are those after it in the draft, which it is
 not tried on. The master hears of that with the commit, and takes the function out
-(``elf.job.home.reconfiguration``).
+(``elf.job.group.reconfiguration``).
 """
 
 from __future__ import annotations

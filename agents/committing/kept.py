@@ -3,7 +3,7 @@
 What is kept of a job (``Kept``) spares reading and merging panes again, and decides nothing.
 
 What is kept of a *version* of a job (that, and prepared statements) is one thread's at a time: who leads a
-home anew may still be at work on windows that it began in the term before. Versions with equal plans, of
+job group anew may still be at work on windows that it began in the term before. Versions with equal plans, of
 whichever jobs, have in common what their windows have in common (``alike``), which is made once. One thread
 alone adds versions and lets them go, so that none comes back with work that was waiting; their statements are
 closed at once, or by the thread that is at work on them.
@@ -219,7 +219,7 @@ class Versions:
                 self._let_go(job.spec.uid, number)
 
     def forget(self, uid: str) -> None:
-        """The home of a job is here no more."""
+        """The job group of a job is here no more."""
         for number in self.numbers(uid):
             self._let_go(uid, number)
 

@@ -29,7 +29,7 @@ from elf.errors import ElfBug, ElfError
 from elf.job.catalog.membership import Identity
 from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
 from elf.job.events import Combined, EarlyMade, Failure, FunctionsTried, PanesCommitted, WindowsCommitted
-from elf.job.home.port import Draft, Drafted
+from elf.job.group.port import Draft, Drafted
 from elf.job.ports import FinisherPort
 from elf.job.spec import JobSpec
 from elf.ql.plan import Fragment, Function, Plan

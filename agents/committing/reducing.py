@@ -8,14 +8,14 @@ with the same function share it, and a version with another one has flows of its
 A revision is made of what was there *before* the function, which is kept with the commit, and goes through it
 again: so it need not be that reduce(reduce(a) ∪ b) = reduce(a ∪ b), and the first rows of a pane are as good
 a reduce function as a bound on values. The groups come in the order of their keys, and the process lives for
-one commit: a pane does not depend on how its pieces came, or on which agent is root. Where a home is a group,
-a commit is a record before it is anything; so there is one of a pane, whoever leads, whatever the function
-does.
+one commit: a pane does not depend on how its pieces came, or on which agent is root. Where a job group is a
+group, a commit is a record before it is anything; so there is one of a pane, whoever leads, whatever the
+function does.
 
 A pane on which it fails is neither lost nor passed off as reduced: it is committed as it was, and its
 counters says so (``UNREDUCED``), as do its windows (``function_failed``). The root does not try the function
 again, and tells the masters of its readers, who go back to the version before it
-(``elf.job.home.reconfiguration``).
+(``elf.job.group.reconfiguration``).
 """
 
 from __future__ import annotations

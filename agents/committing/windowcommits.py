@@ -49,8 +49,8 @@ from elf.job.contributions import Piece
 from elf.job.effects import CommitWindows, ReadWindows
 from elf.job.events import WindowsCommitted, WindowsRead
 from elf.job.gaps import gaps_alone, gaps_of
-from elf.job.home.port import Drafted
-from elf.job.home.records import encode as encode_record
+from elf.job.group.port import Drafted
+from elf.job.group.records import encode as encode_record
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
 from elf.ql.plan import Fragment, Plan, Stage, StreamJoin
@@ -85,7 +85,7 @@ def draft_windows(
     kept: Kept | None = None,
     final: FinalFunction | None = None,
 ) -> Drafted:
-    """The work of a replicated home's commit, but for the commit. ``final``: the final function of the
+    """The work of a replicated job group's commit, but for the commit. ``final``: the final function of the
     version."""
     began = time.thread_time_ns()
     try:

@@ -54,7 +54,7 @@ class ReplicaRow(NamedTuple):
 
 @dataclass(frozen=True)
 class JobRow:
-    """A job that this agent is the home of."""
+    """A job that this agent is the job group of."""
 
     uid: str
     record: bytes

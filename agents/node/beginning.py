@@ -11,8 +11,8 @@ import overlay as ring
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Cluster, Identity
 from elf.job.catalog.voters import LOG_GROUP, VOTERS_MAX
-from elf.job.home.port import StoredJob
-from elf.job.home.records import RECORD_BYTES_MAX
+from elf.job.group.port import StoredJob
+from elf.job.group.records import RECORD_BYTES_MAX
 from elf.job.messages.entries import LogEntry
 from elf.job.replicas import ReplicaName
 from elf.job.rollup.decide import RootSettings
@@ -26,7 +26,7 @@ Detect = Literal["default", "fast"]
 heartbeats, and for machines that never stall for half a second."""
 ALONE_MS: Final = 5_000
 BOOTSTRAPPED_FACT: Final = "founded"
-"""Durable: homes of key ranges that this agent has bootstrapped, a uid a line: it does so once."""
+"""Durable: job groups of key ranges that this agent has bootstrapped, a uid a line: it does so once."""
 JOIN_MS: Final = 30_000
 
 
@@ -70,7 +70,7 @@ class Restored:
     replicas: Mapping[ReplicaName, int] = field(default_factory=dict)
     """Of other agents' snapshots, the oldest first: size in bytes."""
     bootstrapped: tuple[str, ...] = ()
-    """Homes of key ranges."""
+    """Job groups of key ranges."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class NodeSettings:
     copy_after_ms: int = 3_000
     copies_bytes_max: int = 256 << 20
     voters_max: int = VOTERS_MAX
-    home_members: int = VOTERS_MAX
+    group_members: int = VOTERS_MAX
 
 
 def overlay_config(

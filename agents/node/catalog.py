@@ -2,8 +2,9 @@
 proposals and keeps the log; if it leads them it tells what is new and sees to it that there are enough.
 
 What is new of a stream goes down that stream's tree, in which all its members are from their start, and the
-homes of jobs over it: the leader routes it to the topic, whose root multicasts it. There is no tree for the
-whole log: those whom an entry concerns hear it at once, and everybody has it within two seconds by following.
+job groups of jobs over it: the leader routes it to the topic, whose root multicasts it. There is no tree for
+the whole log: those whom an entry concerns hear it at once, and everybody has it within two seconds by
+following.
 """
 
 from __future__ import annotations
@@ -116,7 +117,8 @@ class Catalog:
         return [*found, *self.ask(now_ms)]
 
     def take_part(self, stream: str, now_ms: int) -> list[Step]:
-        """Hear at once what is new of a stream, without being its member: as the home of a job over it."""
+        """Hear at once what is new of a stream, without being its member: as the job group of a job over
+        it."""
         self._topics.add(stream_topic(stream))
         return list(self._overlay.subscribe(stream_topic(stream), now_ms))
 

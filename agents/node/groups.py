@@ -10,7 +10,7 @@ one message to each peer.
 
 What the records of a group mean is its *machine*'s to say: one object a group, told in the order of the
 indices, from the group's snapshot on, at every start again. The catalog log's is ``ReplicatedLog``, that of a
-home ``HomeMachine``: all of a home's meaning is in the store.
+job group ``JobGroupMachine``: all of a job group's meaning is in the store.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from typing import Final, Protocol
 import overlay as ring
 from elf.job.catalog.voters import LOG_GROUP, ReplicatedLog
 from elf.job.effects import Effect
-from elf.job.home import records as home
-from elf.job.home.port import Apply, Commit, HomeEffect, InstallHome, SummariseHome
+from elf.job.group import records as leader
+from elf.job.group.port import Apply, Commit, InstallJobGroup, JobGroupEffect, SummariseJobGroup
 from overlay import raft
 
 
@@ -35,7 +35,7 @@ class Persisted:
 COMPACT_BYTES: Final = 8 << 20
 """Bytes of records, or of twice the last state if that is more, after which a log is made a state."""
 
-GroupStep = Effect | HomeEffect | raft.Send | raft.Persist
+GroupStep = Effect | JobGroupEffect | raft.Send | raft.Persist
 """What comes out: messages and writes for the driver, and what machines want done."""
 
 
@@ -68,8 +68,8 @@ class Machine(Protocol):
         ``GroupDesk.compact``."""
 
 
-class HomeMachine:
-    """Of a home: here is only which job it is of, and what we want of it as its leader."""
+class JobGroupMachine:
+    """Of a job group: here is only which job it is of, and what we want of it as its leader."""
 
     def __init__(self, key: bytes) -> None:
         self.key = key
@@ -80,22 +80,22 @@ class HomeMachine:
         self._whole: dict[bytes, bytes] = {}
         """What was too large to be told, by what was told in its place."""
 
-    def install(self, state: bytes) -> list[HomeEffect]:
+    def install(self, state: bytes) -> list[JobGroupEffect]:
         if not state:
             return []
-        known = home.state_of(state)
+        known = leader.state_of(state)
         self.uid, self.founder = known.uid, known.founder
         self._know(*known.bootstrapped)
-        return [InstallHome(self.key, state)]
+        return [InstallJobGroup(self.key, state)]
 
     def _know(self, *flows: str) -> None:
         self.flows = tuple(dict.fromkeys((*self.flows, *flows)))
 
-    def apply(self, data: bytes) -> list[HomeEffect]:
-        fact = home.record_of(data)
-        if isinstance(fact, home.JobKept):
+    def apply(self, data: bytes) -> list[JobGroupEffect]:
+        fact = leader.record_of(data)
+        if isinstance(fact, leader.JobKept):
             self._know(*fact.bootstrapped)
-        elif isinstance(fact, home.FlowKept):
+        elif isinstance(fact, leader.FlowKept):
             self._know(fact.flow)
         return [Apply(self.key, self._whole.pop(data, data), self.commits.pop(data, None))]
 
@@ -105,24 +105,24 @@ class HomeMachine:
         if commit.whole:
             self._whole[commit.record] = commit.whole
 
-    def state(self, index: int) -> list[HomeEffect]:
-        return [SummariseHome(self.key, index, self.uid, self.flows, self.founder)]
+    def state(self, index: int) -> list[JobGroupEffect]:
+        return [SummariseJobGroup(self.key, index, self.uid, self.flows, self.founder)]
 
 
 class Machines:
-    """The catalog log's machine, and those of ``homes``, by group; they are made when a group is first told
-    of."""
+    """The catalog log's machine, and those of ``job_groups``, by group; they are made when a group is first
+    told of."""
 
     def __init__(self, log: ReplicatedLog) -> None:
         self._log = log
-        self.homes: dict[bytes, HomeMachine] = {}
+        self.job_groups: dict[bytes, JobGroupMachine] = {}
 
     def of(self, key: bytes) -> Machine:
         if key == LOG_GROUP:
             return self._log
-        if key not in self.homes:
-            self.homes[key] = HomeMachine(key)
-        return self.homes[key]
+        if key not in self.job_groups:
+            self.job_groups[key] = JobGroupMachine(key)
+        return self.job_groups[key]
 
 
 @dataclass(frozen=True)

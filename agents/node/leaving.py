@@ -19,7 +19,7 @@ from typing import Final
 from agents.node.beginning import Context
 from agents.node.catalog import Catalog, Step
 from agents.node.groups import GroupDesk
-from agents.node.housing import Housing
+from agents.node.hosting import Hosting
 from agents.node.staffing import Staffing
 from agents.node.working import Working
 from elf.job.catalog.voters import LOG_GROUP
@@ -42,7 +42,7 @@ class Leaving:
         desk: GroupDesk,
         staffing: Staffing,
         catalog: Catalog,
-        housing: Housing,
+        hosting: Hosting,
         working: Working,
     ) -> None:
         self._me = context.me
@@ -52,7 +52,7 @@ class Leaving:
         self._desk = desk
         self._staffing = staffing
         self._catalog = catalog
-        self._housing = housing
+        self._hosting = hosting
         self._sender = working.sender
         self._replicas = working.replicas
         self._owed_ms: int | None = None
@@ -89,7 +89,7 @@ class Leaving:
         """What would have no majority without us, and so many more that may be dead, by whom it lacks."""
         found: dict[str, tuple[str, ...]] = {}
         for key in sorted(self._desk.held(), key=LOG_GROUP.__ne__):
-            kept = "the stream log" if key == LOG_GROUP else self._housing.kept(key)
+            kept = "the stream log" if key == LOG_GROUP else self._hosting.kept(key)
             missed = self._missed(key, spare) if kept else None
             if missed is not None:
                 found[kept] = missed
@@ -140,7 +140,7 @@ class Leaving:
         """Whether a live agent elsewhere leads a group, as the log's voters or the log say."""
         cluster = self._catalog.membership.cluster
         leader = cluster.voters.leader if cluster is not None else ""
-        at = leader if key == LOG_GROUP else self._housing.home_of(key)
+        at = leader if key == LOG_GROUP else self._hosting.leader_of(key)
         return any(peer.address == at for peer in self._overlay.peers())
 
     def _others(self) -> dict[str, str]:

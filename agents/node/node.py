@@ -1,5 +1,5 @@
-"""A node: overlay, Raft groups, catalog log, worker side, homes and clients, composed into one pure state
-machine.
+"""A node: overlay, Raft groups, catalog log, worker side, job groups and clients, composed into one pure
+state machine.
 
 ``handle(event, now_ms) -> list[Effect]``; ``deadline()`` says when it wants a ``tick``. The driver
 (``agents.loop``) performs the effects. What a node sends to itself it handles at once, so that a fleet of one
@@ -20,7 +20,7 @@ from agents.codec import pack, unpack
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog
 from agents.node.groups import GroupDesk, Machines, Persisted
-from agents.node.housing import Housing
+from agents.node.hosting import Hosting
 from agents.node.leaving import Leaving
 from agents.node.requests import Requests
 from agents.node.staffing import Staffing
@@ -32,31 +32,31 @@ from elf.job.catalog.membership import Identity, Membership, StreamSince
 from elf.job.catalog.voters import ReplicatedLog
 from elf.job.effects import Effect, Multicast, Namesake, Send, Stop
 from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Worked
-from elf.job.home.commits import Commits, Wanted
-from elf.job.home.homes import Homes
-from elf.job.home.port import (
+from elf.job.group.commits import Commits, Wanted
+from elf.job.group.groups import JobGroups
+from elf.job.group.port import (
     Applied,
     Commit,
     Draft,
     Drafted,
-    FoundHome,
-    HomeEffect,
-    HomeEvent,
-    HomeLoaded,
+    FoundJobGroup,
+    JobGroupEffect,
+    JobGroupEvent,
+    JobGroupLoaded,
     Summarised,
 )
-from elf.job.home.router import Done, Router, ToFlow
+from elf.job.group.router import Done, Router, ToFlow
 from elf.job.messages.entries import (
-    HomeMoved,
     JobAdded,
     JobDropped,
+    JobGroupMoved,
     LogEntry,
     MemberJoined,
     MemberLeft,
     ProgramAdded,
 )
 from elf.job.messages.following import Follow, Hello, LogTail, Refused, Spread, Welcome
-from elf.job.messages.homes import JobFailed
+from elf.job.messages.groups import JobFailed
 from elf.job.messages.proposals import Proposal
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.program.port import ProgramEffect, ProgramEvent
@@ -68,12 +68,12 @@ from overlay import raft
 
 LOOK_MS = 1_000
 """Between two looks at what nothing waits for."""
-NodeEffect = Effect | HomeEffect | ReplicaEffect | ring.Send | raft.Send | raft.Persist | ProgramEffect
+NodeEffect = Effect | JobGroupEffect | ReplicaEffect | ring.Send | raft.Send | raft.Persist | ProgramEffect
 """What the driver performs."""
 
-NodeEvent = Event | HomeEvent | ReplicaEvent | ring.Received | raft.Received | Persisted | ProgramEvent
+NodeEvent = Event | JobGroupEvent | ReplicaEvent | ring.Received | raft.Received | Persisted | ProgramEvent
 
-Step = WorkStep | Commit | FoundHome | ToAddress | ToKey | Until | ToApp | ProgramEffect
+Step = WorkStep | Commit | FoundJobGroup | ToAddress | ToKey | Until | ToApp | ProgramEffect
 """What the parts of a node want; ``settle`` does what is for the node itself."""
 
 
@@ -111,13 +111,19 @@ class Node:
             voters_max=settings.voters_max,
             new_cluster_uid=new_cluster_uid,
         )
-        # homes: the jobs of which this agent is the master, and the roots of flows
-        self.homes = Homes(me.address, log, settings.root, me.name, desk.voters)
-        self.router = Router(log, self.homes)
-        self.housing = Housing(
-            self.homes, log, desk, staffing, machines.homes, settings.home_members, restored.bootstrapped
+        # job groups: the jobs of which this agent is the master, and the roots of flows
+        self.job_groups = JobGroups(me.address, log, settings.root, me.name, desk.voters)
+        self.router = Router(log, self.job_groups)
+        self.hosting = Hosting(
+            self.job_groups,
+            log,
+            desk,
+            staffing,
+            machines.job_groups,
+            settings.group_members,
+            restored.bootstrapped,
         )
-        self._commits = Commits(log, self.homes, self.router, self.housing.holds)
+        self._commits = Commits(log, self.job_groups, self.router, self.hosting.holds)
         # the worker
         self._working = Working(context, self.catalog, self.router, settings, restored)
         self.sender = self._working.sender
@@ -125,11 +131,15 @@ class Node:
         self.broadcasts = self._working.broadcasts
         self.clocks = self._working.clocks
         self.programs = Programs(me.address, me.name, names, log, overlay)
-        self._leaving = Leaving(context, desk, staffing, self.catalog, self.housing, self._working)
+        self._leaving = Leaving(context, desk, staffing, self.catalog, self.hosting, self._working)
         # whoever asks
-        self.requests = Requests(context, self.catalog, self.homes, self.router, self._working, self._leaving)
+        self.requests = Requests(
+            context, self.catalog, self.job_groups, self.router, self._working, self._leaving
+        )
         self.fleet = Fleet(me, log, overlay, self.membership)
-        self.clients = Clients(me.address, Statements(me, log, self.fleet, self.homes, self.replicas.status))
+        self.clients = Clients(
+            me.address, Statements(me, log, self.fleet, self.job_groups, self.replicas.status)
+        )
         self.witness = Witness(log, self.membership)
         self._restored = restored
         self._ring_ready = False
@@ -146,10 +156,10 @@ class Node:
         found: list[Step] = [*self._working.start(self._restored, now_ms)]
         found.extend(self.catalog.start(contacts, now_ms))
         for job in self._restored.jobs:
-            self.homes.known(job.spec)
+            self.job_groups.known(job.spec)
             if not job.spec.replicated:
-                found.extend(self.homes.restore((job,), self._restored.flows, now_ms))
-        found.extend(self.housing.found_ranges(self.me.agent_id))
+                found.extend(self.job_groups.restore((job,), self._restored.flows, now_ms))
+        found.extend(self.hosting.found_ranges(self.me.agent_id))
         return self.settle([*found, *self.overlay.start(contacts, now_ms)], now_ms)
 
     @property
@@ -192,11 +202,11 @@ class Node:
                 return list(self.catalog.received(event.message, now_ms))
             case Persisted():
                 return list(self.catalog.persisted(now_ms))
-            case HomeLoaded():
-                found = [*self.housing.heard(event, now_ms), *self.router.hear_again(now_ms)]
+            case JobGroupLoaded():
+                found = [*self.hosting.heard(event, now_ms), *self.router.hear_again(now_ms)]
                 return [*found, *self._working.begin(now_ms)]
             case Summarised():
-                return list(self.housing.heard(event, now_ms))
+                return list(self.hosting.heard(event, now_ms))
             case Drafted():
                 return list(self._commits.drafted(event, now_ms))
             case Applied():
@@ -229,7 +239,7 @@ class Node:
         waits = [
             self.overlay.deadline(),
             self.catalog.deadline(),
-            self.housing.deadline(),
+            self.hosting.deadline(),
             self._working.deadline(),
             self.clients.deadline(),
             self.programs.deadline(),
@@ -239,10 +249,10 @@ class Node:
         return min((at for at in waits if at is not None), default=now_ms + 1_000)
 
     def tick(self, now_ms: int) -> list[NodeEffect]:
-        self.overlay.set_load(min(self.homes.load, ring.LOAD_MAX))
+        self.overlay.set_load(min(self.job_groups.load, ring.LOAD_MAX))
         found: list[Step] = list(self.overlay.handle(ring.Tick(), now_ms))
         found.extend(self.catalog.tick(now_ms))
-        found.extend(self.housing.tick(now_ms))
+        found.extend(self.hosting.tick(now_ms))
         if self._ring_ready:
             found.extend(self.router.tick(now_ms, self.membership.voters))
         found.extend(self._working.tick(now_ms))
@@ -289,7 +299,7 @@ class Node:
                     todo.extend(self.overlay.route(effect.app, pack(effect.message), now_ms))
                 case _ if isinstance(effect, Wanted) and (wanted := self._commits.wanted(effect)) is not None:
                     todo.extend(step for one in wanted for step in self._commit(one, now_ms))
-                case Commit() | FoundHome():
+                case Commit() | FoundJobGroup():
                     todo.extend(self._commit(effect, now_ms))
                 case _:
                     found.append(effect)
@@ -297,18 +307,18 @@ class Node:
     def _more(self, now_ms: int) -> list[Step]:
         """What groups and the catalog log have said meanwhile."""
         while True:
-            found: list[Step] = [*self.catalog.follow(), *self.housing.follow(now_ms)]
+            found: list[Step] = [*self.catalog.follow(), *self.hosting.follow(now_ms)]
             if found or not (new := self.membership.take_fresh()):
                 return found
             if found := self._follow(new, now_ms):
                 return found
 
-    def _commit(self, step: Draft | Commit | FoundHome, now_ms: int) -> Sequence[Step]:
+    def _commit(self, step: Draft | Commit | FoundJobGroup, now_ms: int) -> Sequence[Step]:
         match step:
             case Commit():
-                return self.housing.commit(step, now_ms)
-            case FoundHome():
-                return self.housing.found(step, now_ms)
+                return self.hosting.commit(step, now_ms)
+            case FoundJobGroup():
+                return self.hosting.found(step, now_ms)
             case _:
                 return [step]
 
@@ -332,7 +342,7 @@ class Node:
             case ring.PeerUp(peer=peer):
                 self.router.peer_up(peer.address)
                 self.catalog.peer_up(now_ms)
-                self.housing.peer_up(now_ms)
+                self.hosting.peer_up(now_ms)
                 return self.witness.peer(told)
             case ring.TreeChanged():
                 return self._working.planted(told.topic, now_ms)
@@ -388,13 +398,13 @@ class Node:
                     if isinstance(entry, MemberJoined) and entry.agent_id == self.me.agent_id:
                         others = self.log.namesakes(entry.stream, self.me.agent_id)
                         found.extend(Namesake(entry.stream, m.agent_id, m.address) for m in others)
-                case HomeMoved():
+                case JobGroupMoved():
                     found.extend(self._working.home_moved(entry.uid, now_ms))
                     found.extend(self.clients.moved(entry.uid, now_ms))
                 case JobAdded():
-                    self.homes.placed(entry.spec)
+                    self.job_groups.placed(entry.spec)
                 case JobDropped():
-                    found.extend(self.homes.dropped(entry.uid))
+                    found.extend(self.job_groups.dropped(entry.uid))
                     found.extend(self.clients.job_ended(entry.uid))
                     self.broadcasts.forget(entry.uid)
                     found.extend([*self.programs.end(entry.uid, now_ms), *self.programs.logged(entry.uid)])
@@ -402,8 +412,8 @@ class Node:
                     found.extend(self.programs.begin(entry.spec, now_ms))
                     found.extend(self.programs.logged(entry.spec.uid))
         if any(not isinstance(entry, MemberLeft) for entry in new):
-            found.extend(self.housing.found_ranges(self.me.agent_id))
-            found.extend(self.housing.log_grew())
+            found.extend(self.hosting.found_ranges(self.me.agent_id))
+            found.extend(self.hosting.log_grew())
             found.extend(self.router.log_changed(now_ms))
             found.extend(self._working.begin(now_ms))
             found.extend(self._working.end(now_ms))
@@ -449,4 +459,4 @@ class Node:
         """Raise when an invariant of this node is broken."""
         self.overlay.check()
         self.catalog.check()
-        self.homes.check()
+        self.job_groups.check()

@@ -1,8 +1,8 @@
 """What other nodes ask of this one, and who answers it here.
 
-A request wants exactly one ``Answer``. Those about a job come to its home, those about a flow to its root,
-those about a stream to a member. CREATE comes to the node nearest to the app id, which becomes the job's home
-or sends it on.
+A request wants exactly one ``Answer``. Those about a job come to its job group, those about a flow to its
+root, those about a stream to a member. CREATE comes to the node nearest to the app id, which becomes the job
+group or sends it on.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from agents.node.catalog import Catalog
 from agents.node.leaving import Leaving
 from agents.node.working import Working
 from elf.job.effects import Consult, Examine, Send
-from elf.job.home.homes import Homes, refusal
-from elf.job.home.placing import AtKey, Here, Taken
-from elf.job.home.router import Router
-from elf.job.messages.homes import CreateJob, DropJob, Inspect, ReconfigureJob, SubscribeJob, WhoIsThere
+from elf.job.group.groups import JobGroups, refusal
+from elf.job.group.placing import AtKey, Here, Taken
+from elf.job.group.router import Router
+from elf.job.messages.groups import CreateJob, DropJob, Inspect, ReconfigureJob, SubscribeJob, WhoIsThere
 from elf.job.messages.inquiries import (
     DescribeStream,
     InspectClocks,
@@ -43,7 +43,7 @@ class Requests:
         self,
         context: Context,
         catalog: Catalog,
-        homes: Homes,
+        job_groups: JobGroups,
         router: Router,
         working: Working,
         leaving: Leaving,
@@ -53,7 +53,7 @@ class Requests:
         self._log = context.log
         self._overlay = context.overlay
         self._catalog = catalog
-        self._homes = homes
+        self._job_groups = job_groups
         self._router = router
         self._working = working
         self._leaving = leaving
@@ -72,7 +72,7 @@ class Requests:
             case DropJob() | SubscribeJob() | Inspect():
                 return list(self._router.asked(request, now_ms))
             case NotifyJob():
-                root = self._homes.roots.get(request.flow)
+                root = self._job_groups.roots.get(request.flow)
                 return list(self._working.broadcasts.asked(request, root, self._overlay.is_root, now_ms))
             case InspectWork():
                 return [self._work(request)]
@@ -97,10 +97,10 @@ class Requests:
         for uid in request.flows:
             flow = self._log.flow(uid)
             parent = self._overlay.parent(flow.topic) if flow is not None else None
-            counts = (*self._working.sender.counts(uid), self._homes.roots.counts(uid))
+            counts = (*self._working.sender.counts(uid), self._job_groups.roots.counts(uid))
             found.append(flow_work(uid, parent or "", counts))
         flows = tuple(one for one in found if one is not None)
-        facts = WorkStatus(self._me.name, flows, self._homes.work(request.jobs))
+        facts = WorkStatus(self._me.name, flows, self._job_groups.work(request.jobs))
         return Send(request.origin, Answer(id=request.id, body=msgspec.msgpack.encode(facts)))
 
     def remind(self, now_ms: int) -> list[Step]:
@@ -108,19 +108,19 @@ class Requests:
         return list(self._router.tick(now_ms, self._catalog.membership.voters))
 
     def _create(self, request: CreateJob, now_ms: int) -> list[Step]:
-        """Become the job's home, unless the log knows it at another one (unknown is never new)."""
+        """Become the job group, unless the log knows it at another one (unknown is never new)."""
         asked = request.spec
         named = (asked.name, asked.creator)
         known = next((job for job in self._log.jobs() if (job.name, job.creator) == named), None)
-        if known is not None and known.home != self._me.address:
-            return [Send(known.home, request)]
-        if known is not None and not self._homes.has(known.uid):
-            return [refusal(request)]  # its home is here, but not at work yet or any more
+        if known is not None and known.leader != self._me.address:
+            return [Send(known.leader, request)]
+        if known is not None and not self._job_groups.has(known.uid):
+            return [refusal(request)]  # its job group is here, but not at work yet or any more
         replaced = known.uid if known is not None and request.replace else ""
         key = app_id(asked.name, asked.creator)
-        match Here(key) if known is not None else self._homes.where(request, now_ms):
+        match Here(key) if known is not None else self._job_groups.where(request, now_ms):
             case Here(topic=key):
-                spec, found = self._homes.create(request, key, now_ms, replaced)
+                spec, found = self._job_groups.create(request, key, now_ms, replaced)
             case AtKey(key=key, request=onward):
                 return [ToKey(key, onward)]
             case Taken():

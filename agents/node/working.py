@@ -1,11 +1,11 @@
 """The worker side of a node: what the agent does for flows, as a member of their trees.
 
     (the log) ──▶ Install ──▶ stream task ──▶ sealed ──▶ sender ──▶ parent, in the end the root
-                                └────▶ begun ──▶ gathered on the way up ──▶ the home
+                                └────▶ begun ──▶ gathered on the way up ──▶ the job group
 
-The catalog log says which flows there are, and where their homes are. A home that moves takes the root of its
-flows along; all others hang below the new one. Beside that the agent keeps copies of its snapshots at
-neighbours and theirs here, what clocks show, and broadcasts.
+The catalog log says which flows there are, and where their job groups are. A job group that moves takes the
+root of its flows along; all others hang below the new one. Beside that the agent keeps copies of its
+snapshots at neighbours and theirs here, what clocks show, and broadcasts.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from agents.node.replicas import Replicas
 from elf.job.commands import Install, Uninstall
 from elf.job.effects import Forget, Run, Send, Skewed, Work
 from elf.job.events import Combined, Fetched, Ran, Worked
-from elf.job.home.router import Router
-from elf.job.messages.homes import FunctionFailed
+from elf.job.group.router import Router
+from elf.job.messages.groups import FunctionFailed
 from elf.job.messages.reexecution import Reexecute, RunSlice
 from elf.job.messages.replicas import ReplicaMessage
 from elf.job.messages.rollup import (
@@ -83,7 +83,7 @@ class Working:
             self._membership.number,
             incarnation=me.incarnation,
             beat_ms=settings.beat_ms,
-            homes_at_once=settings.root.homes_at_once,
+            groups_at_once=settings.root.groups_at_once,
             offer_ms=settings.offer_ms,
             retained_bytes_max=settings.retained_bytes_max,
         )
@@ -112,7 +112,7 @@ class Working:
 
     def _sweep(self, restored: Restored) -> list[WorkStep]:
         """Forget what a crash left of flows that had ended, and of copies. A flow that our log has not come
-        to may be of a home in whose group we are already."""
+        to may be of a job group in whose group we are already."""
         gone = [uid for uid in restored.flows if self._log.has_ended(uid) or is_copy(uid)]
         return [Forget(uid, whole_flow=True) for uid in gone]
 
@@ -160,7 +160,7 @@ class Working:
     def _tell_failure(self, uid: str) -> list[WorkStep]:
         """A user's function has failed here: the masters of its jobs decide what becomes of it."""
         word = FunctionFailed(flow=uid, agent=self._me.name, text=self._unfit[uid])
-        return [Send(to, word) for to in sorted({spec.home for spec in self._log.readers(uid)})]
+        return [Send(to, word) for to in sorted({spec.leader for spec in self._log.readers(uid)})]
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -194,7 +194,7 @@ class Working:
             return list(self._roots.take(sender, message, now_ms))
         flow = self._log.flow(message.flow)
         alone = bool(message.parts) or isinstance(message, RunSlice)
-        if flow is None or flow.home == self._me.address or alone:
+        if flow is None or flow.leader == self._me.address or alone:
             # its root is here no more, or not yet; late rows go up no tree: they are offered to the new root;
             # nor what was run again, which was asked for by that root
             self.unknown_flow += 1
@@ -202,11 +202,11 @@ class Working:
         return list(self.sender.carry(sender, flow, piece_of(message), now_ms))
 
     def _begun(self, message: Begun, now_ms: int) -> list[WorkStep]:
-        """Of flows whose home is here, or of such that we are on the way to."""
+        """Of flows whose job group is here, or of such that we are on the way to."""
         here: list[FlowBegun] = []
         for begun in message.flows:
             flow = self._log.flow(begun.flow)
-            if flow is not None and flow.home == self._me.address:
+            if flow is not None and flow.leader == self._me.address:
                 here.append(begun)
             else:
                 self._beginning.add(begun, now_ms)
@@ -255,7 +255,7 @@ class Working:
                 self._installed[flow.uid] = flow.fragment.stream
                 self.sender.add(flow)
                 found.append(Work(flow.fragment.stream, Install(flow)))
-                found.extend(self._overlay.subscribe(flow.topic, now_ms, home=flow.home))
+                found.extend(self._overlay.subscribe(flow.topic, now_ms, host=flow.leader))
         return found
 
     def end(self, now_ms: int) -> list[WorkStep]:
@@ -274,24 +274,25 @@ class Working:
         return found
 
     def home_moved(self, job: str, now_ms: int) -> list[WorkStep]:
-        """A home is elsewhere now: send there what its flows have, hang below it in their trees."""
+        """A job group is elsewhere now: send there what its flows have, hang below it in their trees."""
         self.replicas.holding.hurry()
         found: list[WorkStep] = []
-        for flow in [flow for flow in self._log.flows() if self._log.homes.of(flow.uid) == job]:
-            self.sender.rehome(flow)
+        for flow in [flow for flow in self._log.flows() if self._log.job_groups.of(flow.uid) == job]:
+            self.sender.new_leader(flow)
             if flow.uid in self._running:
                 self._running[flow.uid] = flow
             if self._roots.get(flow.uid) is not None:
                 continue
             if flow.uid in self._hosted:
-                found.extend(self._overlay.unhost(self._hosted.pop(flow.uid), now_ms, flow.home))
-            found.extend(self._overlay.rehome(flow.topic, flow.home, now_ms))
+                found.extend(self._overlay.unhost(self._hosted.pop(flow.uid), now_ms, flow.leader))
+            found.extend(self._overlay.rehost(flow.topic, flow.leader, now_ms))
         return found
 
     def planted(self, topic: bytes, now_ms: int) -> list[WorkStep]:
-        """We are in a tree in another way, or newly: see that it knows its home, which may have moved."""
-        homes = [flow.home for flow in self._log.flows() if flow.topic == topic]
-        return list(self._overlay.rehome(topic, homes[0], now_ms)) if homes else []
+        """We are in a tree in another way, or newly: see that it knows its job group, which may have
+        moved."""
+        job_groups = [flow.leader for flow in self._log.flows() if flow.topic == topic]
+        return list(self._overlay.rehost(topic, job_groups[0], now_ms)) if job_groups else []
 
     def missed(self, topic: bytes, now_ms: int) -> Sequence[WorkStep]:
         """Multicasts of a tree can't be had."""

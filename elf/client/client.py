@@ -32,7 +32,7 @@ from elf.wire.tapping import TapOptions, TapReply
 
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
-    from elf.job.messages.homes import JobStatus
+    from elf.job.messages.groups import JobStatus
 
 T = TypeVar("T")
 
@@ -254,7 +254,7 @@ class Client:
 
     async def compare_facts(self, job: str) -> CompareFacts:
         """What an offline run of a job needs. Has the members ship their archives first."""
-        from elf.job.messages.homes import JobStatus
+        from elf.job.messages.groups import JobStatus
 
         reply = await self._connection.ask("compare", job, COMPARE_SECS)
         try:

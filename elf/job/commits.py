@@ -1,8 +1,8 @@
 """The last word of roots and masters: commits of panes and of windows.
 
 Each is one value from when it is made until it is forgotten. It is a row of an agent's store
-(``agents.disk.store``), and, where a home is replicated, a record of its group (``elf.job.home.records``), so
-that all members have the same rows.
+(``agents.disk.store``), and, where a job group is replicated, a record of its group
+(``elf.job.group.records``), so that all members have the same rows.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from functools import cached_property
 from elf.job.commands import Command
 from elf.job.contributions import PartName, Piece, Pieces, members_of
 from elf.job.messages.entries import LogEntry
-from elf.job.messages.homes import ReconfigureJob
+from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.reading import PaneRow
 from elf.job.messages.reexecution import Reexecute
 from elf.job.snapshots import Threshold
@@ -213,7 +213,8 @@ class SaveLog:
 
 @dataclass(frozen=True)
 class SaveJob:
-    """The record of a job at its home: its current version, where that begins, and all of its versions."""
+    """The record of a job at its job group: its current version, where that begins, and all of its
+    versions."""
 
     spec: JobSpec
     state: str
@@ -307,7 +308,7 @@ class Examine:
 
 @dataclass(frozen=True)
 class Noticed:
-    """A notice of a job has come: for the log, and to be counted. ``sent_ms`` is its home's clock."""
+    """A notice of a job has come: for the log, and to be counted. ``sent_ms`` is its job group's clock."""
 
     job: str
     text: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from elf.job.commands import Outcome
 from elf.job.contributions import Piece, UnusablePieces
 from elf.job.effects import CommitPanes, CommitWindows
-from elf.job.messages.homes import ReconfigureJob
+from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.reading import PaneRow
 from elf.job.messages.reexecution import NotRun, RunSlice
 from elf.job.snapshots import Sealed, Threshold

@@ -29,7 +29,7 @@ def app_id(name: str, creator: str, salt: int = 0) -> bytes:
 
 
 def topics_of(name: str, creator: str) -> tuple[bytes, ...]:
-    """The keys at which a job may have its home; the first is its app id (``overlay.placement``)."""
+    """The keys at which a job may have its job group; the first is its app id (``overlay.placement``)."""
     return tuple(app_id(name, creator, salt) for salt in range(CHOICES))
 
 
@@ -40,24 +40,24 @@ def stream_topic(name: str) -> bytes:
 
 def range_topic(name: str, creator: str, place: int) -> bytes:
     """The key of the tree of a job's key range ``place`` (1 and up; the first is at the job's own key): the
-    app id with salts that no job's home has, so that the ranges' roots are spread over the ring.
+    app id with salts that no job group has, so that the ranges' roots are spread over the ring.
     """
     return app_id(name, creator, CHOICES - 1 + place)
 
 
-def home_uid(job: str, place: int) -> str:
-    """Uid of the home of a job's key range: that of the first is the job's own."""
+def group_uid(job: str, place: int) -> str:
+    """Uid of the job group of a job's key range: that of the first is the job's own."""
     return f"{job}#{place}" if place else job
 
 
-def job_of(home: str) -> str:
-    """Uid of the job whose home, or the home of whose key range, it is."""
-    return home.partition("#")[0]
+def job_of(leader: str) -> str:
+    """Uid of the job whose job group, or the job group of whose key range, it is."""
+    return leader.partition("#")[0]
 
 
-def is_range(home: str) -> bool:
-    """Whether it is the home of a key range after a job's first: of roots alone, without a master."""
-    return home != job_of(home)
+def is_range(leader: str) -> bool:
+    """Whether it is the job group of a key range after a job's first: of roots alone, without a master."""
+    return leader != job_of(leader)
 
 
 def flow_uid(fragment: Fragment, generation: str) -> str:
@@ -92,7 +92,7 @@ class Flow:
     fragment: Fragment
     topic: bytes
     """Key of its tree on the ring (16 bytes), see ``flow_topic``."""
-    home: str
+    leader: str
     """Address of its root: the node that commits its panes (its Raft group of one)."""
 
 
@@ -110,18 +110,19 @@ class JobSpec:
     master: str = ""
     """Address of its master; empty until the log has the job."""
     roots: tuple[str, ...] = ()
-    """Where the homes of the key ranges after the first are bootstrapped: the nodes at ``range_topic``."""
+    """Where the job groups of the key ranges after the first are bootstrapped: the nodes at
+    ``range_topic``."""
     replaces: str = ""
     """Uid of the job of that name which is over when, and only when, the catalog log has this one."""
 
     @property
-    def home(self) -> str:
+    def leader(self) -> str:
         """Address of the node that assembles its windows."""
-        return self.master or self.flows[0].home
+        return self.master or self.flows[0].leader
 
     @property
     def replicated(self) -> bool:
-        """Whether its home is a Raft group: a SELECT is not worth one, it is asked again."""
+        """Whether its job group is a Raft group: a SELECT is not worth one, it is asked again."""
         return not self.name.startswith(ONE_SHOT_PREFIX)
 
     @property
@@ -135,8 +136,8 @@ VersionState = Literal["preparing", "committed", "finished", "aborted"]
 
 @dataclass(frozen=True)
 class VersionRecord:
-    """A version of a job as its home keeps it (``elf.job.home.versions``). All moments are event time, in
-    µs."""
+    """A version of a job as its job group keeps it (``elf.job.group.versions``). All moments are event time,
+    in µs."""
 
     spec: JobSpec
     """Its ``version`` is the number; given once, never again."""

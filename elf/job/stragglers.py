@@ -19,9 +19,9 @@ What becomes of a pane on one agent under LEAP, and what it hears:
       │                └──────────── Committed without us, Verdict "leapt" ──▶ dropping ──cut──▶ counted
       └───────────────────────────── Committed without us ───────────────────▶ dropping ──cut──▶ counted
 
-- The root says so only of a commit that is durable (a majority of its home has it), so that no later root
-  takes it back; it has no revision. ``Committed`` goes down the whole tree; who has missed it offers what it
-  retains, and hears the verdict.
+- The root says so only of a commit that is durable (a majority of its job group has it), so that no later
+  root takes it back; it has no revision. ``Committed`` goes down the whole tree; who has missed it offers
+  what it retains, and hears the verdict.
 - A pane that is still open when the word comes is in no commit, since nothing about it has left the agent.
   The stream task (command ``DropStragglers``) drops its groups and is behind it at once: it catches up
   without mapping what nobody will use. That need not be durable before the next checkpoint, since a pane that

@@ -2,8 +2,8 @@
 them.
 
 Each part of an agent counts what it does itself, since its start: the stream task (``FlowState``), the way up
-(``Sender``), the root (``FlowRoots``), the master (``Homes``). Times are CPU time of the thread that worked,
-in µs; a simulator has none. What several flows share (a map) counts in each of them.
+(``Sender``), the root (``FlowRoots``), the master (``JobGroups``). Times are CPU time of the thread that
+worked, in µs; a simulator has none. What several flows share (a map) counts in each of them.
 """
 
 from __future__ import annotations

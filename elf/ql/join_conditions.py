@@ -17,7 +17,7 @@ from elf.windows.kinds import HOUR_US, span
 
 PANES_MAX: Final = 60
 APART_US_MAX: Final = 24 * HOUR_US
-"""The furthest that partners may be apart: so long the rows of both streams are in the homes' stores."""
+"""The furthest that partners may be apart: so long the rows of both streams are in the job groups' stores."""
 PANE_US_MIN: Final = 1_000_000
 """Panes are shorter than windows need them, so that a window waits for little more than the interval: in so
 many parts at most, and none shorter than that."""

@@ -23,8 +23,8 @@ streams the other way round.)
 - *A window waits for its partners.* It is complete when all flows have committed up to its end and ``after``;
   a revised pane touches windows up to ``before`` later and from ``after`` earlier; and a job begins
   ``before`` later than its flows, since partners of its first rows would be missing. ``Plan.reach`` says both
-  to ``elf.job.home.versions``, which is all that the protocol knows of it: which panes are in which commit is
-  decided as ever, so a join is as exactly once as they are.
+  to ``elf.job.group.versions``, which is all that the protocol knows of it: which panes are in which commit
+  is decided as ever, so a join is as exactly once as they are.
 - *What is kept* are the rows of both streams for a pane and the interval around it, and the aggregates of
   open windows.
 

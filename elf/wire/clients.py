@@ -97,7 +97,7 @@ class WindowResult(Message, frozen=True, kw_only=True):
     number: int = 0
     """Of this result among those of its job, by which readers know what they miss; 0: it has none."""
     before: int = 0
-    """The number of the result before it, as far as the home still has that."""
+    """The number of the result before it, as far as the job group still has that."""
 
 
 class Published(Message, frozen=True, kw_only=True):

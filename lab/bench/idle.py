@@ -1,10 +1,10 @@
 """``elf bench idle``: what an agent takes from its host while nobody writes a line.
 
 One real ``elf-agent`` process, first without a job, then with one: it was asked for the job itself (so it has
-parsed the statement), is its home and its master, and has committed windows of the one line that was written.
-CPU is user and system time over the span; PSS is the kernel's proportional share, RSS is what PSS would be if
-no other process mapped the same libraries. So this process imports none of them: run it where no other agent
-runs.
+parsed the statement), is its job group and its master, and has committed windows of the one line that was
+written. CPU is user and system time over the span; PSS is the kernel's proportional share, RSS is what PSS
+would be if no other process mapped the same libraries. So this process imports none of them: run it where no
+other agent runs.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an agent's stream task, a root and a job's home do, in one process: the parts of which sides are
+"""What an agent's stream task, a root and a job group do, in one process: the parts of which sides are
 made."""
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Clicks:
 
 
 class Master:
-    """The home of the job: commits what the stream task sealed, and its windows."""
+    """The job group of the job: commits what the stream task sealed, and its windows."""
 
     def __init__(self, spec: JobSpec, store: Store | None = None) -> None:
         self.spec = spec

@@ -1,7 +1,7 @@
 """``elf bench sharing``: a job with longer windows beside one with short ones, on its panes or on own ones.
 
 The hour of clicks of ``elf bench sliding``, grouped by few keys, many, and by one a row. Both ways are run
-with an agent's stream task, the root's commits and a job's home, in CPU time: *shared*, where the longer
+with an agent's stream task, the root's commits and a job group, in CPU time: *shared*, where the longer
 windows are made of the committed short panes after these were handed to a store of their own, and *own*,
 where the stream task has a second flow. The windows must be the same. ``fits`` are the constants of
 ``elf.windows.sharing`` as these runs have them; ``model`` is what it says with the constants that it has, and
@@ -68,14 +68,14 @@ class Spent(msgspec.Struct, frozen=True):
     map: float
     tree: float
     commit: float
-    home: float
+    leader: float
     panes: int
     groups: int
     digest: str
 
     @property
     def all(self) -> float:
-        return self.task + self.commit + self.home
+        return self.task + self.commit + self.leader
 
 
 @dataclass(frozen=True)
@@ -194,9 +194,9 @@ def _run(asked: Asked, folder: Path) -> Spent:
         for pane in panes:
             root.panes(*pane)
     shared = asked.way == "shared"
-    home = Master(job, Store(folder / "home.db") if shared else root.store)
+    leader = Master(job, Store(folder / "home.db") if shared else root.store)
     rows = root.store.pane_commits(flow.uid, panes[0][0], panes[-1][1])
-    home_s = _made(home, rows, shared)
+    home_s = _made(leader, rows, shared)
     return Spent(
         lane_clock.cpu_seconds,
         work.get("map_us", 0) / 1e6,
@@ -205,21 +205,21 @@ def _run(asked: Asked, folder: Path) -> Spent:
         home_s,
         len(rows),
         decode(sealed.payload).num_rows,
-        hashlib.sha1(repr([table.to_pylist() for table in home.rows]).encode()).hexdigest(),
+        hashlib.sha1(repr([table.to_pylist() for table in leader.rows]).encode()).hexdigest(),
     )
 
 
-def _made(home: Master, rows: Sequence[PaneCommit], shared: bool) -> float:
+def _made(leader: Master, rows: Sequence[PaneCommit], shared: bool) -> float:
     """CPU seconds of making the longer windows, each when its last pane is there. ``shared``: the panes come
     from a root on another node."""
-    pane_us, size_us = home.spec.flows[0].fragment.pane_us, home.spec.plan.windows[0].step_us
+    pane_us, size_us = leader.spec.flows[0].fragment.pane_us, leader.spec.plan.windows[0].step_us
     spent, done_us = 0.0, START_OF_TIME
     for number, group in groupby(rows, lambda row: row.start * pane_us // size_us):
         panes, last_us = list(group), (number + 1) * size_us
         with clocked() as clock:
             for pane in panes if shared else ():
-                home.store.commit_panes(pane)
-            home.windows(done_us, last_us, (panes[0].start, panes[-1].end))
+                leader.store.commit_panes(pane)
+            leader.windows(done_us, last_us, (panes[0].start, panes[-1].end))
         spent, done_us = spent + clock.cpu_seconds, last_us
     return spent
 

@@ -1,6 +1,6 @@
 """``elf bench windows``: ten windows on one job, against one, in CPU time.
 
-The hour of clicks of ``elf bench sliding`` through an agent's stream task and a job's home: once with windows
+The hour of clicks of ``elf bench sliding`` through an agent's stream task and a job group: once with windows
 of a minute, once with windows of ten lengths that share its panes. The windows of a minute must be the same
 in both.
 """
@@ -37,17 +37,17 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """CPU seconds of the agent's stream task and of the job's home; the result rows; a digest of those of a
+    """CPU seconds of the agent's stream task and of the job group; the result rows; a digest of those of a
     minute."""
 
     task: float
-    home: float
+    leader: float
     rows: int
     digest: str
 
     @property
     def all(self) -> float:
-        return self.task + self.home
+        return self.task + self.leader
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ def run(asked: Asked) -> Spent:
     job = Clicks(asked.path, ", ".join(f"{minutes} MINUTES" for minutes in asked.minutes), TOP_ROWS)
     with clocked() as task:
         sealed = job.sealed()
-    with clocked() as home:
+    with clocked() as leader:
         job.master.commit(sealed)
         job.master.finish(sealed)
     rows = pa.concat_tables(job.master.rows)
     length = pc.subtract(rows["window_end"].cast(pa.int64()), rows["window_start"].cast(pa.int64()))
     minutes = rows.filter(pc.equal(length, MINUTE_US)).to_pylist()
     digest = hashlib.sha1(repr(minutes).encode()).hexdigest()
-    return Spent(task.cpu_seconds, home.cpu_seconds, rows.num_rows, digest)
+    return Spent(task.cpu_seconds, leader.cpu_seconds, rows.num_rows, digest)

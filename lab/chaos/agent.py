@@ -23,7 +23,7 @@ from agents.restore import restore
 from elf.errors import ElfBug, ElfError
 from elf.job import effects as do
 from elf.job.catalog.membership import CLUSTER_FACT, Identity, StreamSince
-from elf.job.home import port as home
+from elf.job.group import port as leader
 from elf.job.program.port import ProgramEvent
 from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
@@ -148,7 +148,7 @@ class SimAgent:
 
     def _node(self, me: Identity, rng: random.Random, restored: Restored) -> Node:
         world, peer = self.world, ring.Peer(me.address, me.incarnation)
-        config = ring.OverlayConfig(refresh_at_once=world.root_settings.homes_at_once)
+        config = ring.OverlayConfig(refresh_at_once=world.root_settings.groups_at_once)
         return Node(
             me,
             [StreamSince(stream, -(1 << 62)) for stream in self.streams],
@@ -157,7 +157,7 @@ class SimAgent:
             NodeSettings(
                 root=world.root_settings,
                 retained_bytes_max=world.retained_bytes_max,
-                home_members=world.home_members,
+                group_members=world.group_members,
                 copy_after_ms=self.copy_after_ms,
             ),
             restored,
@@ -241,7 +241,7 @@ class SimAgent:
         """It may die before any effect."""
         if self.up:
             self.world.point(self)
-        work = effect.work if isinstance(effect, home.Draft) else effect
+        work = effect.work if isinstance(effect, leader.Draft) else effect
         if self.up and self.world.ledger is not None and isinstance(work, do.CommitWindows):
             self.world.ledger.means(work)
         return self.up

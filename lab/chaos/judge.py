@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Set
 
 import pyarrow as pa
 
-from agents.disk.homestore import stored_jobs
+from agents.disk.groupstore import stored_jobs
 from elf.job.contributions import bitmap
 from elf.job.ranges import split
 from elf.job.spec import JobSpec, VersionRecord
@@ -141,21 +141,21 @@ class Judge:
 
     def _windows(self, spec: JobSpec) -> None:
         """All windows of all versions are there, and their last words are those of the last panes."""
-        home = self._world.home(spec)
-        stored = next((job for job in stored_jobs(home.store) if job.spec.uid == spec.uid), None)
-        if not home.node.homes.has(spec.uid) or stored is None:
-            self._say(LOST, f"{spec.name} has no master at {home.address}")
+        leader = self._world.leader(spec)
+        stored = next((job for job in stored_jobs(leader.store) if job.spec.uid == spec.uid), None)
+        if not leader.node.job_groups.has(spec.uid) or stored is None:
+            self._say(LOST, f"{spec.name} has no master at {leader.address}")
             return
         records = {v.spec.version: v for v in stored.versions if v.state in ("committed", "finished")}
         last: dict[Span, tuple[int, Mapping[str, object], Counts]] = {}
-        for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62):
+        for row in leader.store.windows(spec.uid, -(1 << 62), 1 << 62):
             for span, status, counts in windows_of(row):
                 version, before, _ = last.get(span, (row.version, status, counts))
                 if version != row.version:
                     self._say(DOUBLED, f"{spec.name}'s window {span} is of versions {version}, {row.version}")
                 if int(str(before["revision"])) <= int(str(status["revision"])):
                     last[span] = row.version, status, counts
-        self._heard(spec, home)
+        self._heard(spec, leader)
         for number, record in records.items():
             mine = {span: (status, counts) for span, (of, status, counts) in last.items() if of == number}
             for span in sorted(self._wanted(record, mine) - mine.keys()):
@@ -163,11 +163,11 @@ class Judge:
             for span, (status, counts) in mine.items():
                 self._last_word(spec, record, span, status, counts)
 
-    def _heard(self, spec: JobSpec, home: SimAgent) -> None:
+    def _heard(self, spec: JobSpec, leader: SimAgent) -> None:
         """The reader has heard of every commit, however many words to it got lost."""
         if self._told is None:
             return
-        for row in home.store.windows_after(spec.uid, 0):
+        for row in leader.store.windows_after(spec.uid, 0):
             if row.last_end <= self._until_us and name_of_commit(row) not in self._told:
                 ends = f"({row.first_start}, {row.last_end}]"
                 text = f"{spec.name}'s windows that end in {ends}, revision {row.revision}"
@@ -221,15 +221,15 @@ class Judge:
                 self._files(f"a{agent.index}'s {stream}", task)
         log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
         for spec in log.jobs():
-            home = self._world.home(spec)
+            leader = self._world.leader(spec)
             kept = {
                 (row.job, row.first_start, row.last_end, row.revision, row.version)
-                for row in home.store.windows(spec.uid, -(1 << 62), 1 << 62)
+                for row in leader.store.windows(spec.uid, -(1 << 62), 1 << 62)
             }
             for name in self._ledger.published:
                 if name[0] == spec.uid and name not in kept:
                     self._ledger.found(
-                        LOST, f"{spec.name}: {name[1:]} was published, and {home.address} has it not"
+                        LOST, f"{spec.name}: {name[1:]} was published, and {leader.address} has it not"
                     )
 
     def _files(self, name: str, task: SimTask) -> None:

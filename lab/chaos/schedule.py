@@ -101,7 +101,7 @@ class Schedule:
     seed: int
     nodes: int
     joiners: int
-    home_members: int
+    group_members: int
     jobs: tuple[str, ...]
     begun: int
     disorder_ms: int
@@ -116,9 +116,9 @@ class Schedule:
     mirrored: tuple[int, ...] = ()
     """Jobs with ``STRAGGLERS MIRROR``."""
     together: tuple[int, ...] = ()
-    """Jobs with equal queries that are to have one home."""
+    """Jobs with equal queries that are to have one job group."""
     at_once: int = AT_ONCE
-    """So many homes, and parents, an agent speaks to each second."""
+    """So many job groups, and parents, an agent speaks to each second."""
     files: tuple[tuple[Style, ...], ...] = ()
     """The logs of each agent, in each of its streams; none: its rows come without files."""
     listed: bool = False

@@ -14,7 +14,7 @@ from pathlib import Path
 from agents.disk import replicastore
 from agents.tasks.checkpoints import load_checkpoint
 from elf.job import events as was
-from elf.job.messages.homes import DropJob, ReconfigureJob, SubscribeJob
+from elf.job.messages.groups import DropJob, ReconfigureJob, SubscribeJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
@@ -142,8 +142,8 @@ class Story:
         self.ledger = Ledger()
         world = self.world = World(schedule.seed, schedule.nodes, ledger=self.ledger)
         world.check_every = CHECK_EVERY
-        world.home_members = schedule.home_members
-        world.root_settings = RootSettings(homes_at_once=schedule.at_once)
+        world.group_members = schedule.group_members
+        world.root_settings = RootSettings(groups_at_once=schedule.at_once)
         world.worker_settings = WorkerSettings(idle_ms=1_500, lateness_us=500_000, checkpoint_ms=1_300)
         world.disorder_ms = schedule.disorder_ms
         world.retained_bytes_max = schedule.quota
@@ -258,9 +258,9 @@ class Story:
         """Of a job that is to be where others are, one whose keys are those of their agent."""
         if number not in self._names:
             others = filter(None, map(self._spec, self.schedule.together))
-            home = next(map(self.world.home, others), None) if number in self.schedule.together else None
+            leader = next(map(self.world.leader, others), None) if number in self.schedule.together else None
             name = f"job{number}"
-            self._names[number] = name if home is None else self.world.name_at(name, home)
+            self._names[number] = name if leader is None else self.world.name_at(name, leader)
         return self._names[number]
 
     def _spec(self, number: int) -> JobSpec | None:
@@ -314,9 +314,9 @@ class Story:
                 world.unheard.add(agents[0].address)
                 over = partial(world.unheard.discard, agents[0].address)
             case "home":
-                self._kill(world.home(self._specs[fault.amount]), fault.for_ms)
+                self._kill(world.leader(self._specs[fault.amount]), fault.for_ms)
             case "cut off":
-                world.network.sides = {world.home(self._specs[fault.amount]).address: 1}
+                world.network.sides = {world.leader(self._specs[fault.amount]).address: 1}
                 over = world.network.sides.clear
             case "blackout":
                 for agent in world.agents:
@@ -334,7 +334,7 @@ class Story:
                 world.network.sides = {agent.address: 1 for agent in agents}
                 over = world.network.sides.clear
             case "unheard":
-                world.network.mute.add(world.home(self._specs[fault.amount]).address)
+                world.network.mute.add(world.leader(self._specs[fault.amount]).address)
                 over = world.network.mute.clear
             case "mute":
                 world.network.mute |= {agent.address for agent in agents}
@@ -412,9 +412,9 @@ class Story:
                 self._submit(number, fault.who[0])
             return
         spec = self._specs.get(number) or self._spec(number)
-        if spec is None or not world.home(spec).up:
+        if spec is None or not world.leader(spec).up:
             return
-        home, people = world.home(spec), self._people if number < DRAWN else self._alike[number]
+        leader, people = world.leader(spec), self._people if number < DRAWN else self._alike[number]
         request: Request
         if fault.kind == "drop":
             request = DropJob(id=1, origin=PEOPLE, uid=spec.uid)
@@ -437,7 +437,7 @@ class Story:
                 immediately=people.random() < 0.3,
                 note=f"{fault.kind} …",
             )
-        home.guard(lambda: home.handle(was.Arrived(PEOPLE, request)))
+        leader.guard(lambda: leader.handle(was.Arrived(PEOPLE, request)))
 
     def _reduce(self, number: int, spec: JobSpec) -> ReconfigureJob:
         """ALTER JOB … SET FUNCTION reduce, with another query beside it."""
@@ -479,11 +479,11 @@ class Story:
         world.client_inbox.clear()
         known = world.longest()
         for spec in known.jobs() if known is not None else ():
-            home = world.home(spec)
-            if home.up:
+            leader = world.leader(spec)
+            if leader.up:
                 after = self._heard[spec.uid].upto
                 lease = SubscribeJob(id=0, origin=f"client:{spec.name}", uid=spec.uid, after=after)
-                home.guard(lambda h=home, m=lease: h.handle(was.Arrived(m.origin, m)))  # type: ignore[misc]
+                leader.guard(lambda h=leader, m=lease: h.handle(was.Arrived(m.origin, m)))  # type: ignore[misc]
         world.at(world.now + 1_000, self._subscribe)
 
 

@@ -21,10 +21,10 @@ from elf.batch import decode as table_of
 from elf.job import events as was
 from elf.job.catalog.compaction import tombstone
 from elf.job.catalog.log import CatalogLog
-from elf.job.home.master import Master
-from elf.job.home.records import home_key
+from elf.job.group.master import Master
+from elf.job.group.records import group_key
 from elf.job.messages.entries import LogEntry
-from elf.job.messages.homes import CreateJob, DropJob
+from elf.job.messages.groups import CreateJob, DropJob
 from elf.job.messages.rollup import Slice
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, app_id, range_topic, topics_of
@@ -46,8 +46,8 @@ READER_LOSS = 0.5
 GONE = "gone for good"
 SPARED_OF = 3
 """Members of a group that can lose one for good."""
-HOME_MEMBERS = 5
-"""Of a home's group, at most."""
+GROUP_MEMBERS = 5
+"""Of a job group's group, at most."""
 LISTED = 2
 """Contacts in a configuration."""
 NAMES_MAX = 20_000
@@ -121,7 +121,7 @@ class World:
         self.keys = "abcdef"
         self.crash_share = 0.0
         self.root_settings = RootSettings()
-        self.home_members = HOME_MEMBERS
+        self.group_members = GROUP_MEMBERS
         self.retained_bytes_max = 256 << 20
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._n = 0
@@ -203,12 +203,14 @@ class World:
             agent.guard(lambda: agent.start(contacts))
 
     def spares(self, agent: SimAgent) -> bool:
-        """Whether the fleet can do without an agent for good: each group in which it is, be it a home that it
-        leads, has three members, as far as anybody knows, and others have its streams."""
+        """Whether the fleet can do without an agent for good: each group in which it is, be it a job group
+        that it leads, has three members, as far as anybody knows, and others have its streams."""
         up = [one for one in self.agents if one.up]
         log = max((one.node.log for one in up), key=lambda log: log.last)
-        homes = {spec.uid for spec in log.jobs()} | {log.homes.of(flow.uid) or "" for flow in log.flows()}
-        keys = [home_key(uid) for uid in homes if log.home(uid) == agent.address]
+        job_groups = {spec.uid for spec in log.jobs()} | {
+            log.job_groups.of(flow.uid) or "" for flow in log.flows()
+        }
+        keys = [group_key(uid) for uid in job_groups if log.leader(uid) == agent.address]
         standings = [(key, one.node.catalog.desk.groups.standing(key)) for one in up for key in one.groups()]
         sizes = [
             len(known.membership.voters)
@@ -331,7 +333,7 @@ class World:
         agent.perform(agent.node.settle(routed, self.now))
 
     def range_roots(self, name: str, query: Plan) -> tuple[str, ...]:
-        """Where the homes of a job's key ranges after the first are to be: the nodes nearest to them."""
+        """Where the job groups of a job's key ranges after the first are to be: the nodes nearest to them."""
         up = {node_id(agent.address): agent.address for agent in self.agents if agent.up}
         keys = [to_int(range_topic(name, "me", place)) for place in range(1, query.trees)]
         return tuple(up[min(up, key=partial(closeness, key))] for key in keys)
@@ -343,20 +345,20 @@ class World:
         return master.spec
 
     def _master(self, name: str) -> Master | None:
-        masters = (m for a in self.agents if a.up for m in a.node.homes.jobs())
+        masters = (m for a in self.agents if a.up for m in a.node.job_groups.jobs())
         return next((m for m in masters if m.spec.name == name and m.state == "active"), None)
 
     def drop(self, spec: JobSpec) -> None:
         """Drop a job as an agent's statement would."""
-        home = self.home(spec)
-        home.handle(was.Arrived(home.address, DropJob(id=1, origin=home.address, uid=spec.uid)))
+        leader = self.leader(spec)
+        leader.handle(was.Arrived(leader.address, DropJob(id=1, origin=leader.address, uid=spec.uid)))
 
-    def name_at(self, name: str, home: SimAgent) -> str:
-        """A name that begins so, of which both keys are nearest to an agent (``elf.job.home.placing``)."""
-        nodes = {node_id(agent.address): agent for agent in self.agents if agent.up or agent is home}
+    def name_at(self, name: str, leader: SimAgent) -> str:
+        """A name that begins so, of which both keys are nearest to an agent (``elf.job.group.placing``)."""
+        nodes = {node_id(agent.address): agent for agent in self.agents if agent.up or agent is leader}
 
         def there(key: bytes) -> bool:
-            return nodes[min(nodes, key=partial(closeness, to_int(key)))] is home
+            return nodes[min(nodes, key=partial(closeness, to_int(key)))] is leader
 
         names = (f"{name}-{n}" for n in range(NAMES_MAX))
         return next((one for one in names if all(map(there, topics_of(one, "me")))), name)
@@ -366,11 +368,11 @@ class World:
         logs = (agent.node.log for agent in self.agents if agent.up)
         return max(logs, key=lambda log: log.last, default=None)
 
-    def home(self, spec: JobSpec) -> SimAgent:
-        """Where a job's home is, as the longest log says."""
+    def leader(self, spec: JobSpec) -> SimAgent:
+        """Where a job group is, as the longest log says."""
         log = self.longest()
         known = log.ever(spec.uid) if log is not None else None
-        return self.by_address[(known or spec).home]
+        return self.by_address[(known or spec).leader]
 
     def write(self, agent: SimAgent, until_ms: int, rate_ms: int = 200) -> None:
         """Rows at random moments in all its streams, with a little disorder below the lateness."""
@@ -391,7 +393,7 @@ class World:
     def committed(self, spec: JobSpec) -> dict[int, tuple[int, dict[str, int], dict[str, Any]]]:
         """Window start (µs) → (revision, counts by key, status) of its highest committed revision."""
         found: dict[int, tuple[int, dict[str, int], dict[str, Any]]] = {}
-        for row in self.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
+        for row in self.leader(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
             rows = table_of(row.rows).to_pylist()
             for status in table_of(row.status).to_pylist():
                 start = us_of(status["window_start"])

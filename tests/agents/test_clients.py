@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from agents.answering.asks import Procedure, Until
 from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
 from elf.job.effects import Send
-from elf.job.messages.homes import SubscribeJob
+from elf.job.messages.groups import SubscribeJob
 from elf.job.spec import JobSpec
 from elf.wire.clients import Execute, Published, Reply, WindowResult
 from elf.wire.heard import Heard
@@ -36,10 +36,10 @@ def result(number: int, *, before: int | None = None, final: bool = False) -> Wi
 
 
 class Reading:
-    """One client that reads. ``hear``: what it is sent, and what is asked of the job's home."""
+    """One client that reads. ``hear``: what it is sent, and what is asked of the job group."""
 
     def __init__(self, heard: Heard) -> None:
-        self.clients = Clients(ME, SimpleNamespace(masters=SimpleNamespace(home=lambda spec: HOME)))  # type: ignore[arg-type]
+        self.clients = Clients(ME, SimpleNamespace(masters=SimpleNamespace(leader=lambda spec: HOME)))  # type: ignore[arg-type]
         self.clients._readers[CLIENT, 3] = _Reader(CLIENT, 3, SPEC, None, False, 0, 0, heard)
 
     def hear(self, published: WindowResult, now_ms: int = 0) -> tuple[list[int], list[int | None]]:

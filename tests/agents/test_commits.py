@@ -15,7 +15,7 @@ from elf.batch import decode, encode
 from elf.job.commits import PaneCommit
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.events import PanesCommitted, WindowsCommitted
-from elf.job.home.port import Draft, Drafted
+from elf.job.group.port import Draft, Drafted
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.planner import plan as planned

@@ -15,7 +15,7 @@ from elf.functions.checks import check_job, check_text
 from elf.functions.function import Done, Failed, UserFunction
 from elf.functions.sandbox import Limits, Sandboxes
 from elf.functions.zygote import NICENESS
-from elf.job.home.master import PREPARE_LIMIT_MS
+from elf.job.group.master import PREPARE_LIMIT_MS
 from elf.ql.plan import Function
 
 TIGHT = Limits(call_secs=0.2, memory_bytes=48 << 20, rows_max=1_000, log_bytes_max=4_000)

@@ -47,7 +47,7 @@ def oracle(clicks: list[Row], buys: list[Row]) -> Said:
 
 
 class Job:
-    """A job's home, without its master: panes are committed and revised by hand."""
+    """A job group, without its master: panes are committed and revised by hand."""
 
     def __init__(self, query: str) -> None:
         (asked,) = parse(query)

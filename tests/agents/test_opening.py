@@ -20,7 +20,7 @@ from elf.job.contributions import Piece
 from elf.job.counters import counters
 from elf.job.effects import Combine, CommitPanes
 from elf.job.events import PanesCommitted
-from elf.job.home.port import Draft
+from elf.job.group.port import Draft
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.root import Root
 from elf.job.spec import Flow

@@ -14,7 +14,7 @@ import pytest
 
 from agents.committing import panecommits
 from agents.committing.reducing import ReduceFunction, reducing, why_not
-from agents.disk import homestore
+from agents.disk import groupstore
 from agents.disk.store import Store
 from agents.tasks.streams import FunctionsAt
 from elf.batch import decode, encode
@@ -23,7 +23,7 @@ from elf.job.commits import PaneCommit
 from elf.job.contributions import Piece
 from elf.job.counters import counters
 from elf.job.effects import CommitPanes
-from elf.job.home import records as homelog
+from elf.job.group import records as grouplog
 from elf.job.spec import Flow
 from elf.ql.plan import Fragment, Function, Plan
 from elf.ql.planner import plan_text
@@ -225,14 +225,14 @@ def test_a_failure_is_in_the_tally_and_what_failed_is_not_tried_again() -> None:
 
 
 def test_whoever_leads_next_makes_a_revision_of_what_was_before_the_function() -> None:
-    """Records and states of a home carry it; a reader's copy, which is never revised, does not."""
+    """Records and states of a job group carry it; a reader's copy, which is never revised, does not."""
     flow, ours, theirs, later = flow_of(SEVERAL), Store(":memory:"), Store(":memory:"), Store(":memory:")
     function = py_reduce(flow.fragment)
     first, _ = panecommits.merged_panes(work(flow, 0, 1, 0, [(0, "a", 3), (0, "b", 9)], 0), ours, 1, function)
     assert plain(decode(first.payload)) == [(0, "b", 9)]
-    homestore.apply(theirs, homelog.encode(first))
-    for kept in homestore.newest(theirs, "f", 1 << 20):
-        homestore.apply(later, homelog.encode(kept))
+    groupstore.apply(theirs, grouplog.encode(first))
+    for kept in groupstore.newest(theirs, "f", 1 << 20):
+        groupstore.apply(later, grouplog.encode(kept))
     second, _ = panecommits.merged_panes(work(flow, 0, 1, 1, [(0, "a", 2)], 1), later, 2, function)
     assert sorted(plain(decode(second.payload))) == [(0, "a", 5), (0, "b", 9)]
     assert not first.bare.raw

@@ -35,7 +35,7 @@ KINDS: dict[str, tuple[Kind, ...]] = {
 
 
 class Job:
-    """A job's home, without its master: panes are committed and revised by hand."""
+    """A job group, without its master: panes are committed and revised by hand."""
 
     def __init__(self, kinds: tuple[Kind, ...]) -> None:
         fragment = Fragment("s", (), "", ("k",), STATES, PANE, None)

@@ -16,15 +16,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from agents.disk import homestore
-from agents.disk.homestore import RUN_RECORDS_MAX, ApplyRun, apply_run, in_runs
+from agents.disk import groupstore
+from agents.disk.groupstore import RUN_RECORDS_MAX, ApplyRun, apply_run, in_runs
 from agents.disk.store import Store, StoreError
 from elf.errors import ElfBug, UserError
 from elf.job.commits import PaneCommit, WindowCommit
-from elf.job.home.port import Apply, ForgetHome, SummariseHome
-from elf.job.home.records import encode, state_of
+from elf.job.group.port import Apply, ForgetJobGroup, SummariseJobGroup
+from elf.job.group.records import encode, state_of
 from elf.job.snapshots import Sealed, SnapshotName
-from elf.job.spec import END_OF_TIME, START_OF_TIME, home_uid
+from elf.job.spec import END_OF_TIME, START_OF_TIME, group_uid
 
 
 @pytest.fixture(params=["file", "memory"])
@@ -175,15 +175,15 @@ def test_jobs_and_windows(store: Store) -> None:
 def test_the_state_of_a_home_is_bounded_however_many_flows_it_has(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of each flow the newest panes; a home of two was refused by its group, which stopped the agent."""
-    monkeypatch.setattr(homestore, "STATE_PANES_BYTES", 4_000)
+    """Of each flow the newest panes; a job group of two was refused by its group, which stopped the agent."""
+    monkeypatch.setattr(groupstore, "STATE_PANES_BYTES", 4_000)
     flows = ("f", "g", "h")
     for flow in flows:
         store.save_flow(flow, 0)
         for pane in range(9):
             store.commit_panes(commit(pane, pane + 1, payload=b"x" * 400, flow=flow))
-    asked = SummariseHome(b"", 5, home_uid("j", 7), (*flows, "ended"), "founder")
-    state = state_of(homestore.summary(store, asked))
+    asked = SummariseJobGroup(b"", 5, group_uid("j", 7), (*flows, "ended"), "founder")
+    state = state_of(groupstore.summary(store, asked))
     whole = [(kept.flow, kept.start) for kept in state.panes if kept.payload]
     assert whole == [(flow, pane) for flow in flows for pane in (6, 7, 8)]
     assert [(kept.flow, kept.start) for kept in state.panes] == [
@@ -194,14 +194,14 @@ def test_the_state_of_a_home_is_bounded_however_many_flows_it_has(
 def test_what_a_large_window_takes_of_a_state_panes_have_less(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(homestore, "STATE_PANES_BYTES", 4_000)
-    monkeypatch.setattr(homestore, "STATE_WINDOWS_BYTES", 1_000)
+    monkeypatch.setattr(groupstore, "STATE_PANES_BYTES", 4_000)
+    monkeypatch.setattr(groupstore, "STATE_WINDOWS_BYTES", 1_000)
     store.save_flow("f", 0)
     for pane in range(12):
         store.commit_panes(commit(pane, pane + 1, payload=b"x" * 400))
-    home = home_uid("j", 7)
-    store.commit_windows(replace(window(0, 10), job=home, rows=b"y" * 3_000))
-    state = state_of(homestore.summary(store, SummariseHome(b"", 5, home, ("f",), "founder")))
+    leader = group_uid("j", 7)
+    store.commit_windows(replace(window(0, 10), job=leader, rows=b"y" * 3_000))
+    state = state_of(groupstore.summary(store, SummariseJobGroup(b"", 5, leader, ("f",), "founder")))
     assert [len(kept.rows) for kept in state.windows] == [3_000], "the newest is there"
     assert sum(len(kept.payload) for kept in state.panes) + 3_000 <= 5_000
     assert [kept.start for kept in state.panes] == [*range(12)], "older ones by name"
@@ -340,7 +340,7 @@ def test_what_is_written_together_is_one_transaction(store: Store) -> None:
 def test_records_that_follow_each_other_are_written_in_runs(store: Store) -> None:
     rows = [window(at, at + 1) for at in range(RUN_RECORDS_MAX + 1)]
     applies = [Apply(bytes(16), encode(row)) for row in rows]
-    other = ForgetHome("of another job", ())
+    other = ForgetJobGroup("of another job", ())
     runs = list(in_runs([other, *applies, other, applies[0]]))
     assert [len(run.effects) if isinstance(run, ApplyRun) else run for run in runs] == [
         other,

@@ -17,7 +17,7 @@ from msgspec import inspect
 
 from agents import codec
 from elf.job.catalog import voters
-from elf.job.home import records
+from elf.job.group import records
 from elf.job.messages.entries import LogEntry
 from elf.job.messages.proposals import Proposal
 from elf.wire import frames
@@ -61,11 +61,11 @@ def lines() -> list[str]:
     for tag, cls in sorted(codec.CODEC.types.items()):
         twin = cls if issubclass(cls, msgspec.Struct) else codec.twin_of(cls)
         found[tag] = fields_of(inspect.type_info(twin), found)
-    for kept in (voters.Proposed, voters._State, records.HomeState):
+    for kept in (voters.Proposed, voters._State, records.JobGroupState):
         shape(inspect.type_info(kept), found)
     found["a wish"] = shape(inspect.type_info(Proposal), found)
     found["an entry of the log"] = shape(inspect.type_info(LogEntry), found)
-    found["a record of a home"] = shape(inspect.type_info(records.HomeRecord), found)
+    found["a record of a home"] = shape(inspect.type_info(records.JobGroupRecord), found)
     return [f"{name}: {said}" for name, said in sorted(found.items())]
 
 

@@ -57,12 +57,12 @@ def test_what_few_seeds_show(seed: int, nodes: int) -> None:
 
 
 def test_agents_and_homes_die_under_larger_windows_jobs_over_jobs_and_joined_ones() -> None:
-    """Each agent once, then the home of each job that is made of another's windows."""
+    """Each agent once, then the job group of each job that is made of another's windows."""
     jobs = ("plain", "larger", "over", "joined")
     crashes = [Fault("crash", 1_000 + 1_200 * n, (n,), 300) for n in range(NODES)]
-    homes = [Fault("home", 1_600 + 2_000 * job, (), 400, job) for job in range(1, len(jobs))]
+    job_groups = [Fault("home", 1_600 + 2_000 * job, (), 400, job) for job in range(1, len(jobs))]
     weather = [Fault("doubles", 0, (), 9_000, 10), Fault("loss", 0, (), 9_000, 4)]
-    faults = tuple(sorted([*crashes, *homes, *weather], key=lambda fault: fault.at_ms))
+    faults = tuple(sorted([*crashes, *job_groups, *weather], key=lambda fault: fault.at_ms))
     storm = replace(schedule(unheard, 3), jobs=jobs, begun=len(jobs), faults=faults)
     verdict = play(storm)
     assert verdict.findings == ()
@@ -95,7 +95,7 @@ def test_windows_of_equal_jobs_are_made_once_in_a_storm(monkeypatch: pytest.Monk
     assert log is not None
     jobs = log.jobs()
     assert len(jobs) == EQUAL
-    assert len({story.world.home(spec).index for spec in jobs}) == 1
+    assert len({story.world.leader(spec).index for spec in jobs}) == 1
 
 
 def test_some_schedules_have_equal_jobs_that_are_to_be_together() -> None:

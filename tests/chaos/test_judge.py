@@ -48,7 +48,7 @@ def test_what_a_full_disk_refuses_has_never_begun(monkeypatch: pytest.MonkeyPatc
         world.write(agent, until_ms)
     world.run(2_000)
     spec = world.create(0, query_of("plain"))
-    full = next(agent for agent in world.agents[1:] if agent is not world.home(spec))
+    full = next(agent for agent in world.agents[1:] if agent is not world.leader(spec))
     with monkeypatch.context() as patch:
         patch.setattr(full.store, "save_checkpoint", refuses)
         world.submit(0, query_of("odd"), "other")
@@ -73,8 +73,8 @@ def test_a_row_from_before_the_beginning_is_leapt_over_as_any_other() -> None:
     world.start_all()
     spec = world.create(0, query_of("leap"))
     world.run_until(lambda: (spec.flows[0].uid, away.index) in ledger.books)
-    homes = world.home(spec).node.homes
-    world.run_until(lambda: len(homes.voters(spec.uid)) >= 3)  # of two none may go
+    job_groups = world.leader(spec).node.job_groups
+    world.run_until(lambda: len(job_groups.voters(spec.uid)) >= 3)  # of two none may go
     away.log.rows.append((began_us - 100_000, "a"))
     until_ms = world.now + 8_000
     for agent in world.agents:

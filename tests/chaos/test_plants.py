@@ -28,7 +28,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.keeps_one_position: storms.slow_crashes,
     plants.answers_with_a_chunk_queued: storms.slow_create,
     plants.commits_before_a_majority: storms.unheard,
-    plants.has_one_quota: storms.dead_home,
+    plants.has_one_quota: storms.dead_leader,
     plants.revises_what_was_dropped: storms.stragglers,
     plants.forgets_what_was_dropped: storms.stragglers,
     plants.drops_open_panes_unseen: storms.lagging,

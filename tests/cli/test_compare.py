@@ -15,7 +15,7 @@ from elf.cli.compare import check_spark, live_windows
 from elf.cli.tree import FlowTree, children_of, plot_tree, read_tree, shape
 from elf.client import ArchiveStatus, CompareFacts
 from elf.errors import ElfError, UserError
-from elf.job.messages.homes import JobStatus
+from elf.job.messages.groups import JobStatus
 from elf.job.spec import JobSpec
 from elf.ql import planner, statements
 from elf.schema import Column, Schema

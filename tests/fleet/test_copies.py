@@ -21,21 +21,21 @@ from tests.support.watching import QUERY, SECOND_US, clicks, connected, create, 
 
 
 async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five: Fleet) -> None:
-    """The home stands still when a window ends, so nobody commits it; the agent is gone when its neighbours
-    have copies. Then another home commits the window, with its rows."""
+    """The job group stands still when a window ends, so nobody commits it; the agent is gone when its
+    neighbours have copies. Then another job group commits the window, with its rows."""
     client = await connected(five, 1)
     five.begin_writing()
     await create(client)
-    home = five.agent_at(str((await client.tree("popular"))["master"]))
-    victim = next(agent for agent in five.agents[2:] if agent is not home)
-    if home is five.agents[1]:
+    leader = five.agent_at(str((await client.tree("popular"))["master"]))
+    victim = next(agent for agent in five.agents[2:] if agent is not leader)
+    if leader is five.agents[1]:
         await client.close()
         client = await connected(five, 0)
     async with watched(client, "popular") as windows:
         await eventually(lambda: len(windows) >= 1, "a window")
         await asyncio.sleep((1.8 - time.time()) % 2)  # to just before the end of a window
         start = time.time_ns() // 1000 // (2 * SECOND_US) * 2 * SECOND_US
-        stop(home, signal.SIGSTOP)
+        stop(leader, signal.SIGSTOP)
         before = metric(victim, "snapshots_retained")  # a busy machine may owe the window before
         await eventually(lambda: metric(victim, "snapshots_copied") > before, "copies", 10)
         assert start not in windows
@@ -46,12 +46,12 @@ async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five:
             return windows[start].status["missing"] if start in windows else None
 
         await eventually(
-            lambda: lacking() == [home.name], "the window, by another home, with the victim's rows"
+            lambda: lacking() == [leader.name], "the window, by another home, with the victim's rows"
         )
         five.end_writing()
-        truth = five.truth(start, start + 2 * SECOND_US, without=[home.name])
+        truth = five.truth(start, start + 2 * SECOND_US, without=[leader.name])
         assert clicks(windows[start]) == truth
-        assert truth != five.truth(start, start + 2 * SECOND_US, without=[home.name, victim.name])
+        assert truth != five.truth(start, start + 2 * SECOND_US, without=[leader.name, victim.name])
 
 
 async def test_windows_are_whole_while_an_agents_connection_to_its_root_stands_still(tmp_path: Path) -> None:
@@ -72,17 +72,17 @@ async def test_windows_are_whole_while_an_agents_connection_to_its_root_stands_s
             await eventually(lambda: len(windows) >= 2, "windows")
             told: dict[str, Any] = await statements.tree("mirrored")
             (tree,) = told["flows"]
-            home = fleet.agent_at(tree["root"])
-            below = [edge["address"] for edge in tree["edges"] if edge["parent"] == home.reached]
+            leader = fleet.agent_at(tree["root"])
+            below = [edge["address"] for edge in tree["edges"] if edge["parent"] == leader.reached]
             victim = next(agent for agent in fleet.agents if agent.reached in below)
-            network.stopped = connections(victim, home)
+            network.stopped = connections(victim, leader)
             stopped_us = time.time_ns() // 1_000
 
             def mirrored() -> list[Window]:
                 return [w for start, w in windows.items() if start >= stopped_us]
 
             await eventually(lambda: len(mirrored()) >= 3, "windows without its own word")
-            assert metric(home, "snapshots_mirrored") >= 3
+            assert metric(leader, "snapshots_mirrored") >= 3
             network.stopped = frozenset()
             end_us = fleet.end_writing() - SECOND_US
             await eventually(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows")

@@ -50,8 +50,8 @@ async def test_a_neighbour_reads_the_lines_of_an_agent_that(away: str, sharing: 
     async with watched(client, "mirrored") as windows:
         await eventually(lambda: len(windows) >= 3, "windows")
         told = await statements.tree("mirrored")
-        home = sharing.agent_at(str(told["master"]))
-        victim = next(agent for agent in sharing.agents[1:] if agent is not home)
+        leader = sharing.agent_at(str(told["master"]))
+        victim = next(agent for agent in sharing.agents[1:] if agent is not leader)
         if away == "is killed":
             victim.kill()
         else:
@@ -64,7 +64,7 @@ async def test_a_neighbour_reads_the_lines_of_an_agent_that(away: str, sharing: 
         await eventually(lambda: len(whole()) >= 4, "windows with what it has not read", 30)
         for start in [at for at in windows if at >= stopped_us and windows[at] in whole()]:
             assert clicks(windows[start]) == sharing.truth(start, start + SPAN_US)
-        assert metric(home, "panes_run_again") >= 4
+        assert metric(leader, "panes_run_again") >= 4
         if away == "is killed":
             victim.start()
         else:

@@ -52,9 +52,9 @@ async def test_a_job_that_leaps_says_each_window_once_and_one_that_waits_says_it
     assert len({row["flow"] for row in jobs.to_pylist()}) == 3, "a flow has one policy"
     async with watched(client, "leaping") as leapt, watched(other, "waiting") as waited:
         await eventually(lambda: len(leapt) >= 3 and len(waited) >= 3, "windows")
-        homes = [str((await statements.tree(job))["master"]) for job in ("leaping", "waiting")]
-        homes.append(str((await statements.status()).get("leader", "")))
-        victim = next(agent for agent in six.agents[2:] if agent.address not in homes)
+        job_groups = [str((await statements.tree(job))["master"]) for job in ("leaping", "waiting")]
+        job_groups.append(str((await statements.status()).get("leader", "")))
+        victim = next(agent for agent in six.agents[2:] if agent.address not in job_groups)
         stop(victim, signal.SIGSTOP)
         stopped_us = time.time_ns() // 1_000
         await asyncio.sleep(STANDS_S)  # one job drops that, the other waits

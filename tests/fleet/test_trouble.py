@@ -77,7 +77,7 @@ if os.geteuid() == 0:
 
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_agent_whose_disk_is_full_stands_aside_and_comes_back(way: str, tmp_path: Path) -> None:
-    """It is the home of the job, which goes on elsewhere; nobody starts the agent again."""
+    """It is the job group of the job, which goes on elsewhere; nobody starts the agent again."""
     filling, why = WAYS[way]
     fleet = Fleet(tmp_path, 4)
     with ExitStack() as opened:
@@ -196,7 +196,7 @@ async def kept_to(client: Client, least_us: int) -> Windows:
         found = {start_us(w): w for result in ordered for w in split(result)}
         return found if max(found, default=0) >= least_us else None
 
-    # The job's home begins some seconds after its agent.
+    # The job group begins some seconds after its agent.
     found = await eventually(kept, "windows to then", despite=(UserError,))
     assert found is not None
     return found

@@ -15,7 +15,7 @@ from elf.batch import decode
 from elf.job import events as was
 from elf.job.contributions import Piece
 from elf.job.effects import Send
-from elf.job.messages.homes import JobStatus
+from elf.job.messages.groups import JobStatus
 from elf.job.messages.replicas import DropReplicas, OfferReplicas, ReplicaVerdict
 from elf.job.messages.rollup import FlowProgress
 from elf.job.replicas import ReplicaName
@@ -151,7 +151,7 @@ def lacking(fleet: Fleet) -> int:
 
 
 def answered(fleet: Fleet) -> int:
-    return fleet.world.home(fleet.spec).node.homes.roots.mirrored
+    return fleet.world.leader(fleet.spec).node.job_groups.roots.mirrored
 
 
 def described(fleet: Fleet) -> str:
@@ -183,10 +183,10 @@ def test_where_the_home_hears_nothing_of_an_agent_its_mirrors_answer_at_once(
 ) -> None:
     """Not even its beats: after three of them a copy is taken as soon as it is offered."""
     fleet = Fleet(mirrored(plan(1)))
-    world, home = fleet.world, fleet.world.home(fleet.spec).address
+    world, leader = fleet.world, fleet.world.leader(fleet.spec).address
     parted = world.network.parted
     monkeypatch.setattr(
-        world.network, "parted", lambda a, b: (a, b) == (fleet.away.address, home) or parted(a, b)
+        world.network, "parted", lambda a, b: (a, b) == (fleet.away.address, leader) or parted(a, b)
     )
     world.run(SPAN)
     monkeypatch.undo()
@@ -199,7 +199,10 @@ def test_an_agent_that_stops_when_it_has_sealed_is_answered_for_and_then_has_not
     fleet = Fleet(mirrored(plan(1)))
     world, away = fleet.world, fleet.away
     world.unheard.add(away.address)
-    replication, root = away.node.replicas.replication, world.home(fleet.spec).node.homes.roots.get(fleet.uid)
+    replication, root = (
+        away.node.replicas.replication,
+        world.leader(fleet.spec).node.job_groups.roots.get(fleet.uid),
+    )
     assert root is not None
 
     def behind() -> list[ReplicaName]:
@@ -243,7 +246,7 @@ def test_without_copies_it_is_as_with_revise() -> None:
 
 def test_describe_says_for_whom_neighbours_have_answered() -> None:
     fleet = Fleet(mirrored(plan(1)))
-    home = fleet.world.home(fleet.spec)
+    leader = fleet.world.leader(fleet.spec)
     fleet.world.unheard.add(fleet.away.address)
     fleet.world.run(SPAN)
     told, count = described(fleet), answered(fleet)
@@ -251,9 +254,9 @@ def test_describe_says_for_whom_neighbours_have_answered() -> None:
     assert told.startswith("MIRROR: neighbours have sent ")
     assert sum(int(sent) for sent, _ in found) == count
     assert f"a{fleet.away.index}" in [who for _, who in found], "and those for which it is an inner node"
-    status: dict[str, Any] = home.node.clients.statements.status()
+    status: dict[str, Any] = leader.node.clients.statements.status()
     assert status["copies"]["mirrored"] == count
-    facts = JobStatus(fleet.spec, "active", home.address, None, None, ())
-    assert describe(facts, home.node.log, str, [None])["stragglers"].endswith("a root does not answer")
+    facts = JobStatus(fleet.spec, "active", leader.address, None, None, ())
+    assert describe(facts, leader.node.log, str, [None])["stragglers"].endswith("a root does not answer")
     plain = msgspec.structs.replace(facts, spec=replace(fleet.spec, plan=behind(plan(1))))
-    assert describe(plain, home.node.log, str)["stragglers"] == "REVISE"
+    assert describe(plain, leader.node.log, str)["stragglers"] == "REVISE"

@@ -1,4 +1,5 @@
-"""Who begins a flow is gathered on the way up its tree (``tests/sim`` counts what comes to many's home)."""
+"""Who begins a flow is gathered on the way up its tree (``tests/sim`` counts what comes to many's job
+group)."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ def test_what_gets_lost_on_the_way_is_said_again_with_the_next_beat(monkeypatch:
     spec = world.create(0, plan(2))
     assert lost
     assert world.now - before <= 2_000
-    home = world.home(spec)
-    root = home.node.homes.roots.get(spec.flows[0].uid)
+    leader = world.leader(spec)
+    root = leader.node.job_groups.roots.get(spec.flows[0].uid)
     assert root is not None
     assert root.answers.why(lambda pane: None, world.now).count("nothing is heard") == 0
 
@@ -72,7 +73,7 @@ def test_without_a_parent_they_go_to_the_home_and_many_flows_in_one_message() ->
 
 
 def test_a_word_that_comes_after_a_later_one_says_nothing() -> None:
-    """It waited for its flow on the way, and its member has told the home more with a beat."""
+    """It waited for its flow on the way, and its member has told the job group more with a beat."""
     world = World(7, 4)
     world.start_all()
     until_ms = world.now + 6_000
@@ -80,15 +81,15 @@ def test_a_word_that_comes_after_a_later_one_says_nothing() -> None:
         world.write(agent, until_ms)
     spec = world.create(0, plan(2))
     world.run(6_000)
-    uid, home = spec.flows[0].uid, world.home(spec)
-    root = home.node.homes.roots.get(uid)
+    uid, leader = spec.flows[0].uid, world.leader(spec)
+    root = leader.node.job_groups.roots.get(uid)
     assert root is not None
-    member = next(m for m in home.node.log.members("clicks") if m.address != home.address)
+    member = next(m for m in leader.node.log.members("clicks") if m.address != leader.address)
     told = root.stragglers.progress_of(member.number)
     assert told is not None
     late = Begun(flows=(FlowBegun(uid, (Began(member.number, told.sealed - 2, told.sealed - 2),)),))
-    home.handle(Arrived(member.address, late))
+    leader.handle(Arrived(member.address, late))
     assert root.stragglers.progress_of(member.number) == told
     root.down(member.address)
-    home.handle(Arrived(member.address, late))
+    leader.handle(Arrived(member.address, late))
     assert root.stragglers.is_silent(member.number, 10**9, world.now), "nor does it bring back the dead"

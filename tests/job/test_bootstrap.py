@@ -1,4 +1,4 @@
-"""The home of a key range is bootstrapped once, by somebody, whoever dies meanwhile
+"""The job group of a key range is bootstrapped once, by somebody, whoever dies meanwhile
 (``elf.job.catalog.bootstrap``)."""
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from elf.job import events as was
 from elf.job.catalog.admission import grow
 from elf.job.catalog.bootstrap import Bootstrap, bootstrap_of
 from elf.job.catalog.log import CatalogLog
-from elf.job.home.records import home_key
+from elf.job.group.records import group_key
 from elf.job.messages.entries import JobAdded, JobDropped
-from elf.job.messages.homes import Inspect, JobStatus
+from elf.job.messages.groups import Inspect, JobStatus
 from elf.job.messages.proposals import DropJobEntry
 from elf.job.rollup.decide import RootSettings
-from elf.job.spec import JobSpec, home_uid
+from elf.job.spec import JobSpec, group_uid
 from elf.wire.base import Answer
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import plan
 from lab.chaos.ledger import Ledger
 from lab.chaos.world import World
 from tests.support.histories import lacking_alone, settled
-from tests.support.homes import exact
+from tests.support.jobgroups import exact
 
 GRACE_MS = 9_000
 
@@ -62,22 +62,23 @@ def step(world: World, condition: Callable[[], bool]) -> None:
 
 
 def submitted(world: World) -> tuple[str, SimAgent]:
-    """A job of three trees is created: (uid of the home of a key range, its founder), as the log has it."""
+    """A job of three trees is created: (uid of the job group of a key range, its founder), as the log has
+    it."""
     roots = tuple(agent.address for agent in world.agents[2:4])
     world.submit(1, replace(plan(2), trees=3), "job", client="client:2", roots=roots)
     spec = named(world)
-    flow = next(flow for flow in spec.flows if flow.home != spec.master)
-    return home_uid(spec.uid, flow.fragment.range[0]), world.by_address[flow.home]
+    flow = next(flow for flow in spec.flows if flow.leader != spec.master)
+    return group_uid(spec.uid, flow.fragment.range[0]), world.by_address[flow.leader]
 
 
 def created(world: World, moment: str) -> tuple[str, SimAgent]:
     """The same, and the founder dies at that moment."""
     uid, founder = submitted(world)
     if moment == "founded":
-        step(world, lambda: home_key(uid) in founder.store.load_groups())
+        step(world, lambda: group_key(uid) in founder.store.load_groups())
     assert any(known == uid for known, _ in the_log(world).unbegun())
     founder.crash()
-    assert (home_key(uid) in founder.store.load_groups()) is (moment == "founded")
+    assert (group_key(uid) in founder.store.load_groups()) is (moment == "founded")
     return uid, founder
 
 
@@ -88,16 +89,16 @@ def named(world: World) -> JobSpec:
 
 
 def waits_for(world: World) -> str:
-    """What its home says to who inspects the job."""
-    home, uid = world.home(named(world)), named(world).uid
-    home.handle(was.Arrived("client:3", Inspect(id=world.now, origin="client:3", uid=uid, windows=1)))
+    """What its job group says to who inspects the job."""
+    leader, uid = world.leader(named(world)), named(world).uid
+    leader.handle(was.Arrived("client:3", Inspect(id=world.now, origin="client:3", uid=uid, windows=1)))
     world.run(300)
     answer = [m for m in world.client_inbox if isinstance(m, Answer) and m.body][-1]
     return msgspec.msgpack.decode(answer.body, type=JobStatus).waiting
 
 
 def right(world: World, until: int, least: int, dead: tuple[SimAgent, ...] = ()) -> None:
-    """No window is lost, doubled or wrong, as its home has them and as the ledger heard of them."""
+    """No window is lost, doubled or wrong, as its job group has them and as the ledger heard of them."""
     world.run(max(0, until - world.now) + 12_000)
     assert world.ledger is not None
     assert world.ledger.findings == []
@@ -107,13 +108,13 @@ def right(world: World, until: int, least: int, dead: tuple[SimAgent, ...] = ())
 
 def flow_of(world: World, uid: str) -> str:
     """The flow of a key range."""
-    (flow,) = the_log(world).homes.flows(uid)
+    (flow,) = the_log(world).job_groups.flows(uid)
     return flow
 
 
 def groups(world: World, uid: str) -> set[bytes]:
-    """The groups of the home of a key range that anybody has a voter slot in."""
-    keys = {home_key(uid), home_key(the_log(world).homes.group(uid))}
+    """The groups of the job group of a key range that anybody has a voter slot in."""
+    keys = {group_key(uid), group_key(the_log(world).job_groups.group(uid))}
     return {key for a in world.agents if a.up for key in keys & {*a.groups()}}
 
 
@@ -125,7 +126,7 @@ def test_a_founder_that_comes_back_founds_the_range_that_it_was_named_for(moment
     assert settled(world, named(world), until) == {}
     world.restart(founder)
     world.run_until(lambda: not the_log(world).unbegun(), 6_000)
-    assert (the_log(world).home(uid), the_log(world).homes.founders(uid)) == (
+    assert (the_log(world).leader(uid), the_log(world).job_groups.founders(uid)) == (
         founder.address,
         (founder.agent_id,),
     )
@@ -134,17 +135,17 @@ def test_a_founder_that_comes_back_founds_the_range_that_it_was_named_for(moment
 
 @pytest.mark.parametrize("moment", ["named", "founded"])
 def test_a_founder_that_stays_away_is_replaced(moment: str) -> None:
-    """By the leader of the job's home, after a while; meanwhile the job says for what it waits."""
+    """By the leader of the job group, after a while; meanwhile the job says for what it waits."""
     world, until = fleet(52)
     uid, founder = created(world, moment)
     world.run(GRACE_MS - 1_500)
-    home = world.home(named(world))
+    leader = world.leader(named(world))
     assert f"of 3 has no root yet: a{founder.index} was to found its home" in waits_for(world)
     told = next(m for m in world.client_inbox if isinstance(m, Answer) and m.id == 999_999)
     assert f"job job is created, but {waits_for(world)[:20]}" in told.error
     world.run_until(lambda: not the_log(world).unbegun(), 4_000)
-    assert the_log(world).homes.founders(uid) == (founder.agent_id, home.agent_id)
-    world.run_until(lambda: the_log(world).home(uid) == home.address, 2_000)
+    assert the_log(world).job_groups.founders(uid) == (founder.agent_id, leader.agent_id)
+    world.run_until(lambda: the_log(world).leader(uid) == leader.address, 2_000)
     right(world, until, 8, (founder,))
     assert waits_for(world) == ""
 
@@ -159,9 +160,9 @@ def test_a_founder_that_comes_back_too_late_founds_nothing(moment: str) -> None:
     world.restart(founder)
     for _ in range(2_000):
         world.run(1)
-        assert not founder.node.homes.roots.get(flow_of(world, uid)), "it is never the root"
-    world.run_until(lambda: groups(world, uid) == {home_key(the_log(world).homes.group(uid))}, 6_000)
-    assert not founder.node.homes.roots.get(flow_of(world, uid))
+        assert not founder.node.job_groups.roots.get(flow_of(world, uid)), "it is never the root"
+    world.run_until(lambda: groups(world, uid) == {group_key(the_log(world).job_groups.group(uid))}, 6_000)
+    assert not founder.node.job_groups.roots.get(flow_of(world, uid))
     world.run(until - world.now + 12_000)
     lacking_alone(world, world.active("job"), founder, until)  # it has begun with some of the flows, and late
     assert world.ledger is not None
@@ -173,36 +174,36 @@ def test_a_founder_that_is_cut_off_takes_nothing_while_another_is_named() -> Non
     world, until = fleet(54)
     uid, founder = submitted(world)
     spec = named(world)
-    step(world, lambda: founder.node.log.homes.founders(uid) != ())
+    step(world, lambda: founder.node.log.job_groups.founders(uid) != ())
     world.network.sides = {founder.address: 1}
     world.run_until(lambda: not the_log(world).unbegun(), GRACE_MS + 4_000)
-    assert home_key(uid) in founder.groups()
-    assert not any(founder.node.homes.roots.get(flow.uid) for flow in spec.flows)
+    assert group_key(uid) in founder.groups()
+    assert not any(founder.node.job_groups.roots.get(flow.uid) for flow in spec.flows)
     world.network.sides = {}
-    world.run_until(lambda: home_key(uid) not in founder.groups(), 8_000)
+    world.run_until(lambda: group_key(uid) not in founder.groups(), 8_000)
     right(world, until, 8)
 
 
 def test_who_is_named_instead_may_die_too() -> None:
     world, until = fleet(55, agents=6, writing_ms=60_000)
     uid, founder = created(world, "named")
-    step(world, lambda: len(the_log(world).homes.founders(uid)) == 2)
-    second = world.home(named(world))
+    step(world, lambda: len(the_log(world).job_groups.founders(uid)) == 2)
+    second = world.leader(named(world))
     second.crash()
     world.run_until(lambda: not the_log(world).unbegun(), 2 * GRACE_MS + 6_000)
     first_two = (founder.agent_id, second.agent_id)
-    assert the_log(world).homes.founders(uid)[:2] == first_two
-    assert len(the_log(world).homes.founders(uid)) == 3
+    assert the_log(world).job_groups.founders(uid)[:2] == first_two
+    assert len(the_log(world).job_groups.founders(uid)) == 3
     right(world, until, 8, (founder, second))
 
 
 def test_a_root_of_an_earlier_elf_begins_without_asking_and_is_not_replaced() -> None:
     world, until = fleet(57)
     uid, founder = submitted(world)
-    for part in (founder.node.log.homes, founder.node.homes):  # what it did before
+    for part in (founder.node.log.job_groups, founder.node.job_groups):  # what it did before
         vars(part).update(has_begun=lambda uid, founder: True, wait_for=lambda uid, founder: None)
     world.run(GRACE_MS + 6_000)
-    assert (the_log(world).homes.founders(uid), the_log(world).unbegun()) == ((founder.agent_id,), ())
+    assert (the_log(world).job_groups.founders(uid), the_log(world).unbegun()) == ((founder.agent_id,), ())
     right(world, until, 12)
 
 
@@ -210,34 +211,40 @@ def test_whichever_entry_comes_first_counts() -> None:
     world, _ = fleet(56, writing_ms=1_000)
     roots = tuple(agent.address for agent in world.agents[3:5])
     job = world.create(1, replace(plan(2), trees=3), "job", roots)
-    assert job.home not in roots, "the seed puts it elsewhere"
-    second, third = home_uid(job.uid, 1), home_uid(job.uid, 2)
+    assert job.leader not in roots, "the seed puts it elsewhere"
+    second, third = group_uid(job.uid, 1), group_uid(job.uid, 2)
     agents = [agent.agent_id for agent in world.agents]
     before = [e for e in world.entries if not (isinstance(e, JobDropped) and bootstrap_of(e.uid))]
     entries = [msgspec.structs.replace(e, seq=n) for n, e in enumerate(before, 1)]
     log = CatalogLog(entries)
     assert [uid for uid, _ in log.unbegun()] == [second, third]
 
-    def said(home: str, founder: int, *instead: int) -> None:
-        mark = Bootstrap(home, agents[founder], *(agents[n] for n in instead))
+    def said(leader: str, founder: int, *instead: int) -> None:
+        mark = Bootstrap(leader, agents[founder], *(agents[n] for n in instead))
         assert bootstrap_of(mark.uid) == mark
         assert grow(log, DropJobEntry(uid=mark.uid))
         assert grow(log, DropJobEntry(uid=mark.uid)) == (), "it stands there"
 
     said(second, 3)
     said(second, 3, 0)
-    assert (log.homes.founders(second), log.homes.group(second)) == ((agents[3],), second)
-    assert log.homes.has_begun(second, agents[3])
+    assert (log.job_groups.founders(second), log.job_groups.group(second)) == ((agents[3],), second)
+    assert log.job_groups.has_begun(second, agents[3])
     said(third, 4, 0)
     said(third, 4)
-    assert log.homes.founders(third) == (agents[4], agents[0])
-    assert (log.homes.has_begun(third, agents[0]), log.homes.has_begun(third, agents[4])) == (None, False)
-    assert log.homes.group(third) not in (third, log.homes.group(second))
+    assert log.job_groups.founders(third) == (agents[4], agents[0])
+    assert (log.job_groups.has_begun(third, agents[0]), log.job_groups.has_begun(third, agents[4])) == (
+        None,
+        False,
+    )
+    assert log.job_groups.group(third) not in (third, log.job_groups.group(second))
     said(third, 0, 4)
-    assert log.homes.founders(third)[-1] == agents[0], "nobody twice"
+    assert log.job_groups.founders(third)[-1] == agents[0], "nobody twice"
     said(third, 0)
-    assert (log.homes.has_begun(third, agents[0]), log.homes.has_begun(third, agents[4])) == (True, False)
-    assert log.homes.has_begun(third, "unknown") is None
+    assert (log.job_groups.has_begun(third, agents[0]), log.job_groups.has_begun(third, agents[4])) == (
+        True,
+        False,
+    )
+    assert log.job_groups.has_begun(third, "unknown") is None
     assert log.unbegun() == ()
     assert log.job(job.uid) is not None
     assert log.streams_of(log.after(log.last - 1)[0]) == ("clicks",)

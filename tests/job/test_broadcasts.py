@@ -14,8 +14,8 @@ def test_all_hear_every_notice_once_and_in_order_though_messages_are_lost() -> N
     world = World(3, 8, loss=0.05, doubles=0.05)
     world.start_all()
     spec = world.create(1, plan(2))
-    (flow,) = world.home(spec).node.log.flows()
-    root = world.home(spec).node.homes.roots.get(flow.uid)
+    (flow,) = world.leader(spec).node.log.flows()
+    root = world.leader(spec).node.job_groups.roots.get(flow.uid)
     assert root is not None
     world.run_until(lambda: len(root.answers.reached()) == len(world.agents))
     told = 0
@@ -23,7 +23,7 @@ def test_all_hear_every_notice_once_and_in_order_though_messages_are_lost() -> N
         reply = said(world, number % 8, f"NOTIFY JOB job 'it''s {number}'")
         told += isinstance(reply, Reply) and reply.text == "notice sent to the 8 agents of job job"
     world.run(5_000)
-    sent = world.home(spec).broadcasts
+    sent = world.leader(spec).broadcasts
     assert told >= 10
     assert {("job", f"it's {number}") for number in range(20)} >= set(sent)
     assert len(sent) >= told
@@ -73,9 +73,9 @@ def test_what_cannot_be_sent_is_said() -> None:
     reply = said(world, 1, f"NOTIFY JOB job '{'x' * (CHARS_MAX + 1)}'")
     assert isinstance(reply, Failed)
     assert "too long" in reply.text
-    home = world.home(spec)
-    home.crash()
-    reply = said(world, 1 - home.index, "NOTIFY JOB job 'x'")
+    leader = world.leader(spec)
+    leader.crash()
+    reply = said(world, 1 - leader.index, "NOTIFY JOB job 'x'")
     assert isinstance(reply, Failed)
     assert reply.text.startswith("job job: the root of its flow, ")
     assert "is not heard of; another one goes on when most of those that keep the job are there" in reply.text

@@ -15,7 +15,7 @@ from elf.job.catalog.voters import wanted
 from elf.job.effects import Effect, SaveLog, Send
 from elf.job.messages.entries import FlowEnded
 from elf.job.messages.following import Follow, Hello, LogTail, LogVoters, Welcome
-from elf.job.messages.homes import DropJob
+from elf.job.messages.groups import DropJob
 from elf.job.messages.proposals import DropJobEntry, JoinStream
 from elf.job.rollup.decide import RootSettings
 from elf.wire.clients import Call, Failed, Reply
@@ -37,9 +37,9 @@ def kept(count: int, world: World) -> None:
 
 
 def drop(world: World, uid: str) -> None:
-    home = next(agent for agent in world.agents if agent.up and agent.node.homes.jobs())
+    leader = next(agent for agent in world.agents if agent.up and agent.node.job_groups.jobs())
     request = DropJob(id=1, origin="client:1", uid=uid)
-    home.perform(home.node.settle(home.node.requests.answer(request, world.now), world.now))
+    leader.perform(leader.node.settle(leader.node.requests.answer(request, world.now), world.now))
     live = [agent for agent in world.agents if agent.up]
     world.run_until(lambda: all(agent.node.log.is_dropped(uid) for agent in live))
 
@@ -149,12 +149,12 @@ def test_when_a_third_agent_has_come_log_and_job_are_kept_by_three_soon() -> Non
     world.start_all(world.agents[:2])
     spec = world.create(0, plan(2))
     world.run(5_000)
-    assert (len(voters(world)), len(world.home(spec).node.homes.voters(spec.uid))) == (1, 1)
+    assert (len(voters(world)), len(world.leader(spec).node.job_groups.voters(spec.uid))) == (1, 1)
     world.agents[2].start([world.agents[0].address])
     world.run_until(lambda: world.agents[2].node.ready)
     world.run(2_000)
     assert voters(world) == {agent.address for agent in world.agents}
-    assert {*world.home(spec).node.homes.voters(spec.uid)} == voters(world)
+    assert {*world.leader(spec).node.job_groups.voters(spec.uid)} == voters(world)
 
 
 def test_keepers_leave_and_the_last_one_hands_the_log_over() -> None:

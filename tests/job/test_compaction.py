@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from elf.job.catalog.admission import grow
 from elf.job.catalog.compaction import tombstone
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
-from elf.job.home.reconfiguration import proposed
+from elf.job.group.reconfiguration import proposed
 from elf.job.messages.entries import JobAdded, LogEntry
 from elf.job.messages.proposals import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion
 from elf.job.spec import JobSpec
@@ -112,7 +112,7 @@ def test_who_was_away_learns_what_is_over_and_who_comes_later_hears_no_more_of_i
     world.start_all()
     spec = world.create(0, plan(2))
     away = next(
-        agent for agent in world.agents if agent is not world.home(spec) and not agent.node.catalog.leads
+        agent for agent in world.agents if agent is not world.leader(spec) and not agent.node.catalog.leads
     )
     world.run_until(lambda: bool(away.worker.flows()))
     away.crash()

@@ -7,7 +7,7 @@ from elf.job.rollup.decide import RootSettings
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import STREAM, plan
 from lab.chaos.world import World
-from tests.support.homes import exact
+from tests.support.jobgroups import exact
 
 
 def readdress(world: World, agent: SimAgent, address: str) -> None:
@@ -39,10 +39,10 @@ def test_an_agent_alone_goes_on_at_another_address() -> None:
     assert agent.store.load_groups()[LOG_GROUP].slot == slot
     (member,) = agent.node.log.members(STREAM)
     assert (member.number, member.address) == (0, agent.address)
-    world.run_until(lambda: agent.node.log.home(spec.uid) == agent.address, 20_000)
+    world.run_until(lambda: agent.node.log.leader(spec.uid) == agent.address, 20_000)
     world.run(50_000)
     exact(world, spec, world.now, 20)
-    assert old not in {flow.home for flow in agent.node.log.flows()}
+    assert old not in {flow.leader for flow in agent.node.log.flows()}
     agent.crash()
     world.restart(agent)
     world.run_until(lambda: agent.node.ready, 20_000)
@@ -63,7 +63,7 @@ def test_the_only_keeper_of_two_is_found_at_its_new_address() -> None:
     world.run_until(
         lambda: {m.address for m in other.node.log.members(STREAM)} == {*world.by_address}, 30_000
     )
-    assert world.home(spec).up
+    assert world.leader(spec).up
 
 
 def test_it_does_not_while_somebody_is_at_the_old_one() -> None:

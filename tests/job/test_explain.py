@@ -40,7 +40,7 @@ def test_what_is_explained_and_what_is_counted_at_each_level() -> None:
     ):
         assert part in text
     victim = next(
-        a for a in world.agents if a.address not in (spec.home, other.home, world.agents[3].address)
+        a for a in world.agents if a.address not in (spec.leader, other.leader, world.agents[3].address)
     )
     before, told = asked(world, 3, "EXPLAIN ANALYZE job")
     live = told["live"]

@@ -1,5 +1,5 @@
-"""Two streams joined in whole fleets on virtual time: an agent and the home die and come back, messages are
-lost and doubled, late parts revise panes of both, and the last word on each window is what all logs say.
+"""Two streams joined in whole fleets on virtual time: an agent and the job group die and come back, messages
+are lost and doubled, late parts revise panes of both, and the last word on each window is what all logs say.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from elf.job.home.versions import Version
+from elf.job.group.versions import Version
 from elf.job.spec import JobSpec, VersionRecord
 from elf.windows import Sliding
 from lab.chaos.engine import APART_US, SECOND, STREAM, joined_plan
@@ -47,9 +47,9 @@ def test_the_last_word_on_each_window_has_all_pairs() -> None:
     assert (told["join"]["before_s"], told["join"]["after_s"], told["join"]["keys"]) == (2, 1, ["k0"])
     assert "windows wait      1 s longer than without the join" in text
     world.run(6_000)
-    victim = next(a for a in world.agents if a.address not in (spec.home, *(f.home for f in spec.flows)))
+    victim = next(a for a in world.agents if a.address not in (spec.leader, *(f.leader for f in spec.flows)))
     struck(world, spec, victim, away_ms=7_000, after_ms=30_000)
-    (master,) = world.home(spec).node.homes.jobs()
+    (master,) = world.leader(spec).node.job_groups.jobs()
     calendar, end = master.current.calendar(), until * 1000
     spans = calendar.ending(calendar.from_us, end)
     windows = list(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True))

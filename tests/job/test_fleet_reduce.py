@@ -51,13 +51,13 @@ def test_panes_of_every_key_range_are_reduced_and_a_root_and_the_master_may_die(
     reconfigure(world, spec, "alter", reducing(query), note="ALTER …")
     assert answered(world) == ""
     flows = [flow for flow in versions(world, spec)[2].spec.flows if flow.fragment.reduce]
-    assert len({flow.home for flow in flows}) == len(flows) == 3
+    assert len({flow.leader for flow in flows}) == len(flows) == 3
     world.run_until(lambda: any(one[0] == 2 for one in said(world, spec).values()), 20_000)
     second.crash()
     world.run(1_500)
     world.restart(second)
     world.run(2_000)
-    first = world.home(spec)
+    first = world.leader(spec)
     first.crash()
     world.at(world.now + 6_000, lambda: world.restart(first))
     world.run(until - world.now + 24_000)
@@ -77,7 +77,7 @@ def test_a_revision_is_of_all_rows_of_its_pane() -> None:
     reconfigure(world, spec, "alter", reducing(plan(2)), note="ALTER …")
     assert answered(world) == ""
     world.run(4_000)
-    away = next(agent for agent in world.agents if agent is not world.home(spec))
+    away = next(agent for agent in world.agents if agent is not world.leader(spec))
     world.unheard.add(away.address)
     world.run(9_000)
     world.unheard.clear()
@@ -99,9 +99,9 @@ def test_a_function_that_fails_at_a_root_costs_no_window_and_the_job_goes_back(c
     world.agents[1].log.rows.append((world.now * 1000, "bang"))
     world.run_until(lambda: 3 in versions(world, spec), 20_000)
     if crashes:
-        home = world.home(spec)
-        home.crash()
-        world.at(world.now + 5_000, lambda: world.restart(home))
+        leader = world.leader(spec)
+        leader.crash()
+        world.at(world.now + 5_000, lambda: world.restart(leader))
     world.run_until(lambda: state(world, spec, 3) == "committed", 20_000)
     world.run(until - world.now + 20_000)
     windows = check(world, spec, until, least=10)
@@ -135,7 +135,7 @@ def test_a_failure_in_a_key_range_at_another_agent_is_told_to_the_master() -> No
     failed = [one for one in windows.values() if one[3]["function_failed"]]
     assert failed
     assert all(one[0] == 2 for one in failed)
-    roots = {world.by_address[flow.home].index for flow in versions(world, spec)[2].spec.flows}
+    roots = {world.by_address[flow.leader].index for flow in versions(world, spec)[2].spec.flows}
     note = versions(world, spec)[3].note
     assert "key range " in note
     assert any(f"on agent a{root}" in note for root in roots)

@@ -34,7 +34,7 @@ def test_an_agent_that_is_no_root_dies_and_comes_back_with_its_rows_as_revisions
     world = World(2, 5)
     spec, until = begun(world, 40_000)
     world.run(8_000)
-    victim = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
+    victim = next(a for a in world.agents if a.address not in (spec.flows[0].leader, world.agents[0].address))
     died = world.now
     victim.crash()
     before = set(world.committed(spec))
@@ -60,10 +60,10 @@ def test_snapshots_that_were_lost_for_long_come_as_revisions() -> None:
 
 def test_the_root_dies_and_comes_back_and_nothing_is_lost_or_twice() -> None:
     world = World(3, 5)
-    world.home_members = 1  # as in a fleet of one or two agents
+    world.group_members = 1  # as in a fleet of one or two agents
     spec, until = begun(world, 30_000, through=2)
     world.run(7_000)
-    root = world.home(spec)
+    root = world.leader(spec)
     before = len(world.committed(spec))
     root.crash()
     world.run(9_000)
@@ -77,7 +77,7 @@ def test_an_agent_leaves_and_is_expected_no_more() -> None:
     world = World(4, 4)
     spec, until = begun(world, 30_000)
     world.run(6_000)
-    goes = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
+    goes = next(a for a in world.agents if a.address not in (spec.flows[0].leader, world.agents[0].address))
     goes.perform(goes.node.leave(world.now))
     world.run_until(lambda: bool(goes.ended), 30_000)
     goes.log.rows = goes.log.rows[: goes.tasks[STREAM].position]
@@ -122,23 +122,23 @@ def test_what_nobody_can_want_any_more_is_forgotten() -> None:
     world.root_settings = RootSettings(revise_ms=20_000)
     spec, until = begun(world, 240_000, through=1, rate_ms=1_000)
     world.run(230_000)
-    home = world.home(spec)
-    kept = home.store.committed(spec.flows[0].uid)
+    leader = world.leader(spec)
+    kept = leader.store.committed(spec.flows[0].uid)
     assert 0 < len(kept) < 90
     assert kept[0].start > 1_000_000 // 2_000
-    home.crash()
-    world.restart(home)
+    leader.crash()
+    world.restart(leader)
     world.run(40_000)
     check_all(world, spec, until, least=100)
 
 
 def test_a_flow_whose_root_is_away_for_long_sheds_rows_and_says_so() -> None:
     world = World(6, 4)
-    world.home_members = 1
+    world.group_members = 1
     world.retained_bytes_max = 12_000
     spec, until = begun(world, 60_000)
     world.run(6_000)
-    root = world.home(spec)
+    root = world.leader(spec)
     root.crash()
     world.run(30_000)
     others = [a for a in world.agents if a is not root]
@@ -186,7 +186,7 @@ def test_a_flow_whose_end_an_agent_hears_of_before_it_is_on_the_ring_again_leave
     world = World(9, 7)
     spec, _ = begun(world, 6_000)
     world.run(6_000)
-    away = next(a for a in world.agents if a.address != spec.home and not a.node.catalog.keeps)
+    away = next(a for a in world.agents if a.address != spec.leader and not a.node.catalog.keeps)
     (flow,) = away.worker.flows()
     away.crash()
     world.drop(spec)

@@ -31,10 +31,10 @@ def test_the_last_word_on_each_window_is_what_all_logs_say(name: str) -> None:
     world = World(31, 4, loss=0.02, doubles=0.02)
     spec, until = begun(world, 24_000, query=plan_of(KINDS[name]), rate_ms=400)
     world.run(8_000)
-    victim = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
+    victim = next(a for a in world.agents if a.address not in (spec.flows[0].leader, world.agents[0].address))
     struck(world, spec, victim, away_ms=9_000, after_ms=35_000)
-    home = world.home(spec)
-    (master,) = home.node.homes.jobs()
+    leader = world.leader(spec)
+    (master,) = leader.node.job_groups.jobs()
     start, end = max(0, master.current.calendar().from_us), until * 1000
     rows = [
         (key, ts)

@@ -62,7 +62,7 @@ def test_longer_windows_on_the_panes_of_another_job_outlive_it() -> None:
     world.run(4_000)
     longer = replace(plan(6), fragment=plan(2).fragment)
     others = (world.create(n % 5, longer, f"longer{n}") for n in range(20))
-    second = next(other for other in others if other.home != first.home)
+    second = next(other for other in others if other.leader != first.leader)
     assert second.flows == first.flows
     world.run(4_000)
     assert computed(world) == {1}
@@ -82,9 +82,9 @@ def test_twenty_jobs_of_two_fragments_are_two_flows_on_every_agent() -> None:
     assert computed(world) == {2}
     assert {agent.node.flows for agent in world.agents} == {2}
     assert len({flow.uid for spec in specs for flow in spec.flows}) == 2
-    assert len({spec.home for spec in specs}) > 1
+    assert len({spec.leader for spec in specs}) > 1
     uid = specs[0].flows[0].uid
-    facts = world.by_address[specs[0].flows[0].home].node.homes.roots.facts(uid)
+    facts = world.by_address[specs[0].flows[0].leader].node.job_groups.roots.facts(uid)
     assert facts is not None
     assert {reader.name for reader in facts.readers} == {f"job{n}" for n in range(0, 20, 2)}
 
@@ -107,18 +107,18 @@ def test_a_flow_ends_after_a_grace_in_which_another_job_may_take_it_up() -> None
 
 def test_the_root_of_a_shared_flow_is_away_for_a_while() -> None:
     world = World(24, 4)
-    world.home_members = 1
+    world.group_members = 1
     first, until = begun(world, 24_000, rate_ms=400)
     world.run(2_000)
     second = another(world, first)
     world.run(4_000)
-    root = world.by_address[first.flows[0].home]
+    root = world.by_address[first.flows[0].leader]
     root.crash()
     names = [f"meanwhile{n}" for n in range(3)]
     for name in names:
-        world.submit(world.agents.index(world.home(second)), plan(2), name, "client:1")
+        world.submit(world.agents.index(world.leader(second)), plan(2), name, "client:1")
     world.run(9_000)
-    assert world.home(second).up
+    assert world.leader(second).up
     answers = [answer.error for answer in world.client_inbox if isinstance(answer, Answer)]
     assert any(f"shares, {root.address}, does not answer" in error for error in answers), answers
     world.restart(root)
@@ -134,7 +134,7 @@ def test_a_reader_on_another_node_is_away_for_a_while() -> None:
     world.run(2_000)
     second = another(world, first)
     world.run(4_000)
-    reader = world.home(second)
+    reader = world.leader(second)
     reader.crash()
     world.run(7_000)
     world.restart(reader)
@@ -142,22 +142,22 @@ def test_a_reader_on_another_node_is_away_for_a_while() -> None:
     check_all(world, first, until, least=8)
     check_all(world, second, until, least=6)
     copied = {(c.start, c.end, c.revision) for c in reader.store.committed(first.flows[0].uid)}
-    made = {(c.start, c.end, c.revision) for c in world.home(first).store.committed(first.flows[0].uid)}
+    made = {(c.start, c.end, c.revision) for c in world.leader(first).store.committed(first.flows[0].uid)}
     assert copied <= made
 
 
 def test_a_reader_that_falls_silent_is_waited_for_no_more_and_its_windows_are_skipped() -> None:
     world = World(26, 3, checking=False)
-    world.home_members = 1
+    world.group_members = 1
     world.root_settings = RootSettings(revise_ms=5_000, reader_ms=10_000)
     first, _ = begun(world, 400_000, rate_ms=2_000)
     second = another(world, first)
     world.run(6_000)
-    reader = world.home(second)
+    reader = world.leader(second)
     reader.crash()
     gone = world.now
     world.run(190_000)
-    kept = world.home(first).store.committed(first.flows[0].uid)
+    kept = world.leader(first).store.committed(first.flows[0].uid)
     assert kept[0].start > gone // 2_000, "panes are not kept for ever"
     world.restart(reader)
     world.run(15_000)
@@ -181,10 +181,10 @@ def test_a_commit_that_gets_lost_on_its_way_to_a_reader_is_sent_again_while_othe
     world = World(60 + seed, 5)
     spec, _ = begun(world, 30_000, query=plan(1))
     world.run(5_000)
-    reader = world.home(another(world, spec, query=plan(2, 1)))
+    reader = world.leader(another(world, spec, query=plan(2, 1)))
     world.run(3_000)
     (flow,) = spec.flows
-    mirror = reader.node.homes.mirrors.get(flow.uid)
+    mirror = reader.node.job_groups.mirrors.get(flow.uid)
     assert mirror is not None
     send, lost = world.send, list[int]()
 
@@ -214,20 +214,20 @@ def test_a_job_over_two_streams_counts_an_agent_once() -> None:
 
 
 def test_a_job_over_two_flows_of_others_on_other_nodes() -> None:
-    """Its flows have two roots, neither is its home; an agent with both streams goes and comes back."""
+    """Its flows have two roots, neither is its job group; an agent with both streams goes and comes back."""
     world = both(5, 28)
     first, until = begun(world, 24_000, rate_ms=400)
     second = world.create(4, plan(2, streams=("buys",)), "second")
     third = world.create(2, plan(2, streams=(STREAM, "buys")), "third0")
     for n in range(1, 20):
-        if third.home not in (first.home, second.home):
+        if third.leader not in (first.leader, second.leader):
             break
         world.drop(third)
         third = world.create(2, plan(2, streams=(STREAM, "buys")), f"third{n}")
     assert third.flows == (*first.flows, *second.flows)
     world.run(3_000)
-    homes = {first.home, second.home, third.home, world.agents[0].address}
-    victim = next(a for a in world.agents if len(a.streams) == 2 and a.address not in homes)
+    job_groups = {first.leader, second.leader, third.leader, world.agents[0].address}
+    victim = next(a for a in world.agents if len(a.streams) == 2 and a.address not in job_groups)
     victim.crash()
     world.run(9_000)
     without = [status for _, _, status in world.committed(third).values() if status["missing"]]
@@ -241,14 +241,14 @@ def test_a_job_over_two_flows_of_others_on_other_nodes() -> None:
 
 
 def test_a_window_is_not_made_of_panes_that_are_gone_while_it_is_made() -> None:
-    """As when the copy moves to another home's rows, or an agent is put out of the group whose panes it
+    """As when the copy moves to another job group's rows, or an agent is put out of the group whose panes it
     reads."""
     world = World(30, 4)
     first, until = begun(world, 14_000, rate_ms=400)
     second = another(world, first)
-    reader = world.home(second)
-    mirror = reader.node.homes.mirrors.get(first.flows[0].uid)
-    (master,) = (m for m in reader.node.homes.jobs() if m.spec.uid == second.uid)
+    reader = world.leader(second)
+    mirror = reader.node.job_groups.mirrors.get(first.flows[0].uid)
+    (master,) = (m for m in reader.node.job_groups.jobs() if m.spec.uid == second.uid)
     assert mirror is not None
     world.run(5_000)
     world.run_until(lambda: bool(mirror.segments()))

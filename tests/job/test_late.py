@@ -14,7 +14,7 @@ from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
 from elf.job.effects import Effect
-from elf.job.messages.homes import SubscribeJob
+from elf.job.messages.groups import SubscribeJob
 from elf.job.messages.rollup import Slice
 from elf.job.rollup.clocks import Clocks
 from elf.ql.plan import Plan
@@ -31,7 +31,7 @@ def test_the_last_revision_has_every_row_that_is_not_beyond_the_bound(seed: int)
 
 
 def test_late_rows_that_come_to_a_home_of_before_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """That node is in the flow's tree, and its log has the new home."""
+    """That node is in the flow's tree, and its log has the new job group."""
     world = World(1, 4)
     world.start_all()
     until = world.now + 20_000
@@ -91,15 +91,15 @@ def test_a_clock_that_is_off_is_measured_and_told() -> None:
     bad.clock_ms = 7_000
     world.start_all()
     spec = world.create(1, plan())
-    home = world.home(spec)
+    leader = world.leader(spec)
     for agent in world.agents:
         world.write(agent, world.now + 6_000)
     world.run(12_000)
-    skews = home.node.clocks.skews(home.now_ms)
+    skews = leader.node.clocks.skews(leader.now_ms)
     assert abs(skews[bad.address] - 7_000) < 50
     assert all(abs(skew) < 50 for address, skew in skews.items() if address != bad.address)
-    if home is not bad:
-        ((address, skew),) = home.skewed
+    if leader is not bad:
+        ((address, skew),) = leader.skewed
         assert address == bad.address
         assert abs(skew - 7_000) < 50
 
@@ -188,8 +188,8 @@ def test_early_results_grow_into_the_windows_and_changes_add_up(monkeypatch: pyt
     monkeypatch.setattr(reader.node.clients, "published", published)
     asked = SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after=None)
     for after in range(0, 24_000, 2_000):
-        home = world.home(spec)
-        world.at(world.now + after, partial(home.handle, was.Arrived(reader.address, asked)))
+        leader = world.leader(spec)
+        world.at(world.now + after, partial(leader.handle, was.Arrived(reader.address, asked)))
     world.run(24_000)
     changes, early = Changes(), 0
     sums: defaultdict[datetime | None, Counter[tuple[str, int]]] = defaultdict(Counter)

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from elf.job import events as was
-from elf.job.home.records import home_key
+from elf.job.group.records import group_key
 from elf.job.spec import JobSpec
 from elf.wire.clients import Call, Failed, Reply
 from lab.chaos.agent import SimAgent
@@ -16,14 +16,14 @@ from lab.chaos.schedule import BUYS
 from lab.chaos.world import World
 from overlay.ids import closeness, node_id
 from tests.support.histories import settled
-from tests.support.homes import agree, last_end, members, staffed
+from tests.support.jobgroups import agree, last_end, members, staffed
 
 
 def fleet(agents: int, *, jobs: int = 1, members: int = 5) -> tuple[World, JobSpec, int]:
-    """A fleet whose groups have as many members as they can have, homes at most so many; (the world, a job,
-    writing until when)."""
+    """A fleet whose groups have as many members as they can have, job groups at most so many; (the world, a
+    job, writing until when)."""
     world = World(61, agents, checking=False)
-    world.home_members = members
+    world.group_members = members
     world.start_all()
     odd = agents - 1 + agents % 2
     world.run_until(lambda: voters(world) == min(odd, 5))
@@ -85,22 +85,23 @@ def test_who_takes_a_stream_along_says_what_stands_still() -> None:
 
 
 def test_two_that_leave_do_not_wait_for_each_other_while_a_member_is_dead() -> None:
-    """Each is the nearest to come in the other's place: in two homes at one agent, with the same dead one."""
+    """Each is the nearest to come in the other's place: in two job groups at one agent, with the same dead
+    one."""
     world, _, _ = fleet(8, members=3)
-    home = next(agent for agent in world.agents if world.name_at("job", agent) != "job")
-    spec = world.create(0, plan(2), world.name_at("job", home))
-    other = world.create(0, plan(3), world.name_at("other", home))
-    dead, one = (agent for agent in staffed(world, spec, 3) if agent is not home)
-    assert {*staffed(world, other, 3)} == {home, dead, one}
-    mine = node_id(home.address)
-    rest = [agent for agent in world.agents if agent not in (home, dead, one)]
+    leader = next(agent for agent in world.agents if world.name_at("job", agent) != "job")
+    spec = world.create(0, plan(2), world.name_at("job", leader))
+    other = world.create(0, plan(3), world.name_at("other", leader))
+    dead, one = (agent for agent in staffed(world, spec, 3) if agent is not leader)
+    assert {*staffed(world, other, 3)} == {leader, dead, one}
+    mine = node_id(leader.address)
+    rest = [agent for agent in world.agents if agent not in (leader, dead, one)]
     two = min(rest, key=lambda agent: closeness(mine, node_id(agent.address)))
-    desk, key = home.node.catalog.desk, home_key(other.uid)
-    home.perform(desk.invite(key, two.address, world.now))
+    desk, key = leader.node.catalog.desk, group_key(other.uid)
+    leader.perform(desk.invite(key, two.address, world.now))
     while two not in members(world, other):
         world.run(5)
-    home.perform(desk.remove(key, one.address, world.now))
-    world.run_until(lambda: {*members(world, other)} == {home, dead, two})
+    leader.perform(desk.remove(key, one.address, world.now))
+    world.run_until(lambda: {*members(world, other)} == {leader, dead, two})
     killed(world, [dead])
     for agent in (one, two):
         agent.perform(agent.node.leave(world.now))
@@ -129,7 +130,7 @@ def test_who_is_gone_for_good_is_taken_off_and_waited_for_no_more() -> None:
     """Also where another agent of its name is at its address by now, which stays."""
     world, spec, until = fleet(4)
     first = world.agents[0]
-    lost = next(a for a in world.agents[1:] if a is not world.home(spec))
+    lost = next(a for a in world.agents[1:] if a is not world.leader(spec))
     name = f"a{lost.index}"
     assert call(world, first, "take off", name).startswith(f"{name} lives, at {lost.address}: elf leave")
     assert call(world, first, "take off", "nobody").startswith("no agent nobody is expected; elf members")
@@ -159,10 +160,10 @@ def killed(world: World, agents: list[SimAgent]) -> None:
 def test_one_of_three_stays_while_another_is_dead() -> None:
     """In service: it is as if nobody had asked. When the dead one is back it may go."""
     world, spec, until = fleet(3)
-    home = world.home(spec)
-    dead, other = (agent for agent in world.agents if agent is not home)
+    leader = world.leader(spec)
+    dead, other = (agent for agent in world.agents if agent is not leader)
     killed(world, [dead])
-    for agent in (home, other):
+    for agent in (leader, other):
         said = ask(world, agent)
         assert said.startswith(
             f"a{agent.index} stays: a{dead.index} does not answer, and without a{agent.index}"
@@ -171,7 +172,7 @@ def test_one_of_three_stays_while_another_is_dead() -> None:
         assert not agent.node.leaving
     now_us = world.now * 1_000
     world.run_until(lambda: last_end(world, spec) > now_us + 4_000_000, 12_000)
-    assert world.home(spec) is home
+    assert world.leader(spec) is leader
     world.restart(dead)
     world.run(6_000)
     assert ask(world, other) == ""
@@ -185,16 +186,16 @@ def test_no_is_no_word_about_what_is_over() -> None:
     for number in range(1, 6):
         world.drop(world.active(f"job{number}"))
     world.run(16_000)
-    home = world.home(spec)
-    dead, agent = (agent for agent in world.agents if agent is not home)
+    leader = world.leader(spec)
+    dead, agent = (agent for agent in world.agents if agent is not leader)
     killed(world, [dead])
     assert "left that keep the stream log and job job; start" in ask(world, agent)
 
 
 def test_one_that_is_asked_before_it_has_noticed_waits_until_it_has() -> None:
     world, spec, _ = fleet(3)
-    home = world.home(spec)
-    dead, agent = (agent for agent in world.agents if agent is not home)
+    leader = world.leader(spec)
+    dead, agent = (agent for agent in world.agents if agent is not leader)
     dead.crash()
     assert ask(world, agent).startswith(f"a{agent.index} stays: a{dead.index} does not answer")
     world, _, _ = fleet(4)
@@ -206,14 +207,14 @@ def test_one_that_is_asked_before_it_has_noticed_waits_until_it_has() -> None:
 def test_where_one_more_death_would_leave_no_majority_it_waits_though_others_could_come() -> None:
     """Of the five that keep a job two are dead, and a third has just died: others can't enter any more."""
     world, spec, _ = fleet(7)
-    home = world.home(spec)
-    voters = home.node.homes.voters(spec.uid)
-    others = [agent for agent in world.agents if agent.address in voters and agent is not home]
+    leader = world.leader(spec)
+    voters = leader.node.job_groups.voters(spec.uid)
+    others = [agent for agent in world.agents if agent.address in voters and agent is not leader]
     killed(world, others[:2])
-    assert set(voters) == set(home.node.homes.voters(spec.uid)), "nobody has taken their place yet"
+    assert set(voters) == set(leader.node.job_groups.voters(spec.uid)), "nobody has taken their place yet"
     others[2].crash()
-    assert ask(world, home).startswith(f"a{home.index} stays: ")
-    assert not home.node.leaving
+    assert ask(world, leader).startswith(f"a{leader.index} stays: ")
+    assert not leader.node.leaving
 
 
 @pytest.mark.parametrize(
@@ -222,20 +223,20 @@ def test_where_one_more_death_would_leave_no_majority_it_waits_though_others_cou
 def test_who_is_told_no_is_who_could_not_hand_over(agents: int, dead: int, refused: bool) -> None:
     """With ``--force`` it leaves as it did before: after 15 s, and says so."""
     world, spec, _ = fleet(agents)
-    home = world.home(spec)
-    killed(world, [agent for agent in world.agents if agent is not home][:dead])
-    assert bool(ask(world, home)) is refused
+    leader = world.leader(spec)
+    killed(world, [agent for agent in world.agents if agent is not leader][:dead])
+    assert bool(ask(world, leader)) is refused
     if not refused:
-        assert gone(world, home) == f"a{home.index} has left"
-        assert home.groups() == ()
+        assert gone(world, leader) == f"a{leader.index} has left"
+        assert leader.groups() == ()
         now_us = world.now * 1_000
         world.run_until(lambda: last_end(world, spec) > now_us, 12_000)
         return
-    assert ask(world, home, "force") == ""
+    assert ask(world, leader, "force") == ""
     since = world.now
-    assert "no majority of the stream log's keepers has let it go" in gone(world, home)
+    assert "no majority of the stream log's keepers has let it go" in gone(world, leader)
     assert world.now - since >= 12_000
-    assert home.groups() != ()
+    assert leader.groups() != ()
 
 
 def test_one_of_two_leaves_and_then_the_last_one() -> None:
@@ -256,7 +257,7 @@ def test_one_of_two_leaves_and_then_the_last_one() -> None:
     assert ask(world, alone) == ""
     assert gone(world, alone) == "a0 has left"
     now_us = world.now * 1_000
-    world.run_until(lambda: world.home(spec) is other and last_end(world, spec) > now_us, 20_000)
+    world.run_until(lambda: world.leader(spec) is other and last_end(world, spec) > now_us, 20_000)
     assert ask(world, other) == ""
     assert gone(world, other) == "a1 has left"
 
@@ -264,17 +265,17 @@ def test_one_of_two_leaves_and_then_the_last_one() -> None:
 def test_where_all_that_live_of_a_group_leave_at_once_their_leader_has_others_in_first() -> None:
     """There is none among them to hand it to; a job went with the last of them (chaos 342256)."""
     world, spec, until = fleet(8, members=3)
-    home = world.home(spec)
-    voters = {world.by_address[address] for address in home.node.homes.voters(spec.uid)}
-    dead, other = (agent for agent in world.agents if agent in voters - {home})
+    leader = world.leader(spec)
+    voters = {world.by_address[address] for address in leader.node.job_groups.voters(spec.uid)}
+    dead, other = (agent for agent in world.agents if agent in voters - {leader})
     dead.crash()
-    for agent in (home, other):
+    for agent in (leader, other):
         agent.handle(was.Arrived("client:7", Call(request=world.now, verb="leave")))
-    for agent in (home, other):
+    for agent in (leader, other):
         gone(world, agent)
     world.restart(dead)
     world.run(max(0, until - world.now) + 12_000)
-    assert world.home(spec) not in voters - {dead}
+    assert world.leader(spec) not in voters - {dead}
     agree(world, spec)
 
 
@@ -282,14 +283,14 @@ def test_who_is_cut_off_while_it_hands_over_does_not_go_as_if_it_were_the_last()
     """It heard nobody for a few seconds and took its slots along: with another dead no majority was left of
     its job's group, for good (``elf sim chaos``, seed 349424)."""
     world, spec, until = fleet(4, members=3)
-    home = world.home(spec)
-    assert ask(world, home) == ""
-    world.run_until(home.node.membership.left)
-    world.isolated = {home.address}
+    leader = world.leader(spec)
+    assert ask(world, leader) == ""
+    world.run_until(leader.node.membership.left)
+    world.isolated = {leader.address}
     world.run(8_000)
-    assert home.up
+    assert leader.up
     world.isolated = set()
-    assert gone(world, home) == f"a{home.index} has left"
+    assert gone(world, leader) == f"a{leader.index} has left"
     world.run(max(0, until - world.now) + 12_000)
     agree(world, spec)
 
@@ -300,7 +301,7 @@ def test_in_peace_everybody_may_leave_one_after_the_other() -> None:
         assert ask(world, agent) == ""
         assert gone(world, agent) == f"a{agent.index} has left"
     world.run(max(0, until - world.now) + 12_000)
-    assert world.home(spec) is world.agents[4]
+    assert world.leader(spec) is world.agents[4]
     agree(world, spec)
 
 
@@ -321,7 +322,7 @@ def test_so_few_stay_that_most_of_the_roster_has_left(seed: int) -> None:
         assert gone(world, agent) == f"a{agent.index} has left"
     world.run(max(0, until - world.now) + 12_000)
     for spec in specs:
-        assert world.home(spec) is last
+        assert world.leader(spec) is last
         agree(world, spec)
         windows = settled(world, spec, until)
         assert len(windows) >= 5

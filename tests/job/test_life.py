@@ -20,10 +20,10 @@ from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
 from elf.job.effects import Send
-from elf.job.home.master import Master
-from elf.job.home.records import home_key
+from elf.job.group.master import Master
+from elf.job.group.records import group_key
 from elf.job.messages.entries import JobAdded, JobDropped
-from elf.job.messages.homes import CreateJob, ReconfigureJob
+from elf.job.messages.groups import CreateJob, ReconfigureJob
 from elf.job.messages.proposals import AddJob
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
@@ -100,10 +100,10 @@ class Life:
     def master(self) -> Master | None:
         """Its master, where the log says that it is, if nothing is under way."""
         spec = self.spec()
-        home = self.world.home(spec) if spec is not None else None
-        if spec is None or home is None or not home.up:
+        leader = self.world.leader(spec) if spec is not None else None
+        if spec is None or leader is None or not leader.up:
             return None
-        masters = [master for master in home.node.homes.jobs() if master.spec.uid == spec.uid]
+        masters = [master for master in leader.node.job_groups.jobs() if master.spec.uid == spec.uid]
         return next((master for master in masters if master.state in ("active", "paused")), None)
 
     def settled(self) -> bool:
@@ -139,15 +139,15 @@ class Life:
 
     def victims(self) -> dict[str, SimAgent]:
         spec, agents = self.spec(), self.world.agents
-        home = self.world.home(spec) if spec is not None else agents[0]
+        leader = self.world.leader(spec) if spec is not None else agents[0]
         asker, root = self.asker(), self.world.by_address[self.roots[0]]
-        worker = next(a for a in agents if a not in (home, asker, root))
-        return {"master": home, "root": root, "worker": worker, "asker": asker}
+        worker = next(a for a in agents if a not in (leader, asker, root))
+        return {"master": leader, "root": root, "worker": worker, "asker": asker}
 
     def asker(self) -> SimAgent:
         spec, agents = self.spec(), self.world.agents
-        home = self.world.home(spec) if spec is not None else agents[0]
-        return next(a for a in agents[1:] if a.up and a is not home and a.address not in self.roots)
+        leader = self.world.leader(spec) if spec is not None else agents[0]
+        return next(a for a in agents[1:] if a.up and a is not leader and a.address not in self.roots)
 
     def ask(self, step: Step, victim: SimAgent | None = None) -> None:
         """Until it is answered or nobody waits for that any more, and nothing is under way."""
@@ -174,7 +174,7 @@ class Life:
             request = ReconfigureJob(
                 id=0, origin=asker.address, uid=spec.uid, verb="alter", plan=step.query, note="ALTER …"
             )
-            asker.perform([Send(world.home(spec).address, request)])
+            asker.perform([Send(world.leader(spec).address, request)])
         else:
             fresh = JobSpec("job", "me", 0, step.query, (), roots=self.roots)
             create = CreateJob(id=world.now, origin=asker.address, spec=fresh, replace=step.verb == "replace")
@@ -276,18 +276,18 @@ def test_a_job_that_is_created_on_both_sides_of_a_partition_is_one() -> None:
     world.run(3_000)
     world.submit(world.agents.index(many[0]), plan(2), "job", "client:many")
     world.run(4_000)
-    bootstrapped = [a for a in world.agents if a.node.homes.jobs()]
+    bootstrapped = [a for a in world.agents if a.node.job_groups.jobs()]
     assert len(bootstrapped) == 2, "each side has one"
     world.network.sides.clear()
     spec = world.active("job")
     world.run(20_000)
-    assert [a.address for a in world.agents if a.node.homes.jobs()] == [world.home(spec).address]
-    assert world.home(spec) in many
+    assert [a.address for a in world.agents if a.node.job_groups.jobs()] == [world.leader(spec).address]
+    assert world.leader(spec) in many
     answers = [said for said in world.client_inbox if isinstance(said, Answer)]
     assert sorted(answer.error[:23] for answer in answers) == ["", "job job exists already;"]
     loser = next(a for a in bootstrapped if a in few)
-    assert home_key(spec.uid) not in loser.node.catalog.desk.groups.held() or loser.address in {
-        *world.home(spec).node.homes.voters(spec.uid)
+    assert group_key(spec.uid) not in loser.node.catalog.desk.groups.held() or loser.address in {
+        *world.leader(spec).node.job_groups.voters(spec.uid)
     }
 
 

@@ -9,11 +9,11 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitWindows, Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored, WindowsCommitted
-from elf.job.home.homes import Homes
-from elf.job.home.port import StoredJob
-from elf.job.home.router import Router
+from elf.job.group.groups import JobGroups
+from elf.job.group.port import StoredJob
+from elf.job.group.router import Router
 from elf.job.messages.entries import JobAdded, MemberJoined
-from elf.job.messages.homes import DropJob
+from elf.job.messages.groups import DropJob
 from elf.job.messages.reading import PaneRow, ReadPanes
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment
@@ -28,7 +28,8 @@ TOP = Top("s0", True, False, 1)
 
 
 class Reader:
-    """The homes of one agent, that reads a flow of another one and stores at once what it is to store."""
+    """The job groups of one agent, that reads a flow of another one and stores at once what it is to
+    store."""
 
     def __init__(self, *plans: Plan) -> None:
         fragment = plan(2).fragment
@@ -43,8 +44,8 @@ class Reader:
         )
         added = [JobAdded(seq=n, spec=spec) for n, spec in enumerate([founder, *self.specs], 2)]
         log = CatalogLog([joined, *added])
-        self.homes = Homes(HERE, log, RootSettings())
-        self.router = Router(log, self.homes)
+        self.job_groups = JobGroups(HERE, log, RootSettings())
+        self.router = Router(log, self.job_groups)
         self.windows: list[CommitWindows] = []
         self.proposals: list[tuple[int, int | None]] = []
         self.names: list[str] = []
@@ -54,7 +55,7 @@ class Reader:
     def take_up(self, n: int, first: int, assembled_us: int | None = None) -> None:
         record = VersionRecord(self.specs[n], "committed", first)
         job = StoredJob(self.specs[n], "active", (record,), {1: assembled_us} if assembled_us else {})
-        self.perform(self.homes.take_up(job, {}, 1, 0))
+        self.perform(self.job_groups.take_up(job, {}, 1, 0))
 
     def tell(self, seq: int, after: int, pane: int, revision: int = 0, **fields: Any) -> None:
         """A commit comes from the root."""
@@ -69,7 +70,7 @@ class Reader:
             roster_version=1,
             **fields,
         )
-        self.perform(self.homes.mirrors.take(row))
+        self.perform(self.job_groups.mirrors.take(row))
 
     def perform(self, effects: list[Effect]) -> None:
         for effect in effects:
@@ -88,7 +89,7 @@ class Reader:
                     self.proposals.append((proposal.after, proposal.start))
 
     def held(self) -> list[tuple[int, int, int]]:
-        mirror = self.homes.mirrors.get(self.flow.uid)
+        mirror = self.job_groups.mirrors.get(self.flow.uid)
         assert mirror is not None
         return [(s.start, s.end, s.revision) for s in mirror.segments()]
 
@@ -106,7 +107,8 @@ def test_commits_that_come_before_their_turn_wait_for_it() -> None:
 
 
 def test_a_job_that_began_earlier_comes_to_a_copy_that_begins_later() -> None:
-    """Two homes move to one agent: the copy began for the job that came first, two panes after the other."""
+    """Two job groups move to one agent: the copy began for the job that came first, two panes after the
+    other."""
     reader = Reader(plan(2), plan(4, 2))
     reader.take_up(0, 503)
     reader.tell(3, 0, 503, wanted=503)
@@ -133,13 +135,13 @@ def test_what_was_being_stored_when_a_copy_began_again_is_not_in_it() -> None:
     reader.tell(3, 0, 503, wanted=503)
     (stored,) = reader.late
     reader.take_up(1, 501)
-    late = reader.homes.reading.panes_stored(PanesStored(stored.flow, stored.stored_as, stored.rows), 0)
+    late = reader.job_groups.reading.panes_stored(PanesStored(stored.flow, stored.stored_as, stored.rows), 0)
     assert late == [], "windows may yet be made of it"
     reader.late = None
     for seq in (1, 2, 3):
         reader.tell(seq, seq - 1, 500 + seq, wanted=501)
     assert reader.held() == [(501, 502, 0), (502, 503, 0), (503, 504, 0)] or reader.held() == [(501, 504, 0)]
-    pruned = [e.flow for e in reader.homes.mirrors.tick(120_000) if isinstance(e, PrunePanes)]
+    pruned = [e.flow for e in reader.job_groups.mirrors.tick(120_000) if isinstance(e, PrunePanes)]
     assert stored.stored_as in pruned
 
 
@@ -205,10 +207,10 @@ def test_a_root_that_begins_after_a_job_did_has_lost_what_the_job_lacks() -> Non
 
 
 def test_a_job_that_is_not_up_yet_is_not_said_to_be_over() -> None:
-    homes = Reader(plan(2)).homes
+    job_groups = Reader(plan(2)).job_groups
     told = []
     for uid in (Reader(plan(2)).specs[0].uid, "another"):
-        (answer,) = homes.asked_to_drop(DropJob(id=1, origin="me", uid=uid))
+        (answer,) = job_groups.asked_to_drop(DropJob(id=1, origin="me", uid=uid))
         assert isinstance(answer, Send)
         assert isinstance(answer.message, Answer)
         told.append(answer.message.error)

@@ -1,4 +1,4 @@
-"""What the catalog log makes of a home that has moved."""
+"""What the catalog log makes of a job group that has moved."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elf.job.catalog.admission import grow
-from elf.job.catalog.flowgroups import FlowHomes
+from elf.job.catalog.flowgroups import FlowGroups
 from elf.job.catalog.log import CatalogLog
-from elf.job.home.reconfiguration import proposed
-from elf.job.messages.entries import HomeMoved
-from elf.job.messages.proposals import AddJob, MoveHome
+from elf.job.group.reconfiguration import proposed
+from elf.job.messages.entries import JobGroupMoved
+from elf.job.messages.proposals import AddJob, MoveJobGroup
 from elf.job.spec import JobSpec
 from lab.chaos.engine import plan
 from tests.support.proposing import Proposals
 
 
-class Searched(FlowHomes):
+class Searched(FlowGroups):
     """One that looks at every flow there ever was."""
 
     def __init__(self) -> None:
@@ -29,8 +29,8 @@ class Searched(FlowHomes):
         super().ended(flow)
         self._over.add(flow)
 
-    def flows(self, home: str) -> tuple[str, ...]:
-        return tuple(uid for uid, of in self._homes.items() if of == home and uid not in self._over)
+    def flows(self, leader: str) -> tuple[str, ...]:
+        return tuple(uid for uid, of in self._job_groups.items() if of == leader and uid not in self._over)
 
 
 class Rebuilt(CatalogLog):
@@ -38,12 +38,12 @@ class Rebuilt(CatalogLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.homes = Searched()
+        self.job_groups = Searched()
 
-    def _move(self, entry: HomeMoved) -> None:
-        self.homes.move(entry)
-        for uid in self.homes.flows(entry.uid):
-            self._flows[uid] = replace(self._flows[uid], home=entry.home)
+    def _move(self, entry: JobGroupMoved) -> None:
+        self.job_groups.move(entry)
+        for uid in self.job_groups.flows(entry.uid):
+            self._flows[uid] = replace(self._flows[uid], leader=entry.leader)
         self._jobs = {uid: self._moved(spec, entry) for uid, spec in self._jobs.items()}
         for uid, made in self._versions.items():
             self._versions[uid] = {number: self._moved(spec, entry) for number, spec in made.items()}
@@ -54,7 +54,7 @@ class Counting(CatalogLog):
 
     made = 0
 
-    def _moved(self, spec: JobSpec, entry: HomeMoved) -> JobSpec:
+    def _moved(self, spec: JobSpec, entry: JobGroupMoved) -> JobSpec:
         self.made += 1
         return super()._moved(spec, entry)
 
@@ -77,7 +77,7 @@ def test_a_move_touches_the_jobs_that_name_flows_of_that_home() -> None:
         spec = JobSpec(f"job{n}", "me", 1, made, (), master="here:1")
         grow(log, AddJob(spec=replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))))
     moved, *others = log.jobs()
-    grow(log, MoveHome(uid=moved.uid, home="there:1", term=1))
+    grow(log, MoveJobGroup(uid=moved.uid, leader="there:1", term=1))
     assert log.made == 2 * 5, "it and its four readers, each in two places"
-    assert {spec.flows[0].home for spec in log.readers(moved.flows[0].uid)} == {"there:1"}
+    assert {spec.flows[0].leader for spec in log.readers(moved.flows[0].uid)} == {"there:1"}
     assert {spec.master for spec in others} == {"here:1"}

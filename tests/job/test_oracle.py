@@ -51,9 +51,9 @@ def forget_at_once(patch: pytest.MonkeyPatch) -> None:
 
 
 def take_what_comes(patch: pytest.MonkeyPatch) -> None:
-    """protocol 7.2: a reader on another node does not see that commits before this one were lost. (Homes are
-    alone: as a member of the flow's group the node would have them all the same.)"""
-    patch.setattr(w, "HOME_MEMBERS", 1)
+    """protocol 7.2: a reader on another node does not see that commits before this one were lost. (Job groups
+    are alone: as a member of the flow's group the node would have them all the same.)"""
+    patch.setattr(w, "GROUP_MEMBERS", 1)
     take = Mirror.take
 
     def deaf(mirror: Mirror, row: PaneRow) -> tuple[bool, list[Effect]]:

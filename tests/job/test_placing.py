@@ -1,4 +1,4 @@
-"""Which of two nodes becomes a job's home: one of them, once, and mostly the one with fewer jobs."""
+"""Which of two nodes becomes a job group: one of them, once, and mostly the one with fewer jobs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from elf.job.home.placing import PLACING_MS, AtKey, Here, Placing, Taken
-from elf.job.messages.homes import CreateJob
+from elf.job.group.placing import PLACING_MS, AtKey, Here, Placing, Taken
+from elf.job.messages.groups import CreateJob
 from elf.job.spec import JobSpec, topics_of
 from lab.chaos.engine import plan
 from lab.chaos.world import World
@@ -25,7 +25,7 @@ def nearest(nodes: list[str], key: bytes) -> str:
 
 
 def place(nodes: dict[str, Placing], jobs: Counter[str], asked: CreateJob) -> tuple[str, bytes]:
-    """The home that a request finds, and the key of its tree."""
+    """The job group that a request finds, and the key of its tree."""
     names = list(nodes)
     at = nearest(names, topics_of(asked.spec.name, asked.spec.creator)[0])
     for _ in range(3):
@@ -44,9 +44,9 @@ def test_every_job_gets_a_home_nearest_to_its_key_and_none_gets_many() -> None:
     jobs: Counter[str] = Counter()
     plain: Counter[str] = Counter()
     for n in range(200):
-        home, topic = place(nodes, jobs, request(f"job{n}", n))
-        assert home == nearest(list(nodes), topic)
-        jobs[home] += 1
+        leader, topic = place(nodes, jobs, request(f"job{n}", n))
+        assert leader == nearest(list(nodes), topic)
+        jobs[leader] += 1
         plain[nearest(list(nodes), topics_of(f"job{n}", "me")[0])] += 1
     assert max(jobs.values()) < max(plain.values())
     assert max(jobs.values()) <= 5
@@ -86,22 +86,24 @@ def test_the_second_takes_it_only_with_fewer_jobs(rival_jobs: int, jobs: int, he
 
 
 def test_jobs_of_a_whole_fleet_spread_and_answer() -> None:
-    """Six jobs among eight agents: each home is nearest to one of its job's two keys; every job is active."""
+    """Six jobs among eight agents: each job group is nearest to one of its job's two keys; every job is
+    active."""
     world = World(3, 8)
     world.start_all()
     for n in range(6):
         world.create(n, PLAN, f"job{n}")
         world.run(1_000)
-    homes = {m.spec.name: a.address for a in world.agents for m in a.node.homes.jobs()}
-    assert len(homes) == 6
+    job_groups = {m.spec.name: a.address for a in world.agents for m in a.node.job_groups.jobs()}
+    assert len(job_groups) == 6
     addresses = [agent.address for agent in world.agents]
-    for name, home in homes.items():
-        assert home in {nearest(addresses, key) for key in topics_of(name, "me")}
-    assert max(Counter(homes.values()).values()) <= 2
+    for name, leader in job_groups.items():
+        assert leader in {nearest(addresses, key) for key in topics_of(name, "me")}
+    assert max(Counter(job_groups.values()).values()) <= 2
 
 
 def test_a_name_is_free_again_when_its_job_was_dropped_wherever_that_lived() -> None:
-    """Also at the node of the first key, which let the name through, where the home was at the second."""
+    """Also at the node of the first key, which let the name through, where the job group was at the
+    second."""
     world = World(4, 8)
     world.start_all()
     elsewhere = 0
@@ -109,7 +111,7 @@ def test_a_name_is_free_again_when_its_job_was_dropped_wherever_that_lived() -> 
         spec = world.create(n, PLAN, f"job{n}")
         world.run(500)
         first = nearest([agent.address for agent in world.agents], topics_of(spec.name, "me")[0])
-        elsewhere += world.home(spec).address != first
+        elsewhere += world.leader(spec).address != first
         world.drop(spec)
         world.run(500)
         again = world.create(n + 1, PLAN, f"job{n}")

@@ -12,9 +12,9 @@ import pytest
 from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Send
-from elf.job.home.homes import Homes
-from elf.job.home.proposals import ASKING_MS
-from elf.job.messages.homes import CreateJob
+from elf.job.group.groups import JobGroups
+from elf.job.group.proposals import ASKING_MS
+from elf.job.messages.groups import CreateJob
 from elf.job.messages.proposals import AddJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
@@ -119,7 +119,7 @@ def test_a_function_that_fails_at_one_agent_is_refused_without_waiting_for_a_bea
 
 
 def test_who_is_told_that_a_job_is_dropped_sees_that_it_is() -> None:
-    """The answer comes straight from its home, the entry of the log by its own way."""
+    """The answer comes straight from its job group, the entry of the log by its own way."""
     world = at_rest(UNEVEN)
     behind = 0
     for number in range(12):
@@ -142,11 +142,11 @@ def test_who_is_told_that_a_job_is_dropped_sees_that_it_is() -> None:
 
 
 def test_the_next_keeper_of_the_log_is_asked_before_anybody_has_noticed_that_one_is_dead() -> None:
-    homes = Homes("home:1", CatalogLog(), RootSettings())
+    job_groups = JobGroups("home:1", CatalogLog(), RootSettings())
     asked = CreateJob(id=1, origin="c", spec=JobSpec("_select_1", "me", 0, plan(2), ()), replace=False)
-    homes.create(asked, b"0" * 16, 0)
+    job_groups.create(asked, b"0" * 16, 0)
     told = []
     for now_ms in range(0, 2 * ASKING_MS + 1, 10):
-        found = (effect for effect in homes.tick(now_ms, ["k0", "k1", "k2"]) if isinstance(effect, Send))
+        found = (effect for effect in job_groups.tick(now_ms, ["k0", "k1", "k2"]) if isinstance(effect, Send))
         told += [(now_ms, sent.to) for sent in found if isinstance(sent.message, AddJob)]
     assert told == [(0, "k1"), (ASKING_MS, "k2"), (2 * ASKING_MS, "k0")]

@@ -12,9 +12,9 @@ from agents.disk.store import Store
 from agents.node.beginning import BOOTSTRAPPED_FACT
 from elf.batch import decode
 from elf.job import events as was
-from elf.job.home.records import home_key
+from elf.job.group.records import group_key
 from elf.job.ranges import split
-from elf.job.spec import JobSpec, home_uid
+from elf.job.spec import JobSpec, group_uid
 from elf.ql.plan import Top
 from elf.wire.base import Answer
 from elf.wire.clients import Call
@@ -22,7 +22,7 @@ from lab.chaos.agent import SimAgent
 from lab.chaos.engine import SECOND, plan
 from lab.chaos.world import World
 from tests.support.histories import begun, check_all, lacking_alone, settled
-from tests.support.homes import agree, moved, staffed
+from tests.support.jobgroups import agree, moved, staffed
 from tests.support.stores import database
 from tests.support.versions import reconfigure
 
@@ -56,7 +56,7 @@ def test_windows_of_several_trees_are_those_of_one() -> None:
     jobs = {trees: spread(world, trees, f"of{trees}", 4, 2) for trees in (2, 5)}
     for trees, many in jobs.items():
         assert [flow.fragment.range for flow in many.flows] == [(place, trees) for place in range(trees)]
-        assert len({flow.home for flow in many.flows}) >= min(trees, 3)
+        assert len({flow.leader for flow in many.flows}) >= min(trees, 3)
         assert len({flow.topic for flow in many.flows}) == trees
     world.run(17_000)
     alone = settled(world, one, until)
@@ -78,9 +78,9 @@ def test_the_root_of_a_range_is_away_for_a_while() -> None:
     many = spread(world, 3, "many")
     world.run(4_000)
     root = next(
-        world.by_address[flow.home]
+        world.by_address[flow.leader]
         for flow in many.flows
-        if flow.home not in (many.home, world.agents[0].address)
+        if flow.leader not in (many.leader, world.agents[0].address)
     )
     root.crash()
     world.run(5_000)
@@ -96,16 +96,16 @@ def test_the_home_of_a_job_of_several_trees_dies_for_good() -> None:
     _, until = begun(world, 36_000)
     others = [a.address for a in world.agents]
     many = world.create(1, replace(plan(2), trees=3), "many", (others[3], others[4]))
-    assert many.home not in others[3:], "the seed puts the home elsewhere"
+    assert many.leader not in others[3:], "the seed puts the home elsewhere"
     staffed(world, many, 5)
     world.run(3_000)
-    home = world.home(many)
-    home.crash()
-    moved(world, many, home)
+    leader = world.leader(many)
+    leader.crash()
+    moved(world, many, leader)
     flows = next(spec for spec in world.agents[3].node.log.jobs() if spec.uid == many.uid).flows
-    assert [flow.home for flow in flows] == [world.home(many).address, *others[3:]]
+    assert [flow.leader for flow in flows] == [world.leader(many).address, *others[3:]]
     world.run(until - world.now + 12_000)
-    lacking_alone(world, many, home, until)
+    lacking_alone(world, many, leader, until)
     agree(world, many)
 
 
@@ -124,10 +124,10 @@ def test_roots_send_a_master_elsewhere_only_the_first_rows_until_a_job_needs_all
     everything = replace(plan(2), trees=3)
     for n in range(30):
         other = world.create(n % 4, everything, f"other{n}")
-        if other.home == first.home:
+        if other.leader == first.leader:
             break
         world.drop(other)
-    assert (other.home, other.flows) == (first.home, first.flows)
+    assert (other.leader, other.flows) == (first.leader, first.flows)
     world.run(12_000)
     for start, (_, counts, _) in settled(world, first, world.now - 2_000).items():
         truth = world.truth(first, start)
@@ -135,13 +135,15 @@ def test_roots_send_a_master_elsewhere_only_the_first_rows_until_a_job_needs_all
         most = max(truth.values(), default=0)
         assert {key for key, n in truth.items() if n == most} <= set(counts)
     check_all(world, other, world.now - 2_000, least=3)
-    read, made = world.home(first).store, {a.address: a.store for a in world.agents}
-    some = [(held(read, copied(world.home(first), f.uid)), held(made[f.home], f.uid)) for f in first.flows]
+    read, made = world.leader(first).store, {a.address: a.store for a in world.agents}
+    some = [
+        (held(read, copied(world.leader(first), f.uid)), held(made[f.leader], f.uid)) for f in first.flows
+    ]
     assert any(mine[start] < whole[start] for mine, whole in some for start in mine), "some was left out"
 
 
 def test_an_agent_keeps_a_flow_of_a_home_and_the_first_rows_of_it_for_a_job_of_its_own() -> None:
-    """All three agents are members of both homes, and one reads with a checkpoint what it also keeps in
+    """All three agents are members of both job groups, and one reads with a checkpoint what it also keeps in
     full."""
     world = World(34, 3, checking=False)
     world.start_all()
@@ -153,12 +155,12 @@ def test_an_agent_keeps_a_flow_of_a_home_and_the_first_rows_of_it_for_a_job_of_i
     query = replace(plan(2), top=Top("s0", True, False, 1), limit=1)
     for n in range(30):
         other = world.create(n % 3, query, f"other{n}")
-        if other.home != first.home:
+        if other.leader != first.leader:
             break
         world.drop(other)
-    assert (other.home != first.home, other.flows) == (True, first.flows)
+    assert (other.leader != first.leader, other.flows) == (True, first.flows)
     world.run(8_000)
-    member = world.home(other)
+    member = world.leader(other)
     (flow,) = first.flows
     whole, checkpoint = held(member.store, flow.uid), held(member.store, copied(member, flow.uid))
     assert any(whole.get(start, 0) > rows for start, rows in checkpoint.items()), (
@@ -166,7 +168,7 @@ def test_an_agent_keeps_a_flow_of_a_home_and_the_first_rows_of_it_for_a_job_of_i
     )
     member.crash()
     world.run(3_000)
-    member.start([first.home])
+    member.start([first.leader])
     world.run(9_000)
     check_all(world, first, world.now - 3_000, least=8)
     for start, (_, counts, _) in settled(world, other, world.now - 3_000).items():
@@ -180,19 +182,19 @@ def test_an_agent_keeps_a_flow_of_a_home_and_the_first_rows_of_it_for_a_job_of_i
 
 def copied(agent: SimAgent, uid: str) -> str:
     """The name under which an agent has its copy of a flow, if it has one."""
-    mirror = agent.node.homes.mirrors.get(uid)
+    mirror = agent.node.job_groups.mirrors.get(uid)
     return "" if mirror is None else mirror.stored_as
 
 
-def range_home(world: World, job: JobSpec, place: int) -> str:
-    """Where the home of a key range is, as the longest log has it."""
+def range_group(world: World, job: JobSpec, place: int) -> str:
+    """Where the job group of a key range is, as the longest log has it."""
     log = max((a.node.log for a in world.agents if a.up), key=lambda log: log.last)
-    return log.home(home_uid(job.uid, place)) or ""
+    return log.leader(group_uid(job.uid, place)) or ""
 
 
 def members(world: World, job: JobSpec, place: int) -> set[str]:
-    """Who has a voter slot in the group of a key range's home."""
-    key = home_key(home_uid(job.uid, place))
+    """Who has a voter slot in the group of a key range's job group."""
+    key = group_key(group_uid(job.uid, place))
     return {agent.address for agent in world.agents if agent.up and key in agent.groups()}
 
 
@@ -202,19 +204,19 @@ def test_the_home_of_a_range_dies_for_good() -> None:
     _, until = begun(world, 36_000)
     many = spread(world, 3, "many")
     world.run_until(lambda: all(len(members(world, many, place)) == 5 for place in (1, 2)), 60_000)
-    dead = world.by_address[many.flows[1].home]
-    assert dead.address not in (many.home, many.flows[2].home)
+    dead = world.by_address[many.flows[1].leader]
+    assert dead.address not in (many.leader, many.flows[2].leader)
     world.run(3_000)
     dead.crash()
     dead.ended = "gone"
-    world.run_until(lambda: range_home(world, many, 1) != dead.address, 20_000)
+    world.run_until(lambda: range_group(world, many, 1) != dead.address, 20_000)
     world.run(max(0, until - world.now) + 12_000)
     lacking_alone(world, many, dead, until)
     altered = world.create(1, replace(plan(2, where="ab"), trees=3), "filtered", ())
     reconfigure(world, many, "alter", altered.plan)
     world.run(6_000)
     fresh = world.active("many").flows[1]
-    assert fresh.home == range_home(world, many, 1) or fresh in altered.flows, "not where the dead one was"
+    assert fresh.leader == range_group(world, many, 1) or fresh in altered.flows, "not where the dead one was"
 
 
 def test_the_home_of_a_range_is_founded_once_by_the_agent_that_was_named() -> None:
@@ -222,7 +224,7 @@ def test_the_home_of_a_range_is_founded_once_by_the_agent_that_was_named() -> No
     world = World(38, 5, checking=False)
     begun(world, 60_000)
     many = spread(world, 2, "many")
-    uid, founder = home_uid(many.uid, 1), world.by_address[many.flows[1].home]
+    uid, founder = group_uid(many.uid, 1), world.by_address[many.flows[1].leader]
     world.run_until(lambda: len(members(world, many, 1)) == 5, 60_000)
     assert founder.store.get(BOOTSTRAPPED_FACT) == uid.encode()
     log = founder.node.log
@@ -230,13 +232,13 @@ def test_the_home_of_a_range_is_founded_once_by_the_agent_that_was_named() -> No
     assert log.to_bootstrap(next(i for i, address in agents.items() if address == founder.address)) == (uid,)
     assert not any(log.to_bootstrap(i) for i, address in agents.items() if address != founder.address)
     with database(founder.store) as con:
-        con.execute("DELETE FROM raft_groups WHERE key = ?", (home_key(uid),))
-        con.execute("DELETE FROM raft_entries WHERE key = ?", (home_key(uid),))
+        con.execute("DELETE FROM raft_groups WHERE key = ?", (group_key(uid),))
+        con.execute("DELETE FROM raft_entries WHERE key = ?", (group_key(uid),))
     founder.crash()
     world.run(300)
     world.restart(founder)
     world.run(1_500)
-    standing = founder.node.catalog.desk.groups.standing(home_key(uid))
+    standing = founder.node.catalog.desk.groups.standing(group_key(uid))
     assert standing is None or len(standing.membership.voters) > 1, "it founded no second group"
 
 
@@ -259,22 +261,22 @@ def test_the_home_of_a_range_leaves() -> None:
     _, until = begun(world, 14_000)
     many = spread(world, 3, "many")
     world.run(5_000)
-    agent = world.by_address[many.flows[1].home]
+    agent = world.by_address[many.flows[1].leader]
     agent.handle(was.Arrived("client:1", Call(request=1, verb="leave")))
     world.run_until(lambda: not agent.up)
     assert agent.ended == "left the cluster"
-    assert range_home(world, many, 1) not in ("", agent.address)
+    assert range_group(world, many, 1) not in ("", agent.address)
     world.run(max(0, until - world.now) + 9_000)
     without(world, many, agent, until)
 
 
 @pytest.mark.parametrize("created_ms", [-60, 300])
 def test_an_agent_leaves_while_a_job_is_created_that_would_have_a_root_there(created_ms: int) -> None:
-    """The log decides which of the two came first: the agent bootstraps the home of its key range and hands
-    it over (rows of panes that it has sealed early are late), or that range is at the job's home."""
+    """The log decides which of the two came first: the agent bootstraps the job group of its key range and
+    hands it over (rows of panes that it has sealed early are late), or that range is at the job group."""
     world = World(36, 4)
     spec, until = begun(world, 16_000)
-    agent = next(one for one in world.agents[2:] if one is not world.home(spec))
+    agent = next(one for one in world.agents[2:] if one is not world.leader(spec))
     query = replace(plan(2), trees=2)
     for what in ("leave", "create") if created_ms > 0 else ("create", "leave"):
         if what == "leave":
@@ -288,27 +290,27 @@ def test_an_agent_leaves_while_a_job_is_created_that_would_have_a_root_there(cre
     world.run(until - world.now + 12_000)
     assert agent.ended == "left the cluster"
     many = world.active("many")
-    has_own = range_home(world, many, 1) != ""
+    has_own = range_group(world, many, 1) != ""
     assert has_own is (created_ms < 0)
-    assert agent.address not in {flow.home for flow in world.home(many).node.log.flows()}
+    assert agent.address not in {flow.leader for flow in world.leader(many).node.log.flows()}
     without(world, many, agent, until)
 
 
 def test_a_job_of_one_tree_takes_up_three() -> None:
-    """Its new key ranges have homes of their own, which stay when it changes again."""
+    """Its new key ranges have job groups of their own, which stay when it changes again."""
     world = World(39, 6, checking=False)
     _, until = begun(world, 30_000)
     job = world.create(1, plan(2), "job")
     world.run(4_000)
-    others = [a.address for a in world.agents if a is not world.home(job)]
+    others = [a.address for a in world.agents if a is not world.leader(job)]
     reconfigure(world, job, "alter", replace(plan(2), trees=3), roots=(others[1], others[2]))
     world.run(5_000)
-    homes = [flow.home for flow in world.active("job").flows]
-    assert homes == [world.home(job).address, others[1], others[2]]
+    job_groups = [flow.leader for flow in world.active("job").flows]
+    assert job_groups == [world.leader(job).address, others[1], others[2]]
     reconfigure(world, job, "alter", replace(plan(2, where="abcd"), trees=3), roots=(others[3], others[4]))
     world.run(5_000)
     altered = world.active("job")
-    assert ([flow.home for flow in altered.flows], altered.version) == (homes, 3)
+    assert ([flow.leader for flow in altered.flows], altered.version) == (job_groups, 3)
     world.run(until - world.now + 9_000)
     windows = settled(world, job, until)
     starts = sorted(windows)

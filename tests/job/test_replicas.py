@@ -345,7 +345,7 @@ def test_what_an_agent_had_sealed_is_in_the_windows_though_it_is_gone_for_good()
     for agent in world.agents:
         world.write(agent, world.now + 20_000)
     world.run(6_000)
-    others = [agent for agent in world.agents[1:] if agent is not world.home(spec)]
+    others = [agent for agent in world.agents[1:] if agent is not world.leader(spec)]
     victim = next(agent for agent in others if world.spares(agent))
     world.unheard.add(victim.address)
     world.run_until(lambda: victim.node.replicas.replication.copied > 0, 6_000)
@@ -372,7 +372,7 @@ def test_what_an_agent_had_sealed_is_in_the_windows_though_it_is_gone_for_good()
 def test_who_leaves_hands_on_what_it_has_of_the_dead() -> None:
     """Both holders go, one after the other, while nobody can commit; what they had is in the windows."""
     world = World(65, 8, checking=False, ledger=Ledger())
-    world.home_members = 1
+    world.group_members = 1
     for agent in world.agents[3:]:
         agent.streams = ("buys",)  # who owes panes itself would wait for their commit, and be there for all
     world.start_all()
@@ -380,9 +380,9 @@ def test_who_leaves_hands_on_what_it_has_of_the_dead() -> None:
         world.write(agent, world.now + 60_000)
     job = world.create(0, plan(2))
     world.run(8_000)
-    home, victim = world.home(job), world.agents[0]
-    assert home is not victim
-    home.crash()
+    leader, victim = world.leader(job), world.agents[0]
+    assert leader is not victim
+    leader.crash()
     world.run_until(lambda: victim.node.replicas.replication.copied > 0, 20_000)
     number = next(m.number for m in victim.node.log.members(STREAM) if m.address == victim.address)
     victim.crash()
@@ -408,10 +408,10 @@ def test_who_leaves_hands_on_what_it_has_of_the_dead() -> None:
         assert holders(), "somebody else has it"
     told = [said.text for said in world.client_inbox if isinstance(said, Reply)]
     assert told == [f"a{agent.index} has left" for agent in first]
-    world.restart(home)
+    world.restart(leader)
     world.run(30_000)
     assert ledger.findings == []
-    rows = {row.start: row for row in home.store.pane_commits(job.flows[0].uid, -(1 << 62), 1 << 62)}
+    rows = {row.start: row for row in leader.store.pane_commits(job.flows[0].uid, -(1 << 62), 1 << 62)}
     for one in copied:
         assert all(from_bytes(rows[pane].members) >> number & 1 for pane in range(one.start, one.end))
     assert holders() == [], "it has its answer"

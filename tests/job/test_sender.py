@@ -45,19 +45,19 @@ def said(effects: list[Effect]) -> dict[str, int]:
 
 
 def test_of_many_homes_each_hears_in_its_turn_how_far_we_are_and_a_new_one_at_once() -> None:
-    sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, homes_at_once=2)
-    flows = [replace(FLOW, uid=f"f{n}", home=f"home{n}") for n in range(6)]
+    sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, groups_at_once=2)
+    flows = [replace(FLOW, uid=f"f{n}", leader=f"home{n}") for n in range(6)]
     for flow in flows:
         sender.add(flow)
         sender.progress([FlowProgress(flow.uid, 0, 5)])
-    homes = {flow.home for flow in flows}
-    assert said(sender.beat(0)) == dict.fromkeys(homes, 2_000), "nobody has heard yet"
+    job_groups = {flow.leader for flow in flows}
+    assert said(sender.beat(0)) == dict.fromkeys(job_groups, 2_000), "nobody has heard yet"
     for begin in (1, 4):
         words = [said(sender.beat(1_000 * now)) for now in range(begin, begin + 3)]
         assert [len(word) for word in words] == [2, 2, 2]
-        assert {home for word in words for home in word} == homes
+        assert {leader for word in words for leader in word} == job_groups
         assert all(later_ms == 2_000 for word in words for later_ms in word.values())
-    sender.rehome(replace(flows[0], home="elsewhere"))
+    sender.new_leader(replace(flows[0], leader="elsewhere"))
     assert sender.deadline() == 0
     assert said(sender.tick(7_000)).keys() >= {"elsewhere"}
     for flow in flows[1:]:
@@ -66,10 +66,10 @@ def test_of_many_homes_each_hears_in_its_turn_how_far_we_are_and_a_new_one_at_on
 
 
 def test_however_many_homes_there_are_each_hears_every_four_beats() -> None:
-    sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, homes_at_once=1)
+    sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, groups_at_once=1)
     for n in range(40):
-        sender.add(replace(FLOW, uid=f"f{n}", home=f"home{n}"))
+        sender.add(replace(FLOW, uid=f"f{n}", leader=f"home{n}"))
         sender.progress([FlowProgress(f"f{n}", 0, 5)])
     sender.beat(0)
     words = [said(sender.beat(1_000 * now)) for now in range(1, TURNS_MAX + 1)]
-    assert len({home for word in words for home in word}) == 40
+    assert len({leader for word in words for leader in word}) == 40

@@ -21,7 +21,7 @@ from elf.job.catalog.log import Member
 from elf.job.commands import DropStragglers, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
 from elf.job.counters import PaneCounters, counters
-from elf.job.messages.homes import JobStatus
+from elf.job.messages.groups import JobStatus
 from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.decide import RootSettings, Stragglers
 from elf.job.rollup.root import Root
@@ -239,18 +239,18 @@ def test_describe_says_the_policy_and_what_was_lost() -> None:
     fleet.world.run(6_000)
     over()
     windows = fleet.end()
-    home = fleet.world.home(fleet.spec)
-    rows = home.store.windows(fleet.spec.uid, -(1 << 62), 1 << 62)
+    leader = fleet.world.leader(fleet.spec)
+    rows = leader.store.windows(fleet.spec.uid, -(1 << 62), 1 << 62)
     found = tuple(window_result(fleet.spec.name, row, "") for row in rows)
-    facts = JobStatus(fleet.spec, "active", home.address, None, None, found)
-    text = describe(facts, home.node.log, str)["stragglers"]
+    facts = JobStatus(fleet.spec, "active", leader.address, None, None, found)
+    text = describe(facts, leader.node.log, str)["stragglers"]
     lost = told(windows, "leapt")
     assert text == (
         f"LEAP: the last {len(windows)} windows tell of {lost} rows that were leapt over, "
         f"and lack a{fleet.away.index}"
     )
     plain = msgspec.structs.replace(facts, spec=replace(fleet.spec, plan=WAIT))
-    assert describe(plain, home.node.log, str)["stragglers"] == "WAIT 8 SECONDS"
+    assert describe(plain, leader.node.log, str)["stragglers"] == "WAIT 8 SECONDS"
 
 
 @pytest.mark.parametrize("query", [plan(2, 1), LEAP])

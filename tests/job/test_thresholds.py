@@ -239,7 +239,7 @@ def test_a_fleet_commits_the_first_rows_whatever_is_the_fashion(seed: int, chang
     judge.close()
     assert ledger.findings == []
     (flow,) = spec.flows
-    root = world.home(spec).node.homes.roots.counts(flow.uid) or {}
+    root = world.leader(spec).node.job_groups.roots.counts(flow.uid) or {}
     tasks = [agent.node.sender.counts(flow.uid)[0] or {} for agent in world.agents]
     assert sum(task.get("left_out", 0) for task in tasks) > 30
     assert root["commits"] >= 20

@@ -13,7 +13,7 @@ import pytest
 from elf.batch import decode, encode
 from elf.job import events as was
 from elf.job.effects import Effect
-from elf.job.messages.homes import SubscribeJob
+from elf.job.messages.groups import SubscribeJob
 from elf.job.rollup.root import Root
 from elf.job.rollup.sender import Sender
 from elf.job.snapshots import Early, Sealed
@@ -78,8 +78,8 @@ class Fleet:
         for agent in self.world.agents:
             self.world.write(agent, self.until, rate_ms=150)
         self.spec: JobSpec = self.world.create(1, query or plan(2))
-        homes = {flow.home for flow in self.spec.flows} | {self.spec.home}
-        self.bad += [agent for agent in self.world.agents if agent.address not in homes][:bad]
+        job_groups = {flow.leader for flow in self.spec.flows} | {self.spec.leader}
+        self.bad += [agent for agent in self.world.agents if agent.address not in job_groups][:bad]
 
     def _patch(self, monkeypatch: pytest.MonkeyPatch, spoil: Spoil, counter_tables: bool) -> None:
         sealed, fetched = Sender.sealed, Sender.fetched
@@ -110,7 +110,7 @@ class Fleet:
         monkeypatch.setattr(Sender, "fetched", fetches)
 
     def root(self) -> Root:
-        root = self.world.home(self.spec).node.homes.roots.get(self.spec.flows[0].uid)
+        root = self.world.leader(self.spec).node.job_groups.roots.get(self.spec.flows[0].uid)
         assert root is not None
         return root
 
@@ -161,10 +161,10 @@ def test_two_of_them_and_the_root_dies_meanwhile(monkeypatch: pytest.MonkeyPatch
     fleet = Fleet(monkeypatch, garbage, bad=2)
     world = fleet.world
     world.run(12_000)
-    home = world.home(fleet.spec)
-    home.crash()
-    world.run_until(lambda: world.home(fleet.spec) is not home)
-    world.restart(home)
+    leader = world.leader(fleet.spec)
+    leader.crash()
+    world.run_until(lambda: world.leader(fleet.spec) is not leader)
+    world.restart(leader)
     world.run(24_000)
     assert all(agent.up for agent in world.agents)
     assert fleet.ledger.findings == []
@@ -182,15 +182,15 @@ def test_it_is_said_of_whom_and_once_it_is_well_again_it_is_in_the_windows(
     fleet = Fleet(monkeypatch, garbage)
     world, (bad,) = fleet.world, fleet.bad
     world.run(10_000)
-    home = world.home(fleet.spec)
+    leader = world.leader(fleet.spec)
     name = f"a{bad.index}"
     count, why = fleet.root().answers.unusable()[name]
     assert why == "not a whole Arrow table: its end is missing"
-    assert home.node.homes.roots.told_unusable() == {name: count}
+    assert leader.node.job_groups.roots.told_unusable() == {name: count}
     assert count > 1
     said = [one for agent in world.agents for one in agent.unusable]
     members = {one.members for one in said}
-    numbers = {m.number for m in home.node.log.members("clicks") if m.name == name}
+    numbers = {m.number for m in leader.node.log.members("clicks") if m.name == name}
     assert members == {1 << number for number in numbers}
     world.agents[0].handle(was.Arrived("client:9", Execute(request=7, sql="DESCRIBE job", creator="me")))
     world.run_until(lambda: bool(world.client_inbox))
@@ -224,7 +224,7 @@ def test_early_results_go_on_without_them(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(reader.node.clients, "published", published)
     subscribes = SubscribeJob(id=1, origin=reader.address, uid=fleet.spec.uid, after=None)
     for _ in range(10):
-        world.home(fleet.spec).handle(was.Arrived(reader.address, subscribes))
+        world.leader(fleet.spec).handle(was.Arrived(reader.address, subscribes))
         world.run(2_000)
     assert all(agent.up for agent in world.agents)
     shown = [one for result in found if result.early for one in decode(result.status).to_pylist()]

@@ -38,7 +38,7 @@ def test_a_reader_and_a_change_that_do_not_know_of_each_other(reader_first: bool
     over_it = replace(plan(4, 2, least=1), reads=(spec.uid,), read_as=(spec.plan.identity,))
     if reader_first:
         world.submit(1, over_it, "reader", "client:1")
-        world.run(150)  # its proposal is with the voters, and the job's home has not heard
+        world.run(150)  # its proposal is with the voters, and the job group has not heard
     reconfigure(world, spec, "alter", plan(4, 2, least=3))
     if not reader_first:
         world.run(100)
@@ -50,11 +50,11 @@ def test_a_reader_and_a_change_that_do_not_know_of_each_other(reader_first: bool
     second = "job job, which it reads, has been changed meanwhile; try again"
     assert errors == {"", first if reader_first else second}
     world.run(3_000)
-    home = world.home(spec)
-    assert home.node.log.read_by(spec.uid) == (("reader",) if reader_first else ())
+    leader = world.leader(spec)
+    assert leader.node.log.read_by(spec.uid) == (("reader",) if reader_first else ())
     current = max(n for n, one in versions(world, spec).items() if one.state == "committed")
     assert current == (1 if reader_first else 2)
-    assert next(m for m in home.node.homes.jobs() if m.spec.uid == spec.uid).state == "active"
+    assert next(m for m in leader.node.job_groups.jobs() if m.spec.uid == spec.uid).state == "active"
 
 
 def test_another_filter_takes_over_at_one_moment_and_the_old_flow_ends() -> None:
@@ -109,7 +109,7 @@ def test_a_final_function_that_fails_costs_no_window_and_is_taken_out() -> None:
     world.run_until(lambda: any(one[0] == 2 for one in said(world, spec).values()), 20_000)
     world.agents[1].log.rows.append((world.now * 1000, "boom"))
     world.run_until(lambda: 3 in versions(world, spec), 20_000)
-    world.home(spec).crash()  # whoever leads the home next goes on with what is pending
+    world.leader(spec).crash()  # whoever leads the job group next goes on with what is pending
     world.run_until(lambda: state(world, spec, 3) == "committed", 20_000)
     world.run(30_000)
     windows = check(world, spec, until, least=8)
@@ -159,11 +159,11 @@ def test_pause_resume_and_what_is_refused_when() -> None:
 
 def test_a_change_that_nobody_answers_is_aborted_and_the_job_goes_on() -> None:
     world = World(44, 4)
-    world.home_members = 1
+    world.group_members = 1
     spec, until = begun(world, 30_000, rate_ms=400)
-    home = world.home(spec)
+    leader = world.leader(spec)
     world.run(4_000)
-    world.isolated.add(home.address)
+    world.isolated.add(leader.address)
     reconfigure(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
     reconfigure(world, spec, "alter", plan(4))
     assert "another change of it is under way" in answered(world)
@@ -184,17 +184,17 @@ def test_a_restarted_master_finishes_what_was_pending() -> None:
     world = World(45, 4)
     spec, until = begun(world, 26_000, rate_ms=400)
     world.run(4_000)
-    home = world.home(spec)
+    leader = world.leader(spec)
     reconfigure(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
     world.run_until(lambda: 2 in versions(world, spec))
     assert versions(world, spec)[2].state == "preparing"
-    home.crash()
+    leader.crash()
     world.run(1_000)
-    world.restart(home)
+    world.restart(leader)
     world.run_until(lambda: state(world, spec, 2) == "committed")
-    home.crash()
+    leader.crash()
     world.run(500)
-    world.restart(home)
+    world.restart(leader)
     world.run(26_000)
     check(world, spec, until, least=8)
     assert versions(world, spec)[1].state == "finished"
@@ -202,17 +202,17 @@ def test_a_restarted_master_finishes_what_was_pending() -> None:
 
 def test_a_job_goes_on_with_its_versions_when_its_home_moves_for_good() -> None:
     world = World(48, 5)
-    world.home_members = 3
+    world.group_members = 3
     spec, until = begun(world, 40_000, rate_ms=400)
     world.run(6_000)
     reconfigure(world, spec, "alter", plan(4, 2, least=2), note="ALTER …")
     assert answered(world) == ""
-    first = world.home(spec)
+    first = world.leader(spec)
     reconfigure(world, spec, "alter", plan(2, where="abc"), note="ALTER again …")
     world.run_until(lambda: 3 in versions(world, spec))
     first.crash()
     world.at(world.now + 12_000, lambda: world.restart(first))
-    world.run_until(lambda: world.home(spec) is not first, 20_000)
+    world.run_until(lambda: world.leader(spec) is not first, 20_000)
     world.run_until(lambda: state(world, spec, 3) in ("committed", "aborted"), 20_000)
     reconfigure(world, spec, "alter", plan(6, 2), note="ALTER from the new home …")
     assert answered(world) == ""
@@ -220,10 +220,10 @@ def test_a_job_goes_on_with_its_versions_when_its_home_moves_for_good() -> None:
     world.run(max(0, until - world.now) + 24_000)
     check(world, spec, until, least=8)
     logs = [agent.node.log for agent in world.agents]
-    assert {log.job(spec.uid).home for log in logs} == {world.home(spec).address}  # type: ignore[union-attr]
-    (master,) = world.home(spec).node.homes.jobs()
+    assert {log.job(spec.uid).leader for log in logs} == {world.leader(spec).address}  # type: ignore[union-attr]
+    (master,) = world.leader(spec).node.job_groups.jobs()
     assert {flow.uid for flow in logs[0].flows()} == {f.uid for v in master.live() for f in v.spec.flows}
-    assert {flow.home for flow in logs[0].flows()} == {world.home(spec).address}
+    assert {flow.leader for flow in logs[0].flows()} == {world.leader(spec).address}
 
 
 LANDMARK = (Landmark(2 * SECOND),)
@@ -275,10 +275,10 @@ def test_random_changes_crashes_loss_and_doubles_never_mix_versions(seed: int) -
     world.crash_share = 0.003
     for _ in range(7):
         world.run(rng.randrange(1_500, 4_500))
-        home = world.home(spec)
+        leader = world.leader(spec)
         where, least = rng.choice(["", "", "abc", "bd"]), rng.choice([0, 0, 2])
         size, slide = rng.choice([(2, 2), (4, 2), (6, 2), (3, 1), (4, 4)])
-        paused = home.up and any(master.state == "paused" for master in home.node.homes.jobs())
+        paused = leader.up and any(master.state == "paused" for master in leader.node.job_groups.jobs())
         verb = "resume" if paused else rng.choice(["alter"] * 7 + ["pause", "rollback", "rollback"])
         query = plan(size, slide, where=where, least=least) if verb == "alter" else None
         if query is not None and rng.random() < 0.25:
@@ -301,7 +301,7 @@ def test_random_changes_crashes_loss_and_doubles_never_mix_versions(seed: int) -
         world.restart(agent)
     world.run(max(0, until - world.now) + 22_000)
     check(world, spec, until, least=0)
-    (master,) = world.home(spec).node.homes.jobs()
+    (master,) = world.leader(spec).node.job_groups.jobs()
     assert master.state in ("active", "paused")
     flows = {flow.uid for v in master.live() for flow in v.spec.flows}
     assert {flow.uid for flow in world.agents[0].node.log.flows()} == flows, "no version keeps a flow it left"

@@ -15,7 +15,7 @@ from elf.wire.clients import Call, Execute, Failed, KeepAlive, Reply
 from lab.chaos.engine import plan
 from lab.chaos.world import World
 from tests.support.histories import said
-from tests.support.homes import staffed
+from tests.support.jobgroups import staffed
 
 NOT_HEARD = "is not heard of; another one goes on when most of those that keep the job are there"
 NOT_LED = (
@@ -23,22 +23,22 @@ NOT_LED = (
 )
 
 
-@pytest.mark.parametrize("home_dies", [True, False])
-def test_who_asks_is_told_that_the_job_is_not_led_and_why(home_dies: bool) -> None:
+@pytest.mark.parametrize("leader_dies", [True, False])
+def test_who_asks_is_told_that_the_job_is_not_led_and_why(leader_dies: bool) -> None:
     world = World(91, 6)
     world.start_all()
     spec = world.create(0, plan(2))
     staffed(world, spec, 5)
     world.run(3_000)
-    home = world.home(spec)
-    voters = [a for a in world.agents if a is not home and a.node.homes.voters(spec.uid)]
-    dying = [home, *voters[:2]] if home_dies else voters[:3]
+    leader = world.leader(spec)
+    voters = [a for a in world.agents if a is not leader and a.node.job_groups.voters(spec.uid)]
+    dying = [leader, *voters[:2]] if leader_dies else voters[:3]
     for agent in dying:
         agent.crash()
     world.run(15_000)
-    asked = next(a.index for a in world.agents if a not in dying and a is not home)
-    why = NOT_HEARD if home_dies else NOT_LED
-    named = f"a{home.index} ({home.address}), {why}"
+    asked = next(a.index for a in world.agents if a not in dying and a is not leader)
+    why = NOT_HEARD if leader_dies else NOT_LED
+    named = f"a{leader.index} ({leader.address}), {why}"
 
     reply = said(world, asked, "SHOW JOBS")
     assert isinstance(reply, Reply)

@@ -19,7 +19,7 @@ from tests.support.worlds import host, names, shout, subscribe
 COUNT = 20
 LEAVES = 8
 TOPICS = [key_of(b"topic %d" % number) for number in range(4)]
-HOMES: dict[bytes, str | None] = {t: (f"n{n}" if n % 2 else None) for n, t in enumerate(TOPICS)}
+GROUPS: dict[bytes, str | None] = {t: (f"n{n}" if n % 2 else None) for n, t in enumerate(TOPICS)}
 LONGEST_STALL_MS = 5_000
 PEACE_MS = 15_000
 
@@ -40,11 +40,11 @@ class Churn:
         ready = [o.me.address for o in self.world.running() if o.ready and o.me.address != address]
         self.world.add(address, self.rng.sample(ready, min(3, len(ready))))
         for topic in TOPICS:
-            if HOMES[topic] == address:
+            if GROUPS[topic] == address:
                 host(self.world, topic, address)
             if self.rng.random() < 0.5:
                 self.wanted[topic].add(address)
-                subscribe(self.world, topic, [address], HOMES[topic])
+                subscribe(self.world, topic, [address], GROUPS[topic])
         self.note(f"boot {address}")
 
     def stop(self, address: str, how: Callable[[str], None]) -> None:
@@ -62,7 +62,7 @@ class Churn:
             self.world.perform(address, overlay.unsubscribe(topic, self.world.now))
         else:
             self.wanted[topic].add(address)
-            subscribe(self.world, topic, [address], HOMES[topic])
+            subscribe(self.world, topic, [address], GROUPS[topic])
 
     def split(self) -> None:
         up = names(self.world)
@@ -100,7 +100,7 @@ class Churn:
 
 
 def churn(seed: int, loss: float, doubling: float, steps: int = 25) -> Churn:
-    """A history from a seed, then peace: no more losses, all homes up, nobody stalled."""
+    """A history from a seed, then peace: no more losses, all hosts up, nobody stalled."""
     rng = random.Random(seed)
     world = Simulator(
         rng, OverlayConfig(leaf_set_size=LEAVES), plane(10), loss=loss, doubling=doubling, check=True
@@ -112,9 +112,9 @@ def churn(seed: int, loss: float, doubling: float, steps: int = 25) -> Churn:
     for _ in range(steps):
         story.step()
     world.loss = world.doubling = 0.0
-    for home in filter(None, HOMES.values()):
-        if not world.nodes[home].alive:
-            story.boot(home)
+    for top in filter(None, GROUPS.values()):
+        if not world.nodes[top].alive:
+            story.boot(top)
     world.run(LONGEST_STALL_MS)
     return story
 

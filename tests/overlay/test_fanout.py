@@ -175,7 +175,7 @@ def test_five_per_cent_die_at_once_and_all_trees_are_whole_within_four_seconds(s
 def test_children_hear_at_once_that_the_path_above_has_changed() -> None:
     overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
     overlay.start([], 0)
-    overlay.subscribe(TOPIC, 0, home="boss")
+    overlay.subscribe(TOPIC, 0, host="boss")
     overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "boss", False, False, ())), 1)
     effects = overlay.handle(Received(Subscribed(Peer("boss", 1), TOPIC, "boss", ("top",), ())), 2)
     told = [e.message for e in effects if isinstance(e, Send) and isinstance(e.message, Refreshed)]
@@ -184,9 +184,9 @@ def test_children_hear_at_once_that_the_path_above_has_changed() -> None:
 
 def test_a_home_is_not_crowded_either() -> None:
     world = ring(40, config=OverlayConfig(fanout_max=3))
-    home = next(name for name in names(world) if name != closest(world, TOPIC))
-    host(world, TOPIC, home)
-    subscribe(world, TOPIC, names(world), home)
+    top = next(name for name in names(world) if name != closest(world, TOPIC))
+    host(world, TOPIC, top)
+    subscribe(world, TOPIC, names(world), top)
     assert tree_rests(world, TOPIC, names(world), 5_000)
     assert max(fans(world)) <= 3
 
@@ -216,7 +216,7 @@ def test_a_grandparent_in_another_region_is_not_worth_a_level(later_ms: int, mov
     overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
     overlay.start([], 0)
     boss, top = Peer("boss", 1), Peer("top", 1)
-    overlay.subscribe(TOPIC, 0, home="boss")
+    overlay.subscribe(TOPIC, 0, host="boss")
     overlay.handle(Received(Subscribed(boss, TOPIC, "boss", ("top",), ())), 1)
     asked = overlay.handle(Received(Refreshed(boss, 1, (), (), (), (TOPIC,))), 10)
     assert Send("top", Subscribe(overlay.me, TOPIC, "boss", False, True, ())) in asked

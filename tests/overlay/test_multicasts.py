@@ -248,7 +248,7 @@ def child(config: OverlayConfig | None = None) -> tuple[Overlay, Peer]:
     overlay = Overlay(Peer("me", 1), config or OverlayConfig(), random.Random(1))
     overlay.start([], 0)
     boss = Peer("boss", 1)
-    overlay.subscribe(TOPIC, 0, home="boss")
+    overlay.subscribe(TOPIC, 0, host="boss")
     overlay.handle(Received(Subscribed(boss, TOPIC, "boss", (), (Head(boss, 2),))), 1)
     return overlay, boss
 

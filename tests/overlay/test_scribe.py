@@ -1,4 +1,4 @@
-"""Trees: shape, homes, repair, pruning, multicast; each judged from the outside by ``tree_faults``."""
+"""Trees: shape, hosts, repair, pruning, multicast; each judged from the outside by ``tree_faults``."""
 
 from __future__ import annotations
 
@@ -112,72 +112,72 @@ def test_paths_lead_to_the_root() -> None:
         assert all(world.nodes[child].overlay.parent(TOPIC) == parent for child, parent in pairwise(path))
 
 
-# -- homes ---------------------------------------------------------------------------------------------------
+# -- hosts ---------------------------------------------------------------------------------------------------
 
 
 def test_a_home_away_from_the_rendezvous_is_the_root() -> None:
     world = ring(16)
-    home = away_from(world)
-    host(world, TOPIC, home)
-    others = [name for name in names(world) if name != home]
-    subscribe(world, TOPIC, others, home)
+    top = away_from(world)
+    host(world, TOPIC, top)
+    others = [name for name in names(world) if name != top]
+    subscribe(world, TOPIC, others, top)
     assert tree_rests(world, TOPIC, others, 200, every_ms=5)
-    assert root(world, TOPIC) == home
+    assert root(world, TOPIC) == top
     assert shout(world, TOPIC, b"hello") == dict.fromkeys(others, 1)
-    assert world.nodes[closest(world, TOPIC)].overlay.parent(TOPIC) == home
+    assert world.nodes[closest(world, TOPIC)].overlay.parent(TOPIC) == top
 
 
 def test_the_home_hears_itself_if_it_subscribes() -> None:
     world = ring(4)
-    home = away_from(world)
-    host(world, TOPIC, home)
-    subscribe(world, TOPIC, names(world), home)
+    top = away_from(world)
+    host(world, TOPIC, top)
+    subscribe(world, TOPIC, names(world), top)
     world.run(100)
     assert shout(world, TOPIC, b"hello") == dict.fromkeys(names(world), 1)
 
 
 def test_who_does_not_know_the_home_learns_it_from_the_tree() -> None:
     world = ring(16)
-    home = away_from(world)
+    top = away_from(world)
     rendezvous = closest(world, TOPIC)
-    host(world, TOPIC, home)
-    first = away_from(world, home)
+    host(world, TOPIC, top)
+    first = away_from(world, top)
     subscribe(world, TOPIC, [first])  # makes the rendezvous a root for a while
     world.run(100)
-    subscribe(world, TOPIC, [rendezvous], home)
+    subscribe(world, TOPIC, [rendezvous], top)
     assert tree_rests(world, TOPIC, [first, rendezvous], 200)
-    assert root(world, TOPIC) == home
+    assert root(world, TOPIC) == top
 
 
 def test_subscribers_may_come_before_their_home() -> None:
     world = ring(16)
-    home = away_from(world)
-    others = [name for name in names(world) if name != home]
-    subscribe(world, TOPIC, others, home)
+    top = away_from(world)
+    others = [name for name in names(world) if name != top]
+    subscribe(world, TOPIC, others, top)
     world.run(3_000)
     assert any("is an orphan" in fault for fault in tree_faults(world, TOPIC, others))
-    host(world, TOPIC, home)
+    host(world, TOPIC, top)
     assert tree_rests(world, TOPIC, others, 1_200)
 
 
 def test_while_the_home_is_away_the_tree_keeps_its_shape_and_is_whole_when_it_is_back() -> None:
     world = ring(16)
-    home = away_from(world)
-    host(world, TOPIC, home)
-    others = [name for name in names(world) if name != home]
-    subscribe(world, TOPIC, others, home)
+    top = away_from(world)
+    host(world, TOPIC, top)
+    others = [name for name in names(world) if name != top]
+    subscribe(world, TOPIC, others, top)
     world.run(1_000)
     rendezvous = world.nodes[closest(world, TOPIC)].overlay
     children = rendezvous.children(TOPIC)
-    world.crash(home)
+    world.crash(top)
     world.run(20_000)
     assert rendezvous.parent(TOPIC) is None
     assert not rendezvous.is_root(TOPIC)
     assert rendezvous.children(TOPIC) == children
-    world.add(home, [others[0]])
-    host(world, TOPIC, home)
+    world.add(top, [others[0]])
+    host(world, TOPIC, top)
     assert tree_rests(world, TOPIC, others, 1_500)
-    assert root(world, TOPIC) == home
+    assert root(world, TOPIC) == top
     assert rendezvous.children(TOPIC) == children
     assert shout(world, TOPIC, b"again") == dict.fromkeys(others, 1)
 
@@ -185,20 +185,20 @@ def test_while_the_home_is_away_the_tree_keeps_its_shape_and_is_whole_when_it_is
 @pytest.mark.parametrize("dies", [True, False])
 def test_the_home_moves_and_every_node_is_told_by_its_application(dies: bool) -> None:
     world = ring(16)
-    home = away_from(world)
-    host(world, TOPIC, home)
-    others = [name for name in names(world) if name != home]
-    subscribe(world, TOPIC, others, home)
+    top = away_from(world)
+    host(world, TOPIC, top)
+    others = [name for name in names(world) if name != top]
+    subscribe(world, TOPIC, others, top)
     assert tree_rests(world, TOPIC, others, 200, every_ms=5)
-    new = away_from(world, home)
+    new = away_from(world, top)
     if dies:
-        world.crash(home)
+        world.crash(top)
     host(world, TOPIC, new)
     for name in others:
         world.run(20)
-        world.perform(name, world.nodes[name].overlay.rehome(TOPIC, new, world.now))
+        world.perform(name, world.nodes[name].overlay.rehost(TOPIC, new, world.now))
     if not dies:
-        world.perform(home, world.nodes[home].overlay.unhost(TOPIC, world.now, new))
+        world.perform(top, world.nodes[top].overlay.unhost(TOPIC, world.now, new))
     assert tree_rests(world, TOPIC, others, 5_000)
     assert root(world, TOPIC) == new
     assert shout(world, TOPIC, b"from another") == dict.fromkeys(others, 1)
@@ -206,27 +206,27 @@ def test_the_home_moves_and_every_node_is_told_by_its_application(dies: bool) ->
 
 def test_a_home_that_restarts_within_the_blink_of_an_eye() -> None:
     world = ring(8)
-    home = away_from(world)
-    host(world, TOPIC, home)
-    others = [name for name in names(world) if name != home]
-    subscribe(world, TOPIC, others, home)
+    top = away_from(world)
+    host(world, TOPIC, top)
+    others = [name for name in names(world) if name != top]
+    subscribe(world, TOPIC, others, top)
     world.run(1_000)
-    world.crash(home)
-    world.add(home, ["n0" if home != "n0" else "n1"])
-    host(world, TOPIC, home)
+    world.crash(top)
+    world.add(top, ["n0" if top != "n0" else "n1"])
+    host(world, TOPIC, top)
     assert tree_rests(world, TOPIC, others, 1_500)
     assert shout(world, TOPIC, b"again") == dict.fromkeys(others, 1)
 
 
 def test_the_rendezvous_of_a_home_dies() -> None:
     world = ring(16)
-    home = away_from(world)
-    host(world, TOPIC, home)
-    world.crash(closest(world, TOPIC)) if closest(world, TOPIC) != home else None
-    others = [name for name in names(world) if name != home]
-    subscribe(world, TOPIC, others, home)
+    top = away_from(world)
+    host(world, TOPIC, top)
+    world.crash(closest(world, TOPIC)) if closest(world, TOPIC) != top else None
+    others = [name for name in names(world) if name != top]
+    subscribe(world, TOPIC, others, top)
     assert tree_rests(world, TOPIC, others, 4_500)
-    assert root(world, TOPIC) == home
+    assert root(world, TOPIC) == top
 
 
 def test_a_node_that_is_not_the_home_says_so() -> None:
@@ -242,13 +242,13 @@ def test_a_node_that_is_not_the_home_says_so() -> None:
 
 def test_unhosting_ends_the_tree() -> None:
     world = ring(8)
-    home = away_from(world)
-    host(world, TOPIC, home)
-    subscribe(world, TOPIC, ["n1"], home)
+    top = away_from(world)
+    host(world, TOPIC, top)
+    subscribe(world, TOPIC, ["n1"], top)
     world.run(100)
     for overlay in world.running():
         world.perform(overlay.me.address, overlay.unsubscribe(TOPIC, world.now))
-    world.perform(home, world.nodes[home].overlay.unhost(TOPIC, world.now))
+    world.perform(top, world.nodes[top].overlay.unhost(TOPIC, world.now))
     world.run(100)
     assert all(overlay.topics() == () for overlay in world.running())
 

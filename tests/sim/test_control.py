@@ -141,9 +141,9 @@ def test_a_home_of_many_hears_who_begins_in_few_messages(monkeypatch: pytest.Mon
         fleet.sql(create("job", JOB))
         spec = fleet.world.agents[0].node.log.find_job("job", "me")
         assert spec is not None
-        heard = [one.member for word in words[spec.home] for one in word.flows[0].members]
+        heard = [one.member for word in words[spec.leader] for one in word.flows[0].members]
         assert len(set(heard)) == 59
-        assert len(words[spec.home]) <= 45, "a word from each is 59; how few depends on this machine"
+        assert len(words[spec.leader]) <= 45, "a word from each is 59; how few depends on this machine"
         assert len(heard) <= 59 + 10, "twice of those only whose place in the tree has changed"
         fleet.sql("DROP JOB job")
 

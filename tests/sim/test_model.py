@@ -37,7 +37,7 @@ def test_equal_seeds_give_equal_figures() -> None:
 
 @pytest.mark.parametrize("nodes", [1, 2, 16])
 def test_small_rings(nodes: int) -> None:
-    """Everybody knows everybody: one hop, unless the key is at home."""
+    """Everybody knows everybody: one hop, unless the key is at job group."""
     model = measure(nodes, 200, 10, seed=1)
     assert model.hops.max == min(1, nodes - 1)
     assert model.tree.depth_max == min(1, nodes - 1)

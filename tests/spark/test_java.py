@@ -15,7 +15,7 @@ SCRIPT = Path(__file__).parents[2] / "deploy" / "java.sh"
 
 
 def fake(home: Path, version: str) -> Path:
-    """A Java home whose ``java -version`` says what is asked."""
+    """A Java job group whose ``java -version`` says what is asked."""
     (home / "bin").mkdir(parents=True)
     program = home / "bin" / "java"
     program.write_text(f"#!/bin/sh\necho 'openjdk version \"{version}\" 2024' >&2\n")

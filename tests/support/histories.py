@@ -62,9 +62,9 @@ def asked(world: World, through: int, sql: str) -> tuple[str, dict[str, Any]]:
 
 
 def last_words(world: World, spec: JobSpec) -> dict[tuple[int, int, str], int]:
-    """Rows a window and key, of the highest revision of each window, as its home has them."""
+    """Rows a window and key, of the highest revision of each window, as its job group has them."""
     said: dict[tuple[int, int], tuple[int, dict[str, int]]] = {}
-    for row in world.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
+    for row in world.leader(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
         parts = by_span(decode(row.rows))
         for one in decode(row.status).to_pylist():
             span = (micros(one["window_start"]), micros(one["window_end"]))
@@ -75,15 +75,15 @@ def last_words(world: World, spec: JobSpec) -> dict[tuple[int, int, str], int]:
 
 
 def struck(world: World, spec: JobSpec, victim: SimAgent, *, away_ms: int, after_ms: int) -> None:
-    """An agent dies and comes back, then the home of the job does; time passes."""
+    """An agent dies and comes back, then the job group of the job does; time passes."""
     victim.crash()
     world.run(away_ms)
     world.restart(victim)
     world.run(2_000)
-    home = world.home(spec)
-    home.crash()
+    leader = world.leader(spec)
+    leader.crash()
     world.run(1_000)
-    world.restart(home)
+    world.restart(leader)
     world.run(after_ms)
 
 

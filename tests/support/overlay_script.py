@@ -134,10 +134,10 @@ class Stage:
 
     def _subscribe(self, *arguments: str) -> list[str]:
         *nodes, topic = (a for a in arguments if not a.startswith("home="))
-        home = next((f"n{a.removeprefix('home=')}" for a in arguments if a.startswith("home=")), None)
+        top = next((f"n{a.removeprefix('host=')}" for a in arguments if a.startswith("home=")), None)
         for name in self._nodes(nodes):
             overlay = self._world.nodes[name].overlay
-            self._world.perform(name, overlay.subscribe(self._topic(topic), self._world.now, home=home))
+            self._world.perform(name, overlay.subscribe(self._topic(topic), self._world.now, host=top))
         return []
 
     def _unsubscribe(self, *arguments: str) -> list[str]:

@@ -10,7 +10,7 @@ from elf.errors import UserError
 from elf.job.catalog.admission import grow, is_behind
 from elf.job.catalog.bootstrap import Bootstrap
 from elf.job.catalog.log import CatalogLog
-from elf.job.home.reconfiguration import proposed
+from elf.job.group.reconfiguration import proposed
 from elf.job.messages.entries import LogEntry
 from elf.job.messages.proposals import (
     AddJob,
@@ -21,11 +21,11 @@ from elf.job.messages.proposals import (
     EndVersion,
     JoinStream,
     LeaveStream,
-    MoveHome,
+    MoveJobGroup,
     Proposal,
 )
 from elf.job.program.spec import ProgramSpec
-from elf.job.spec import JobSpec, home_uid
+from elf.job.spec import JobSpec, group_uid
 from elf.wire.clients import ONE_SHOT_PREFIX
 from lab.chaos.engine import plan
 
@@ -106,7 +106,7 @@ class Proposals:
             read = self.rng.choice(live)
             made = replace(made, reads=(read.uid,), read_as=(read.plan.identity,))
         spec = replace(spec, plan=made, roots=(self._address(),) if made.trees > 1 else ())
-        spec = replace(spec, flows=proposed(spec, b"k" * 16, spec.home))
+        spec = replace(spec, flows=proposed(spec, b"k" * 16, spec.leader))
         self.flows.update(dict.fromkeys(flow.uid for flow in spec.flows))
         self.jobs[spec.uid] = spec
         return spec
@@ -145,9 +145,9 @@ class Proposals:
     def _moves(self) -> Proposal | None:
         if not self.jobs:
             return None
-        uid = home_uid(self.rng.choice(list(self.jobs)), self.rng.randrange(2))
+        uid = group_uid(self.rng.choice(list(self.jobs)), self.rng.randrange(2))
         self._terms += 1
-        return MoveHome(uid=uid, home=self._address(), term=self._terms)
+        return MoveJobGroup(uid=uid, leader=self._address(), term=self._terms)
 
     def _programs(self) -> Proposal:
         creator = self.rng.choice(["me", "you"])
@@ -159,7 +159,9 @@ class Proposals:
         if not self.jobs:
             return None
         instead = self.rng.choice(["", *AGENTS])
-        said = Bootstrap(home_uid(self.rng.choice(list(self.jobs)), 1), self.rng.choice(AGENTS[:-1]), instead)
+        said = Bootstrap(
+            group_uid(self.rng.choice(list(self.jobs)), 1), self.rng.choice(AGENTS[:-1]), instead
+        )
         return DropJobEntry(uid=said.uid)
 
     def answers(self, log: CatalogLog) -> dict[str, object]:
@@ -185,31 +187,37 @@ class Proposals:
             yield f"over of {uid}", [log.is_over(uid, n) for n in numbers]
             yield f"come to {uid}", [log.has_version(uid, n) for n in numbers]
             yield f"paused {uid}", log.is_paused(uid)
-            yield f"homes of {uid}", [(log.home(home), log.homes.flows(home)) for home in _homes(uid)]
+            yield (
+                f"homes of {uid}",
+                [(log.leader(leader), log.job_groups.flows(leader)) for leader in _job_groups(uid)],
+            )
             yield f"who reads {uid}", log.read_by(uid)
             yield f"generation of {uid}", log.generation(spec.name, spec.creator)
             yield f"found {uid}", log.find_job(spec.name, spec.creator)
             if log.job(uid) is not None:
                 yield f"all of {uid}", (log.ever(uid), log.versions(uid), log.bootstrapped_at(uid))
-            if log.home(uid) is not None:
+            if log.leader(uid) is not None:
                 yield (
                     f"founders of {uid}",
-                    [(log.homes.founders(home), log.homes.group(home)) for home in _homes(uid)],
+                    [
+                        (log.job_groups.founders(leader), log.job_groups.group(leader))
+                        for leader in _job_groups(uid)
+                    ],
                 )
         for uid in self.flows:
             yield f"flow {uid}", (log.flow(uid), log.lacks(uid), log.has_ended(uid), log.readers(uid))
             flow = log.flow(uid)
             if flow is not None:
                 equal = log.equal(flow.fragment)
-                yield f"founder of {uid}", (log.homes.of(uid), equal.uid if equal is not None else "")
+                yield f"founder of {uid}", (log.job_groups.of(uid), equal.uid if equal is not None else "")
         for program in self.programs:
             yield f"program {program.uid}", (log.program(program.uid), log.has_program(program.uid))
             yield f"like {program.uid}", log.find_program(program.name, program.creator)
             yield f"next of {program.uid}", log.generation(program.name, program.creator)
 
 
-def _homes(uid: str) -> list[str]:
-    return [home_uid(uid, place) for place in range(2)]
+def _job_groups(uid: str) -> list[str]:
+    return [group_uid(uid, place) for place in range(2)]
 
 
 def _told(log: CatalogLog, proposal: Proposal) -> tuple[LogEntry, ...] | str:

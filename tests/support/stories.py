@@ -35,7 +35,7 @@ def snapshots_lost_for_long() -> None:
     world = World(12, 5)
     spec, until = begun(world, 40_000)
     world.run(8_000)
-    victim = next(a for a in world.agents if a.address not in (spec.flows[0].home, world.agents[0].address))
+    victim = next(a for a in world.agents if a.address not in (spec.flows[0].leader, world.agents[0].address))
     began = world.now
     world.unheard = {victim.address}
     world.run(16_000)
@@ -55,7 +55,7 @@ def another(world: World, spec: JobSpec, least: int = 0, query: Plan | None = No
     for n in range(20):
         other = world.create(n % len(world.agents), query or plan(4, 2, least=least), f"other{n}")
         assert other.flows == spec.flows, "an equal fragment is computed once"
-        if other.home != spec.home:
+        if other.leader != spec.leader:
             return other
         world.drop(other)
     raise AssertionError("all jobs have one home")

@@ -35,8 +35,8 @@ def lossy(rng: random.Random) -> list[Fault]:
     return [Fault("loss", 0, for_ms=10_000, amount=1)]
 
 
-def dead_home(rng: random.Random) -> list[Fault]:
-    """One job's home is away for long."""
+def dead_leader(rng: random.Random) -> list[Fault]:
+    """One job group is away for long."""
     return [Fault("home", 1_000 + rng.randrange(500), for_ms=9_000)]
 
 
@@ -170,14 +170,14 @@ RATES_MS: dict[Storm, int] = {fashions: 200, reduced: 400}
 
 def schedule(storm: Storm, seed: int) -> Schedule:
     faults = sorted(storm(random.Random(seed)), key=lambda fault: fault.at_ms)
-    alone = storm is dead_home
+    alone = storm is dead_leader
     return Schedule(
         mirrored=(0, 1, 2) if storm is behind else (),
         together=tuple(range(EQUAL)) if storm is equal else (),
         seed=seed,
         nodes=AGENTS.get(storm, NODES),
         joiners=0,
-        home_members=1 if alone else 3,
+        group_members=1 if alone else 3,
         jobs=JOBS.get(storm, ("plain", "odd", "where")),
         begun=3 if alone or storm is lossy else 2 if storm in (stragglers, lagging) else 1,
         disorder_ms=1_500 if storm in (equal, reduced) else 300,

@@ -21,7 +21,7 @@ Windows = dict[tuple[int, int], list[dict[str, Any]]]
 
 
 class Fleet:
-    """Five agents with one job; ``away`` is one that is not its home."""
+    """Five agents with one job; ``away`` is one that is not its job group."""
 
     def __init__(self, query: Plan, seed: int = 1) -> None:
         self.ledger = Ledger()
@@ -33,8 +33,8 @@ class Fleet:
         self.world.run(2_000)
         self.spec = self.world.create(0, query)
         self.world.run(3_000)
-        homes = {flow.home for flow in self.spec.flows} | {self.spec.home}
-        self.away = next(agent for agent in self.world.agents[1:] if agent.address not in homes)
+        job_groups = {flow.leader for flow in self.spec.flows} | {self.spec.leader}
+        self.away = next(agent for agent in self.world.agents[1:] if agent.address not in job_groups)
 
     @property
     def uid(self) -> str:
@@ -52,7 +52,7 @@ class Fleet:
         judge.close()
         assert self.ledger.findings == []
         found: Windows = {}
-        for row in world.home(self.spec).store.windows(self.spec.uid, -(1 << 62), 1 << 62):
+        for row in world.leader(self.spec).store.windows(self.spec.uid, -(1 << 62), 1 << 62):
             for span, status, _ in windows_of(row):
                 found.setdefault(span, []).append(dict(status))
         return found

@@ -40,7 +40,7 @@ from elf.client.changes import Changes
 from elf.client.windows import split
 from elf.job import events as was
 from elf.job.commands import Feed, Idle
-from elf.job.messages.homes import SubscribeJob
+from elf.job.messages.groups import SubscribeJob
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import Function
@@ -196,10 +196,10 @@ class Stage:
         return []
 
     def _skews(self) -> list[str]:
-        home = self._world.home(self._specs["job"])
+        leader = self._world.leader(self._specs["job"])
         found = {
             self._world.by_address[address].index: skew
-            for address, skew in home.node.clocks.skews(home.now_ms).items()
+            for address, skew in leader.node.clocks.skews(leader.now_ms).items()
             if abs(skew) > 200
         }
         told = [f"clock of a{index}: {found[index] / 1000:+.0f}" for index in sorted(found)]
@@ -223,7 +223,7 @@ class Stage:
         asked = SubscribeJob(id=1, origin=reader.address, uid=spec.uid, after=None)
 
         def ask() -> None:
-            self._world.home(spec).handle(was.Arrived(reader.address, asked))
+            self._world.leader(spec).handle(was.Arrived(reader.address, asked))
             self._world.at(self._world.now + 2_000, ask)
 
         ask()
@@ -254,7 +254,7 @@ class Stage:
         found = []
         for name, spec in self._specs.items():
             (size,) = (kind.size_us for kind in spec.plan.windows if isinstance(kind, Sliding))
-            for row in self._world.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
+            for row in self._world.leader(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
                 rows = table_of(row.rows).to_pylist()
                 for status in table_of(row.status).to_pylist():
                     start, revision = us_of(status["window_start"]), status["revision"]

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from agents.disk.homestore import stored_jobs
+from agents.disk.groupstore import stored_jobs
 from elf.batch import decode
 from elf.job import events as was
-from elf.job.messages.homes import ReconfigureJob
+from elf.job.messages.groups import ReconfigureJob
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Plan
 from elf.windows import Sliding
@@ -21,10 +21,10 @@ from lab.chaos.world import World
 
 def reconfigure(world: World, spec: JobSpec, verb: str, query: Plan | None = None, **how: object) -> None:
     """Ask the job's master, as an agent's statement would; the answer comes to ``client_inbox``."""
-    home = world.home(spec)
+    leader = world.leader(spec)
     request = ReconfigureJob(id=7, origin="client:1", uid=spec.uid, verb=verb, plan=query, **how)  # type: ignore[arg-type]
-    if home.up:
-        home.handle(was.Arrived("client:1", request))
+    if leader.up:
+        leader.handle(was.Arrived("client:1", request))
 
 
 def answered(world: World) -> str:
@@ -37,13 +37,13 @@ def answered(world: World) -> str:
 
 
 def versions(world: World, spec: JobSpec) -> dict[int, VersionRecord]:
-    """As the job's home keeps them on its disk."""
-    (job,) = (job for job in stored_jobs(world.home(spec).store) if job.spec.uid == spec.uid)
+    """As the job group keeps them on its disk."""
+    (job,) = (job for job in stored_jobs(world.leader(spec).store) if job.spec.uid == spec.uid)
     return {one.spec.version: one for one in job.versions}
 
 
 def state(world: World, spec: JobSpec, version: int) -> str:
-    """Of a version; a home that moves may not have applied its record yet."""
+    """Of a version; a job group that moves may not have applied its record yet."""
     known = versions(world, spec).get(version)
     return known.state if known is not None else ""
 
@@ -54,7 +54,7 @@ Said = dict[tuple[int, int], tuple[int, int, dict[str, int], dict[str, Any]]]
 def said(world: World, spec: JobSpec) -> Said:
     """Window (start, end) → (version, revision, counts, status) of its last revision."""
     found: Said = {}
-    for row in world.home(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
+    for row in world.leader(spec).store.windows(spec.uid, -(1 << 62), 1 << 62):
         rows = decode(row.rows).to_pylist()
         for status in decode(row.status).to_pylist():
             span = us_of(status["window_start"]), us_of(status["window_end"])

@@ -38,9 +38,9 @@ def names(world: Simulator) -> list[str]:
     return [overlay.me.address for overlay in world.running()]
 
 
-def subscribe(world: Simulator, topic: bytes, addresses: Sequence[str], home: str | None = None) -> None:
+def subscribe(world: Simulator, topic: bytes, addresses: Sequence[str], top: str | None = None) -> None:
     for address in addresses:
-        world.perform(address, world.nodes[address].overlay.subscribe(topic, world.now, home=home))
+        world.perform(address, world.nodes[address].overlay.subscribe(topic, world.now, host=top))
 
 
 def host(world: Simulator, topic: bytes, address: str) -> None:

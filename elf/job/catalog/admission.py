@@ -14,9 +14,9 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
 from elf.job.messages.entries import (
     FlowEnded,
-    HomeMoved,
     JobAdded,
     JobDropped,
+    JobGroupMoved,
     LogEntry,
     MemberJoined,
     MemberLeft,
@@ -33,10 +33,10 @@ from elf.job.messages.proposals import (
     EndVersion,
     JoinStream,
     LeaveStream,
-    MoveHome,
+    MoveJobGroup,
     Proposal,
 )
-from elf.job.spec import Flow, JobSpec, home_uid, job_of
+from elf.job.spec import Flow, JobSpec, group_uid, job_of
 
 
 def grow(log: CatalogLog, proposal: Proposal) -> tuple[LogEntry, ...]:
@@ -75,7 +75,7 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
                 return None
             if not_taken(log, proposal.spec):
                 return JobDropped(seq=seq, uid=uid)
-            return JobAdded(seq=seq, spec=_placed(log, proposal.spec, proposal.spec.home))
+            return JobAdded(seq=seq, spec=_placed(log, proposal.spec, proposal.spec.leader))
         case AddVersion():
             return _version(log, seq, proposal.spec)
         case EndVersion():
@@ -89,13 +89,13 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             # also of a job whose entry has not come yet: then it never does
             dropped = log.is_dropped(proposal.uid)
             return None if dropped else JobDropped(seq=seq, uid=proposal.uid)
-        case MoveHome():
-            known = log.ever(job_of(proposal.uid)) is not None and proposal.term > log.homes.term(
+        case MoveJobGroup():
+            known = log.ever(job_of(proposal.uid)) is not None and proposal.term > log.job_groups.term(
                 proposal.uid
             )
-            if not known or log.home(proposal.uid) in (None, proposal.home):
+            if not known or log.leader(proposal.uid) in (None, proposal.leader):
                 return None
-            return HomeMoved(seq=seq, uid=proposal.uid, home=proposal.home, term=proposal.term)
+            return JobGroupMoved(seq=seq, uid=proposal.uid, leader=proposal.leader, term=proposal.term)
         case EndFlow():
             ends = log.flow(proposal.uid) is not None and not log.readers(proposal.uid)
             return FlowEnded(seq=seq, uid=proposal.uid) if ends else None
@@ -107,7 +107,7 @@ def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
     match proposal:
         case AddVersion():
             uid = proposal.spec.uid
-        case EndVersion() | MoveHome():
+        case EndVersion() | MoveJobGroup():
             uid = job_of(proposal.uid)
         case _:
             return False
@@ -121,21 +121,21 @@ def _version(log: CatalogLog, seq: int, spec: JobSpec) -> LogEntry | None:
         return None
     if not_taken(log, spec):
         return VersionEnded(seq=seq, uid=uid, version=version)
-    return VersionAdded(seq=seq, spec=replace(_placed(log, spec, newest.home), master=newest.master))
+    return VersionAdded(seq=seq, spec=replace(_placed(log, spec, newest.leader), master=newest.master))
 
 
-def _placed(log: CatalogLog, spec: JobSpec, home: str) -> JobSpec:
-    """With running flows in the place of those that are equal to them. New ones are at the job's ``home``,
-    which may have moved while the proposal was under way; those of a key range where that has its home, or
-    where one was proposed if an agent is there.
+def _placed(log: CatalogLog, spec: JobSpec, leader: str) -> JobSpec:
+    """With running flows in the place of those that are equal to them. New ones are at the job's ``leader``,
+    which may have moved while the proposal was under way; those of a key range where that has its job group,
+    or where one was proposed if an agent is there.
     """
 
     def placed(flow: Flow) -> Flow:
         known = log.flow(flow.uid) or log.equal(flow.fragment)
         if known is not None:
             return known
-        near = flow.home if flow.fragment.range[0] and log.there(flow.home) else home
-        return replace(flow, home=log.home(home_uid(spec.uid, flow.fragment.range[0])) or near)
+        near = flow.leader if flow.fragment.range[0] and log.there(flow.leader) else leader
+        return replace(flow, leader=log.leader(group_uid(spec.uid, flow.fragment.range[0])) or near)
 
     return replace(spec, flows=tuple(map(placed, spec.flows)))
 

@@ -7,26 +7,27 @@ goes. One that nothing needs any more is **forgotten**: its tombstone stands und
     VersionAdded             ─▶ VersionEnded     likewise; or of a version that is over, of a job that lives
 
 Tombstones may stand twice, and before what they end, so a log in which only some are forgotten is as good.
-All others stay: members, the end of flows, where homes moved.
+All others stay: members, the end of flows, where job groups moved.
 
 **What later rules need** is there: that a job is over (nothing is added under its uid again, nobody reads
 it), its generation (which is in the uid; a new job of that name gets one above), that its flows have ended
 (what still comes of them is refused, and they are not "to come"), who has left, every number. What nobody can
-ask for is gone: the plan, who bootstrapped it, where its home and its key ranges were.
+ask for is gone: the plan, who bootstrapped it, where its job group and its key ranges were.
 
 **What is not forgotten**, since it decides about what runs, or is shown:
 
 - the first entry of a job that is not dropped, and the version that is its newest (of a paused one too);
-- an entry that *brought* a flow, as the first that named it: until the flow has ended, as it says whose home
-  that is in, and until no other entry that is kept names it, which would else be taken for the bringer;
-- versions over key ranges, until all of the job is forgotten: they say who bootstraps the homes of those.
+- an entry that *brought* a flow, as the first that named it: until the flow has ended, as it says whose job
+  group that is in, and until no other entry that is kept names it, which would else be taken for the bringer;
+- versions over key ranges, until all of the job is forgotten: they say who bootstraps the job groups of
+  those.
 
 Each of these conditions, once it holds, holds for ever. So what is forgotten is a function of the log, not of
 the order or the moment of forgetting: voters come to the same state from the same records, from whichever
 state they began. And whoever was away learns what it must: an agent that still runs a job has the job's entry
 in its own copy of the log, so the tombstone is after that, under its own number, and so is the end of its
-flows. One that has not come to the job's entry, and is the home or in the home's group already, finds a
-tombstone in its place: the job was dropped meanwhile, and it gives it up as it would then.
+flows. One that has not come to the job's entry, and is the job group or in the job group's group already,
+finds a tombstone in its place: the job was dropped meanwhile, and it gives it up as it would then.
 
 What an agent stores of the log stays as it heard it; it forgets again as it starts.
 

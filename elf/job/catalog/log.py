@@ -2,7 +2,7 @@
 
 Its *voters* make it grow, all in the same way (``elf.job.catalog.admission``); everybody holds a prefix of
 it. It says who is **expected** (without it "12 of 12 agents" may mean 12 of 15), which flows to compute,
-which jobs read them and where a job's home is. Member numbers are given once and never used again (protocol
+which jobs read them and where a job group is. Member numbers are given once and never used again (protocol
 1.5); rosters are in event time: a member is expected in a pane when ``since <= start of the pane < until``
 (protocol 2.3).
 
@@ -11,7 +11,7 @@ its entry on to its tombstone, and so is each of its later versions. The voters 
 place of an equal one that a new job proposes, and end a flow that no job is attached to; nothing is attached
 after the end.
 
-In whose home a flow is, and who bootstraps those of key ranges, is kept beside it
+In whose job group a flow is, and who bootstraps those of key ranges, is kept beside it
 (``elf.job.catalog.flowgroups``). A job that is over is forgotten but for its tombstones
 (``elf.job.catalog.compaction``): here, in what voters keep, and in what followers are told.
 """
@@ -26,12 +26,12 @@ import msgspec
 from elf.errors import ElfBug
 from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.compaction import Compaction, Version, tombstone
-from elf.job.catalog.flowgroups import FlowHomes, RangeHome
+from elf.job.catalog.flowgroups import FlowGroups, RangeGroup
 from elf.job.messages.entries import (
     FlowEnded,
-    HomeMoved,
     JobAdded,
     JobDropped,
+    JobGroupMoved,
     LogEntry,
     MemberJoined,
     MemberLeft,
@@ -40,7 +40,7 @@ from elf.job.messages.entries import (
     VersionEnded,
 )
 from elf.job.program.spec import ProgramSpec
-from elf.job.spec import Flow, JobSpec, app_id, home_uid, job_of
+from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
 from elf.ql.plan import Fragment
 
 FOREVER_US = 1 << 62
@@ -80,7 +80,7 @@ class CatalogLog:
         self._bootstrapped_at: dict[str, str] = {}
         self._generations: dict[str, int] = {}
         """The highest of all jobs that ever were, by app id."""
-        self.homes = FlowHomes()
+        self.job_groups = FlowGroups()
         self._compaction = Compaction()
         for entry in entries:
             self.append(entry)
@@ -142,7 +142,7 @@ class CatalogLog:
                 self._drop(entry)
             case FlowEnded():
                 self._forget_flow(entry.uid)
-            case HomeMoved():
+            case JobGroupMoved():
                 self._move(entry)
 
     def _number(self, uid: str) -> None:
@@ -156,7 +156,7 @@ class CatalogLog:
         self._dropped.add(uid)
         self._number(uid)
         if (said := bootstrap_of(uid)) is not None:
-            self.homes.decide(said)
+            self.job_groups.decide(said)
         for version in list(made):
             self._detach(uid, version)
         self._compaction.changed(uid)
@@ -173,24 +173,24 @@ class CatalogLog:
 
     def _forget_job(self, spec: JobSpec) -> None:
         """A version of a job; with its first one goes the job."""
-        self.homes.forget({home_uid(spec.uid, flow.fragment.range[0]) for flow in spec.flows})
+        self.job_groups.forget({group_uid(spec.uid, flow.fragment.range[0]) for flow in spec.flows})
         if spec.uid in self._dropped and not self._compaction.keeps(spec.uid):
             for known in (self._jobs, self._versions, self._bootstrapped_at):
                 known.pop(spec.uid, None)
             self._over_jobs.discard(spec.uid)
 
-    def _move(self, entry: HomeMoved) -> None:
+    def _move(self, entry: JobGroupMoved) -> None:
         """A job, or a key range of one, and what it bootstrapped, in the specs of all versions that read any
         of it."""
-        self.homes.move(entry)
-        flows = self.homes.flows(entry.uid)
+        self.job_groups.move(entry)
+        flows = self.job_groups.flows(entry.uid)
         for uid in flows:
-            self._flows[uid] = replace(self._flows[uid], home=entry.home)
+            self._flows[uid] = replace(self._flows[uid], leader=entry.leader)
         own = [(entry.uid, number) for number in self._compaction.versions(entry.uid)]
         for version in {*own, *(one for uid in flows for one in self._compaction.named_by(uid))}:
             self._move_version(version, entry)
 
-    def _move_version(self, version: Version, entry: HomeMoved) -> None:
+    def _move_version(self, version: Version, entry: JobGroupMoved) -> None:
         """As it stands in what is known of its job, if it does."""
         uid, number = version
         made, newest = self._versions.get(uid, {}), self._jobs.get(uid)
@@ -199,8 +199,8 @@ class CatalogLog:
         if newest is not None and newest.version == number:
             self._jobs[uid] = self._moved(newest, entry)
 
-    def _moved(self, spec: JobSpec, entry: HomeMoved) -> JobSpec:
-        master = entry.home if spec.uid == entry.uid else spec.master
+    def _moved(self, spec: JobSpec, entry: JobGroupMoved) -> JobSpec:
+        master = entry.leader if spec.uid == entry.uid else spec.master
         flows = tuple(self._flows.get(flow.uid, flow) for flow in spec.flows)
         return replace(spec, master=master, flows=flows)
 
@@ -213,7 +213,7 @@ class CatalogLog:
         for flow in spec.flows:
             if flow.uid not in self._ended:
                 self._flows.setdefault(flow.uid, flow)
-                self.homes.add(flow, spec, self._agents_at)
+                self.job_groups.add(flow, spec, self._agents_at)
                 if (
                     spec.replicated
                 ):  # what lives on must not rest on a SELECT's flow, which dies with its root
@@ -236,7 +236,7 @@ class CatalogLog:
         self._attached.pop(uid, None)
         flow = self._flows.pop(uid, None)
         if flow is not None:
-            self.homes.ended(uid)
+            self.job_groups.ended(uid)
             if self._by_fragment.get(flow.fragment) == uid:
                 del self._by_fragment[flow.fragment]
 
@@ -269,12 +269,12 @@ class CatalogLog:
                 return self.streams()
             case JobDropped() if entry.uid in self._programs:
                 return self.streams()
-            case HomeMoved():
+            case JobGroupMoved():
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
             case JobDropped():
                 said = bootstrap_of(entry.uid)
-                spec = self._jobs.get(job_of(said.home) if said is not None else entry.uid)
+                spec = self._jobs.get(job_of(said.leader) if said is not None else entry.uid)
             case FlowEnded() | VersionEnded():
                 spec = None  # its readers are gone, and its workers hear of it soon enough
         return tuple(sorted({flow.fragment.stream for flow in spec.flows})) if spec is not None else ()
@@ -327,22 +327,24 @@ class CatalogLog:
         return uid in self._ended
 
     def bootstrapped_at(self, uid: str) -> str:
-        """The address of the node that bootstrapped a job's home; empty if the log does not know, or knows no
+        """The address of the node that bootstrapped a job group; empty if the log does not know, or knows no
         more."""
         return self._bootstrapped_at.get(uid, "")
 
     def is_replicated(self, uid: str) -> bool:
-        """Whether the home of a flow is: that of a SELECT is not."""
-        spec = self.ever(job_of(self.homes.of(uid) or ""))
+        """Whether the job group of a flow is: that of a SELECT is not."""
+        spec = self.ever(job_of(self.job_groups.of(uid) or ""))
         return spec is not None and spec.replicated
 
     def to_bootstrap(self, agent_id: str) -> tuple[str, ...]:
-        """Homes of key ranges that this agent is to found, unless it has: they have never moved."""
-        return tuple(uid for uid in self.homes.named(agent_id) if self.home(uid) is not None)
+        """Job groups of key ranges that this agent is to found, unless it has: they have never moved."""
+        return tuple(uid for uid in self.job_groups.named(agent_id) if self.leader(uid) is not None)
 
-    def unbegun(self) -> tuple[tuple[str, RangeHome], ...]:
-        """The homes of key ranges that nobody has bootstrapped yet, as far as the log says."""
-        return tuple((uid, home) for uid, home in self.homes.unbegun() if self.home(uid) is not None)
+    def unbegun(self) -> tuple[tuple[str, RangeGroup], ...]:
+        """The job groups of key ranges that nobody has bootstrapped yet, as far as the log says."""
+        return tuple(
+            (uid, leader) for uid, leader in self.job_groups.unbegun() if self.leader(uid) is not None
+        )
 
     def there(self, address: str) -> list[Member]:
         """Who is at an address, and has not left."""
@@ -388,15 +390,15 @@ class CatalogLog:
         """A job, also one that is dropped, until it is forgotten."""
         return self._jobs.get(uid)
 
-    def home(self, uid: str) -> str | None:
-        """Where the home of a job, or of its key range, is, and of its flows; None when there is nothing left
-        of either."""
+    def leader(self, uid: str) -> str | None:
+        """Where the job group of a job, or of its key range, is, and of its flows; None when there is nothing
+        left of either."""
         job = job_of(uid)
-        if job not in self._jobs or (job in self._dropped and not self.homes.flows(uid)):
+        if job not in self._jobs or (job in self._dropped and not self.job_groups.flows(uid)):
             return None
         if uid == job:
-            return self._jobs[job].home
-        return self.homes.address(uid)
+            return self._jobs[job].leader
+        return self.job_groups.address(uid)
 
     def readers(self, uid: str) -> tuple[JobSpec, ...]:
         """The jobs that are attached to a flow."""

@@ -3,7 +3,7 @@
 A reader is planned over the query that the job has. Whoever comes first stands: a reader whose job has been
 dropped or changed when its entry comes is dropped at once, and a version that changes a job which is read by
 then is over before it begins. RESUME changes nothing, so it goes with readers. While one version takes over
-from another there is no one query to read. Only a drop cannot be taken back once the job's home has given it
+from another there is no one query to read. Only a drop cannot be taken back once the job group has given it
 up: a reader that came in between goes on, by the query that it was planned over.
 """
 
@@ -22,7 +22,7 @@ def is_read(name: str, readers: Sequence[str]) -> str:
 
 
 def not_led(log: CatalogLog, *, job: str = "", flow: str = "") -> str:
-    """What an agent says that is taken for the home of a job, or for the root of a flow, and is not."""
+    """What an agent says that is taken for the job group of a job, or for the root of a flow, and is not."""
     if job and log.job(job) is None:
         return "no such job here any more"
     if flow and log.flow(flow) is None:

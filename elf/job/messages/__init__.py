@@ -4,9 +4,9 @@ A room each for who speaks to whom. ``rollup``: the members of a flow and its ro
 the neighbours that have copies of its snapshots. ``reexecution``: an agent, the root, and who runs its work
 again. ``reading``: the root and the nodes whose jobs read the flow. ``entries``, ``following``,
 ``proposals``: the catalog log: what it says, its voters and who follows them, what they are asked for.
-``homes``: a job's home and whoever creates the job, changes it or reads its windows. ``inquiries``: who wants
-to know of flows, trees and streams. ``elf.wire`` has those of a client and its agent, and what all have in
-common: ``Answer`` ends each ``Request``.
+``job_groups``: a job group and whoever creates the job, changes it or reads its windows. ``inquiries``: who
+wants to know of flows, trees and streams. ``elf.wire`` has those of a client and its agent, and what all have
+in common: ``Answer`` ends each ``Request``.
 
 Overlay messages are the overlay's own business (``overlay.messages``); these ride beside them, straight to an
 address, or inside a routed or multicast overlay message. Every message is a frozen struct of plain values, so
@@ -22,7 +22,7 @@ from __future__ import annotations
 from typing import Final
 
 from elf.job.messages.following import LOG_MESSAGES
-from elf.job.messages.homes import HOME_MESSAGES
+from elf.job.messages.groups import HOME_MESSAGES
 from elf.job.messages.inquiries import INQUIRIES
 from elf.job.messages.proposals import WISHES
 from elf.job.messages.reading import READING_MESSAGES

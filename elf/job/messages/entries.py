@@ -62,14 +62,14 @@ class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     spec: ProgramSpec
 
 
-class HomeMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """The home of a job, and of the flows that it bootstrapped, is the agent at ``home``: the leader of its
-    Raft group in ``term``.
+class JobGroupMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The job group of a job, and of the flows that it bootstrapped, is the agent at ``leader``: the leader
+    of its Raft group in ``term``.
     """
 
     seq: int
     uid: str
-    home: str
+    leader: str
     term: int
 
 
@@ -95,7 +95,7 @@ LogEntry = (
     | JobDropped
     | FlowEnded
     | ProgramAdded
-    | HomeMoved
+    | JobGroupMoved
     | VersionAdded
     | VersionEnded
 )

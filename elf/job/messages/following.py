@@ -58,7 +58,7 @@ class LogTail(Message, frozen=True, kw_only=True):
 
 
 class Spread(Message, frozen=True, kw_only=True):
-    """Routed to a topic without a home: the node nearest to it, its root, multicasts ``body`` (a packed
+    """Routed to a topic without a job group: the node nearest to it, its root, multicasts ``body`` (a packed
     message) down the tree.
     """
 

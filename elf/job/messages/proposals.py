@@ -35,7 +35,7 @@ class AddJob(Message, frozen=True, kw_only=True, tag=True):
 
 
 class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
-    """A job's home to a voter, until it sees the entry."""
+    """A job group to a voter, until it sees the entry."""
 
     uid: str
 
@@ -59,11 +59,12 @@ class AddProgram(Message, frozen=True, kw_only=True, tag=True):
     spec: ProgramSpec
 
 
-class MoveHome(Message, frozen=True, kw_only=True, tag=True):
-    """The leader of a home's Raft group to a voter, until it sees the entry: the home is here now."""
+class MoveJobGroup(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of a job group's Raft group to a voter, until it sees the entry: the job group is here
+    now."""
 
     uid: str
-    home: str
+    leader: str
     term: int
 
 
@@ -79,7 +80,7 @@ Proposal = (
     | AddJob
     | DropJobEntry
     | AddProgram
-    | MoveHome
+    | MoveJobGroup
     | EndFlow
     | AddVersion
     | EndVersion
@@ -96,6 +97,6 @@ WISHES = (
     AddVersion,
     EndVersion,
     AddProgram,
-    MoveHome,
+    MoveJobGroup,
     EndFlow,
 )

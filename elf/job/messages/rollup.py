@@ -41,7 +41,7 @@ class LeaveOut(Message, frozen=True, kw_only=True):
 class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
     """How far a member is with a flow: first pane that it answers for, first pane that it has not sealed; its
     parent in the tree. Since its start: rows in time, late ones, and rows from the future. ``later_ms``: with
-    many homes to speak to its next word to this one comes so much later than after a second.
+    many job groups to speak to its next word to this one comes so much later than after a second.
     """
 
     flow: str
@@ -55,8 +55,8 @@ class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(Message, frozen=True, kw_only=True):
-    """Member to the home of its flows, every second and when something changed; to each of many homes in its
-    turn, every four seconds at least. Carries the watermark."""
+    """Member to the job group of its flows, every second and when something changed; to each of many job
+    groups in its turn, every four seconds at least. Carries the watermark."""
 
     member: int
     incarnation: int
@@ -81,14 +81,14 @@ class FlowBegun(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Begun(Message, frozen=True, kw_only=True):
-    """Members to the homes of new flows, up their trees: who has begun (``elf.job.rollup.combiner``)."""
+    """Members to the job groups of new flows, up their trees: who has begun (``elf.job.rollup.combiner``)."""
 
     flows: tuple[FlowBegun, ...]
 
 
 class EarlyState(Message, frozen=True, kw_only=True):
     """Member to the root of a flow, and on to its readers: all open panes, from ``start`` on, as they are now
-    (``elf.job.home.subscribers``). ``end``: after the last that has a row; ``number`` counts since the
+    (``elf.job.group.subscribers``). ``end``: after the last that has a row; ``number`` counts since the
     agent's start.
     """
 

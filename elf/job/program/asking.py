@@ -14,7 +14,7 @@ import msgspec
 from elf.batch import decode
 from elf.errors import PeerError
 from elf.job.effects import Send
-from elf.job.messages.homes import Inspect, JobStatus
+from elf.job.messages.groups import Inspect, JobStatus
 from elf.job.program.messages import QueryProgram, Returned, Routed
 from elf.job.program.port import AnswerProgram, ProgramAsked
 from elf.job.program.values import pack_value
@@ -23,7 +23,7 @@ from elf.wire.base import Answer
 
 QUERIES_MAX: Final = 1_000
 INSPECT_IDS: Final = 1 << 40
-"""Requests of ours to the homes of SQL jobs have higher ids than those of clients."""
+"""Requests of ours to the job groups of SQL jobs have higher ids than those of clients."""
 INSPECT_MS: Final = 10_000
 
 
@@ -72,17 +72,17 @@ class Asking:
         self._queries = {n: q for n, q in self._queries.items() if q.uid != uid}
 
     def inspect(self, spec: JobSpec, token: str, now_ms: int) -> Send:
-        """An SQL job's answer is its last window; its home knows it."""
+        """An SQL job's answer is its last window; its job group knows it."""
         self._numbers += 1
         id_ = INSPECT_IDS + self._numbers
         self._inspections[id_] = (token, now_ms + INSPECT_MS)
-        return Send(spec.home, Inspect(id=id_, origin=self._address, uid=spec.uid, windows=1))
+        return Send(spec.leader, Inspect(id=id_, origin=self._address, uid=spec.uid, windows=1))
 
     def awaits(self, id_: int) -> bool:
         return id_ in self._inspections
 
     def answered(self, answer: Answer) -> Send:
-        """A home has told what its job knows."""
+        """A job group has told what its job knows."""
         token, _ = self._inspections.pop(answer.id)
         if answer.error:
             return reply(token, error=answer.error)

@@ -2,10 +2,10 @@
 
     (log) ──▶ starting ──▶ running ◀──▶ failing ──▶ failed        (the job's own trouble, on this agent alone)
 
-A job's tree is at its app id and has no home: the node nearest to it is the root, which is the job's master
-as long as it lives. Submitting and dropping is routed there, since one node lets one request a name through;
-the entry of the catalog log decides. Rules: what a job sends is counted against a rate, and dropped beyond
-it. It must never run a line of a user's: ``programport`` says who does.
+A job's tree is at its app id and has no job group: the node nearest to it is the root, which is the job's
+master as long as it lives. Submitting and dropping is routed there, since one node lets one request a name
+through; the entry of the catalog log decides. Rules: what a job sends is counted against a rate, and dropped
+beyond it. It must never run a line of a user's: ``programport`` says who does.
 """
 
 from __future__ import annotations

@@ -25,8 +25,8 @@ Six types have panes on this way, since each is another thing:
                     others, and nobody opens its tables.
     CommitPanes     what is to be done: the pieces of the same panes, and the revision that they make.
     PaneCommit      what was done: merged tables, durable, for good. The row of the store is the record of a
-                    replicated home. ``Drafted`` has it until its group has it. (``PaneRow``: the message that
-                    takes it to a reader, with its place in what that has asked for.)
+                    replicated job group. ``Drafted`` has it until its group has it. (``PaneRow``: the message
+                    that takes it to a reader, with its place in what that has asked for.)
     Segment         what is known of it without its tables, in memory for as long as a revision may come;
                     neighbours that are alike are one.
 

@@ -8,11 +8,11 @@ Before anything has gone up it waits for all of its children, but not for long: 
 flow. Else the first panes of all members would come to the root one by one.
 
 ``Beginning`` gathers who begins a new flow. All members of a stream begin it within a few ms of each other,
-and its home waits for them. A word from each, straight to it, would keep the home of 1,280 agents busy for
-100 ms, and what is urgent would wait behind them: so a node holds what it hears for ``GATHER_MS``, and sends
-it to its parent together with its own. Words about a flow that has not come to this node's log wait for it.
-Nothing rests on it: with its next beat everybody says the same straight to the home (``sender``), also to one
-whose parent is dead, or of an elf that knows no such words.
+and its job group waits for them. A word from each, straight to it, would keep the job group of 1,280 agents
+busy for 100 ms, and what is urgent would wait behind them: so a node holds what it hears for ``GATHER_MS``,
+and sends it to its parent together with its own. Words about a flow that has not come to this node's log wait
+for it. Nothing rests on it: with its next beat everybody says the same straight to the job group
+(``sender``), also to one whose parent is dead, or of an elf that knows no such words.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Beginning:
         return min(waits, default=None)
 
     def tick(self, now_ms: int) -> list[Send]:
-        """What has waited long enough, to our parents in the trees, or to homes where there is none."""
+        """What has waited long enough, to our parents in the trees, or to job groups where there is none."""
         found: dict[str, list[FlowBegun]] = {}
         for uid, words in [one for one in self._words.items() if now_ms >= one[1].due_ms]:
             flow = self._flow_of(uid)
@@ -124,5 +124,5 @@ class Beginning:
             del self._words[uid]
             if flow is not None:
                 begun = FlowBegun(uid, tuple(words.members.values()))
-                found.setdefault(self._parent_of(flow.topic) or flow.home, []).append(begun)
+                found.setdefault(self._parent_of(flow.topic) or flow.leader, []).append(begun)
         return [Send(to, Begun(flows=tuple(flows))) for to, flows in found.items()]

@@ -37,7 +37,7 @@ class RootSettings:
     ``revise_ms``: how long corrections are taken. ``prepare_ms``: how long a new flow waits for members that
     have not said from which pane on they have it, and ``try_ms`` one with a user's function, which they try
     first. ``reader_ms``: how long panes are kept for a reader on another node that says nothing.
-    ``homes_at_once``: an agent speaks to so many homes of flows a second, in turn (``overlay.turns``).
+    ``groups_at_once``: an agent speaks to so many job groups of flows a second, in turn (``overlay.turns``).
     ``patient``: everybody is waited for, whatever a job says (a finite input).
     """
 
@@ -50,7 +50,7 @@ class RootSettings:
     prepare_ms: int = 3_000
     try_ms: int = 5_000
     reader_ms: int = 900_000
-    homes_at_once: int = AT_ONCE
+    groups_at_once: int = AT_ONCE
     patient: bool = False
 
     def limit_ms(self, fragment: Fragment) -> int:

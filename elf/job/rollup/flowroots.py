@@ -106,7 +106,7 @@ class FlowRoots:
             if uid not in self._flows:
                 self._begin(flow, self._stored.pop(uid, StoredPanes()), now_ms)
             self._flows[uid].root.flow = flow
-            named = {spec.home for spec in self._log.readers(uid)} - {self._address}
+            named = {spec.leader for spec in self._log.readers(uid)} - {self._address}
             self._flows[uid].readers.named(named, now_ms)
         return found
 

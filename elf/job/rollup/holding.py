@@ -191,7 +191,7 @@ class Holding:
         """As the proxy: the member's own snapshots, in its name."""
         self.damaged += len(event.damaged)
         flow = self._log.flow(event.flow.uid) or event.flow
-        sent = [Send(flow.home, one) for one in reissued(flow, event.member, event.snapshots)]
+        sent = [Send(flow.leader, one) for one in reissued(flow, event.member, event.snapshots)]
         return [*sent, *self._forget(event.damaged)]
 
     def read_held(self, event: HeldRead) -> list[Step]:
@@ -211,14 +211,14 @@ class Holding:
     def is_mirrored(self, uid: str) -> bool:
         return False
 
-    def home_of(self, uid: str) -> str:
+    def leader_of(self, uid: str) -> str:
         flow = self._log.flow(uid)
-        return flow.home if flow is not None else ""
+        return flow.leader if flow is not None else ""
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def hurry(self) -> None:
-        """An agent has died, or a home has moved: offer at once what should be."""
+        """An agent has died, or a job group has moved: offer at once what should be."""
         self._next_ms = 0
 
     def deadline(self) -> int | None:
@@ -275,7 +275,7 @@ class Holding:
             for name in names[:OFFERED_MAX]:
                 self._held[name].told_ms = now_ms
             panes = self._panes(names[:OFFERED_MAX])
-            found.append(Send(flow.home, OfferReplicas(flow=flow.uid, member=member, names=panes)))
+            found.append(Send(flow.leader, OfferReplicas(flow=flow.uid, member=member, names=panes)))
         return found
 
     def _panes(self, names: Sequence[ReplicaName]) -> tuple[tuple[int, int, int], ...]:

@@ -7,14 +7,14 @@ doubles and gaps are seen. They are stored, in order, before masters hear of the
 entries of the catalog log that its root knew, so that both expect the same members.
 
 A copy begins where the flow is (``FlowHead``), or, when its jobs began elsewhere or in an earlier life, at
-the first pane that they want. A job that comes later from another home, and began before the copy did or
+the first pane that they want. A job that comes later from another job group, and began before the copy did or
 needs rows that were left out of it, makes it *begin again* there: its history is told anew. Panes that the
 root had dropped before we had them are lost.
 
 The store has a copy under a name of its own (``copy_of``): the same agent may keep the flow's own commits,
-as a member of its home's Raft group, and of these a copy has only the rows that its jobs need. The name is
-never used again, since what was still being stored under it when the copy ended must not be in the next one;
-so a copy does not outlive the process.
+as a member of its job group's Raft group, and of these a copy has only the rows that its jobs need. The name
+is never used again, since what was still being stored under it when the copy ended must not be in the next
+one; so a copy does not outlive the process.
 """
 
 from __future__ import annotations
@@ -168,7 +168,7 @@ class Mirrors:
         self._number = 0
         self._left: list[tuple[int, str]] = []
         """Names that copies had before they began again, and when."""
-        self._homes: Turns[str] = Turns(settings.homes_at_once)
+        self._job_groups: Turns[str] = Turns(settings.groups_at_once)
         self._next_ms = 0
 
     def get(self, uid: str) -> Mirror | None:
@@ -189,8 +189,8 @@ class Mirrors:
         for uid, start in wanted.items():
             flow = self._log.flow(uid)
             if flow is not None and uid in self._mirrors:
-                if flow.home != self._mirrors[uid].flow.home:
-                    self._homes.forget(flow.home)
+                if flow.leader != self._mirrors[uid].flow.leader:
+                    self._job_groups.forget(flow.leader)
                 self._mirrors[uid].flow = flow
             elif flow is not None:
                 mirror = Mirror(flow, self._name(uid, now_ms), start)
@@ -220,7 +220,7 @@ class Mirrors:
     def _ask(self, *mirrors: Mirror) -> Send:
         wanted = {m.flow.uid: self._wanted_from(m.flow.uid, m.durable_to()) for m in mirrors}
         proposals = tuple(mirror.proposal(wanted[mirror.flow.uid]) for mirror in mirrors)
-        return Send(mirrors[0].flow.home, ReadPanes(proposals=proposals))
+        return Send(mirrors[0].flow.leader, ReadPanes(proposals=proposals))
 
     # -- what roots say --------------------------------------------------------------------------------------
 
@@ -257,13 +257,13 @@ class Mirrors:
         found: list[Effect] = [PrunePanes(name, None) for at, name in self._left if now_ms - at > PRUNE_MS]
         self._left = [(at, name) for at, name in self._left if now_ms - at <= PRUNE_MS]
         for uid, mirror in self._mirrors.items():
-            together[mirror.flow.home].append(mirror)
+            together[mirror.flow.leader].append(mirror)
             settled = mirror.settled_to(now_ms, self._settings.revise_ms)
             if settled is not None:
                 below = self._wanted_from(uid, settled)
                 mirror.forget(below)
                 found.append(PrunePanes(mirror.stored_as, below))
-        return [*found, *(self._ask(*together[home]) for home in self._homes.take(together))]
+        return [*found, *(self._ask(*together[leader]) for leader in self._job_groups.take(together))]
 
     def check(self) -> None:
         for mirror in self._mirrors.values():

@@ -16,8 +16,8 @@ What becomes of one snapshot (flow, first pane, end, part, member number):
                  too, and for each snapshot to one holder at a time: that is the owner's *proxy*
     the proxy    sends the snapshot straight to the root, in the owner's name and number
 
-Holders are live neighbours on the ring: in other racks first, then the nearest, and the flow's home last, for
-a replica is wanted where that fails.
+Holders are live neighbours on the ring: in other racks first, then the nearest, and the flow's job group
+last, for a replica is wanted where that fails.
 
 Why that is right, whoever says what twice, late, or never:
 
@@ -101,7 +101,7 @@ class Owed(Protocol):
     def is_mirrored(self, uid: str) -> bool:
         """Whether those of a flow are copied at once."""
 
-    def home_of(self, uid: str) -> str:
+    def leader_of(self, uid: str) -> str:
         """Where the root of a flow is."""
 
 
@@ -184,7 +184,7 @@ class Replication:
         for name, spread in self._due.items():
             missing = self.replicas - len(spread.kept) - len(spread.asked)
             tried = spread.kept | spread.asked.keys() | spread.refused
-            order = sorted(live, key=self._owed.home_of(name.flow).__eq__)
+            order = sorted(live, key=self._owed.leader_of(name.flow).__eq__)
             to = tuple([address for address in order if address not in tried][: max(0, missing)])
             cost = spread.size * len(to)
             if not to or (underway and underway + cost > UNDERWAY_BYTES):

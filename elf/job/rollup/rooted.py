@@ -12,7 +12,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitPanes, Effect, Multicast, PrunePanes, SaveFlow, Send, Unusable
 from elf.job.events import PanesCommitted
-from elf.job.messages.homes import FunctionFailed
+from elf.job.messages.groups import FunctionFailed
 from elf.job.messages.inquiries import FlowReader, FlowStatus, TreeEdge
 from elf.job.messages.reexecution import RunSlice
 from elf.job.messages.rollup import Began, Committed, FlowProgress, LeaveOut, Offer, Resend, Slice, Verdict
@@ -176,7 +176,7 @@ class RootedFlow:
             return []
         self._told_ms = now_ms
         word = FunctionFailed(flow=root.flow.uid, agent=self._name, text=root.failure)
-        return [Send(to, word) for to in sorted({spec.home for spec in self._log.readers(root.flow.uid)})]
+        return [Send(to, word) for to in sorted({spec.leader for spec in self._log.readers(root.flow.uid)})]
 
     # -- time ------------------------------------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class RootedFlow:
             for member in members
             for told in (root.stragglers.progress_of(member.number),)
         )
-        readers = tuple(FlowReader(s.name, s.creator, s.home) for s in self._log.readers(root.flow.uid))
+        readers = tuple(FlowReader(s.name, s.creator, s.leader) for s in self._log.readers(root.flow.uid))
         times = (event_time(root.first_pane, pane_us), event_time(root.durable_to(), pane_us))
         answered = self.proxies.answered.items()
         mirrored = {member.name: sent for n, sent in answered if (member := root.member(n)) is not None}

@@ -70,7 +70,7 @@ class Sender:
         *,
         incarnation: int,
         beat_ms: int = 1_000,
-        homes_at_once: int = AT_ONCE,
+        groups_at_once: int = AT_ONCE,
         offer_ms: int = 3_000,
         retained_bytes_max: int = 256 << 20,
     ) -> None:
@@ -84,7 +84,7 @@ class Sender:
         self._lines: dict[str, _Line] = {}
         self._gathering: dict[str, _Line] = {}
         """Those whose combiner holds something: few of many, and they are looked at with every event."""
-        self._homes: Turns[str] = Turns(homes_at_once)
+        self._job_groups: Turns[str] = Turns(groups_at_once)
         self._next_beat_ms = 0
         self._next_offer_ms = 0
         self._earlies = 0
@@ -106,13 +106,13 @@ class Sender:
         stream task's last checkpoint still say that their flow is suspended, or the other way round."""
         return [effect for line in self._lines.values() for effect in self._quota(line)]
 
-    def rehome(self, flow: Flow) -> None:
+    def new_leader(self, flow: Flow) -> None:
         """The root of a flow is elsewhere now: it hears at once how far we are, and what we owe."""
         line = self._lines.get(flow.uid)
         if line is not None:
             line.flow = flow
             line.retained.offer_again()
-            self._homes.forget(flow.home)
+            self._job_groups.forget(flow.leader)
             self._next_beat_ms = self._next_offer_ms = 0
 
     def remove(self, uid: str) -> list[Effect]:
@@ -143,10 +143,10 @@ class Sender:
         line = self._lines.get(uid)
         return line is not None and line.flow.fragment.mirror
 
-    def home_of(self, uid: str) -> str:
+    def leader_of(self, uid: str) -> str:
         """Where the root of a flow is."""
         line = self._lines.get(uid)
-        return line.flow.home if line is not None else ""
+        return line.flow.leader if line is not None else ""
 
     def owes(self, uid: str) -> bool:
         line = self._lines.get(uid)
@@ -164,7 +164,7 @@ class Sender:
         size = len(sealed.counters) + len(sealed.payload) + SNAPSHOT_OVERHEAD
         line.retained.add((sealed.start, sealed.end, sealed.part), size, now_ms)
         if sealed.part:
-            sent = [Send(line.flow.home, one) for one in reissued(line.flow, number, [sealed])]
+            sent = [Send(line.flow.leader, one) for one in reissued(line.flow, number, [sealed])]
             return [*sent, *self._quota(line)]
         counters, payload = sealed.excerpt or (sealed.counters, sealed.payload)
         piece = Piece(sealed.start, sealed.end, 1 << number, counters, payload, sealed.excerpt is not None)
@@ -188,7 +188,7 @@ class Sender:
             counters=early.counters,
             payload=early.payload,
         )
-        return [Send(line.flow.home, state)]
+        return [Send(line.flow.leader, state)]
 
     def _quota(self, line: _Line) -> list[Effect]:
         """Quotas are per flow (protocol 4.8): one dead root must not stop what else is computed here."""
@@ -224,11 +224,12 @@ class Sender:
         return [Combine(flow, pieces)] if len(pieces) > 1 else self.send_up(flow, pieces[0])
 
     def send_up(self, flow: Flow, piece: Piece) -> list[Effect]:
-        """To the parent, or to the home when there is no parent now. The root takes its own in ``Node``."""
+        """To the parent, or to the job group when there is no parent now. The root takes its own in
+        ``Node``."""
         line = self._lines.get(flow.uid)
         if line is not None:
             line.counts.update(messages=1, sent_bytes=len(piece.counters) + len(piece.payload))
-        return [Send(self._parent_of(flow.topic) or flow.home, slice_of(flow, piece))]
+        return [Send(self._parent_of(flow.topic) or flow.leader, slice_of(flow, piece))]
 
     def combined(self, done: Combined) -> list[Effect]:
         """What children and our own stream task sent is one piece now. Who is not in it, as what it sent
@@ -335,7 +336,7 @@ class Sender:
             line = self._lines.get(one.flow)
             number = self._number_of(line.flow.fragment.stream) if line else None
             if line is not None and number is not None:
-                found.append(Send(line.flow.home, Whereabouts(member=number, where=one)))
+                found.append(Send(line.flow.leader, Whereabouts(member=number, where=one)))
         return found
 
     def send_again(self, word: Resend) -> list[Effect]:
@@ -345,12 +346,12 @@ class Sender:
     def fetched(self, flow: Flow, snapshots: Iterable[Sealed]) -> list[Effect]:
         """Retained snapshots, from the store, straight to the root."""
         number = self._number_of(flow.fragment.stream)
-        return [] if number is None else [Send(flow.home, one) for one in reissued(flow, number, snapshots)]
+        return [] if number is None else [Send(flow.leader, one) for one in reissued(flow, number, snapshots)]
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def progress(self, reports: Iterable[FlowProgress]) -> list[FlowProgress]:
-        """What a stream task says of its flows. Returns what is of new ones: their homes want to know at
+        """What a stream task says of its flows. Returns what is of new ones: their job groups want to know at
         once."""
         news = []
         for report in reports:
@@ -378,29 +379,30 @@ class Sender:
         return found
 
     def beat(self, now_ms: int) -> list[Effect]:
-        """Our watermarks, to the homes of our flows whose turn it is: one message a home and stream."""
+        """Our watermarks, to the job groups of our flows whose turn it is: one message a job group and
+        stream."""
         self._next_beat_ms = now_ms + self._beat_ms
         begun: dict[str, dict[int, list[tuple[Flow, FlowProgress]]]] = {}
         for line in self._lines.values():
             number = self._number_of(line.flow.fragment.stream)
             if line.progress is not None and number is not None:
-                of_home = begun.setdefault(line.flow.home, {})
-                of_home.setdefault(number, []).append((line.flow, line.progress))
+                of_leader = begun.setdefault(line.flow.leader, {})
+                of_leader.setdefault(number, []).append((line.flow, line.progress))
         found: list[Effect] = []
-        for home in self._homes.take(begun):
-            for number, reports in begun[home].items():
+        for leader in self._job_groups.take(begun):
+            for number, reports in begun[leader].items():
                 flows = tuple(self._report(flow, report) for flow, report in reports)
                 word = Progress(member=number, incarnation=self._incarnation, flows=flows, now_ms=now_ms)
-                found.append(Send(home, word))
+                found.append(Send(leader, word))
         return found
 
     def _report(self, flow: Flow, report: FlowProgress) -> FlowProgress:
         parent = self._parent_of(flow.topic) or ""
-        later_ms = (self._homes.every - 1) * self._beat_ms
+        later_ms = (self._job_groups.every - 1) * self._beat_ms
         return msgspec.structs.replace(report, parent=parent, later_ms=later_ms)
 
     def _offers(self, now_ms: int, topic: bytes | None = None) -> list[Effect]:
-        """Old snapshots to the homes of their flows: of one topic, or of all."""
+        """Old snapshots to the job groups of their flows: of one topic, or of all."""
         found: list[Effect] = []
         for line in self._lines.values():
             if topic is not None and line.flow.topic != topic:
@@ -414,5 +416,5 @@ class Sender:
                     panes=tuple(panes[:OFFERED_MAX]),
                     parts=tuple(parts[:OFFERED_MAX]),
                 )
-                found.append(Send(line.flow.home, offer))
+                found.append(Send(line.flow.leader, offer))
         return found

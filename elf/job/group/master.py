@@ -1,4 +1,4 @@
-"""The master of a job, at the job's home: its life, and which version of it makes which windows.
+"""The master of a job, at the job group: its life, and which version of it makes which windows.
 
     preparing --prepared--> active --alter--> altering --committed--> active
                                               altering --aborted--> active
@@ -11,9 +11,9 @@ flows that the new version reads, new ones or such as run already; members insta
 new flow begins after every member's ``live_from``; one that runs is read from where it is. COMMIT(P) is
 chosen here, once, and stored before anybody hears of it (protocol 6.2): after the beginning of each flow, and
 after every window start that the old version has committed. The old version makes its windows to their end
-(``elf.job.home.versions``); then ``VersionEnded`` detaches it. A PREPARE that is not answered in
+(``elf.job.group.versions``); then ``VersionEnded`` detaches it. A PREPARE that is not answered in
 ``PREPARE_LIMIT_MS`` is aborted: the job stays on its version. All of it is in the job's record, so that a
-restarted master, or another leader of the home's group, goes on with what is pending.
+restarted master, or another leader of the job group's group, goes on with what is pending.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from elf.errors import ElfBug, UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
 from elf.job.effects import CommitWindows, Effect, SaveJob
-from elf.job.home.versions import Version, is_kept
-from elf.job.messages.homes import ReconfigureJob
+from elf.job.group.versions import Version, is_kept
+from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.proposals import AddJob, AddVersion, EndVersion
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
@@ -83,7 +83,7 @@ class Change:
 
 
 class Master:
-    """One job at its home. ``assembled``: by version, the end of what the store has of its windows.
+    """One job at its job group. ``assembled``: by version, the end of what the store has of its windows.
     ``change``: the change that is under way, or the last one that was."""
 
     def __init__(
@@ -442,6 +442,6 @@ class Master:
 
 def _silence(pending: Version) -> str:
     """Why a version has not begun in time."""
-    silent = [f.flow.home for f in pending.flows if f.first_pane is None]
+    silent = [f.flow.leader for f in pending.flows if f.first_pane is None]
     what = f"the root of its flow, {silent[0]}, hears of no member" if silent else "the stream log is away"
     return f"nobody answered in {PREPARE_LIMIT_MS // 1000} s ({what})"

@@ -12,9 +12,9 @@ from collections.abc import Container, Iterator, Mapping
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect
 from elf.job.events import PanesCommitted, PanesStored
-from elf.job.home.home import Home
-from elf.job.home.master import Master
-from elf.job.home.versions import Version
+from elf.job.group.group import JobGroup
+from elf.job.group.master import Master
+from elf.job.group.versions import Version
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import FlowRoots
 from elf.job.rollup.mirrors import Mirrors, Need
@@ -25,7 +25,7 @@ from elf.ql.plan import Top, cut_of
 
 
 class Reading:
-    """Of the jobs in ``homes``, by uid; those in ``led`` are replicated, and we lead their homes.
+    """Of the jobs in ``job_groups``, by uid; those in ``led`` are replicated, and we lead their job groups.
     ``name``: what people call this agent.
     """
 
@@ -34,7 +34,7 @@ class Reading:
         address: str,
         log: CatalogLog,
         settings: RootSettings,
-        homes: Mapping[str, Home],
+        job_groups: Mapping[str, JobGroup],
         led: Container[str],
         name: str,
     ) -> None:
@@ -42,34 +42,35 @@ class Reading:
         self.mirrors = Mirrors(log, settings, self._wanted_from)
         self._address = address
         self._log = log
-        self._homes = homes
+        self._job_groups = job_groups
         self._led = led
         self._readers: dict[str, dict[str, None]] = defaultdict(dict)
         """Of each flow, the uids of jobs here that read it, or did."""
 
     def _acts_for(self, flow: Flow) -> bool:
         if self._log.is_replicated(flow.uid):
-            return self._log.homes.of(flow.uid) in self._led
-        return flow.home == self._address
+            return self._log.job_groups.of(flow.uid) in self._led
+        return flow.leader == self._address
 
     def is_coming(self, uid: str) -> bool:
-        """Whether a flow may have its root here soon: our log has not come to it, or its home is not up."""
+        """Whether a flow may have its root here soon: our log has not come to it, or its job group is not
+        up."""
         flow = self._log.flow(uid)
         if flow is None:
             return self._log.lacks(uid)
-        return flow.home == self._address and self.roots.get(uid) is None
+        return flow.leader == self._address and self.roots.get(uid) is None
 
     def _wanted_from(self, uid: str, settled: int) -> int:
         """The first pane of a flow that a job here may want."""
         return min((h.master.wanted_from(uid, settled) for h in self.readers(uid)), default=settled)
 
-    def readers(self, uid: str) -> list[Home]:
+    def readers(self, uid: str) -> list[JobGroup]:
         """The jobs here that read a flow."""
         known = self._readers.get(uid, {})
-        homes = [(job, self._homes.get(job)) for job in known]
-        found = [home for _, home in homes if home is not None and home.master.reads(uid)]
-        if len(found) < len(homes):
-            self._readers[uid] = {home.master.spec.uid: None for home in found}
+        job_groups = [(job, self._job_groups.get(job)) for job in known]
+        found = [leader for _, leader in job_groups if leader is not None and leader.master.reads(uid)]
+        if len(found) < len(job_groups):
+            self._readers[uid] = {leader.master.spec.uid: None for leader in found}
         if not found:
             self._readers.pop(uid, None)
         return found
@@ -78,11 +79,11 @@ class Reading:
 
     def named(self) -> Iterator[tuple[Master, Version, JobSpec]]:
         """The versions here that the catalog log has, as it has them."""
-        for home in self._homes.values():
-            for version in home.master.live():
+        for leader in self._job_groups.values():
+            for version in leader.master.live():
                 spec = self._log.version(version.spec.uid, version.number)
                 if spec is not None:
-                    yield home.master, version, spec
+                    yield leader.master, version, spec
 
     def attach(self, now_ms: int) -> list[Effect]:
         """Give masters the panes of the flows that the log names for their jobs."""
@@ -119,12 +120,12 @@ class Reading:
     def release(self, gone: set[str]) -> None:
         """The roots of these flows are here no more: who reads them needs copies."""
         self.roots.release(gone)
-        for home in self._homes.values():
+        for leader in self._job_groups.values():
             if any(
                 panes.flow.uid in gone and self.mirrors.get(panes.flow.uid) is not panes
-                for panes in home.master.flows
+                for panes in leader.master.flows
             ):
-                home.master.detach()
+                leader.master.detach()
 
     # -- new ones --------------------------------------------------------------------------------------------
 
@@ -140,7 +141,10 @@ class Reading:
         """Panes of a flow are committed, or revised: windows may be complete."""
         readers = self.readers(uid) if segments else []
         return [
-            e for home in readers for segment in segments for e in home.master.panes_committed(uid, segment)
+            e
+            for leader in readers
+            for segment in segments
+            for e in leader.master.panes_committed(uid, segment)
         ]
 
     def roster_changed(self, stream: str) -> None:

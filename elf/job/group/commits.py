@@ -1,7 +1,7 @@
-"""What the replicated homes here commit, from what a root or a master wants to what it is told.
+"""What the replicated job groups here commit, from what a root or a master wants to what it is told.
 
     SaveJob, SaveFlow, Prune ──────────────────────────────────────┐
-    CommitPanes, CommitWindows ──▶ Draft ──▶ (a thread) ──▶ Drafted ┴─▶ Commit ──▶ the home's group
+    CommitPanes, CommitWindows ──▶ Draft ──▶ (a thread) ──▶ Drafted ┴─▶ Commit ──▶ the job group's group
        roots, masters ◀── told ◀── Applied ◀── (the store) ◀── Apply ◀── (majority) ◀──┘
 
 Roots and masters do not know that they are replicated. Each commit is of the term in which its root or master
@@ -25,74 +25,77 @@ from elf.job.effects import (
     SaveJob,
 )
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
-from elf.job.home import records as record
-from elf.job.home.homes import Homes
-from elf.job.home.port import Applied, Commit, Draft, Drafted, FoundHome
-from elf.job.home.router import Router
-from elf.job.home.subscribers import numbered
+from elf.job.group import records as record
+from elf.job.group.groups import JobGroups
+from elf.job.group.port import Applied, Commit, Draft, Drafted, FoundJobGroup
+from elf.job.group.router import Router
+from elf.job.group.subscribers import numbered
 
 Wanted = CommitPanes | CommitWindows | SaveJob | SaveFlow | PrunePanes | PruneWindows
 
-Step = Draft | FoundHome | Commit
+Step = Draft | FoundJobGroup | Commit
 
 
 class Commits:
-    """Of the ``homes`` of one agent. ``holds``: whether it is in the group of a home, by its uid."""
+    """Of the ``job_groups`` of one agent. ``holds``: whether it is in the group of a job group, by its
+    uid."""
 
-    def __init__(self, log: CatalogLog, homes: Homes, router: Router, holds: Callable[[str], bool]) -> None:
+    def __init__(
+        self, log: CatalogLog, groups: JobGroups, router: Router, holds: Callable[[str], bool]
+    ) -> None:
         self._log = log
-        self._homes = homes
+        self._job_groups = groups
         self._router = router
         self._holds = holds
         self._drafts: dict[int, tuple[CommitPanes | CommitWindows, str, int]] = {}
-        """Works that are being done, by identity, with their home and its term."""
+        """Works that are being done, by identity, with their job group and its term."""
 
     def wanted(self, effect: Wanted) -> list[Step] | None:
-        """What is to be done for a replicated home; None: it is none, the driver does the effect."""
+        """What is to be done for a replicated job group; None: it is none, the driver does the effect."""
         match effect:
             case SaveJob() if effect.spec.replicated:
                 return self._save(effect)
             case SaveFlow() if self._log.is_replicated(effect.flow):
                 fact = record.FlowKept(effect.flow, effect.first_pane)
-                return self._commit(self._home(effect.flow), fact, effect)
+                return self._commit(self._group(effect.flow), fact, effect)
             case CommitPanes() if self._log.is_replicated(effect.flow.uid):
-                return self._draft(self._home(effect.flow.uid), effect)
+                return self._draft(self._group(effect.flow.uid), effect)
             case CommitWindows() if effect.spec.replicated:
                 return self._draft(effect.spec.uid, effect)
-            case PrunePanes() if self._holds(self._home(effect.flow)):
-                uid, below = self._home(effect.flow), effect.below
+            case PrunePanes() if self._holds(self._group(effect.flow)):
+                uid, below = self._group(effect.flow), effect.below
                 return [] if below is None else self._commit(uid, record.PanesDropped(effect.flow, below))
-            case PruneWindows() if self._homes.term(effect.job) is not None:
+            case PruneWindows() if self._job_groups.term(effect.job) is not None:
                 return self._commit(effect.job, record.WindowsDropped(effect.job, effect.below_us))
         return None
 
     def _save(self, job: SaveJob) -> list[Step]:
         fact = record.JobKept(job.spec, job.state, job.first_pane, job.versions)
-        if self._homes.bootstrap(job.spec.uid):
-            return [FoundHome(job.spec.uid, record.encode(record.HomeState(fact)))]
+        if self._job_groups.bootstrap(job.spec.uid):
+            return [FoundJobGroup(job.spec.uid, record.encode(record.JobGroupState(fact)))]
         return self._commit(job.spec.uid, fact, job)
 
-    def _home(self, flow: str) -> str:
-        return self._log.homes.of(flow) or ""
+    def _group(self, flow: str) -> str:
+        return self._log.job_groups.of(flow) or ""
 
     def _commit(
-        self, uid: str, fact: record.HomeRecord, done: SaveJob | SaveFlow | None = None
+        self, uid: str, fact: record.JobGroupRecord, done: SaveJob | SaveFlow | None = None
     ) -> list[Step]:
-        term = self._homes.term(uid)
+        term = self._job_groups.term(uid)
         return [] if term is None else [Commit(uid, term, record.encode(fact), done=done)]
 
     def _draft(self, uid: str, work: CommitPanes | CommitWindows) -> list[Step]:
-        term = self._homes.term(uid)
+        term = self._job_groups.term(uid)
         if term is None:
             return []
         self._drafts[id(work)] = work, uid, term
-        seq = self._homes.roots.next_seq(work.flow.uid) if isinstance(work, CommitPanes) else 0
+        seq = self._job_groups.roots.next_seq(work.flow.uid) if isinstance(work, CommitPanes) else 0
         return [Draft(work, seq)]
 
     def drafted(self, event: Drafted, now_ms: int) -> Sequence[Effect | Commit]:
         """The work of a commit is done."""
         work, uid, term = self._drafts.pop(id(event.work), (None, "", 0))
-        if work is None or self._homes.term(uid) != term:
+        if work is None or self._job_groups.term(uid) != term:
             return []  # of a term that is over
         if not event.record:
             return self._told(event, 0, now_ms)
@@ -109,7 +112,7 @@ class Commits:
     def applied(self, event: Applied, now_ms: int) -> list[Effect]:
         """A record is committed, and applied here."""
         commit = event.commit
-        if commit is None or commit.done is None or self._homes.term(commit.uid) != commit.term:
+        if commit is None or commit.done is None or self._job_groups.term(commit.uid) != commit.term:
             return []
         return self._told(commit.done, event.seq, now_ms)
 

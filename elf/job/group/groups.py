@@ -1,14 +1,16 @@
-"""The homes that are here: which jobs and key ranges this agent is the home of, since when, and until when.
+"""The job groups that are here: which jobs and key ranges this agent is the job group of, since when, and
+until when.
 
     where, create ─▶ bootstrapped ─┐
     (the store) ─▶ restore ───┼─▶ here ─▶ drop, release
     (elected) ─▶ take_up ─────┘
 
-A home makes a job's record durable before it tells anybody, and asks the catalog log's voters for the entry
-until it sees it (``elf.job.home.proposals``). It proposes a flow of its own for each fragment, with the root
-here; the entry says which flows the job reads indeed (equal ones that run already are shared, wherever their
-roots are; ``elf.job.home.reading``). An unknown id is looked up, never created: ``create`` is called only for
-a job that the log does not know. What comes for a home once it is here: ``elf.job.home.router``.
+A job group makes a job's record durable before it tells anybody, and asks the catalog log's voters for the
+entry until it sees it (``elf.job.group.proposals``). It proposes a flow of its own for each fragment, with
+the root here; the entry says which flows the job reads indeed (equal ones that run already are shared,
+wherever their roots are; ``elf.job.group.reading``). An unknown id is looked up, never created: ``create`` is
+called only for a job that the log does not know. What comes for a job group once it is here:
+``elf.job.group.router``.
 """
 
 from __future__ import annotations
@@ -20,15 +22,15 @@ from typing import Final, cast
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import is_read, not_led, not_taken
 from elf.job.effects import Effect, SaveJob, Send
-from elf.job.home.home import Home
-from elf.job.home.master import JobState, Master
-from elf.job.home.placing import Here, Place, Placing
-from elf.job.home.port import StoredJob
-from elf.job.home.proposals import Proposals
-from elf.job.home.reading import Reading
-from elf.job.home.reconfiguration import proposed
-from elf.job.home.records import home_key
-from elf.job.messages.homes import CreateJob, DropJob, Inspect, ReconfigureJob, SubscribeJob
+from elf.job.group.group import JobGroup
+from elf.job.group.master import JobState, Master
+from elf.job.group.placing import Here, Place, Placing
+from elf.job.group.port import StoredJob
+from elf.job.group.proposals import Proposals
+from elf.job.group.reading import Reading
+from elf.job.group.reconfiguration import proposed
+from elf.job.group.records import group_key
+from elf.job.messages.groups import CreateJob, DropJob, Inspect, ReconfigureJob, SubscribeJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord, app_id
@@ -36,7 +38,7 @@ from elf.job.work import JobWork
 from elf.wire.base import Answer
 
 LOOK_MS: Final = 1_000
-"""Between two looks at all homes: whoever has nothing under way costs nothing in between."""
+"""Between two looks at all job groups: whoever has nothing under way costs nothing in between."""
 
 
 def nobody(group: bytes) -> tuple[str, ...]:
@@ -44,9 +46,9 @@ def nobody(group: bytes) -> tuple[str, ...]:
     return ()
 
 
-class Homes:
-    """Those at ``address``. ``name``: what people call this agent; ``voters``: the agents that keep a home,
-    by the key of its group."""
+class JobGroups:
+    """Those at ``address``. ``name``: what people call this agent; ``voters``: the agents that keep a job
+    group, by the key of its group."""
 
     def __init__(
         self,
@@ -59,63 +61,63 @@ class Homes:
         self._address = address
         self._log = log
         self._voters = voters
-        self._homes: dict[str, Home] = {}
+        self._job_groups: dict[str, JobGroup] = {}
         self._led: dict[str, int] = {}
-        self.reading = Reading(address, log, settings, self._homes, self._led, name or address)
+        self.reading = Reading(address, log, settings, self._job_groups, self._led, name or address)
         self.roots = self.reading.roots
         self.mirrors = self.reading.mirrors
-        self._proposals = Proposals(address, log, self._homes, self._led, settings.grace_ms, self.voters)
+        self._proposals = Proposals(address, log, self._job_groups, self._led, settings.grace_ms, self.voters)
         self._look_ms = 0
         self._again: set[str] = set()
-        """Homes whose windows are to be made once more: their panes are to be had elsewhere now."""
+        """Job groups whose windows are to be made once more: their panes are to be had elsewhere now."""
         self._placing = Placing()
         self._generations: dict[tuple[str, str], int] = {}
         self._misfounded: set[str] = set()
 
     # -- what is here ----------------------------------------------------------------------------------------
 
-    def __iter__(self) -> Iterator[Home]:
-        return iter(self._homes.values())
+    def __iter__(self) -> Iterator[JobGroup]:
+        return iter(self._job_groups.values())
 
-    def get(self, uid: str) -> Home | None:
-        """The home of a job, if it is here, and at work."""
-        return self._homes.get(uid)
+    def get(self, uid: str) -> JobGroup | None:
+        """The job group of a job, if it is here, and at work."""
+        return self._job_groups.get(uid)
 
     def has(self, uid: str) -> bool:
-        """Whether a job's home is here, and at work."""
-        return uid in self._homes
+        """Whether a job group is here, and at work."""
+        return uid in self._job_groups
 
     def is_coming(self, flow: str) -> bool:
         """Whether a flow may have its root here soon."""
         return self.reading.is_coming(flow)
 
     def is_rising(self, uid: str) -> bool:
-        """Whether the log has a job's home here, and it is not up."""
-        return uid not in self._homes and self._log.home(uid) == self._address
+        """Whether the log has a job group here, and it is not up."""
+        return uid not in self._job_groups and self._log.leader(uid) == self._address
 
     def term(self, uid: str) -> int | None:
-        """The term in which we lead a home; None: we do not."""
+        """The term in which we lead a job group; None: we do not."""
         return self._led.get(uid)
 
     def voters(self, uid: str) -> tuple[str, ...]:
-        """The members of a home in whose group we are, by address; none if it is not replicated."""
-        return self._voters(home_key(uid))
+        """The members of a job group in whose group we are, by address; none if it is not replicated."""
+        return self._voters(group_key(uid))
 
     def jobs(self) -> tuple[Master, ...]:
-        return tuple(home.master for home in self)
+        return tuple(group.master for group in self)
 
     def read(self) -> tuple[Master, ...]:
         """The masters of the jobs that somebody subscribes to."""
-        return tuple(home.master for home in self if home.subscribers)
+        return tuple(group.master for group in self if group.subscribers)
 
     @property
     def load(self) -> int:
         """How much there is to do here: jobs, and roots of flows."""
-        return len(self._homes) + len(self.roots.topics())
+        return len(self._job_groups) + len(self.roots.topics())
 
     def work(self, uids: Iterable[str]) -> tuple[JobWork, ...]:
         """The work of the masters of these jobs, of those that are here."""
-        return tuple(self._homes[uid].work() for uid in dict.fromkeys(uids) if uid in self._homes)
+        return tuple(self._job_groups[uid].work() for uid in dict.fromkeys(uids) if uid in self._job_groups)
 
     def check(self) -> None:
         self.reading.check()
@@ -123,15 +125,16 @@ class Homes:
     # -- how they come ---------------------------------------------------------------------------------------
 
     def where(self, request: CreateJob, now_ms: int) -> Place:
-        """Where a job that the log does not know is to have its home."""
+        """Where a job that the log does not know is to have its job group."""
         asked = request.spec
-        for home in self:
-            if _named(home.master.spec) == _named(asked):
+        for group in self:
+            if _named(group.master.spec) == _named(asked):
                 return Here(app_id(asked.name, asked.creator))
-        return self._placing.where(request, len(self._homes), now_ms)
+        return self._placing.where(request, len(self._job_groups), now_ms)
 
     def placed(self, spec: JobSpec) -> None:
-        """The log has a new job, wherever its home is: whoever asks for that name again means another one."""
+        """The log has a new job, wherever its job group is: whoever asks for that name again means another
+        one."""
         self._placing.placed(spec.name, spec.creator)
 
     def known(self, spec: JobSpec) -> None:
@@ -145,9 +148,9 @@ class Homes:
         """Found a job here, which is the place of ``key``; (the job, effects), or (None, the refusal). The
         job that it ``replaces`` goes on until the log has this one."""
         asked = request.spec
-        for uid, home in self._homes.items():
-            if _named(home.master.spec) == _named(asked) and uid != replaces:
-                first = home.reconfiguration.creator
+        for uid, group in self._job_groups.items():
+            if _named(group.master.spec) == _named(asked) and uid != replaces:
+                first = group.reconfiguration.creator
                 if first is not None and (first.id, first.origin) == (request.id, request.origin):
                     return None, []
                 return None, [refusal(request)]
@@ -158,19 +161,19 @@ class Homes:
         self.known(spec)
         record = VersionRecord(spec, note="CREATE")
         durable = not spec.replicated
-        home = Home(self._address, self._log, Master([record]), now_ms, durable=durable, creator=request)
-        self._homes[spec.uid] = home
+        group = JobGroup(self._address, self._log, Master([record]), now_ms, durable=durable, creator=request)
+        self._job_groups[spec.uid] = group
         self.stir(spec.uid, now_ms)
         return spec, [SaveJob(spec, "preparing", None, (record,))]
 
     def bootstrap(self, uid: str) -> bool:
         """Whether a job is being created here, and its group is not there yet."""
-        return uid in self._homes and not self._homes[uid].durable
+        return uid in self._job_groups and not self._job_groups[uid].durable
 
     def bootstrapped(self, uid: str, term: int) -> None:
         """The group of a new job is there, and we lead it."""
         self._led[uid] = term
-        self._homes[uid].durable = True
+        self._job_groups[uid].durable = True
         self.stir(uid, 0)
 
     def restore(
@@ -185,18 +188,18 @@ class Homes:
                 continue
             state, assembled = cast(JobState, job.state), job.assembled
             master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
-            self._homes[job.spec.uid] = Home(
+            self._job_groups[job.spec.uid] = JobGroup(
                 self._address, self._log, master, now_ms, published=job.published
             )
         found = self._give_way()
         found += [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
-        here = (self._homes.get(job.spec.uid) for job in jobs)
-        return [*found, *(effect for home in here if home is not None for effect in home.master.recover())]
+        here = (self._job_groups.get(job.spec.uid) for job in jobs)
+        return [*found, *(effect for group in here if group is not None for effect in group.master.recover())]
 
     def take_up(
         self, job: StoredJob, flows: Mapping[str, StoredPanes], term: int, now_ms: int
     ) -> list[Effect]:
-        """We lead a home in this term: go on with all that is committed of it."""
+        """We lead a job group in this term: go on with all that is committed of it."""
         self._led[job.spec.uid] = term
         self.stir(job.spec.uid, 0)
         return self.restore((job,), flows, now_ms)
@@ -204,7 +207,7 @@ class Homes:
     def take_up_range(
         self, uid: str, flows: Mapping[str, StoredPanes], term: int, now_ms: int
     ) -> list[Effect]:
-        """We lead the home of a key range in this term: be the root of its flows."""
+        """We lead the job group of a key range in this term: be the root of its flows."""
         self._led[uid] = term
         self.stir(uid, 0)
         return [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
@@ -221,43 +224,43 @@ class Homes:
     # -- how they go -----------------------------------------------------------------------------------------
 
     def release(self, uid: str, now_ms: int) -> list[Effect]:
-        """We lead a home no more: whatever of it is not committed is for another to do."""
+        """We lead a job group no more: whatever of it is not committed is for another to do."""
         self._led.pop(uid, None)
-        left = self._homes.pop(uid, None)
+        left = self._job_groups.pop(uid, None)
         found = left.reconfiguration.moved() if left is not None else []
         self._proposals.dropping.release(uid)
-        self.reading.release(set(self._log.homes.flows(uid)))
+        self.reading.release(set(self._log.job_groups.flows(uid)))
         return [*found, *self.reading.attach(now_ms)]
 
     def asked_to_drop(self, request: DropJob) -> list[Effect]:
-        if request.uid not in self._homes and request.uid not in self._proposals.dropping:
+        if request.uid not in self._job_groups and request.uid not in self._proposals.dropping:
             return [absent(self._log, request)]
         if self._log.is_dropped(request.uid):
             return [Send(request.origin, Answer(id=request.id))]
-        home, readers = self._homes.get(request.uid), self._log.read_by(request.uid)
-        if home is not None and readers:
+        group, readers = self._job_groups.get(request.uid), self._log.read_by(request.uid)
+        if group is not None and readers:
             return [
-                Send(request.origin, Answer(id=request.id, error=is_read(home.master.spec.name, readers)))
+                Send(request.origin, Answer(id=request.id, error=is_read(group.master.spec.name, readers)))
             ]
         self._proposals.dropping.asked(request)
         return self.drop(request.uid)
 
     def drop(self, uid: str) -> list[Effect]:
-        home = self._homes.pop(uid, None)
-        if home is None:
+        group = self._job_groups.pop(uid, None)
+        if group is None:
             return []
         self._proposals.dropping.add(uid)
         self._proposals.hurry()
-        return home.master.drop()
+        return group.master.drop()
 
     def dropped(self, uid: str) -> list[Effect]:
         """The catalog log has a job's tombstone."""
-        home = self._homes.get(uid)
+        group = self._job_groups.get(uid)
         found: list[Effect] = []
-        if home is not None:
-            spec = home.master.spec
+        if group is not None:
+            spec = group.master.spec
             why = not_taken(self._log, spec) or f"job {spec.name} has been dropped meanwhile"
-            found = home.reconfiguration.not_created(why)
+            found = group.reconfiguration.not_created(why)
         return [*found, *self.drop(uid), *self._proposals.dropping.dropped(uid)]
 
     def _give_way(self) -> list[Effect]:
@@ -265,14 +268,14 @@ class Homes:
         that went both ways) is the one that the log has. The other has not begun, and never does.
         """
         found: list[Effect] = []
-        for home in [home for home in self if home.master.state == "preparing"]:
-            uid = home.master.spec.uid
+        for group in [group for group in self if group.master.state == "preparing"]:
+            uid = group.master.spec.uid
             founder = self._log.bootstrapped_at(uid)
-            if founder and home.founder not in ("", founder):
-                del self._homes[uid]
+            if founder and group.founder not in ("", founder):
+                del self._job_groups[uid]
                 self._led.pop(uid, None)
                 self._misfounded.add(uid)
-                found.extend(home.reconfiguration.not_created(already(home.master.spec.name)))
+                found.extend(group.reconfiguration.not_created(already(group.master.spec.name)))
         return found
 
     def is_misfounded(self, uid: str) -> bool:
@@ -281,7 +284,7 @@ class Homes:
         return uid in self._misfounded
 
     def retired(self, uid: str) -> None:
-        """We are in a home's group no more."""
+        """We are in a job group's group no more."""
         self._misfounded.discard(uid)
 
     # -- time, and what the catalog log says ------------------------------------------------------------------
@@ -289,24 +292,24 @@ class Homes:
     def log_changed(self, now_ms: int) -> list[Effect]:
         """The catalog log says more about jobs and flows."""
         found = [*self._give_way(), *self.roots.follow(now_ms), *self.reading.attach(now_ms)]
-        for home in self._changing():
-            found.extend(home.refused())
-            found.extend(self.advance(home, now_ms))
+        for group in self._changing():
+            found.extend(group.refused())
+            found.extend(self.advance(group, now_ms))
         return found
 
-    def _changing(self) -> list[Home]:
-        """Homes of jobs that begin, or are being changed."""
-        return [home for home in self if home.master.is_changing]
+    def _changing(self) -> list[JobGroup]:
+        """Job groups of jobs that begin, or are being changed."""
+        return [group for group in self if group.master.is_changing]
 
-    def advance(self, home: Home, now_ms: int) -> list[Effect]:
+    def advance(self, group: JobGroup, now_ms: int) -> list[Effect]:
         """What a master goes on with."""
-        found = home.advance(now_ms)
+        found = group.advance(now_ms)
         if found:
-            self.stir(home.master.spec.uid, now_ms)
+            self.stir(group.master.spec.uid, now_ms)
         return found
 
     def stir(self, uid: str, at_ms: int) -> None:
-        """Look at a home soon: the log may have to say more of it."""
+        """Look at a job group soon: the log may have to say more of it."""
         self._proposals.stir(uid, at_ms)
 
     def make_again(self, uid: str) -> None:
@@ -330,39 +333,43 @@ class Homes:
         if everything:
             found.extend(self._look(now_ms))
         found.extend(self.reading.tick(now_ms))
-        for home in self._changing():
-            found.extend(self.advance(home, now_ms))
+        for group in self._changing():
+            found.extend(self.advance(group, now_ms))
         again, self._again = self._again, set()
-        for uid in sorted(again & self._homes.keys()):
-            found.extend(self._homes[uid].master.assemble())
+        for uid in sorted(again & self._job_groups.keys()):
+            found.extend(self._job_groups[uid].master.assemble())
         return found
 
     def _look(self, now_ms: int) -> list[Effect]:
-        """At all homes, whatever becomes of time alone."""
+        """At all job groups, whatever becomes of time alone."""
         found = self._expire(now_ms)
         self._proposals.founders.look(self._led, self._heard_of, now_ms)
-        for home in list(self):
-            found.extend(home.tell_of_silence(self._proposals.founders.why(home.master.spec, now_ms), now_ms))
-            found.extend(self.advance(home, now_ms))
-            found.extend(home.prune(now_ms))
+        for group in list(self):
+            found.extend(
+                group.tell_of_silence(self._proposals.founders.why(group.master.spec, now_ms), now_ms)
+            )
+            found.extend(self.advance(group, now_ms))
+            found.extend(group.prune(now_ms))
         return found
 
     def _heard_of(self) -> set[str]:
-        """The homes whose roots have said to jobs here with which pane they begin."""
-        read = [panes for home in self for panes in home.master.flows]
-        return {self._log.homes.of(panes.flow.uid) or "" for panes in read if panes.first_pane is not None}
+        """The job groups whose roots have said to jobs here with which pane they begin."""
+        read = [panes for group in self for panes in group.master.flows]
+        return {
+            self._log.job_groups.of(panes.flow.uid) or "" for panes in read if panes.first_pane is not None
+        }
 
     def _expire(self, now_ms: int) -> list[Effect]:
         found: list[Effect] = []
-        for uid, home in list(self._homes.items()):
-            home.subscribers.expire(now_ms)
-            if home.subscribers.orphaned(now_ms):
+        for uid, group in list(self._job_groups.items()):
+            group.subscribers.expire(now_ms)
+            if group.subscribers.orphaned(now_ms):
                 found.extend(self.drop(uid))
         return found
 
 
 def absent(log: CatalogLog, request: DropJob | ReconfigureJob | SubscribeJob | Inspect) -> Effect:
-    """The answer to who takes us for the home of a job."""
+    """The answer to who takes us for the job group of a job."""
     return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))
 
 

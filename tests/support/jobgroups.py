@@ -1,10 +1,10 @@
-"""Who keeps a job's home, and whether all of them say the same."""
+"""Who keeps a job group, and whether all of them say the same."""
 
 from __future__ import annotations
 
 from itertools import pairwise
 
-from elf.job.home.records import home_key
+from elf.job.group.records import group_key
 from elf.job.spec import JobSpec
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import SECOND
@@ -13,15 +13,15 @@ from tests.support.histories import settled
 
 
 def members(world: World, spec: JobSpec) -> list[SimAgent]:
-    """The voters of a job's home, as its leader has them."""
-    home = leader(world, spec)
-    standing = home.node.catalog.desk.groups.standing(home_key(spec.uid))
+    """The voters of a job group, as its leader has them."""
+    lead = leader(world, spec)
+    standing = lead.node.catalog.desk.groups.standing(group_key(spec.uid))
     assert standing is not None
     return [world.by_address[voter.address] for voter in standing.membership.voters]
 
 
 def leader(world: World, spec: JobSpec) -> SimAgent:
-    led = [a for a in world.agents if a.up and a.node.homes.has(spec.uid)]
+    led = [a for a in world.agents if a.up and a.node.job_groups.has(spec.uid)]
     return led[-1]
 
 
@@ -43,7 +43,7 @@ def agree(world: World, spec: JobSpec) -> None:
 
 
 def last_end(world: World, spec: JobSpec) -> int:
-    rows = world.home(spec).store.last_windows(spec.uid, 1)
+    rows = world.leader(spec).store.last_windows(spec.uid, 1)
     return rows[0].last_end if rows else 0
 
 
@@ -62,8 +62,8 @@ def exact(world: World, spec: JobSpec, until: int, least: int, dead: tuple[SimAg
     agree(world, spec)
 
 
-def moved(world: World, spec: JobSpec, home: SimAgent) -> None:
-    """The log has another home, and a window that ended after now has come from there."""
+def moved(world: World, spec: JobSpec, lead: SimAgent) -> None:
+    """The log has another job group, and a window that ended after now has come from there."""
     now_us = world.now * 1_000
-    world.run_until(lambda: world.home(spec) is not home, 20_000)
+    world.run_until(lambda: world.leader(spec) is not lead, 20_000)
     world.run_until(lambda: last_end(world, spec) > now_us + 2 * SECOND, 30_000)

@@ -1,9 +1,9 @@
-"""What the catalog log is to say of the homes here, and does not say yet: new jobs and versions, versions and
-jobs that are over, homes that have moved, and who bootstraps those of key ranges
+"""What the catalog log is to say of the job groups here, and does not say yet: new jobs and versions,
+versions and jobs that are over, job groups that have moved, and who bootstraps those of key ranges
 (``elf.job.catalog.bootstrap``).
 
-One voter after the other is asked: who led the log may have died with the home that has moved. A home is
-*stirred* while the log may have something to say of it.
+One voter after the other is asked: who led the log may have died with the job group that has moved. A job
+group is *stirred* while the log may have something to say of it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from elf.job.catalog.bootstrap import Bootstrap
-from elf.job.catalog.flowgroups import RangeHome
+from elf.job.catalog.flowgroups import RangeGroup
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, Send
-from elf.job.home.home import Home
-from elf.job.messages.homes import DropJob
-from elf.job.messages.proposals import DropJobEntry, MoveHome, Proposal
+from elf.job.group.group import JobGroup
+from elf.job.messages.groups import DropJob
+from elf.job.messages.proposals import DropJobEntry, MoveJobGroup, Proposal
 from elf.job.spec import JobSpec, job_of
 from elf.wire.base import Answer
 
@@ -27,21 +27,21 @@ be dead, or a voter no more, and nobody has noticed."""
 
 
 class Proposals:
-    """Of the ``homes`` at ``address``, by uid. ``led``: the terms of those that we lead, and of key ranges;
-    ``grace_ms``: so long a founder may take; ``voters``: the agents that keep a job, by its uid."""
+    """Of the ``job_groups`` at ``address``, by uid. ``led``: the terms of those that we lead, and of key
+    ranges; ``grace_ms``: so long a founder may take; ``voters``: the agents that keep a job, by its uid."""
 
     def __init__(
         self,
         address: str,
         log: CatalogLog,
-        homes: Mapping[str, Home],
+        groups: Mapping[str, JobGroup],
         led: Mapping[str, int],
         grace_ms: int,
         voters: Callable[[str], tuple[str, ...]],
     ) -> None:
         self._address = address
         self._log = log
-        self._homes = homes
+        self._job_groups = groups
         self._led = led
         self.dropping = Dropping(log)
         self.founders = Founders(address, log, grace_ms, voters)
@@ -51,15 +51,15 @@ class Proposals:
 
     def __bool__(self) -> bool:
         """Whether there may be some."""
-        return bool(self._homes or self._led or self.dropping or self.founders)
+        return bool(self._job_groups or self._led or self.dropping or self.founders)
 
     def stir(self, uid: str, at_ms: int) -> None:
-        """The log may have to say more of a home."""
+        """The log may have to say more of a job group."""
         self._stirred.add(uid)
         self.hurry(at_ms)
 
     def stir_all(self) -> None:
-        self._stirred = {*self._homes, *self._led}
+        self._stirred = {*self._job_groups, *self._led}
 
     def hurry(self, at_ms: int = 0) -> None:
         """Say it by then."""
@@ -79,20 +79,20 @@ class Proposals:
     def _found(self) -> list[Proposal]:
         found: list[Proposal] = []
         for uid in sorted(self._stirred):
-            home = self._homes.get(uid)
-            master = home.master if home is not None and home.is_saved else None
+            group = self._job_groups.get(uid)
+            master = group.master if group is not None and group.is_saved else None
             proposals = [*(master.proposals(self._log) if master is not None else ()), *self._moved(uid)]
-            if not proposals and (home is None or master is not None):
+            if not proposals and (group is None or master is not None):
                 self._stirred.discard(uid)
             found.extend(proposals)
         return [*found, *self.founders.proposals(), *self.dropping.proposals()]
 
-    def _moved(self, uid: str) -> list[MoveHome]:
-        """If a home is here that the catalog log has elsewhere."""
+    def _moved(self, uid: str) -> list[MoveJobGroup]:
+        """If a job group is here that the catalog log has elsewhere."""
         term = self._led.get(uid)
-        if term is None or self._log.home(uid) in (None, self._address):
+        if term is None or self._log.leader(uid) in (None, self._address):
             return []
-        return [MoveHome(uid=uid, home=self._address, term=term)]
+        return [MoveJobGroup(uid=uid, leader=self._address, term=term)]
 
 
 class Dropping:
@@ -130,8 +130,8 @@ class Dropping:
 
 
 class Founders:
-    """That the home of a key range has begun whose group we lead, and that another agent is to found one of a
-    job that we lead, if nobody does."""
+    """That the job group of a key range has begun whose group we lead, and that another agent is to found one
+    of a job that we lead, if nobody does."""
 
     def __init__(
         self, address: str, log: CatalogLog, grace_ms: int, voters: Callable[[str], tuple[str, ...]]
@@ -157,32 +157,32 @@ class Founders:
         self._bootstrapped.pop(uid, None)
 
     def look(self, led: Collection[str], heard: Callable[[], Collection[str]], now_ms: int) -> None:
-        """Name somebody for what has not begun in time, of the jobs of these homes. ``heard``: homes whose
-        roots have spoken; one that the log does not have as begun is led by an earlier elf."""
-        waiting = [(uid, home) for uid, home in self._log.unbegun() if job_of(uid) in led]
-        names = [(uid, home.founder) for uid, home in waiting]
+        """Name somebody for what has not begun in time, of the jobs of these job groups. ``heard``: job
+        groups whose roots have spoken; one that the log does not have as begun is led by an earlier elf."""
+        waiting = [(uid, group) for uid, group in self._log.unbegun() if job_of(uid) in led]
+        names = [(uid, group.founder) for uid, group in waiting]
         self._since = {name: self._since.get(name, now_ms) for name in names}
         spoken = heard() if waiting else ()
         self._named = []
-        for uid, home in waiting:
+        for uid, group in waiting:
             if uid in spoken:
-                self._named.append(Bootstrap(uid, home.founder))
+                self._named.append(Bootstrap(uid, group.founder))
                 continue
-            late = now_ms - self._since[uid, home.founder] >= self._grace_ms
-            if late or not self._log.is_member(home.founder):
-                self._named += self._instead(uid, home)
+            late = now_ms - self._since[uid, group.founder] >= self._grace_ms
+            if late or not self._log.is_member(group.founder):
+                self._named += self._instead(uid, group)
 
-    def _instead(self, uid: str, home: RangeHome) -> list[Bootstrap]:
+    def _instead(self, uid: str, group: RangeGroup) -> list[Bootstrap]:
         near = (self._log.agent_at(at) for at in (self._address, *self._voters(job_of(uid))))
-        able = [agent for agent in near if agent and agent not in (home.founder, *home.replaced)]
-        return [Bootstrap(uid, home.founder, agent) for agent in able[:1]]
+        able = [agent for agent in near if agent and agent not in (group.founder, *group.replaced)]
+        return [Bootstrap(uid, group.founder, agent) for agent in able[:1]]
 
     def proposals(self) -> list[DropJobEntry]:
         """What the log is to say and does not say yet."""
         begun = [
-            Bootstrap(uid, founder or self._log.homes.founders(uid)[0])
+            Bootstrap(uid, founder or self._log.job_groups.founders(uid)[0])
             for uid, founder in sorted(self._bootstrapped.items())
-            if founder or self._log.homes.founders(uid)
+            if founder or self._log.job_groups.founders(uid)
         ]
         return [
             DropJobEntry(uid=said.uid)
@@ -192,14 +192,14 @@ class Founders:
 
     def why(self, spec: JobSpec, now_ms: int) -> str:
         """Why nothing of a job is committed: the roots of these key ranges are not there; empty: all are."""
-        homes = {self._log.homes.of(flow.uid): flow for flow in spec.flows}
+        groups = {self._log.job_groups.of(flow.uid): flow for flow in spec.flows}
         found = []
-        for uid, home in self._log.unbegun():
-            flow = homes.get(uid)
+        for uid, group in self._log.unbegun():
+            flow = groups.get(uid)
             if flow is not None:
                 place, count = flow.fragment.range
-                left_ms = self._grace_ms - (now_ms - self._since.get((uid, home.founder), now_ms))
-                founder = self._log.name_of(home.founder) or home.address
+                left_ms = self._grace_ms - (now_ms - self._since.get((uid, group.founder), now_ms))
+                founder = self._log.name_of(group.founder) or group.address
                 found.append(
                     f"key range {place + 1} of {count} has no root yet: {founder} was to found its home and "
                     f"has not; another agent is named in {max(0, left_ms) // 1000} s"

@@ -1,14 +1,14 @@
-"""Which of the homes here a message, or what the driver has done, is for.
+"""Which of the job groups here a message, or what the driver has done, is for.
 
 A message about a job is for its master, one about a flow for its root, and for the masters that read it; what
 was read, made or committed is for whoever wanted it. Each window is published once a revision, when it is
 committed.
 
-**Ahead.** The entry of a new flow reaches members, readers and home each when the tree comes to it, and the
-home of a key range is bootstrapped only then. Who hears of it sooner may have begun, failed, or asked before
-the flow is at its home; who reads a job's windows may ask where its home has just come (or come back) and is
-not up. Such a word waits here, so that nobody has to wait until it is said again, nor misses a window
-meanwhile.
+**Ahead.** The entry of a new flow reaches members, readers and job group each when the tree comes to it, and
+the job group of a key range is bootstrapped only then. Who hears of it sooner may have begun, failed, or
+asked before the flow is at its job group; who reads a job's windows may ask where its job group has just come
+(or come back) and is not up. Such a word waits here, so that nobody has to wait until it is said again, nor
+misses a window meanwhile.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from elf.errors import UserError
 from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, Send
-from elf.job.home.home import Home
-from elf.job.home.homes import Homes, absent
-from elf.job.messages.homes import DropJob, FunctionFailed, Inspect, ReconfigureJob, SubscribeJob
+from elf.job.group.group import JobGroup
+from elf.job.group.groups import JobGroups, absent
+from elf.job.messages.groups import DropJob, FunctionFailed, Inspect, ReconfigureJob, SubscribeJob
 from elf.job.messages.inquiries import AskWhy, InspectFlow
 from elf.job.messages.reading import FlowHead, PaneRow, ReadPanes
 from elf.job.messages.reexecution import NotRun, Whereabouts
@@ -64,22 +64,22 @@ Done = (
 
 
 class Router:
-    """To the ``homes`` of this agent."""
+    """To the ``job_groups`` of this agent."""
 
-    def __init__(self, log: CatalogLog, homes: Homes) -> None:
+    def __init__(self, log: CatalogLog, groups: JobGroups) -> None:
         self._log = log
-        self._homes = homes
-        self._reading = homes.reading
-        self.roots = homes.roots
-        self._ahead = Ahead(homes)
+        self._job_groups = groups
+        self._reading = groups.reading
+        self.roots = groups.roots
+        self._ahead = Ahead(groups)
         self._early: set[str] = set()
-        """Homes that were told of open panes."""
+        """Job groups that were told of open panes."""
 
     def asked(self, request: ToJob, now_ms: int) -> list[Effect]:
         """Somebody asks something of a job."""
         match request:
             case DropJob():
-                return self._homes.asked_to_drop(request)
+                return self._job_groups.asked_to_drop(request)
             case ReconfigureJob():
                 return self._reconfigure(request, now_ms)
             case SubscribeJob():
@@ -106,9 +106,9 @@ class Router:
                 self._ahead.keep_proposals(sender, message)
                 return self.roots.asked(sender, message, now_ms)
             case FlowHead():
-                return self._begun(message.flow, now_ms) if self._homes.mirrors.head(message) else []
+                return self._begun(message.flow, now_ms) if self._job_groups.mirrors.head(message) else []
             case PaneRow():
-                return self._homes.mirrors.take(message)
+                return self._job_groups.mirrors.take(message)
             case InspectFlow():
                 return self.roots.inspected(message)
             case AskWhy():
@@ -129,13 +129,13 @@ class Router:
             case was.WindowsRead():
                 return self._windows_read(event)
             case was.EarlyMade():
-                home = self._homes.get(event.uid)
-                return home.subscribers.early_made(event, now_ms) if home is not None else []
+                group = self._job_groups.get(event.uid)
+                return group.subscribers.early_made(event, now_ms) if group is not None else []
             case was.FunctionsTried():
                 return self._functions_tried(event, now_ms)
             case was.Failure():
-                home = self._homes.get(event.uid)
-                return home.failed(event) if home is not None else []
+                group = self._job_groups.get(event.uid)
+                return group.failed(event) if group is not None else []
 
     # -- what people ask of a job ----------------------------------------------------------------------------
 
@@ -143,9 +143,9 @@ class Router:
         """Change a job, as a statement says. Functions for panes and windows are tried first; what needs a
         PREPARE is answered when that has ended.
         """
-        home = self._homes.get(request.uid)
+        group = self._job_groups.get(request.uid)
         try:
-            tried = None if home is None else home.reconfiguration.to_try(request)
+            tried = None if group is None else group.reconfiguration.to_try(request)
         except UserError as refused:
             return [Send(request.origin, Answer(id=request.id, error=str(refused)))]
         return self._change(request, now_ms) if tried is None else [tried]
@@ -158,41 +158,43 @@ class Router:
         return [Send(event.request.origin, Answer(id=event.request.id, error=error))]
 
     def _change(self, request: ReconfigureJob, now_ms: int) -> list[Effect]:
-        home = self._homes.get(request.uid)
-        if home is None:
+        group = self._job_groups.get(request.uid)
+        if group is None:
             return [absent(self._log, request)]
-        self._homes.stir(request.uid, now_ms)
+        self._job_groups.stir(request.uid, now_ms)
         try:
-            return home.reconfigure(request, now_ms)
+            return group.reconfigure(request, now_ms)
         except UserError as refused:
             return [Send(request.origin, Answer(id=request.id, error=str(refused)))]
 
     def _subscribed(self, request: SubscribeJob, now_ms: int) -> list[Effect]:
-        home = self._homes.get(request.uid)
-        if home is not None:
-            return home.subscribers.add(request, now_ms)
+        group = self._job_groups.get(request.uid)
+        if group is not None:
+            return group.subscribers.add(request, now_ms)
         self._ahead.keep_reader(request)
         return [absent(self._log, request)]
 
     def _inspected(self, request: Inspect) -> list[Effect]:
-        home = self._homes.get(request.uid)
-        if home is None:
+        group = self._job_groups.get(request.uid)
+        if group is None:
             return [absent(self._log, request)]
-        return [ReadWindows(home.master.spec, request, count=request.windows)]
+        return [ReadWindows(group.master.spec, request, count=request.windows)]
 
     def _windows_read(self, event: was.WindowsRead) -> list[Effect]:
         request = event.request
         if isinstance(request, Inspect):
-            home = self._homes.get(request.uid)
-            if home is None:
+            group = self._job_groups.get(request.uid)
+            if group is None:
                 return [absent(self._log, request)]
-            facts = msgspec.structs.replace(home.facts(event.results), voters=self._homes.voters(request.uid))
+            facts = msgspec.structs.replace(
+                group.facts(event.results), voters=self._job_groups.voters(request.uid)
+            )
             body = msgspec.msgpack.encode(facts)
             return [Send(request.origin, Answer(id=request.id, body=body))]
         found: list[Effect] = []
         for result in event.results:
-            home = self._homes.get(result.job)
-            found.append(Send(request.origin, home.subscribers.marked(result) if home else result))
+            group = self._job_groups.get(result.job)
+            found.append(Send(request.origin, group.subscribers.marked(result) if group else result))
         return found
 
     # -- what roots and members say --------------------------------------------------------------------------
@@ -212,58 +214,58 @@ class Router:
     def _begun(self, uid: str, now_ms: int) -> list[Effect]:
         """A flow may have begun."""
         readers = self._reading.readers(uid)
-        waiting = [home for home in readers if home.master.state in ("preparing", "altering", "resuming")]
-        return [effect for home in waiting for effect in self._homes.advance(home, now_ms)]
+        waiting = [group for group in readers if group.master.state in ("preparing", "altering", "resuming")]
+        return [effect for group in waiting for effect in self._job_groups.advance(group, now_ms)]
 
     def _function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
         """A user's function has failed at a member."""
         self._ahead.keep_failure(word)
         found: list[Effect] = []
-        for home in self._reading.readers(word.flow):
-            found.extend(home.function_failed(word, now_ms))
-            self._homes.stir(home.master.spec.uid, now_ms)
+        for group in self._reading.readers(word.flow):
+            found.extend(group.function_failed(word, now_ms))
+            self._job_groups.stir(group.master.spec.uid, now_ms)
         return found
 
     def _open_panes(self, state: EarlyState, now_ms: int) -> list[Effect]:
         """A member's open panes: for the masters here, and by us as the root for those elsewhere."""
         found = self.roots.early(state)
-        for home in self._reading.readers(state.flow):
-            self._early.add(home.master.spec.uid)
-            home.subscribers.take_early(state)
-            found.extend(home.subscribers.make_early(now_ms))
+        for group in self._reading.readers(state.flow):
+            self._early.add(group.master.spec.uid)
+            group.subscribers.take_early(state)
+            found.extend(group.subscribers.make_early(now_ms))
         return found
 
     # -- what has been done ----------------------------------------------------------------------------------
 
     def saved(self, job: SaveJob, now_ms: int) -> list[Effect]:
         """The group of a job has committed its record."""
-        home = self._homes.get(job.spec.uid)
-        if home is None or not home.reconfiguration.saved(job):
+        group = self._job_groups.get(job.spec.uid)
+        if group is None or not group.reconfiguration.saved(job):
             return []
-        self._homes.stir(job.spec.uid, now_ms)
-        return home.answers()
+        self._job_groups.stir(job.spec.uid, now_ms)
+        return group.answers()
 
     def begun(self, uid: str, now_ms: int) -> list[Effect]:
         """The first pane of a flow of ours is stored."""
         return [*self.roots.kept(uid, now_ms), *self._begun(uid, now_ms)]
 
     def _windows_committed(self, event: was.WindowsCommitted, now_ms: int) -> list[Effect]:
-        home = self._homes.get(event.done.spec.uid)
-        if home is None:
+        group = self._job_groups.get(event.done.spec.uid)
+        if group is None:
             return []
-        found = [*home.windows_committed(event), *self._homes.advance(home, now_ms)]
+        found = [*group.windows_committed(event), *self._job_groups.advance(group, now_ms)]
         if event.failure:
-            found.extend(home.reconfiguration.final_failed(event, now_ms))
-            self._homes.stir(event.done.spec.uid, now_ms)
+            found.extend(group.reconfiguration.final_failed(event, now_ms))
+            self._job_groups.stir(event.done.spec.uid, now_ms)
         if event.result is not None:
-            found.extend(home.subscribers.publish(event.result))
+            found.extend(group.subscribers.publish(event.result))
         return found
 
     def panes_gone(self, work: CommitWindows) -> list[Effect]:
-        home = self._homes.get(work.spec.uid)
-        if home is not None:
-            home.master.panes_gone(work)
-            self._homes.make_again(work.spec.uid)
+        group = self._job_groups.get(work.spec.uid)
+        if group is not None:
+            group.master.panes_gone(work)
+            self._job_groups.make_again(work.spec.uid)
         return []
 
     # -- time, and what the catalog log and the ring say ------------------------------------------------------
@@ -282,10 +284,10 @@ class Router:
 
     def log_changed(self, now_ms: int) -> list[Effect]:
         """The catalog log says more about jobs and flows."""
-        return [*self._homes.log_changed(now_ms), *self.hear_again(now_ms)]
+        return [*self._job_groups.log_changed(now_ms), *self.hear_again(now_ms)]
 
     def hear_again(self, now_ms: int) -> list[Effect]:
-        """What was said of flows and homes that have come meanwhile."""
+        """What was said of flows and job groups that have come meanwhile."""
         found: list[Effect] = []
         for sender, word in self._ahead.take():
             match word:
@@ -296,58 +298,58 @@ class Router:
         return found
 
     def deadline(self, now_ms: int) -> int | None:
-        waits = [self._homes.deadline(now_ms)]
-        waits += [home.subscribers.early_due_ms() for home in self._told_early()]
+        waits = [self._job_groups.deadline(now_ms)]
+        waits += [group.subscribers.early_due_ms() for group in self._told_early()]
         return min((at for at in waits if at is not None), default=None)
 
     def tick(self, now_ms: int, voters: Sequence[str]) -> list[Effect]:
         """``voters``: of the catalog log, by address."""
-        found = self._homes.tick(now_ms, voters)
-        for home in self._told_early():
-            found.extend(home.subscribers.make_early(now_ms))
+        found = self._job_groups.tick(now_ms, voters)
+        for group in self._told_early():
+            found.extend(group.subscribers.make_early(now_ms))
         return found
 
-    def _told_early(self) -> list[Home]:
-        self._early = {uid for uid in self._early if self._homes.has(uid)}
-        return [home for uid in sorted(self._early) if (home := self._homes.get(uid)) is not None]
+    def _told_early(self) -> list[JobGroup]:
+        self._early = {uid for uid in self._early if self._job_groups.has(uid)}
+        return [group for uid in sorted(self._early) if (group := self._job_groups.get(uid)) is not None]
 
 
 class Ahead:
     """Of each sender the last word of a kind about a flow, while it is coming here; or about a job, while its
-    home is rising."""
+    job group is rising."""
 
-    def __init__(self, homes: Homes) -> None:
-        self._homes = homes
+    def __init__(self, groups: JobGroups) -> None:
+        self._job_groups = groups
         self._words: dict[tuple[str, type[Word], str], Word] = {}
 
     def keep_progress(self, progress: Progress) -> None:
         """A member has begun."""
         for report in progress.flows:
-            if self._homes.is_coming(report.flow):
+            if self._job_groups.is_coming(report.flow):
                 word = msgspec.structs.replace(progress, flows=(report,))
                 self._keep(report.flow, str(progress.member), word)
 
     def keep_begun(self, message: Begun) -> None:
         """Members have begun, several at once."""
         for begun in message.flows:
-            for one in begun.members if self._homes.is_coming(begun.flow) else ():
+            for one in begun.members if self._job_groups.is_coming(begun.flow) else ():
                 word = Begun(flows=(FlowBegun(begun.flow, (one,)),))
                 self._keep(begun.flow, str(one.member), word)
 
     def keep_proposals(self, sender: str, message: ReadPanes) -> None:
         """A reader asks."""
         for proposal in message.proposals:
-            if self._homes.is_coming(proposal.flow):
+            if self._job_groups.is_coming(proposal.flow):
                 self._keep(proposal.flow, sender, ReadPanes(proposals=(proposal,)))
 
     def keep_failure(self, word: FunctionFailed) -> None:
         """A user's function has failed at a member."""
-        if self._homes.is_coming(word.flow):
+        if self._job_groups.is_coming(word.flow):
             self._keep(word.flow, word.agent, word)
 
     def keep_reader(self, request: SubscribeJob) -> None:
         """Somebody wants a job's windows."""
-        if self._homes.is_rising(request.uid):
+        if self._job_groups.is_rising(request.uid):
             self._keep(request.uid, request.origin, request)
 
     def _keep(self, uid: str, sender: str, word: Word) -> None:
@@ -357,7 +359,7 @@ class Ahead:
             del self._words[next(iter(self._words))]
 
     def take(self) -> list[tuple[str, Word]]:
-        """(Sender, word) of each whose flow or home has come, in the order in which they were said."""
+        """(Sender, word) of each whose flow or job group has come, in the order in which they were said."""
         if not self._words:
             return []
         known = {key: word for key, word in self._words.items() if not self._waits(key[0], word)}
@@ -366,4 +368,8 @@ class Ahead:
         return [(sender, word) for (_, _, sender), word in known.items()]
 
     def _waits(self, uid: str, word: Word) -> bool:
-        return self._homes.is_rising(uid) if isinstance(word, SubscribeJob) else self._homes.is_coming(uid)
+        return (
+            self._job_groups.is_rising(uid)
+            if isinstance(word, SubscribeJob)
+            else self._job_groups.is_coming(uid)
+        )

@@ -1,4 +1,5 @@
-"""Where a new job gets its home: at the less loaded of the nodes at its two keys (``overlay.placement``).
+"""Where a new job gets its job group: at the less loaded of the nodes at its two keys
+(``overlay.placement``).
 
 CREATE is routed to the first key. The node there lets one request a name through at a time, and routes it on
 to the second key with its own number of jobs; the node there takes the job if it has fewer, or sends it back.
@@ -12,17 +13,17 @@ from typing import Final
 
 import msgspec
 
-from elf.job.messages.homes import CreateJob
+from elf.job.messages.groups import CreateJob
 from elf.job.spec import topics_of
 from overlay.placement import choose
 
 PLACING_MS: Final = 10_000
-"""A request that found no home for so long is forgotten, and the name free again."""
+"""A request that found no job group for so long is forgotten, and the name free again."""
 
 
 @dataclass(frozen=True)
 class Here:
-    """This node is to be the home, with the job's tree at ``topic``."""
+    """This node is to be the job group, with the job's tree at ``topic``."""
 
     topic: bytes
 

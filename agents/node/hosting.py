@@ -1,20 +1,22 @@
-"""The groups of homes of one agent (``elf.job.home.records``): those of which it is a member, and those that
-it leads, between ``Homes`` and the group desk.
+"""The groups of job groups of one agent (``elf.job.group.records``): those of which it is a member, and those
+that it leads, between ``JobGroups`` and the group desk.
 
     bootstrapped ─▶ elected ─┬─▶ load what is applied ─▶ take up ─▶ commit, commit, … ─▶ deposed: released
                         └─▶ (of a key range) wait until the log has it as begun ─▶ load …
     its job is over ─▶ ended ─▶ forgotten
 
-A leader that is deposed loses its homes; they begin anew, from the store, where the next leader is, as after
-a restart. All that is under way is nothing then. ``Homes`` tells the catalog log where the home is. What is
-committed, and who is told, is decided elsewhere (``elf.job.home.commits``): it comes here once, as a record.
+A leader that is deposed loses its job groups; they begin anew, from the store, where the next leader is, as
+after a restart. All that is under way is nothing then. ``JobGroups`` tells the catalog log where the job
+group is. What is committed, and who is told, is decided elsewhere (``elf.job.group.commits``): it comes here
+once, as a record.
 
-The home of a key range after a job's first (``TREES m``) is bootstrapped by the agent that the log names for
-it, once in that agent's life (``BOOTSTRAPPED_FACT``): a group of that key may be elsewhere by then. Its
+The job group of a key range after a job's first (``TREES m``) is bootstrapped by the agent that the log names
+for it, once in that agent's life (``BOOTSTRAPPED_FACT``): a group of that key may be elsewhere by then. Its
 leader takes it up when the log says that it has begun; all members end it when the log says that another
 agent is to found one (``elf.job.catalog.bootstrap``).
 
-A home is over when the log has the job's tombstone and the end of its flows: each member forgets it then.
+A job group is over when the log has the job's tombstone and the end of its flows: each member forgets it
+then.
 """
 
 from __future__ import annotations
@@ -24,36 +26,36 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agents.node.beginning import BOOTSTRAPPED_FACT, as_lines
-from agents.node.groups import GroupDesk, GroupStep, HomeMachine
+from agents.node.groups import GroupDesk, GroupStep, JobGroupMachine
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.voters import LOG_GROUP
 from elf.job.effects import Effect, SaveFact
-from elf.job.home import records as record
-from elf.job.home.homes import Homes
-from elf.job.home.port import (
+from elf.job.group import records as record
+from elf.job.group.groups import JobGroups
+from elf.job.group.port import (
     Commit,
-    ForgetHome,
-    FoundHome,
-    HomeEffect,
-    HomeLoaded,
-    LoadHome,
+    ForgetJobGroup,
+    FoundJobGroup,
+    JobGroupEffect,
+    JobGroupLoaded,
+    LoadJobGroup,
     Summarised,
-    SummariseHome,
+    SummariseJobGroup,
 )
-from elf.job.home.records import home_key
+from elf.job.group.records import group_key
 from elf.job.spec import END_OF_TIME, is_range, job_of
 
 RETRY_MS: Final = 200
 STRAY_MS: Final = 60_000
 """A voter slot that has heard nothing of its group for so long is given up."""
 
-Step = GroupStep | Effect | HomeEffect
+Step = GroupStep | Effect | JobGroupEffect
 
 
 @dataclass
 class _Led:
-    """A home that we lead. ``again``: commits that its group could not take just then."""
+    """A job group that we lead. ``again``: commits that its group could not take just then."""
 
     term: int
     again: list[Commit] = field(default_factory=list)
@@ -63,24 +65,25 @@ class _Led:
     """False: of a key range that the log has not as begun."""
 
 
-class Housing:
+class Hosting:
     """See the module's docstring. ``machines``: of all groups but the catalog log's; the desk makes them.
-    ``most``: members of a home; ``bootstrapped``: homes of key ranges that this agent has bootstrapped."""
+    ``most``: members of a job group; ``bootstrapped``: job groups of key ranges that this agent has
+    bootstrapped."""
 
     def __init__(
         self,
-        homes: Homes,
+        job_groups: JobGroups,
         log: CatalogLog,
         desk: GroupDesk,
         staffing: Staffing,
-        machines: dict[bytes, HomeMachine],
+        machines: dict[bytes, JobGroupMachine],
         most: int,
         bootstrapped: Iterable[str],
     ) -> None:
         self._most = most
         self._bootstrapped = set(bootstrapped)
         self._bootstrap: set[str] = set()
-        self._homes = homes
+        self._job_groups = job_groups
         self._log = log
         self._desk = desk
         self._staffing = staffing
@@ -92,22 +95,22 @@ class Housing:
         self._next_ms = 0
         self._retry_ms: int | None = None
 
-    # -- what homes want -------------------------------------------------------------------------------------
+    # -- what job groups want -------------------------------------------------------------------------------------
 
     def holds(self, uid: str) -> bool:
-        """Whether we are a member of a home."""
+        """Whether we are a member of a job group."""
         return self._desk.holds(self._key(uid))
 
     def _key(self, uid: str) -> bytes:
-        return home_key(self._log.homes.group(uid))
+        return group_key(self._log.job_groups.group(uid))
 
-    def found(self, home: FoundHome, now_ms: int) -> Sequence[Step]:
-        """A new job has its home here."""
-        key = home_key(home.uid)
-        return [] if self._desk.holds(key) else self._desk.create(key, home.state, now_ms)
+    def found(self, leader: FoundJobGroup, now_ms: int) -> Sequence[Step]:
+        """A new job has its job group here."""
+        key = group_key(leader.uid)
+        return [] if self._desk.holds(key) else self._desk.create(key, leader.state, now_ms)
 
     def commit(self, commit: Commit, now_ms: int) -> Sequence[Step]:
-        """Have the group of a home that we lead commit a record: what it stands for is applied then."""
+        """Have the group of a job group that we lead commit a record: what it stands for is applied then."""
         key = self._key(commit.uid)
         led = self._led.get(key)
         return [] if led is None or led.term != commit.term else self._propose(key, led, commit, now_ms)
@@ -122,7 +125,7 @@ class Housing:
     # -- what groups say -------------------------------------------------------------------------------------
 
     def follow(self, now_ms: int) -> list[Step]:
-        """What the groups' word leads to: homes are taken up and released, records are told again."""
+        """What the groups' word leads to: job groups are taken up and released, records are told again."""
         found: list[Step] = []
         outputs = self._desk.take_outputs(log=False)
         for key in outputs.changed:
@@ -147,25 +150,25 @@ class Housing:
         self._unbegun.discard(key)
         machine = self._machines[key]
         machine.commits.clear()
-        self._homes.wait_no_more(machine.uid)
-        return self._homes.release(machine.uid, now_ms) if led.begun else ()
+        self._job_groups.wait_no_more(machine.uid)
+        return self._job_groups.release(machine.uid, now_ms) if led.begun else ()
 
     def _retired(self, key: bytes) -> Sequence[Step]:
-        """We are no member any more, or the home is over."""
+        """We are no member any more, or the job group is over."""
         machine = self._machines.pop(key, None)
         if machine is None or not machine.uid:
             return []
         if any(other.uid == machine.uid for other in self._machines.values()):
             return []  # another founder's, which has begun: what is in the store is of that one
-        self._homes.retired(machine.uid)
-        return [ForgetHome(machine.uid, machine.flows)]
+        self._job_groups.retired(machine.uid)
+        return [ForgetJobGroup(machine.uid, machine.flows)]
 
     def _elected(self, key: bytes, term: int, now_ms: int) -> Sequence[Step]:
         self._led[key] = _Led(term)
         self._next_ms = 0
         machine = self._machines[key]
-        if self._homes.bootstrap(machine.uid):
-            self._homes.bootstrapped(machine.uid, term)
+        if self._job_groups.bootstrap(machine.uid):
+            self._job_groups.bootstrapped(machine.uid, term)
             return []
         found: list[Step] = []
         if is_range(machine.uid) and machine.uid not in self._bootstrapped:
@@ -176,22 +179,23 @@ class Housing:
             return [*found, *self.log_grew()]
         return [*found, self._load(key, term)]
 
-    def _load(self, key: bytes, term: int) -> LoadHome:
+    def _load(self, key: bytes, term: int) -> LoadJobGroup:
         machine = self._machines[key]
         named = (flow.uid for spec in self._log.versions(machine.uid) for flow in spec.flows)
-        return LoadHome(key, term, machine.uid, tuple(dict.fromkeys((*machine.flows, *named))))
+        return LoadJobGroup(key, term, machine.uid, tuple(dict.fromkeys((*machine.flows, *named))))
 
     def log_grew(self) -> list[Step]:
-        """Take up the homes of key ranges that we lead as the log has them begun; wish for that otherwise."""
+        """Take up the job groups of key ranges that we lead as the log has them begun; wish for that
+        otherwise."""
         found: list[Step] = []
         for key in sorted(self._unbegun):
             machine = self._machines[key]
-            begun = self._log.homes.has_begun(machine.uid, machine.founder)
+            begun = self._log.job_groups.has_begun(machine.uid, machine.founder)
             if begun is None:
-                self._homes.wait_for(machine.uid, machine.founder)
+                self._job_groups.wait_for(machine.uid, machine.founder)
                 continue
             self._unbegun.discard(key)
-            self._homes.wait_no_more(machine.uid)
+            self._job_groups.wait_no_more(machine.uid)
             if begun:
                 self._led[key].begun = True
                 found.append(self._load(key, self._led[key].term))
@@ -200,43 +204,45 @@ class Housing:
         return found
 
     def found_ranges(self, agent_id: str) -> list[Step]:
-        """Found the homes of key ranges that the log wants this agent to found."""
-        named = [(uid, home_key(self._log.homes.group(uid))) for uid in self._log.to_bootstrap(agent_id)]
+        """Found the job groups of key ranges that the log wants this agent to found."""
+        named = [
+            (uid, group_key(self._log.job_groups.group(uid))) for uid in self._log.to_bootstrap(agent_id)
+        ]
         new = [
             (uid, key)
             for uid, key in named
             if uid not in self._bootstrapped | self._bootstrap and not self._desk.holds(key)
         ]
         self._bootstrap.update(uid for uid, _ in new)
-        return [SummariseHome(key, 0, uid, self._log.homes.flows(uid), agent_id) for uid, key in new]
+        return [SummariseJobGroup(key, 0, uid, self._log.job_groups.flows(uid), agent_id) for uid, key in new]
 
     def _range_bootstrapped(self, uid: str) -> list[Step]:
         """Its group is there."""
         self._bootstrap.discard(uid)
-        self._bootstrapped = {known for known in self._bootstrapped if self._log.home(known) is not None} | {
-            uid
-        }
+        self._bootstrapped = {
+            known for known in self._bootstrapped if self._log.leader(known) is not None
+        } | {uid}
         return [SaveFact(BOOTSTRAPPED_FACT, as_lines(self._bootstrapped))]
 
     # -- what has been done ----------------------------------------------------------------------------------
 
-    def heard(self, event: Summarised | HomeLoaded, now_ms: int) -> Sequence[Step]:
+    def heard(self, event: Summarised | JobGroupLoaded, now_ms: int) -> Sequence[Step]:
         match event:
             case Summarised() if event.index:
                 return self._desk.compact(event.group, event.index, event.state, now_ms)
             case Summarised():
                 held = self._desk.holds(event.group)
                 return [] if held else self._desk.create(event.group, event.state, now_ms)
-            case HomeLoaded():
+            case JobGroupLoaded():
                 led = self._led.get(event.group)
                 if led is None or led.term != event.term:
                     return []
                 uid = self._machines[event.group].uid
                 if is_range(uid):
-                    return self._homes.take_up_range(uid, event.flows, event.term, now_ms)
+                    return self._job_groups.take_up_range(uid, event.flows, event.term, now_ms)
                 if event.job is None:
                     return []
-                return self._homes.take_up(event.job, event.flows, event.term, now_ms)
+                return self._job_groups.take_up(event.job, event.flows, event.term, now_ms)
 
     def kept(self, key: bytes) -> str:
         """What a group of ours keeps, for people; empty: nothing any more, or nothing yet."""
@@ -245,17 +251,19 @@ class Housing:
         spec = self._log.ever(job_of(uid)) if uid else None
         return "" if spec is None or self._is_over(uid, machine) else f"job {spec.name}"
 
-    def home_of(self, key: bytes) -> str:
-        """Where the home of a group of ours is, as the log has it; empty: nowhere."""
+    def leader_of(self, key: bytes) -> str:
+        """Where the job group of a group of ours is, as the log has it; empty: nowhere."""
         machine = self._machines.get(key)
-        return (machine is not None and self._log.home(machine.uid)) or ""
+        return (machine is not None and self._log.leader(machine.uid)) or ""
 
-    def _is_over(self, uid: str, machine: HomeMachine | None) -> bool:
-        """Whether the log says that a home is over, or that another agent has bootstrapped it."""
-        if self._log.is_dropped(job_of(uid)) and self._log.home(uid) is None:
+    def _is_over(self, uid: str, machine: JobGroupMachine | None) -> bool:
+        """Whether the log says that a job group is over, or that another agent has bootstrapped it."""
+        if self._log.is_dropped(job_of(uid)) and self._log.leader(uid) is None:
             return True
         return (
-            is_range(uid) and machine is not None and self._log.homes.has_begun(uid, machine.founder) is False
+            is_range(uid)
+            and machine is not None
+            and self._log.job_groups.has_begun(uid, machine.founder) is False
         )
 
     # -- time ------------------------------------------------------------------------------------------------
@@ -297,12 +305,13 @@ class Housing:
         self._strays.pop(key, None)
         if self._is_over(uid, machine):
             return self._desk.end(key, now_ms)
-        if self._homes.is_misfounded(uid):
+        if self._job_groups.is_misfounded(uid):
             return self._desk.end(key, now_ms) if key in self._led else []
         return [*self._end_flows(key, uid, now_ms), *self._staffing.look(key, self._most, now_ms)]
 
     def _end_flows(self, key: bytes, uid: str, now_ms: int) -> list[Step]:
-        """A flow that no version of any job reads any more has ended before its home: forget its panes."""
+        """A flow that no version of any job reads any more has ended before its job group: forget its
+        panes."""
         found: list[Step] = []
         led = self._led.get(key)
         for flow in self._machines[key].flows if led is not None else ():

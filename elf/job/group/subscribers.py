@@ -1,4 +1,4 @@
-"""Who reads a job's windows at its home, and what they are told.
+"""Who reads a job's windows at its job group, and what they are told.
 
 A subscription is a lease, which its reader renews. Each window is published once a revision, when it is
 committed, with its number; a reader asks for the numbers that it has missed (``elf.wire.heard``), and
@@ -22,9 +22,9 @@ import msgspec
 from elf.job.contributions import Piece, bitmap
 from elf.job.effects import Coverage, Effect, MakeEarly, ReadWindows, Send
 from elf.job.events import EarlyMade
-from elf.job.home.master import Master
-from elf.job.home.versions import Version
-from elf.job.messages.homes import JobFailed, SubscribeJob
+from elf.job.group.master import Master
+from elf.job.group.versions import Version
+from elf.job.messages.groups import JobFailed, SubscribeJob
 from elf.job.messages.rollup import EarlyState
 from elf.job.spec import END_OF_TIME
 from elf.windows import Landmark

@@ -1,4 +1,5 @@
-"""The records of replicated homes in an agent's store: what a group has committed, every member writes here.
+"""The records of replicated job groups in an agent's store: what a group has committed, every member writes
+here.
 
 A commit has a name, and the first word under it stays; records that come again change nothing. So a restart,
 which hears of all records since the last state again, comes to what was there.
@@ -17,18 +18,18 @@ from agents.disk.store import Store
 from elf.errors import ElfBug
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.effects import SaveJob
-from elf.job.home import records as log
-from elf.job.home.port import (
+from elf.job.group import records as log
+from elf.job.group.port import (
     Applied,
     Apply,
-    ForgetHome,
-    HomeEvent,
-    HomeLoaded,
-    InstallHome,
-    LoadHome,
+    ForgetJobGroup,
+    InstallJobGroup,
+    JobGroupEvent,
+    JobGroupLoaded,
+    LoadJobGroup,
     StoredJob,
     Summarised,
-    SummariseHome,
+    SummariseJobGroup,
 )
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, is_range
@@ -115,7 +116,7 @@ def _keep_windows(store: Store, row: WindowCommit) -> int:
     return store.commit_windows(row) if known is None else known.seq
 
 
-def install(store: Store, effect: InstallHome) -> None:
+def install(store: Store, effect: InstallJobGroup) -> None:
     """Write a whole state."""
     state = log.state_of(effect.state)
     job = () if isinstance(state.job, log.RangeKept) else (state.job,)
@@ -123,8 +124,8 @@ def install(store: Store, effect: InstallHome) -> None:
         apply(store, log.encode(fact))
 
 
-def summary(store: Store, effect: SummariseHome) -> bytes:
-    """The state of a home."""
+def summary(store: Store, effect: SummariseJobGroup) -> bytes:
+    """The state of a job group."""
     job = _kept_job(store, effect.uid, effect.founder)
     firsts = store.flows()
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
@@ -134,7 +135,7 @@ def summary(store: Store, effect: SummariseHome) -> bytes:
     over = max(sum(map(_size, windows)) - STATE_WINDOWS_BYTES, 0)  # the newest may be larger than that
     share = max(STATE_PANES_BYTES - over, 0) // max(len(flows), 1)
     panes = [row for uid in effect.flows for row in newest(store, uid, share)]
-    return log.encode(log.HomeState(job, tuple(flows), tuple(panes), tuple(windows)))
+    return log.encode(log.JobGroupState(job, tuple(flows), tuple(panes), tuple(windows)))
 
 
 def _kept_job(store: Store, uid: str, founder: str) -> log.JobKept | log.RangeKept:
@@ -176,12 +177,12 @@ def _size(row: WindowCommit) -> int:
     return len(row.status) + len(row.rows) + len(row.panes_used)
 
 
-def load(store: Store, effect: LoadHome) -> HomeLoaded:
-    """A home as another leader, or another life, left it."""
+def load(store: Store, effect: LoadJobGroup) -> JobGroupLoaded:
+    """A job group as another leader, or another life, left it."""
     row = store.job(effect.uid)
     job = None if row is None else stored_job(store, row.record, row.state)
     flows = {uid: stored_panes(store, uid, first) for uid, first in _firsts(store, effect.flows)}
-    return HomeLoaded(effect.group, effect.term, job, flows)
+    return JobGroupLoaded(effect.group, effect.term, job, flows)
 
 
 def _firsts(store: Store, flows: Iterable[str]) -> list[tuple[str, int | None]]:
@@ -197,7 +198,7 @@ def stored_job(store: Store, record: bytes, state: str) -> StoredJob:
 
 
 def stored_jobs(store: Store) -> tuple[StoredJob, ...]:
-    """The jobs whose home, or a member of it, is or was here."""
+    """The jobs whose job group, or a member of it, is or was here."""
     return tuple(stored_job(store, row.record, row.state) for row in store.load_jobs())
 
 
@@ -212,15 +213,17 @@ def stored_panes(store: Store, uid: str, first: int | None) -> StoredPanes:
     return StoredPanes(first, commits, store.last_seq(uid), store.parts_of(uid))
 
 
-def perform(store: Store, effect: InstallHome | SummariseHome | LoadHome | ForgetHome) -> HomeEvent | None:
+def perform(
+    store: Store, effect: InstallJobGroup | SummariseJobGroup | LoadJobGroup | ForgetJobGroup
+) -> JobGroupEvent | None:
     """Do what must be done in order; what comes of it, if anything does."""
     match effect:
-        case InstallHome():
+        case InstallJobGroup():
             install(store, effect)
-        case SummariseHome():
+        case SummariseJobGroup():
             return Summarised(effect.group, effect.index, summary(store, effect))
-        case LoadHome():
+        case LoadJobGroup():
             return load(store, effect)
-        case ForgetHome():
+        case ForgetJobGroup():
             store.drop_job(effect.uid, effect.flows)
     return None

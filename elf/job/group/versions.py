@@ -28,7 +28,7 @@ from elf.windows import Calendar, Landmark, Session
 
 
 class Version:
-    """One version at its job's home. ``assembled_us`` (end of what is assembled) comes from the store after a
+    """One version at its job group. ``assembled_us`` (end of what is assembled) comes from the store after a
     restart. It reads nothing before ``attach``.
     """
 

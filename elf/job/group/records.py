@@ -1,14 +1,15 @@
-"""The log of a home: the records of its Raft group, and the state that they lead to.
+"""The log of a job group: the records of its Raft group, and the state that they lead to.
 
-A *home* is a job's master together with the roots of the flows that the job bootstrapped (protocol 5.6). It
-is one Raft group, keyed by the job's uid: its leader is master and root, the others hold what it has
-committed. Each key range after a job's first (``TREES m``) has a home of its own, elsewhere on the ring,
-keyed by its ``home_uid``: a group of the same kind whose leader is root alone. A record is a fact: who
+A *job group* is a job's master together with the roots of the flows that the job bootstrapped (protocol 5.6).
+It is one Raft group, keyed by the job's uid: its leader is master and root, the others hold what it has
+committed. Each key range after a job's first (``TREES m``) has a job group of its own, elsewhere on the ring,
+keyed by its ``group_uid``: a group of the same kind whose leader is root alone. A record is a fact: who
 applies it to its own store has what the leader has. So every member can go on where the last leader stopped,
 and nothing that was told can be forgotten or done in another way. Members give commits (``elf.job.commits``)
 their numbers, in the order of the records; in a state they have them.
 
-What is committed of a job or a flow is in the records alone; who leads is in the catalog log (``HomeMoved``).
+What is committed of a job or a flow is in the records alone; who leads is in the catalog log
+(``JobGroupMoved``).
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ RECORD_BYTES_MAX: Final = 32 << 20
 """A pane commit that is larger is known to the other members by name only."""
 
 
-def home_key(uid: str) -> bytes:
-    """Key of the Raft group of a job's home: first 128 bits of SHA-1("home", NUL, uid)."""
+def group_key(uid: str) -> bytes:
+    """Key of the Raft group of a job group: first 128 bits of SHA-1("job group", NUL, uid)."""
     return hashlib.sha1(f"home\0{uid}".encode()).digest()[:16]
 
 
 def bootstrapped_flows(spec: JobSpec) -> tuple[str, ...]:
     """Uids of the flows that a version of a job proposes. Which of them it bootstraps the catalog log says;
-    the others never are. Those of key ranges after the first are not in the job's home."""
+    the others never are. Those of key ranges after the first are not in the job group."""
     return tuple(
         flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}")
         for n, fragment in enumerate(spec.plan.fragments)
@@ -56,8 +57,8 @@ class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class RangeKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The home of a key range after a job's first: it has no job's record. ``founder``: the agent, by its id,
-    that bootstrapped the group (``elf.job.catalog.bootstrap``)."""
+    """The job group of a key range after a job's first: it has no job's record. ``founder``: the agent, by
+    its id, that bootstrapped the group (``elf.job.catalog.bootstrap``)."""
 
     uid: str
     founder: str
@@ -84,10 +85,10 @@ class WindowsDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
     below_us: int
 
 
-HomeRecord = JobKept | FlowKept | PaneCommit | WindowCommit | PanesDropped | WindowsDropped
+JobGroupRecord = JobKept | FlowKept | PaneCommit | WindowCommit | PanesDropped | WindowsDropped
 
 
-class HomeState(msgspec.Struct, frozen=True, array_like=True):
+class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
     """All of it, for a snapshot."""
 
     job: JobKept | RangeKept
@@ -97,7 +98,7 @@ class HomeState(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def uid(self) -> str:
-        """Whose home it is (``home_uid``)."""
+        """Whose job group it is (``group_uid``)."""
         return self.job.uid if isinstance(self.job, RangeKept) else self.job.spec.uid
 
     @property
@@ -107,11 +108,11 @@ class HomeState(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def bootstrapped(self) -> tuple[str, ...]:
-        """Flows that are of this home, if they were bootstrapped."""
+        """Flows that are of this job group, if they were bootstrapped."""
         bootstrapped = self.job.bootstrapped if isinstance(self.job, JobKept) else ()
         return (*bootstrapped, *(fact.flow for fact in self.flows))
 
 
 encode: Final = msgspec.msgpack.Encoder().encode
-record_of: Final = msgspec.msgpack.Decoder(HomeRecord).decode
-state_of: Final = msgspec.msgpack.Decoder(HomeState).decode
+record_of: Final = msgspec.msgpack.Decoder(JobGroupRecord).decode
+state_of: Final = msgspec.msgpack.Decoder(JobGroupState).decode

@@ -1,4 +1,4 @@
-"""One job at its home: its master, how it is changed and who waits for that, who reads its windows."""
+"""One job at its job group: its master, how it is changed and who waits for that, who reads its windows."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import msgspec
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, PruneWindows, Send
 from elf.job.events import Failure, WindowsCommitted
-from elf.job.home.master import Master
-from elf.job.home.reconfiguration import Reconfiguration
-from elf.job.home.subscribers import Subscribers
-from elf.job.messages.homes import CreateJob, FunctionFailed, JobStatus, ReconfigureJob
+from elf.job.group.master import Master
+from elf.job.group.reconfiguration import Reconfiguration
+from elf.job.group.subscribers import Subscribers
+from elf.job.messages.groups import CreateJob, FunctionFailed, JobStatus, ReconfigureJob
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -21,12 +21,12 @@ from elf.wire.clients import WindowResult
 ROOT_SILENT_MS = 6_000
 """Whoever creates a job that shares a flow is told after so long that the root does not answer."""
 WINDOWS_KEPT = 20_000
-"""The last windows of a job that its home keeps, and up to a twentieth of that."""
+"""The last windows of a job that its job group keeps, and up to a twentieth of that."""
 PRUNED_AT_ONCE = 20
 """So many times are they forgotten while that many windows are made."""
 
 
-class Home:
+class JobGroup:
     """Of a job at ``address``. ``durable``: its record is; before that nobody hears of it. ``founder``: the
     address of the node that bootstrapped it, as long as it has not begun.
     """
@@ -96,7 +96,7 @@ class Home:
         """The job stays, and begins when the root is back, or another one has begun (``unbegun``: why it has
         not)."""
         silent = [f.flow for f in self.master.flows if f.first_pane is None]
-        away = [flow.home for flow in silent if flow.home != self._address]
+        away = [flow.leader for flow in silent if flow.leader != self._address]
         self._waiting = ""
         if not (away or unbegun) or now_ms - self._created_ms < ROOT_SILENT_MS:
             return []

@@ -1,6 +1,6 @@
-"""What a replicated home wants of its group (``FoundHome``, ``Commit``) and of the driver, and what comes
-back. Except for ``Draft`` the driver performs these one after the other, in the order in which they are
-given: a home is loaded with all that was applied before.
+"""What a replicated job group wants of its group (``FoundJobGroup``, ``Commit``) and of the driver, and what
+comes back. Except for ``Draft`` the driver performs these one after the other, in the order in which they are
+given: a job group is loaded with all that was applied before.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Draft:
 
 @dataclass(frozen=True)
 class Apply:
-    """A record of a home's group is committed: to the store with it. It need not be durable there, since it
-    is in the group's log; comes back as ``Applied``."""
+    """A record of a job group's group is committed: to the store with it. It need not be durable there, since
+    it is in the group's log; comes back as ``Applied``."""
 
     group: bytes
     record: bytes
@@ -47,7 +47,7 @@ class Apply:
 
 
 @dataclass(frozen=True)
-class InstallHome:
+class InstallJobGroup:
     """The same for a whole state: what the store has of it already stays as it is."""
 
     group: bytes
@@ -55,8 +55,8 @@ class InstallHome:
 
 
 @dataclass(frozen=True)
-class SummariseHome:
-    """The state of a home, with all that was applied up to ``index``; comes back as ``Summarised``.
+class SummariseJobGroup:
+    """The state of a job group, with all that was applied up to ``index``; comes back as ``Summarised``.
     ``founder``: of a key range."""
 
     group: bytes
@@ -67,8 +67,8 @@ class SummariseHome:
 
 
 @dataclass(frozen=True)
-class LoadHome:
-    """Read a home, to go on with it in ``term``; comes back as ``HomeLoaded``."""
+class LoadJobGroup:
+    """Read a job group, to go on with it in ``term``; comes back as ``JobGroupLoaded``."""
 
     group: bytes
     term: int
@@ -77,14 +77,14 @@ class LoadHome:
 
 
 @dataclass(frozen=True)
-class ForgetHome:
-    """A home is over, or no more our business: forget the job's record and windows, and its flows."""
+class ForgetJobGroup:
+    """A job group is over, or no more our business: forget the job's record and windows, and its flows."""
 
     uid: str
     flows: tuple[str, ...]
 
 
-HomeEffect = Draft | Apply | InstallHome | SummariseHome | LoadHome | ForgetHome
+JobGroupEffect = Draft | Apply | InstallJobGroup | SummariseJobGroup | LoadJobGroup | ForgetJobGroup
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ class Drafted:
 
 
 @dataclass(frozen=True)
-class FoundHome:
-    """A new job's home is to have a group, which begins with this state."""
+class FoundJobGroup:
+    """A new job group is to have a group, which begins with this state."""
 
     uid: str
     state: bytes
@@ -107,8 +107,8 @@ class FoundHome:
 
 @dataclass(frozen=True, eq=False)
 class Commit:
-    """A record that a home is to commit which we lead in this ``term``. ``whole``: what the record stands
-    for, if that is too large for the group. ``done``: of what is told when it is applied."""
+    """A record that a job group is to commit which we lead in this ``term``. ``whole``: what the record
+    stands for, if that is too large for the group. ``done``: of what is told when it is applied."""
 
     uid: str
     term: int
@@ -135,9 +135,9 @@ class Summarised:
 
 
 @dataclass(frozen=True)
-class HomeLoaded:
-    """``job`` is None for the home of a key range. For a job's it is None when the store knows nothing of it,
-    which must not be."""
+class JobGroupLoaded:
+    """``job`` is None for the job group of a key range. For a job's it is None when the store knows nothing
+    of it, which must not be."""
 
     group: bytes
     term: int
@@ -145,4 +145,4 @@ class HomeLoaded:
     flows: Mapping[str, StoredPanes] = field(default_factory=dict)
 
 
-HomeEvent = Drafted | Applied | Summarised | HomeLoaded
+JobGroupEvent = Drafted | Applied | Summarised | JobGroupLoaded

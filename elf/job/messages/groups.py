@@ -1,4 +1,4 @@
-"""A job's home and whoever creates the job, changes it, or reads its windows."""
+"""A job group and whoever creates the job, changes it, or reads its windows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from elf.wire.clients import WindowResult
 
 
 class JobFailed(Message, frozen=True, kw_only=True):
-    """A job's home to its subscribers: a window cannot be finished, and ``text`` says why."""
+    """A job group to its subscribers: a window cannot be finished, and ``text`` says why."""
 
     job: str
     text: str
@@ -29,9 +29,9 @@ class FunctionFailed(Message, frozen=True, kw_only=True):
 
 
 class CreateJob(Request, frozen=True, kw_only=True):
-    """Routed to the app id: become the home of this job, or find it one.
+    """Routed to the app id: become the job group of this job, or find it one.
 
-    The node at the first of the job's two keys (``elf.job.home.placing``) routes it on to the second, with
+    The node at the first of the job's two keys (``elf.job.group.placing``) routes it on to the second, with
     its own number of jobs: ``rival_jobs``. The node there takes the job if it has fewer, or routes it back,
     ``settled``.
     """
@@ -47,17 +47,17 @@ class WhoIsThere(Request, frozen=True, kw_only=True):
 
 
 class DropJob(Request, frozen=True, kw_only=True):
-    """To a job's home."""
+    """To a job group."""
 
     uid: str
 
 
 class ReconfigureJob(Request, frozen=True, kw_only=True):
-    """To a job's home: change what it does. Answered with ``JobStatus`` when that is decided.
+    """To a job group: change what it does. Answered with ``JobStatus`` when that is decided.
 
     ``verb``: ``alter`` to ``plan``, ``rollback`` to what ``version`` did, ``pause``, ``resume``, ``empty``.
-    ``note``: the statement. ``roots``: as ``JobSpec.roots``, for key ranges that have no home yet; empty: as
-    before.
+    ``note``: the statement. ``roots``: as ``JobSpec.roots``, for key ranges that have no job group yet;
+    empty: as before.
     """
 
     uid: str
@@ -71,14 +71,14 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
 
 
 class Inspect(Request, frozen=True, kw_only=True):
-    """To a job's home: its state and last ``windows`` committed windows. Answered with ``JobStatus``."""
+    """To a job group: its state and last ``windows`` committed windows. Answered with ``JobStatus``."""
 
     uid: str
     windows: int
 
 
 class SubscribeJob(Request, frozen=True, kw_only=True):
-    """To a job's home, renewed every two seconds (a lease): publish to ``origin``, and send again what is
+    """To a job group, renewed every two seconds (a lease): publish to ``origin``, and send again what is
     numbered above ``after``; None: nothing.
     """
 
@@ -87,7 +87,7 @@ class SubscribeJob(Request, frozen=True, kw_only=True):
 
 
 class JobStatus(msgspec.Struct, frozen=True):
-    """What a job's home knows of it. ``first_us``: start of the first window that it answers for;
+    """What a job group knows of it. ``first_us``: start of the first window that it answers for;
     ``voters``: the agents that keep the job, by address; ``waiting``: for what, if nothing can be committed.
     """
 

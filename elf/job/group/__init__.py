@@ -1,13 +1,13 @@
 """Job groups: a job's master and the roots of its flows, on the agent that leads the job's Raft group.
 
-    homes       which are here: how they come, how they go             (the registry)
+    job groups       which are here: how they come, how they go             (the registry)
     router      which of them a message or an event is for             (the router)
-    home        one of them: master, reconfiguration, subscribers
+    job group        one of them: master, reconfiguration, subscribers
     master      the life of a job; ``versions``: one version's windows
     reconfiguration    how it is changed; who waits for that
     reading     the panes of flows that masters here read
-    commits     what a home commits, and who is told; ``records``: the log of its group
-    wishes      what the catalog log is to say of homes, and does not say yet
+    commits     what a job group commits, and who is told; ``records``: the log of its group
+    wishes      what the catalog log is to say of job groups, and does not say yet
 
 **The way of an ALTER, from shell to worker.** Each arrow is a call or a message; each box is passed once.
 
@@ -17,7 +17,7 @@
     Clients ─▶ Statements ─▶ Changes.alter ─▶ Planning.plan
       │ ReconfigureJob                                      the agent that leads the job's group
       ▼
-    Requests ─▶ Router.asked ─▶ Home.steer ─▶ Reconfiguration.steer ─▶ Master.alter      PREPARE: a ``Change``
+    Requests ─▶ Router.asked ─▶ Job group.steer ─▶ Reconfiguration.steer ─▶ Master.alter      PREPARE: a ``Change``
       │ SaveJob ─▶ Commits.wanted ─▶ Housing.commit ─▶ (majority, store) ─▶ Commits.applied ─▶ Reconfiguration.saved
       ▼
     Wishes.say
@@ -32,7 +32,7 @@
     Working ─▶ Router.arrived ─▶ FlowRoots.begun
       │ SaveFlow ─▶ Commits.wanted ─▶ Housing.commit ─▶ (majority, store) ─▶ Commits.applied
       ▼
-    Homes.advance ─▶ Home.advance ─▶ Reconfiguration.advance ─▶ Master.advance           COMMIT(P), or ABORT
+    Job groups.advance ─▶ Job group.advance ─▶ Reconfiguration.advance ─▶ Master.advance           COMMIT(P), or ABORT
       │ SaveJob ─▶ (as above) ─▶ Reconfiguration.take_answers
       │ Answer                                        the agent that was asked
       ▼

@@ -2,8 +2,8 @@
 version; and who waits for that, and hears how it has ended.
 
 A change needs a PREPARE, or is done at once (PAUSE, EMPTY). What needs a PREPARE ends later than it was asked
-for (``elf.job.home.master.Change``). Of a replicated job nobody hears anything before its group has committed
-the last word on its versions.
+for (``elf.job.group.master.Change``). Of a replicated job nobody hears anything before its group has
+committed the last word on its versions.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import is_read
 from elf.job.effects import Effect, SaveJob, Send, TryFunctions
 from elf.job.events import WindowsCommitted
-from elf.job.home.master import Master
-from elf.job.messages.homes import CreateJob, FunctionFailed, ReconfigureJob
+from elf.job.group.master import Master
+from elf.job.messages.groups import CreateJob, FunctionFailed, ReconfigureJob
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
 from elf.ql.plan import Plan
 from elf.wire.base import Answer
@@ -122,7 +122,7 @@ class Reconfiguration:
             flow.topic[:12]
             for version in master.versions
             for flow in version.spec.flows
-            if flow.home == self._address
+            if flow.leader == self._address
         }
         keys = topics_of(spec.name, spec.creator)
         key = next((key for key in keys if key[:12] in mine), keys[0])
