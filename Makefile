@@ -29,7 +29,7 @@ check: install
 	$(BIN)/lint-imports --no-logo 2>/dev/null || $(BIN)/lint-imports
 
 docs: install
-	$(BIN)/python -m elf.cli.reference
+	$(BIN)/python -m lab.reference
 
 install: $(INSTALLED)
 

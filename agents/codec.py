@@ -100,7 +100,7 @@ CODEC: Final[Codec[Message]] = Codec(
         FAMILY: job_messages.MESSAGES,
         "program": program_messages.MESSAGES,
         "work": work_messages.MESSAGES,
-        "vitals": stats_messages.MESSAGES,
+        "stats": stats_messages.MESSAGES,
         "overlay": overlay_messages.MESSAGES,
         "group": raft.MESSAGES,
     },

@@ -159,7 +159,7 @@ class ProtocolConfig:
         300.0,
         number(),
         "An agent silent for longer is still expected in results, but no longer waited for; "
-        "another keeps the stream log in its place.",
+        "another keeps the catalog log in its place.",
     )
     future_bound_secs: float = setting(60.0, _SECS, "Rows further ahead of the clock are set aside, counted.")
     revise_secs: float = setting(600.0, number(), "How long after its commit a pane takes corrections.")

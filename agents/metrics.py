@@ -127,9 +127,9 @@ class Metrics:
         )
         self._jobs = self._gauge("jobs", "Jobs that this node knows.")
         self._flows = self._gauge("flows", "Flows that this node computes, each for any number of jobs.")
-        self._log = self._gauge("log_entries", "Entries of the stream log that this node knows.")
+        self._log = self._gauge("log_entries", "Entries of the catalog log that this node knows.")
         self._keeps = self._gauge(
-            "log_voter", "1 if this node keeps the stream log, 2 if it leads those that do."
+            "log_voter", "1 if this node keeps the catalog log, 2 if it leads those that do."
         )
         self._skew = self._gauge(
             "clock_skew_seconds",
@@ -250,7 +250,7 @@ class Metrics:
         """Show what a transport counts. Once a node."""
         self._registry.register(_Transport(counters))
 
-    # -- asking --------------------------------------------------------------------------------------------
+    # -- asking ----------------------------------------------------------------------------------------------
 
     def committed(self) -> int:
         """Windows that this node has committed as a master."""

@@ -99,7 +99,7 @@ def validate(config: Config, beside: frozenset[str] = frozenset()) -> Found:
     return found
 
 
-# -- the machine -------------------------------------------------------------------------------------------
+# -- the machine ---------------------------------------------------------------------------------------------
 
 
 def _folders(config: Config, found: Found) -> None:
@@ -179,7 +179,7 @@ def _known(zone: str) -> bool:
     return True
 
 
-# -- log files ---------------------------------------------------------------------------------------------
+# -- log files -----------------------------------------------------------------------------------------------
 
 
 def _files(key: str, stream: StreamConfig, found: Found) -> None:
@@ -269,7 +269,7 @@ def fixed_folder(pattern: str) -> Path:
     return Path(*folders[:wild])
 
 
-# -- the fleet ---------------------------------------------------------------------------------------------
+# -- the fleet -----------------------------------------------------------------------------------------------
 
 
 def _fleet(config: Config, found: Found, beside: frozenset[str]) -> None:

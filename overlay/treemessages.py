@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from overlay.ids import Peer
 
-# -- tree links ---------------------------------------------------------------------------------------------------
+# -- tree links ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

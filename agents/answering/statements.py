@@ -136,7 +136,7 @@ class Statements:
         request = CreateJob(id=0, origin="", spec=spec, replace=replacing)
         (answer,) = yield [ToKey(app_id(name, creator), request)]
         if answer.error == SILENT:
-            silent = "its master or the keepers of the stream log do not answer"
+            silent = "its master or the voters of the catalog log do not answer"
             if name.startswith(ONE_SHOT_PREFIX):
                 raise UserError(f"the SELECT has not begun: {silent}; try again in a moment")
             raise UserError(f"job {name}: {silent}; SHOW JOBS tells if it exists")

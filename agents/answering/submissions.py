@@ -76,7 +76,7 @@ class Submissions:
         (answer,) = yield [ToKey(spec.app, request)]
         if answer.error == SILENT:
             raise UserError(
-                f"job {spec.name}: the keepers of the stream log do not answer; elf jobs tells if it exists"
+                f"job {spec.name}: the voters of the catalog log do not answer; elf jobs tells if it exists"
             )
         if answer.error:
             raise UserError(answer.error)

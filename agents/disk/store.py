@@ -194,7 +194,7 @@ class Store:
             con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
             con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
 
-    # -- holder: replicas of the snapshots of others -----------------------------------------------------------
+    # -- holder: replicas of the snapshots of others ---------------------------------------------------------
 
     def keep_replicas(self, rows: Sequence[ReplicaRow]) -> None:
         """Of two replicas of one name the first stays."""
@@ -426,7 +426,7 @@ class Store:
                 (job, below_us, self._last_windows_seq(con, job)),
             )
 
-    # -- the catalog log --------------------------------------------------------------------------------------
+    # -- the catalog log -------------------------------------------------------------------------------------
 
     def append_log(self, entries: Sequence[tuple[int, bytes]]) -> None:
         """Adds (number, entry) pairs; another entry under a known number raises ``ElfBug`` (two founders)."""
@@ -441,7 +441,7 @@ class Store:
                 for seq, entry in con.execute("SELECT seq, entry FROM log ORDER BY seq")
             ]
 
-    # -- Raft groups --------------------------------------------------------------------------------------
+    # -- Raft groups -----------------------------------------------------------------------------------------
 
     def persist(self, writes: Sequence[raft.Write]) -> None:
         """Makes writes of Raft groups, in order, in one transaction."""

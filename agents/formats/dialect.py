@@ -39,7 +39,7 @@ class Dialect:
         """DuckDB's value of an expression that may fail: then NULL."""
         return expression if self.quick else f"TRY({expression})"
 
-    # -- words -------------------------------------------------------------------------------------
+    # -- words -----------------------------------------------------------------------------------------------
 
     def literal(self, value: str) -> str:
         """A text constant."""
@@ -49,7 +49,7 @@ class Dialect:
         """An identifier."""
         return quoted(value, self.engine)
 
-    # -- text --------------------------------------------------------------------------------------
+    # -- text ------------------------------------------------------------------------------------------------
 
     def matches(self, text: str, pattern: str) -> str:
         """Whether the whole of a text matches."""
@@ -121,7 +121,7 @@ class Dialect:
         at = self.either("strpos", "instr") + f"({text}, '{character}')"
         return f"CASE WHEN {at} > 0 THEN substr({text}, {at} + 1) END"
 
-    # -- types -------------------------------------------------------------------------------------
+    # -- types -----------------------------------------------------------------------------------------------
 
     def cast(self, text: str, to: ColumnType) -> str:
         """A text as a column type; NULL when it is not written as one."""

@@ -129,7 +129,7 @@ class JsonLines(Format):
 JSON = JsonLines()
 
 
-# -- extraction ------------------------------------------------------------------------------------
+# -- extraction ----------------------------------------------------------------------------------------------
 
 
 def _texts(
@@ -215,7 +215,7 @@ def _spark_texts(
     return [*steps, tuple((texts[name], _first([text(path) for path in paths[name]])) for name in paths)]
 
 
-# -- strictness ------------------------------------------------------------------------------------
+# -- strictness ----------------------------------------------------------------------------------------------
 
 
 def _suspects(lines: pa.StringArray) -> Int64s:
@@ -277,7 +277,7 @@ def _as_value(data: npt.NDArray[np.uint8], at: Int64s) -> Int64s:
     return begins
 
 
-# -- samples ---------------------------------------------------------------------------------------
+# -- samples -------------------------------------------------------------------------------------------------
 
 
 def _parse(text: str) -> dict[str, object] | None:

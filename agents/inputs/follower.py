@@ -60,7 +60,7 @@ class Follower:
         self._id: str | None = None
         self._source: Source | None = None
 
-    # -- identity ----------------------------------------------------------------------------------
+    # -- identity --------------------------------------------------------------------------------------------
 
     @property
     def source(self) -> Source | None:
@@ -161,7 +161,7 @@ class Follower:
         """Bytes of the file, consumed or not."""
         return self.content.read(count, offset)
 
-    # -- change ------------------------------------------------------------------------------------
+    # -- change ----------------------------------------------------------------------------------------------
 
     def look(self) -> Ended | None:
         """Notice what happened to the file: that it grew, or that it was begun anew, which is a new
@@ -209,7 +209,7 @@ class Follower:
         last = self._recent[-_LAST_BYTES:]
         return self.content.read(len(last), self.offset - len(last)) == last
 
-    # -- lines -------------------------------------------------------------------------------------
+    # -- lines -----------------------------------------------------------------------------------------------
 
     def read(self, bytes_max: int) -> Chunk | None:
         """The next whole lines, at most ``bytes_max`` unless the first alone is longer; None when there

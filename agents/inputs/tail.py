@@ -87,7 +87,7 @@ class Tail:
         """Bytes in the files by the last look at each, of a line that is being written too."""
         return sum(one.unread for one in tuple(self._files.followers.values()) if one.same_at != one.size)
 
-    # -- reading -----------------------------------------------------------------------------------
+    # -- reading ---------------------------------------------------------------------------------------------
 
     def read(self, bytes_max: int, now_ms: int) -> Chunk | None:
         """The next whole lines of the sources in turn; None when there is nothing new anywhere right now."""
@@ -278,7 +278,7 @@ class Tail:
         for position, size, why in found.missed:
             self._miss(position, size, why)
 
-    # -- what is known -----------------------------------------------------------------------------
+    # -- what is known ---------------------------------------------------------------------------------------
 
     def positions(self) -> tuple[Position, ...]:
         """Where each open source stands, those of the last cut that were not looked for yet, and the last

@@ -10,8 +10,9 @@
     leaving     how the agent goes; ``witness``: who comes and goes, and what the agent waits for
 
 The parts are built in this order, each from those before it, and call only those: ``Context`` (who we are,
-the log, the overlay) ─▶ the groups ─▶ ``Catalog`` ─▶ ``JobGroups`` ─▶ ``Router`` ─▶ ``Hosting`` ─▶ ``Commits`` ─▶
-the worker ─▶ whoever asks. What goes the other way is a step, which ``_settle`` hands to whom it is for.
+the log, the overlay) ─▶ the Raft groups ─▶ ``Catalog`` ─▶ ``JobGroups`` ─▶ ``Router`` ─▶ ``Hosting`` ─▶
+``Commits`` ─▶ the worker ─▶ whoever asks. What goes the other way is a step, which ``settle`` hands
+to whom it is for.
 
 **A commit** enters ``Hosting`` once, as a record, and nothing is said of it before it is durable:
 

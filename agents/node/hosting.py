@@ -95,7 +95,7 @@ class Hosting:
         self._next_ms = 0
         self._retry_ms: int | None = None
 
-    # -- what job groups want -------------------------------------------------------------------------------------
+    # -- what job groups want --------------------------------------------------------------------------------
 
     def holds(self, uid: str) -> bool:
         """Whether we are a member of a job group."""

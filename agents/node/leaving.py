@@ -89,7 +89,7 @@ class Leaving:
         """What would have no majority without us, and so many more that may be dead, by whom it lacks."""
         found: dict[str, tuple[str, ...]] = {}
         for key in sorted(self._desk.held(), key=LOG_GROUP.__ne__):
-            kept = "the stream log" if key == LOG_GROUP else self._hosting.kept(key)
+            kept = "the catalog log" if key == LOG_GROUP else self._hosting.kept(key)
             missed = self._missed(key, spare) if kept else None
             if missed is not None:
                 found[kept] = missed
@@ -192,7 +192,7 @@ class Leaving:
             return list(catalog.go(now_ms))
         text = f"{self._me.name} has left"
         if not handed_over:
-            text += "; no majority of the stream log's keepers has let it go: they will replace it in time"
+            text += "; no majority of the catalog log's voters has let it go: they will replace it in time"
         text += self._stalled()
         if lost := self._replicas.to_hand_on():
             text += f"; nobody has taken {lost} snapshots that it had of other agents"

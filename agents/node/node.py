@@ -386,7 +386,7 @@ class Node:
             found.extend(self.programs.begin(program, now_ms))
         return [*found, *self.catalog.on_ring(now_ms)]
 
-    # -- the catalog log grew ---------------------------------------------------------------------------------
+    # -- the catalog log grew --------------------------------------------------------------------------------
 
     def _follow(self, new: Sequence[LogEntry], now_ms: int) -> list[Step]:
         found: list[Step] = []

@@ -55,12 +55,12 @@ class Witness:
             contacts = tuple(address for address in self._contacts if address != me)
             return Waits(f"it looks for its fleet through {', '.join(contacts)}", contacts)
         if cluster is None:
-            return Waits("it waits for a neighbour that knows who keeps the stream log", self._contacts)
+            return Waits("it waits for a neighbour that knows who keeps the catalog log", self._contacts)
         if self._membership.joined():
             return None
         voters = cluster.voters.addresses
         text = (
-            f"it waits for the keepers of the stream log ({', '.join(voters)}), most of which must be there"
+            f"it waits for the voters of the catalog log ({', '.join(voters)}), most of which must be there"
         )
         return Waits(text, tuple(address for address in voters if address != me))
 

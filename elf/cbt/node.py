@@ -118,7 +118,7 @@ class Sinking:
         self._fanout = fanout
         self.shelf = shelf
 
-    # -- buffers -------------------------------------------------------------------------------------------
+    # -- buffers ---------------------------------------------------------------------------------------------
 
     def append(self, buffer: Buffer, run: pa.Table, *, passing: bool = False) -> None:
         """Pack a run, with or without its hashes, into a buffer. ``passing``: it soon goes on from there."""
@@ -148,7 +148,7 @@ class Sinking:
             for buffer in buffers(top):
                 self.clear(buffer)
 
-    # -- sinking -------------------------------------------------------------------------------------------
+    # -- sinking ---------------------------------------------------------------------------------------------
 
     def add(self, node: Node, run: pa.Table) -> None:
         """Put a run, with its hashes, into the top node: an inner one passes it on to its children."""
@@ -257,7 +257,7 @@ class Sinking:
         groups = [nodes[a:b] for a, b in pairwise(edges)]
         return [Inner(group[0].low, group, owing=any(map(self.owes, group))) for group in groups]
 
-    # -- invariants ----------------------------------------------------------------------------------------
+    # -- invariants ------------------------------------------------------------------------------------------
 
     def check(self, node: Node, low: int = 0, high: int = HASH_END) -> int:
         """Raise ``ElfBug`` if an invariant is broken; else the height."""

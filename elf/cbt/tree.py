@@ -130,7 +130,7 @@ class BufferTree:
         self._credit = 0
         self._top: Node | None = None
 
-    # -- what it holds -------------------------------------------------------------------------------------
+    # -- what it holds ---------------------------------------------------------------------------------------
 
     @property
     def rows(self) -> int:
@@ -149,7 +149,7 @@ class BufferTree:
         """How much of that is in the store."""
         return self._sinking.shelf.spilled_bytes
 
-    # -- inserting -----------------------------------------------------------------------------------------
+    # -- inserting -------------------------------------------------------------------------------------------
 
     def insert(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Add raw rows: the key columns and the columns that are aggregated; others are ignored.
@@ -215,7 +215,7 @@ class BufferTree:
             shelf.spill(pieces, self._resident_max * 7 // 8)
         pa.default_memory_pool().release_unused()
 
-    # -- reading out ---------------------------------------------------------------------------------------
+    # -- reading out -----------------------------------------------------------------------------------------
 
     def flush(self) -> pa.Table:
         """All groups so far: key columns, then one an aggregate; ordered by key hash. State is kept."""
@@ -275,7 +275,7 @@ class BufferTree:
         self._sinking.drain(self._top)
         self._bound_memory()
 
-    # -- taking out ----------------------------------------------------------------------------------------
+    # -- taking out ------------------------------------------------------------------------------------------
 
     def split_off(self, key: str, below: int) -> pa.Table:
         """Remove and return, merged, all groups whose integer key column ``key`` is below ``below``.
@@ -310,7 +310,7 @@ class BufferTree:
             self._root.append(run)
         self._bound_memory()
 
-    # -- durability ----------------------------------------------------------------------------------------
+    # -- durability ------------------------------------------------------------------------------------------
 
     def dump(self) -> bytes:
         """The tree with all of its buffers, for ``load`` of a tree with the same keys and aggregates.

@@ -1,4 +1,4 @@
-"""The commands that need no fleet: ``run``, ``generate``, ``demo``."""
+"""The commands that need no fleet: ``run``, ``demo``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import DemoApp, LogKind, Output
+from elf.cli.choices import DemoApp, Output
 from elf.cli.options import OutputOption, SeveralValues, SqlFile, one_text
 
 
@@ -15,7 +15,6 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     app.command(cls=SeveralValues)(run)
     app.command()(demo)
-    app.command()(generate)
 
 
 def run(
@@ -96,55 +95,10 @@ def demo(
 ) -> int:
     """Start eight agents and their logs on this machine, watch a job, and check it offline with Spark."""
     from elf.cli.demo import DemoOptions, run_app, run_demo
+    from elf.cli.laboratory import require
+
+    require("elf demo")
 
     if app is not None:
         return run_app(app.value, DemoOptions(windows, window_seconds or 3, rate, keep, agents))
     return run_demo(DemoOptions(windows, window_seconds or 5, rate, keep))
-
-
-def generate(
-    kind: Annotated[
-        LogKind,
-        typer.Argument(
-            help="clicks: the click stream of an e-commerce site, JSON lines (Figure 4 of the paper); "
-            "access: a web access log in the combined format; posts: a social network's, with a spam "
-            "campaign in them, JSON lines (section 4.1)."
-        ),
-    ],
-    out: Annotated[str, typer.Option("--out", metavar="FILE", help="Where to; - is standard output.")],
-    rows: Annotated[
-        int | None, typer.Option("--rows", min=0, help="How many lines (default 100000 without --rate).")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same lines.")] = 1,
-    rate: Annotated[
-        float | None,
-        typer.Option(
-            "--rate", min=0.001, help="Append at so many lines a second, with the time of the clock."
-        ),
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option("--seconds", min=0, help="With --rate: stop after that.")
-    ] = None,
-    per_second: Annotated[
-        float,
-        typer.Option("--per-second", min=0.001, help="Without --rate: lines in a second of event time."),
-    ] = 1000,
-    start: Annotated[
-        str, typer.Option("--start", help="Without --rate: event time of the first line, UTC.")
-    ] = "2026-01-01T00:00:00Z",
-    disorder: Annotated[
-        float | None,
-        typer.Option(
-            "--disorder", min=0, help="Lines may be so many seconds behind, most less (0.5; access 0)."
-        ),
-    ] = None,
-    bad: Annotated[float, typer.Option("--bad", min=0, max=1, help="Share of lines that don't parse.")] = 0,
-) -> int:
-    """Write a log file to try elf on."""
-    from lab.cli.generate import GenerateOptions, generate
-
-    if disorder is None:
-        disorder = 0 if kind is LogKind.ACCESS else 0.5
-    return generate(
-        GenerateOptions(kind.value, out, rows, seed, rate, seconds, per_second, start, disorder, bad)
-    )

@@ -11,9 +11,8 @@ from typing import Annotated
 import typer
 
 from elf import __version__
-from elf.cli import fleet, local
+from elf.cli import fleet, laboratory, local
 from elf.cli.errors import exit_status
-from lab.cli import bench, simulations
 
 app = typer.Typer(
     name="elf",
@@ -25,9 +24,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 local.register(app)
-simulations.register(app)
+laboratory.register(app)
 fleet.register(app)
-app.add_typer(bench.app, name="bench")
 
 
 def _version(wanted: bool) -> None:

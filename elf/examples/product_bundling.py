@@ -57,7 +57,7 @@ class ProductBundling(Rounds):
         self.busy_until = 0.0  # a cycle that is not through by then is given up
         self.looks: list[dict[str, Any]] = []
 
-    # -- the master: one epoch after the other --------------------------------------------------------------
+    # -- the master: one epoch after the other ---------------------------------------------------------------
 
     def on_timer(self) -> None:
         if self.is_root and self.now >= self.busy_until:
@@ -83,7 +83,7 @@ class ProductBundling(Rounds):
         look |= {"since": self.since, "covers": self.covered, "ms": 1000 * (self.now - self.began)}
         self.looks = [*self.looks, look][-self.kept :]
 
-    # -- every agent ----------------------------------------------------------------------------------------
+    # -- every agent -----------------------------------------------------------------------------------------
 
     def contribute(self, message: Any) -> dict[str, Any]:
         if message["since"] is not None:

@@ -8,25 +8,26 @@ P's end and lateness. What an agent seals of P has no others: it may have fewer,
 a silent file. Whoever reads each source from a place before its first row of P, knowing the highest event
 time that it had by then, until it has gone by the end of P, has all rows that the agent could ever seal.
 
-    at the agent    read: the first row of an open pane ── source offsets: where its sources stood before that chunk
-                    cut durable ── Whereabouts: source offsets of open panes, and where it is now ──▶ root
+    at the agent    read: the first row of an open pane ── its source offsets: where its sources stood
+                    before the chunk. Checkpoint durable ── Whereabouts: those of open panes, and where it
+                    is now ──▶ root
     at the root     the pane has waited (half of the limit), the agent is not in it, nor seen to have sealed
                     it ── Reexecute ──▶ one other agent that shares the stream
-    there           reads from the source offsets, on a thread ── RunSlice, one pane, in the agent's number ──▶ root
+    there           reads from them, on a thread ── RunSlice, one pane, in the agent's number ──▶ root
                       └─ cannot, or a source has not gone by P's end ── NotRun: why ──▶ root
-    at the root     held or refused like the agent's own: one of both. The commit says by which mark it was
-                    made, durably (a part that is named (member, -source offsets)), to all roots after it
-    at the agent    sealed P (or seals it when it is back) ── ``answered``: by which source offsets ──▶ its stream task counts
+    at the root     held or refused like the agent's own: one of both. The commit says by which
+                    source offsets it was made, durably (part (member, -number)), to all roots after it
+    at the agent    sealed P (or seals it when it is back) ── ``answered``: by which ──▶ its task counts
 
 - **Once.** (member, pane) is taken once (protocol 9.6); a commit says whose piece it was. The agent's own is
   not forgotten before it hears that of a commit that is durable, and nothing is dropped that is not in one.
-- **Nothing is lost unnamed.** A source offsets has a number, which counts the sources that began to speak;
+- **Nothing is lost unnamed.** Source offsets have a number, which counts the sources that began to speak;
   each source has the number with which it did. Files that the agent met later than the source offsets were
   not read for it: what the agent's own snapshot has of them (``met``, by pane and number, in its checkpoint)
   is counted as late. What the dropped counters had counted (rejects, late rows, other panes' NULLs) goes on
   in the open pane, in the checkpoint that deletes the snapshot, as under LEAP (``elf.job.stragglers``).
-- **A silent file** says nothing about a pane. The agent does not wait for it (idle timeout): a source offsets
-  that is taken then has it *asleep*, its next row gives it a new number, and who runs again only looks that
+- **A silent file** says nothing about a pane. The agent does not wait for it (idle timeout): source offsets
+  that are taken then have it *asleep*, its next row gives it a new number, and who runs again only looks that
   it has not grown. A file that has not gone by P's end and is not asleep keeps P from being answered.
 - **The clock** decides which rows are from the future. Who runs again uses the one of the source offsets,
   which is not later than the agent's when it reads; where a row is beyond that it answers nothing.

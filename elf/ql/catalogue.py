@@ -23,7 +23,7 @@ class Entry:
     """One thing of the language.
 
     ``example``: of a clause a whole query over an access log, of an operator or function an expression, and
-    what it ``gives``; of an aggregate a call over the sample of ``elf.cli.reference``.
+    what it ``gives``; of an aggregate a call over the sample of ``lab.reference``.
     """
 
     what: What

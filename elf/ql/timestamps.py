@@ -84,7 +84,7 @@ _LOGGED_PARTS: Final = "3-2-1|4|5|6||7|8|9"
 """Date, hour, minute, second, fraction; sign, hours and minutes of the offset: of which groups they are."""
 
 
-# -- constants ---------------------------------------------------------------------------------------------
+# -- constants -----------------------------------------------------------------------------------------------
 
 
 def read_timestamp(text: str) -> int | None:
@@ -126,7 +126,7 @@ def _moment(text: str) -> int | None:
     return day // dt.timedelta(microseconds=1) + at * _MINUTE_US + within
 
 
-# -- SQL ---------------------------------------------------------------------------------------------------
+# -- SQL -----------------------------------------------------------------------------------------------------
 
 
 def timestamp_us(text: str, engine: Engine) -> str:

@@ -33,7 +33,7 @@ from lab.bench.plots import draw_bars
 from lab.bench.runner import Bench, Figure, Report, Scratch, median
 from lab.bench.sides import ask
 from lab.bench.task_side import run_lane
-from lab.cli.generate import GenerateOptions, generate
+from lab.cli.generate import GenerateOptions, write
 
 PLAIN: Final = "one job, one core"
 _PAGES: Final = "SELECT cs_uri_stem, COUNT(*) AS hits FROM x GROUP BY cs_uri_stem WINDOWING 30 SECONDS"
@@ -128,9 +128,9 @@ def generated(format: str, rows: int, folder: Path) -> Path:
     """A log of that format: clicks as JSON lines, or an access log."""
     path = str(folder / "log")
     if format == "json":
-        generate(GenerateOptions("clicks", path, rows, 1, None, None, 1000.0, START, 0.5, 0))
+        write(GenerateOptions("clicks", path, rows, 1, None, None, 1000.0, START, 0.5, 0))
     else:
-        generate(GenerateOptions("access", path, rows, 1, None, None, 1000.0, START, 0, 0))
+        write(GenerateOptions("access", path, rows, 1, None, None, 1000.0, START, 0, 0))
     return Path(path)
 
 

@@ -260,7 +260,7 @@ class SimAgent:
             self.ended = effect.text
 
     def stats(self) -> Stats:
-        raise ElfBug("a simulated agent has no vitals")
+        raise ElfBug("a simulated agent has no stats")
 
     # -- what people would hear ------------------------------------------------------------------------------
 

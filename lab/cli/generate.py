@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO, Final, Literal
+from typing import Annotated, BinaryIO, Final, Literal
 
+import typer
+
+from elf.cli.choices import LogKind
 from elf.errors import UserError
 
 ROWS: Final = 100_000
@@ -32,7 +35,7 @@ class GenerateOptions:
     bad: float
 
 
-def generate(options: GenerateOptions) -> int:
+def write(options: GenerateOptions) -> int:
     """Write the log. Raises ``UserError`` for options that don't go together or a file that can't be made."""
     from lab.generator import Access, Clicks, Pace, Posts, Source, write_finite, write_live
 
@@ -97,3 +100,49 @@ def _microseconds(text: str) -> int:
     moment = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
     since = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def generate(
+    kind: Annotated[
+        LogKind,
+        typer.Argument(
+            help="clicks: the click stream of an e-commerce site, JSON lines (Figure 4 of the paper); "
+            "access: a web access log in the combined format; posts: a social network's, with a spam "
+            "campaign in them, JSON lines (section 4.1)."
+        ),
+    ],
+    out: Annotated[str, typer.Option("--out", metavar="FILE", help="Where to; - is standard output.")],
+    rows: Annotated[
+        int | None, typer.Option("--rows", min=0, help="How many lines (default 100000 without --rate).")
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed gives the same lines.")] = 1,
+    rate: Annotated[
+        float | None,
+        typer.Option(
+            "--rate", min=0.001, help="Append at so many lines a second, with the time of the clock."
+        ),
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option("--seconds", min=0, help="With --rate: stop after that.")
+    ] = None,
+    per_second: Annotated[
+        float,
+        typer.Option("--per-second", min=0.001, help="Without --rate: lines in a second of event time."),
+    ] = 1000,
+    start: Annotated[
+        str, typer.Option("--start", help="Without --rate: event time of the first line, UTC.")
+    ] = "2026-01-01T00:00:00Z",
+    disorder: Annotated[
+        float | None,
+        typer.Option(
+            "--disorder", min=0, help="Lines may be so many seconds behind, most less (0.5; access 0)."
+        ),
+    ] = None,
+    bad: Annotated[float, typer.Option("--bad", min=0, max=1, help="Share of lines that don't parse.")] = 0,
+) -> int:
+    """Write a log file to try elf on."""
+    if disorder is None:
+        disorder = 0 if kind is LogKind.ACCESS else 0.5
+    return write(
+        GenerateOptions(kind.value, out, rows, seed, rate, seconds, per_second, start, disorder, bad)
+    )

@@ -324,8 +324,8 @@ def _print(report: Report, limit: int, seed: int, seconds: float) -> None:
         )
     print(
         f"{report.messages} messages in {report.virtual_seconds:g} virtual seconds; an idle node sends "
-        f"{report.maintenance.messages_per_s} messages and {report.maintenance.bytes_per_s:g} bytes a second; "
-        f"seed {seed}, {seconds:.1f} s"
+        f"{report.maintenance.messages_per_s} messages and {report.maintenance.bytes_per_s:g} bytes a second"
+        f"; seed {seed}, {seconds:.1f} s"
     )
 
 

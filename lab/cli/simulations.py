@@ -9,15 +9,10 @@ import typer
 
 from elf.cli.choices import Lifetimes
 
-_sim = typer.Typer(help="Simulate a fleet on virtual time.", no_args_is_help=True)
+app = typer.Typer(help="Simulate a fleet on virtual time.", no_args_is_help=True)
 
 
-def register(app: typer.Typer) -> None:
-    """Add these commands to the application."""
-    app.add_typer(_sim, name="sim")
-
-
-@_sim.command()
+@app.command()
 def overlay(
     nodes: Annotated[int, typer.Option("--nodes", min=1, help="How many nodes join.")] = 200,
     keys: Annotated[
@@ -77,7 +72,7 @@ def overlay(
     )
 
 
-@_sim.command()
+@app.command()
 def chaos(
     seeds: Annotated[int, typer.Option("--seeds", min=1, help="How many histories.")] = 10,
     first_seed: Annotated[int, typer.Option("--first-seed", min=0, help="The others follow it.")] = 1,
@@ -100,7 +95,7 @@ def chaos(
     return run_chaos(ChaosOptions(seeds, first_seed, nodes, numbers_of(only), shrink, workers, json))
 
 
-@_sim.command()
+@app.command()
 def control(
     nodes: Annotated[int, typer.Option("--nodes", min=2, max=5_000, help="Agents of the fleet.")] = 64,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each figure is measured.")] = 3,

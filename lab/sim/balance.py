@@ -11,12 +11,9 @@ from typing import Final
 
 import numpy as np
 
-from elf.cli.pictures.layout import loads
+from elf.cli.pictures.layout import BOUNDS, loads
 from lab.sim.ring import Nodes, StaticRing
 from overlay.placement import CHOICES, choose
-
-BOUNDS: Final = {500: 3, 1000: 5, 2000: 5}
-"""Trees → the load below which the paper counts an agent (section 4.2, Figure 13)."""
 
 ARRIVALS_PER_S: Final = 100
 

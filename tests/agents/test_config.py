@@ -139,7 +139,7 @@ def test_describe_gives_every_key_its_value(tmp_path: Path) -> None:
     assert described["cluster.name"] == "shop"
 
 
-# -- the environment ---------------------------------------------------------------------------------------
+# -- the environment -----------------------------------------------------------------------------------------
 
 
 def test_the_environment_wins(tmp_path: Path) -> None:
@@ -238,7 +238,7 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
     )
 
 
-# -- what is wrong -----------------------------------------------------------------------------------------
+# -- what is wrong -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

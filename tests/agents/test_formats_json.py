@@ -37,7 +37,7 @@ def extract(columns: dict[str, str], *lines: str, event_time: str | None = None)
         extractor.close()
 
 
-# -- inference -------------------------------------------------------------------------------------
+# -- inference -----------------------------------------------------------------------------------------------
 
 
 def test_types_are_inferred_and_unified() -> None:
@@ -108,7 +108,7 @@ def test_a_configured_event_time_is_believed() -> None:
     )
 
 
-# -- extraction ------------------------------------------------------------------------------------
+# -- extraction ----------------------------------------------------------------------------------------------
 
 
 def test_values_by_type() -> None:
@@ -289,7 +289,7 @@ def test_names_that_differ_by_case_only_are_columns_of_their_own() -> None:
     assert [column.to_pylist() for column in found.table.columns[1:]] == [["A", None], [1, None], ["b", "c"]]
 
 
-# -- keys ------------------------------------------------------------------------------------------
+# -- keys ----------------------------------------------------------------------------------------------------
 
 
 @given(st.lists(objects(), min_size=1, max_size=15))
@@ -346,7 +346,7 @@ def test_a_key_with_a_dot_beside_a_path_is_a_column_in_quotes() -> None:
     }
 
 
-# -- times -----------------------------------------------------------------------------------------
+# -- times ---------------------------------------------------------------------------------------------------
 
 
 def us(text: str) -> int:

@@ -60,7 +60,7 @@ async def ask(server: HttpServer, path: str, method: str = "GET") -> tuple[int, 
     return await asyncio.to_thread(request)
 
 
-# -- answers -----------------------------------------------------------------------------------------------
+# -- answers -------------------------------------------------------------------------------------------------
 
 
 async def test_health_and_trouble(server: HttpServer, facts: Status) -> None:
@@ -140,7 +140,7 @@ async def test_bytes_that_are_no_http(server: HttpServer) -> None:
     assert (await ask(server, "/health"))[0] == 200
 
 
-# -- streams -----------------------------------------------------------------------------------------------
+# -- streams -------------------------------------------------------------------------------------------------
 
 
 class Reader:
@@ -242,7 +242,7 @@ async def test_stop_ends_open_streams(server: HttpServer, facts: Status) -> None
     reader.close()
 
 
-# -- life --------------------------------------------------------------------------------------------------
+# -- life ----------------------------------------------------------------------------------------------------
 
 
 async def test_a_port_in_use(server: HttpServer, facts: Status) -> None:
@@ -277,7 +277,7 @@ async def test_signals_stay_the_agents(facts: Status) -> None:
     await server.stop()
 
 
-# -- metrics -----------------------------------------------------------------------------------------------
+# -- metrics -------------------------------------------------------------------------------------------------
 
 
 def samples(text: bytes) -> dict[str, float]:
@@ -379,7 +379,7 @@ def test_two_nodes_of_a_process_do_not_share() -> None:
     assert samples(other.render())["elf_windows_committed_total"] == 0
 
 
-# -- logs --------------------------------------------------------------------------------------------------
+# -- logs ----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

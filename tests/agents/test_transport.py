@@ -99,7 +99,7 @@ async def insist(party: Transport, to: str, frames: list[bytes]) -> None:
     await eventually(lambda: party.send(to, frames), "it is taken", SOON)
 
 
-# -- the contract ------------------------------------------------------------------------------------------
+# -- the contract --------------------------------------------------------------------------------------------
 
 
 async def test_a_message_arrives_with_the_address_of_its_sender(world: World) -> None:
@@ -334,7 +334,7 @@ async def test_counters_tell_messages_and_bytes(world: World) -> None:
     assert not other.counters.refused
 
 
-# -- memory ------------------------------------------------------------------------------------------------
+# -- memory --------------------------------------------------------------------------------------------------
 
 
 async def test_a_cut_link_swallows_until_it_is_mended() -> None:
@@ -369,7 +369,7 @@ async def test_an_inbox_is_bounded_in_bytes_but_takes_one_message() -> None:
     assert one.send("b:1", [b"x"])
 
 
-# -- ZeroMQ ------------------------------------------------------------------------------------------------
+# -- ZeroMQ --------------------------------------------------------------------------------------------------
 
 
 def raw(agent: Transport) -> socket.socket:

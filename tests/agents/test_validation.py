@@ -301,4 +301,4 @@ def test_the_fixed_part_of_a_pattern(pattern: str, folder: str) -> None:
     assert fixed_folder(pattern) == Path(folder)
 
 
-# -- code and example together -----------------------------------------------------------------------------
+# -- code and example together -------------------------------------------------------------------------------

@@ -52,11 +52,11 @@ def test_what_it_waits_for_changes_on_its_way() -> None:
     assert agent.witness.waits(False) == Waits("it looks for its fleet through h2:7071, h3:7071", contacts)
     told = agent.witness.waits(True)
     assert told is not None
-    assert told.text == "it waits for a neighbour that knows who keeps the stream log"
+    assert told.text == "it waits for a neighbour that knows who keeps the catalog log"
     agent.membership.cluster = Cluster("uid", LogVoters(1, 1, "h2:7071", ("h2:7071", ME.address, "h4:7071")))
     told = agent.witness.waits(True)
     assert told == Waits(
-        "it waits for the keepers of the stream log (h2:7071, h1:7071, h4:7071), most of which must be there",
+        "it waits for the voters of the catalog log (h2:7071, h1:7071, h4:7071), most of which must be there",
         ("h2:7071", "h4:7071"),
     )
     agent.hear(joined(1, 2), joined(2, 1, incarnation=6))

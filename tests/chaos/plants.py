@@ -306,7 +306,7 @@ def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Proxies, "_appoint", lambda proxies, snapshot, holder, now_ms: False)
 
 
-# -- files ------------------------------------------------------------------------------------------
+# -- files ---------------------------------------------------------------------------------------------------
 
 
 def passes_over_what_is_packed(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from elf.schema import Column, Schema
 from lab.bench.duckdb_side import rows_sql
 from lab.bench.ingest import Ingest, compare, figures, report
 from lab.bench.measure import Run, Task
-from lab.cli.generate import GenerateOptions, generate
+from lab.cli.generate import GenerateOptions, write
 
 CLICKS = Schema(
     (
@@ -52,7 +52,7 @@ def access(tmp_path: Path) -> Path:
 
 
 def _generated(path: Path, kind: Literal["clicks", "access"]) -> Path:
-    generate(GenerateOptions(kind, str(path), 3_000, 4, None, None, 100.0, "2026-01-01", 0.5, 0.01))
+    write(GenerateOptions(kind, str(path), 3_000, 4, None, None, 100.0, "2026-01-01", 0.5, 0.01))
     return path
 
 

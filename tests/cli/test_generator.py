@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from elf.cli.demo.batch import bundles_of
-from lab.cli.generate import GenerateOptions, generate
+from lab.cli.generate import GenerateOptions
 from lab.generator import Access, Clicks, Posts, Source, write_finite
 from lab.generator.catalogue import PRODUCTS, STORES
 from lab.generator.posts import CAMPAIGN, CAMPAIGN_FOLLOWERS_MAX, CAMPAIGN_LOCATION
@@ -153,7 +153,7 @@ def test_a_live_log_is_appended_to_at_its_rate_with_the_time_of_the_clock(tmp_pa
     path = tmp_path / "clicks.jsonl"
     path.write_text("before\n")
     before = time.time()
-    generate(options(str(path), rate=2_000.0, seconds=0.4))
+    write(options(str(path), rate=2_000.0, seconds=0.4))
     after = time.time()
     first, *lines = path.read_text().splitlines()
     assert first == "before"

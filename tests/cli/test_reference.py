@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from elf.cli import reference
 from elf.ql.catalogue import catalogue
+from lab import reference
 
 
 def test_the_page_is_what_the_code_makes() -> None:

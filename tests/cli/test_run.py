@@ -14,7 +14,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from lab.cli.generate import GenerateOptions, generate
+from lab.cli.generate import GenerateOptions, write
 from tests.support.commands import Here
 
 TOP = (
@@ -43,7 +43,7 @@ def logs(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     folder = tmp_path_factory.mktemp("logs")
     paths = [str(folder / f"shop {number}.jsonl") for number in range(3)]
     for seed, path in enumerate(paths):
-        generate(GenerateOptions("clicks", path, 4_000, seed, None, None, 200.0, "2026-01-01", 0.5, 0.0))
+        write(GenerateOptions("clicks", path, 4_000, seed, None, None, 200.0, "2026-01-01", 0.5, 0.0))
     return paths
 
 

@@ -45,14 +45,14 @@ async def test_one_of_three_stays_while_another_is_dead_unless_it_is_forced(tmp_
             assert refused.returncode == 1
             (line,) = refused.stderr.splitlines()
             assert f"{leaving.name} stays: {dead.name} does not answer" in line
-            assert "that keep the stream log and job popular; start" in line
+            assert "that keep the catalog log and job popular; start" in line
             assert "--force" in line
             asked_us = time.time_ns() // 1000
             await eventually(lambda: max(windows) > asked_us + SECOND_US, "windows with the one that stays")
             assert leaving.name not in missing(windows[max(windows)])
             forced = await asyncio.to_thread(leave, leaving, "--force")
             assert forced.returncode == 0, forced.stderr
-            assert "no majority of the stream log's keepers has let it go" in forced.stdout
+            assert "no majority of the catalog log's voters has let it go" in forced.stdout
             assert leaving.process is not None
             assert leaving.process.wait(20) == 0
             leaving.process = None

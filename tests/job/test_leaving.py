@@ -168,7 +168,7 @@ def test_one_of_three_stays_while_another_is_dead() -> None:
         assert said.startswith(
             f"a{agent.index} stays: a{dead.index} does not answer, and without a{agent.index}"
         )
-        assert "that keep the stream log and job job; start a" in said
+        assert "that keep the catalog log and job job; start a" in said
         assert not agent.node.leaving
     now_us = world.now * 1_000
     world.run_until(lambda: last_end(world, spec) > now_us + 4_000_000, 12_000)
@@ -189,7 +189,7 @@ def test_no_is_no_word_about_what_is_over() -> None:
     leader = world.leader(spec)
     dead, agent = (agent for agent in world.agents if agent is not leader)
     killed(world, [dead])
-    assert "left that keep the stream log and job job; start" in ask(world, agent)
+    assert "left that keep the catalog log and job job; start" in ask(world, agent)
 
 
 def test_one_that_is_asked_before_it_has_noticed_waits_until_it_has() -> None:
@@ -234,7 +234,7 @@ def test_who_is_told_no_is_who_could_not_hand_over(agents: int, dead: int, refus
         return
     assert ask(world, leader, "force") == ""
     since = world.now
-    assert "no majority of the stream log's keepers has let it go" in gone(world, leader)
+    assert "no majority of the catalog log's voters has let it go" in gone(world, leader)
     assert world.now - since >= 12_000
     assert leader.groups() != ()
 

@@ -167,7 +167,7 @@ def test_a_change_that_nobody_answers_is_aborted_and_the_job_goes_on() -> None:
     reconfigure(world, spec, "alter", plan(2, where="abc"), note="ALTER …")
     reconfigure(world, spec, "alter", plan(4))
     assert "another change of it is under way" in answered(world)
-    assert answered(world) == "nothing is changed: nobody answered in 6 s (the stream log is away)"
+    assert answered(world) == "nothing is changed: nobody answered in 6 s (the catalog log is away)"
     world.isolated.clear()
     world.run(25_000)
     check(world, spec, until, least=8)

@@ -83,6 +83,6 @@ def test_a_select_that_cannot_begin_does_not_show_its_inner_name(monkeypatch: py
     reply = said(world, 0, "SELECT COUNT(*) AS n FROM clicks WINDOWING 2 SECONDS")
     assert isinstance(reply, Failed)
     assert reply.text == (
-        "the SELECT has not begun: its master or the keepers of the stream log do not answer; "
+        "the SELECT has not begun: its master or the voters of the catalog log do not answer; "
         "try again in a moment"
     )

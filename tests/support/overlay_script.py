@@ -91,7 +91,7 @@ class Stage:
                 shown += self._commands[command](*arguments)
         return tuple(shown)
 
-    # -- what happens --------------------------------------------------------------------------------
+    # -- what happens ----------------------------------------------------------------------------------------
 
     def _add_nodes(self, count: str) -> list[str]:
         first = len(self._world.nodes)
@@ -152,7 +152,7 @@ class Stage:
         self._world.perform(f"n{node}", overlay.host(self._topic(topic), self._world.now))
         return []
 
-    # -- what is shown --------------------------------------------------------------------------------
+    # -- what is shown ---------------------------------------------------------------------------------------
 
     def _multicast(self, topic: str, payload: str) -> list[str]:
         world, key = self._world, self._topic(topic)
@@ -224,7 +224,7 @@ class Stage:
             case _:
                 raise AssertionError(effect)
 
-    # -- the parts --------------------------------------------------------------------------------
+    # -- the parts -------------------------------------------------------------------------------------------
 
     def _nodes(self, words: list[str] | tuple[str, ...]) -> list[str]:
         return names(self._world) if list(words) == ["all"] else [f"n{word}" for word in words]

@@ -1,4 +1,4 @@
-"""Random wishes for stream logs, and what may be asked of them."""
+"""Random wishes for catalog logs, and what may be asked of them."""
 
 from __future__ import annotations
 

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 Numbers = npt.NDArray[np.int64]
 Reals = npt.NDArray[np.float64]
+
+BOUNDS: Final = {500: 3, 1000: 5, 2000: 5}
+"""Trees → the load below which the paper counts an agent (section 4.2, Figure 13)."""
 
 
 @dataclass(frozen=True)
@@ -36,8 +40,6 @@ class Scene:
 
         With fewer trees than the paper had, all are shown, against its first bound.
         """
-        from lab.sim.balance import BOUNDS
-
         known = [(trees, bound) for trees, bound in BOUNDS.items() if trees <= len(self.roots)]
         return known[-1] if known else (len(self.roots), next(iter(BOUNDS.values())))
 

@@ -150,8 +150,8 @@ def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | Non
     if known is not None and proposal.incarnation <= known.incarnation:
         raise UserError(
             f"agent {proposal.agent_id} is known as {known.name} at {known.address}, start number "
-            f"{known.incarnation}; {proposal.address} says {proposal.incarnation}: is its data folder a copy? "
-            "Remove that folder to start as a new agent"
+            f"{known.incarnation}; {proposal.address} says {proposal.incarnation}: is its data folder a copy?"
+            " Remove that folder to start as a new agent"
         )
     return MemberJoined(
         seq=seq,

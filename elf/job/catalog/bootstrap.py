@@ -1,10 +1,10 @@
 """Who bootstraps the job group of a key range (``TREES m``), so that two never do and somebody does in the
 end.
 
-A own job group is bootstrapped before the catalog log has the job. The job groups of its other key ranges are
+A job's own group is bootstrapped before the catalog log has the job. The groups of its other key ranges are
 named by that entry, so an agent may be named that has just died. In the log, of one range:
 
-    named F ─── F's group is durable there, and silent ─▶ "begun by F" ─▶ its leader is root, as of any job group
+    named F ─── F's group is durable there, and silent ─▶ "begun by F" ─▶ its leader is root, as of any group
       └─ not begun for ``grace_ms``, or F has left ─▶ "G instead of F" ─▶ named G ─▶ … (nobody twice)
 
 - **Whichever of the two stands first in the log counts**, the other is nothing: so a range that has begun has

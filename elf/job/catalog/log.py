@@ -109,7 +109,7 @@ class CatalogLog:
     def append(self, entry: LogEntry) -> None:
         """The next entry."""
         if entry.seq != self.last + 1:
-            raise ElfBug(f"stream log: entry {entry.seq} after {self.last}")
+            raise ElfBug(f"catalog log: entry {entry.seq} after {self.last}")
         self._entries.append(entry)
         match entry:
             case MemberJoined():

@@ -1,7 +1,7 @@
 """Following the catalog log: finding its voters, joining our streams, taking the log's entries.
 
-    unknown --Welcome--> following          a node with a bootstrap asks its neighbours who votes on the log
-    unknown --bootstrap--> following         a node that bootstraps it (``elf.job.catalog.voters``) follows itself
+    unknown --Welcome--> following      a node with contacts asks its neighbours who votes on the log
+    unknown --bootstrap--> following    a node that bootstraps it (``elf.job.catalog.voters``) follows itself
 
 Where many start at once most of those that are asked do not know either: others are asked each time, and who
 does not know yet answers when it does.

@@ -1,13 +1,13 @@
 """Job groups: a job's master and the roots of its flows, on the agent that leads the job's Raft group.
 
-    job groups       which are here: how they come, how they go             (the registry)
-    router      which of them a message or an event is for             (the router)
-    job group        one of them: master, reconfiguration, subscribers
-    master      the life of a job; ``versions``: one version's windows
-    reconfiguration    how it is changed; who waits for that
-    reading     the panes of flows that masters here read
-    commits     what a job group commits, and who is told; ``records``: the log of its group
-    wishes      what the catalog log is to say of job groups, and does not say yet
+    groups           which are here: how they come, how they go             (the registry)
+    router           which of them a message or an event is for             (the router)
+    group            one of them: master, reconfiguration, subscribers
+    master           the life of a job; ``versions``: one version's windows
+    reconfiguration  how it is changed; who waits for that
+    reading          the panes of flows that masters here read
+    commits          what a job group commits, and who is told; ``records``: its log
+    proposals        what the catalog log is to say of job groups, and does not say yet
 
 **The way of an ALTER, from shell to worker.** Each arrow is a call or a message; each box is passed once.
 
@@ -17,22 +17,23 @@
     Clients ─▶ Statements ─▶ Changes.alter ─▶ Planning.plan
       │ ReconfigureJob                                      the agent that leads the job's group
       ▼
-    Requests ─▶ Router.asked ─▶ Job group.steer ─▶ Reconfiguration.steer ─▶ Master.alter      PREPARE: a ``Change``
-      │ SaveJob ─▶ Commits.wanted ─▶ Housing.commit ─▶ (majority, store) ─▶ Commits.applied ─▶ Reconfiguration.saved
+    Requests ─▶ Router.asked ─▶ JobGroup.reconfigure ─▶ Reconfiguration.reconfigure ─▶ Master.alter
+      │                                               PREPARE: a ``Change``
+      │ SaveJob ─▶ Commits.wanted ─▶ Hosting.commit ─▶ (majority, store) ─▶ Commits.applied
       ▼
-    Wishes.say
+    Proposals.say
       │ AddVersion                                    the voters of the catalog log
       ▼
-    Keeping.serve ─▶ (majority) ─▶ VersionAdded ─▶ Keeping.spread, down the streams' trees
+    Catalog.serve ─▶ (majority) ─▶ VersionAdded ─▶ Catalog.spread, down the streams' trees
       │ VersionAdded                                  every member of a stream of the job
       ▼
     Node._follow ─▶ Working.begin ─▶ Install ─▶ the stream's stream task
       │ Begun, gathered on the way up                 the root of each new flow, mostly where the master is
       ▼
     Working ─▶ Router.arrived ─▶ FlowRoots.begun
-      │ SaveFlow ─▶ Commits.wanted ─▶ Housing.commit ─▶ (majority, store) ─▶ Commits.applied
+      │ SaveFlow ─▶ Commits.wanted ─▶ Hosting.commit ─▶ (majority, store) ─▶ Commits.applied
       ▼
-    Job groups.advance ─▶ Job group.advance ─▶ Reconfiguration.advance ─▶ Master.advance           COMMIT(P), or ABORT
+    JobGroups.advance ─▶ JobGroup.advance ─▶ Reconfiguration.advance ─▶ Master.advance    COMMIT(P), or ABORT
       │ SaveJob ─▶ (as above) ─▶ Reconfiguration.take_answers
       │ Answer                                        the agent that was asked
       ▼

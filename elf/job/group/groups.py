@@ -287,7 +287,7 @@ class JobGroups:
         """We are in a job group's group no more."""
         self._misfounded.discard(uid)
 
-    # -- time, and what the catalog log says ------------------------------------------------------------------
+    # -- time, and what the catalog log says -----------------------------------------------------------------
 
     def log_changed(self, now_ms: int) -> list[Effect]:
         """The catalog log says more about jobs and flows."""

@@ -443,5 +443,5 @@ class Master:
 def _silence(pending: Version) -> str:
     """Why a version has not begun in time."""
     silent = [f.flow.leader for f in pending.flows if f.first_pane is None]
-    what = f"the root of its flow, {silent[0]}, hears of no member" if silent else "the stream log is away"
+    what = f"the root of its flow, {silent[0]}, hears of no member" if silent else "the catalog log is away"
     return f"nobody answered in {PREPARE_LIMIT_MS // 1000} s ({what})"

@@ -268,7 +268,7 @@ class Router:
             self._job_groups.make_again(work.spec.uid)
         return []
 
-    # -- time, and what the catalog log and the ring say ------------------------------------------------------
+    # -- time, and what the catalog log and the ring say -----------------------------------------------------
 
     def peer_up(self, address: str) -> None:
         """The overlay has heard of an agent (again)."""

@@ -27,7 +27,7 @@ class ReadPanes(Message, frozen=True, kw_only=True):
     root need not keep for it), and that it is still there.
     """
 
-    proposals: tuple[PaneRequest, ...]
+    requests: tuple[PaneRequest, ...]
 
 
 class FlowHead(Message, frozen=True, kw_only=True):

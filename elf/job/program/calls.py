@@ -26,7 +26,7 @@ class Place(msgspec.Struct, frozen=True):
     children: tuple[str, ...] = ()
 
 
-# -- events ----------------------------------------------------------------------------------------------
+# -- events --------------------------------------------------------------------------------------------------
 
 
 class Timer(msgspec.Struct, frozen=True, tag=True):
@@ -72,7 +72,7 @@ class Delivered(msgspec.Struct, frozen=True, tag=True):
 Event = Timer | Rows | Sent | Cast | Missing | Delivered
 
 
-# -- effects ---------------------------------------------------------------------------------------------
+# -- effects -------------------------------------------------------------------------------------------------
 
 
 class SendTo(msgspec.Struct, frozen=True, tag=True):
@@ -106,7 +106,7 @@ class ReplyOut(msgspec.Struct, frozen=True, tag=True):
 JobEffect = SendTo | MulticastOut | RouteOut | ReplyOut
 
 
-# -- what it has asked for -------------------------------------------------------------------------------
+# -- what it has asked for -----------------------------------------------------------------------------------
 
 
 class Subscription(msgspec.Struct, frozen=True):

@@ -1,9 +1,9 @@
 """Rolling up: how a snapshot becomes a commit.
 
-    on an agent     a stream task seals panes ──▶ Sealed ── durable with the checkpoint; its name is Retained until all of
-                                             │       its panes have their answer
+    on an agent     a stream task seals panes ──▶ Sealed ── durable with the checkpoint; its name is Retained
+                                             │       until all of its panes have their answer
     up the tree     of our own, and of       ▼
-                    children as Slices ──▶ Piece ── in the Combiner's Pile ── Combine: several into one ──▶ Slice
+                    children as Slices ──▶ Piece ── in the Combiner's Pile ── Combine: many into one ─▶ Slice
                                                                                                           │
     straight to the root: what it asks for again, parts of late rows, copies of the dead (``reissued``)   │
                                                                                                           ▼

@@ -222,9 +222,9 @@ class FlowRoots:
 
     def asked(self, sender: str, message: ReadPanes, now_ms: int) -> list[Effect]:
         found: list[Effect] = []
-        for proposal in message.proposals:
-            rooted = self._flows.get(proposal.flow)
-            found += [] if rooted is None else rooted.readers.asked(sender, proposal, now_ms)
+        for request in message.requests:
+            rooted = self._flows.get(request.flow)
+            found += [] if rooted is None else rooted.readers.asked(sender, request, now_ms)
         return found
 
     def read(self, event: CommitsRead, now_ms: int) -> list[Effect]:

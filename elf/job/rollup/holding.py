@@ -199,7 +199,7 @@ class Holding:
         self.damaged += len(event.damaged)
         return self._forget(event.damaged)
 
-    # -- as what is to be handed on (``replication.Owed``) -------------------------------------------------------
+    # -- as what is to be handed on (``replication.Owed``) ---------------------------------------------------
 
     def owed_since(self, before_ms: int) -> list[tuple[ReplicaName, int]]:
         """All replicas: an owner that seems to live, and would replace this holder, may just have died."""

@@ -98,7 +98,7 @@ class Mirror(Panes):
         short = any(first < end and not serves(had, cut) for had, end in self._taken.items())
         return self._first is not None and self._first <= first and not short
 
-    def proposal(self, wanted: int) -> PaneRequest:
+    def request(self, wanted: int) -> PaneRequest:
         """``wanted``: the first pane that jobs here may want yet. The root is to keep it for us, lest we die
         and another node goes on with them."""
         end = min(self.durable_to(), wanted)
@@ -219,8 +219,8 @@ class Mirrors:
 
     def _ask(self, *mirrors: Mirror) -> Send:
         wanted = {m.flow.uid: self._wanted_from(m.flow.uid, m.durable_to()) for m in mirrors}
-        proposals = tuple(mirror.proposal(wanted[mirror.flow.uid]) for mirror in mirrors)
-        return Send(mirrors[0].flow.leader, ReadPanes(proposals=proposals))
+        requests = tuple(mirror.request(wanted[mirror.flow.uid]) for mirror in mirrors)
+        return Send(mirrors[0].flow.leader, ReadPanes(requests=requests))
 
     # -- what roots say --------------------------------------------------------------------------------------
 

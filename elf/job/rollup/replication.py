@@ -9,9 +9,9 @@ What becomes of one snapshot (flow, first pane, end, part, member number):
                         ▲                     │ silent, dead, refused: the next neighbour          │
                         └─────────────────────┘             answered: DropReplicas to its holders ◀──┘
 
-    at a holder  kept ── Committed with its member · ReplicaVerdict that it is included, final or leapt ·
-                  │      DropReplicas · end of the flow · quota (the oldest, counted) ──▶ forgotten
-                  └─ owner dead, says the overlay here (or nothing heard of it for long): OfferReplicas ──▶ root
+    at a holder  kept ── Committed with its member · ReplicaVerdict: included, final, leapt
+                  │      · DropReplicas · end of the flow · quota (the oldest, counted) ──▶ forgotten
+                  └─ owner dead, says the overlay here (or nothing heard of it for long): OfferReplicas ▶ root
     at the root  answers as a member's own offer, but "send" only for an owner that is dead or silent to it
                  too, and for each snapshot to one holder at a time: that is the owner's *proxy*
     the proxy    sends the snapshot straight to the root, in the owner's name and number

@@ -1,7 +1,7 @@
 """A flow's readers on other nodes: who they are, what they have of its commits, and what is sent to them
 (protocol 7.2).
 
-A reader asks first where the flow is (a proposal without a start), and hears it when the flow has begun. From
+A reader asks first where the flow is (a request without a start), and hears it when the flow has begun. From
 there each commit is sent to it when it is made, at most one range of them at a time; what got lost is sent
 again when it asks, every second, with what it has.
 """
@@ -66,20 +66,20 @@ class Readers:
         new = {to: _Reader(now_ms, self._root.kept_from()) for to in sorted(addresses)}
         self._readers = {to: self._readers.get(to, reader) for to, reader in new.items()}
 
-    def asked(self, sender: str, proposal: PaneRequest, now_ms: int) -> list[Effect]:
+    def asked(self, sender: str, request: PaneRequest, now_ms: int) -> list[Effect]:
         """One says what it has and wants; our log may not have come to it."""
         reader = self._readers.setdefault(sender, _Reader(now_ms, self._root.kept_from()))
         reader.heard_ms = now_ms
-        if proposal.start is None:
-            reader.cut = proposal.cut
+        if request.start is None:
+            reader.cut = request.cut
             if self._root.first_pane is None:
                 reader.early = True
                 return []
             return [self._head(sender)]
-        other = (proposal.start, proposal.cut) != (reader.start, reader.cut)
-        reader.start, reader.end, reader.cut = proposal.start, max(proposal.end, proposal.start), proposal.cut
-        if reader.lost(proposal.after, now_ms) or other or proposal.after > reader.sent:
-            reader.sent, reader.lacks = proposal.after, None
+        other = (request.start, request.cut) != (reader.start, reader.cut)
+        reader.start, reader.end, reader.cut = request.start, max(request.end, request.start), request.cut
+        if reader.lost(request.after, now_ms) or other or request.after > reader.sent:
+            reader.sent, reader.lacks = request.after, None
         return self._serve(sender)
 
     def begun(self) -> list[Effect]:

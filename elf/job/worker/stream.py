@@ -486,7 +486,7 @@ class StreamWorker:
         self._renew_extractor()
         return self._outcome((), must_checkpoint=True)
 
-    # -- the checkpoint ---------------------------------------------------------------------------------------------
+    # -- the checkpoint --------------------------------------------------------------------------------------
 
     def _outcome(
         self,

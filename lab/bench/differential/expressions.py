@@ -163,7 +163,7 @@ class Expressions:
             made = Node(made.template, kind, made.args, False, False, made.aggregated)
         return made
 
-    # -- operators -----------------------------------------------------------------------------------------
+    # -- operators -------------------------------------------------------------------------------------------
 
     def arithmetic(self, depth: int) -> Node:
         left, right = self.make("bigint", depth - 1), self.make("bigint", depth - 1)

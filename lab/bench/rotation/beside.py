@@ -68,7 +68,7 @@ class Beside:
             "protocol": {"cut_interval_secs": 1},
         }
 
-    # -- its life ------------------------------------------------------------------------------------
+    # -- its life --------------------------------------------------------------------------------------------
 
     @property
     def alive(self) -> bool:
@@ -104,7 +104,7 @@ class Beside:
                 raise ElfError(f"the agent is not ready after {LISTEN_SECS:g} s; its log is {self.log}")
             time.sleep(POLL_SECS)
 
-    # -- what it says --------------------------------------------------------------------------------
+    # -- what it says ----------------------------------------------------------------------------------------
 
     def get(self, path: str) -> str | None:
         """A page of its HTTP, whatever its status; None when it does not answer, or not with 200."""

@@ -155,7 +155,7 @@ class Run:
             return Plain(self._log, self._truth)
         return Nginx(processes, self._folder / "nginx", self._log, self._truth)
 
-    # -- the script ----------------------------------------------------------------------------------
+    # -- the script ------------------------------------------------------------------------------------------
 
     def _do(self, step: str) -> None:
         name, _, argument = step.partition(":")
@@ -212,7 +212,7 @@ class Run:
         if wanted and len(set(self._inodes)) == len(self._inodes):
             raise LeftOut("the file system gives no inode a second time")
 
-    # -- the end -------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------
 
     def _settled(self, wrote: int) -> list[Window]:
         """The windows when nothing changes any more."""

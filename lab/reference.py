@@ -1,4 +1,4 @@
-"""``docs/elf-ql.md``: the reference of the language, made from the code: ``python -m elf.cli.reference``
+"""``docs/elf-ql.md``: the reference of the language, made from the code: ``python -m lab.reference``
 writes it.
 
 Functions, their other names and aggregates come from the tables that the binder uses; the answers under the
@@ -102,7 +102,7 @@ WINDOWS: Final = (
 _INTRODUCTION: Final = """\
 # ELF-QL
 
-<!-- Made by `make docs` (python -m elf.cli.reference) from the code; change it there. -->
+<!-- Made by `make docs` (python -m lab.reference) from the code; change it there. -->
 
 A query is a SELECT over the records of streams. Its answer is a table a window, or one table where there is no window
 clause (`elf run` only: a live stream needs one). In `elf run` any name after FROM means the inputs, unless `--stream name=path` gives several.
