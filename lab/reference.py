@@ -22,7 +22,7 @@ from elf.ql.functions_time import PARTS
 from elf.ql.kinds import CAST_TYPES
 from elf.ql.plan import COUNTED
 
-PAGE: Final = Path(__file__).parents[2] / "docs" / "elf-ql.md"
+PAGE: Final = Path(__file__).parents[1] / "docs" / "elf-ql.md"
 
 SAMPLE: Final = """\
 {"ts": "2026-01-01T00:00:01Z", "host": "web-1", "page": "/", "status": 200, "ms": 12.5, "user": {"name": "ada"}}

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from elf.cli.demo.batch import bundles_of
-from lab.cli.generate import GenerateOptions
+from lab.cli.generate import GenerateOptions, write
 from lab.generator import Access, Clicks, Posts, Source, write_finite
 from lab.generator.catalogue import PRODUCTS, STORES
 from lab.generator.posts import CAMPAIGN, CAMPAIGN_FOLLOWERS_MAX, CAMPAIGN_LOCATION

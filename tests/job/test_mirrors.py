@@ -85,7 +85,7 @@ class Reader:
                 case CommitWindows():
                     self.windows.append(effect)
                     self.perform(self.router.handle(WindowsCommitted(effect, None, 0, 0), 0))
-                case Send(message=ReadPanes(proposals=(proposal,))):
+                case Send(message=ReadPanes(requests=(proposal,))):
                     self.proposals.append((proposal.after, proposal.start))
 
     def held(self) -> list[tuple[int, int, int]]:

@@ -103,7 +103,7 @@ class Router:
             case Offer():
                 return self.roots.offered(sender, message, now_ms)
             case ReadPanes():
-                self._ahead.keep_proposals(sender, message)
+                self._ahead.keep_requests(sender, message)
                 return self.roots.asked(sender, message, now_ms)
             case FlowHead():
                 return self._begun(message.flow, now_ms) if self._job_groups.mirrors.head(message) else []
@@ -336,11 +336,11 @@ class Ahead:
                 word = Begun(flows=(FlowBegun(begun.flow, (one,)),))
                 self._keep(begun.flow, str(one.member), word)
 
-    def keep_proposals(self, sender: str, message: ReadPanes) -> None:
+    def keep_requests(self, sender: str, message: ReadPanes) -> None:
         """A reader asks."""
-        for proposal in message.proposals:
-            if self._job_groups.is_coming(proposal.flow):
-                self._keep(proposal.flow, sender, ReadPanes(proposals=(proposal,)))
+        for request in message.requests:
+            if self._job_groups.is_coming(request.flow):
+                self._keep(request.flow, sender, ReadPanes(requests=(request,)))
 
     def keep_failure(self, word: FunctionFailed) -> None:
         """A user's function has failed at a member."""
