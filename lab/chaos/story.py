@@ -169,6 +169,7 @@ class Story:
         world, schedule = self.world, self.schedule
         world.worker_settings = WorkerSettings(idle_ms=4_000, lateness_us=LATENESS_US, checkpoint_ms=1_300)
         world.disorder_ms = 300
+        world.has_files = True
         folder = tempfile.TemporaryDirectory(prefix="elf-chaos-", dir=MEMORY if MEMORY.is_dir() else None)
         for agent, styles in zip(world.agents, schedule.files, strict=True):
             for stream in agent.streams if styles else ():

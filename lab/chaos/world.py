@@ -116,6 +116,8 @@ class World:
         self.check_every = 1 if checking else 0
         self._steps = 0
         self._said = hashlib.blake2b(digest_size=8)
+        self.has_files = False
+        """Agents read files: messages name inodes and a temporary folder, which differ in every run."""
         self.loss = loss
         self.doubles = doubles
         self.keys = "abcdef"
@@ -139,7 +141,8 @@ class World:
         """Agents whose snapshots get lost on the way, though all else of them arrives."""
 
     def fingerprint(self) -> str:
-        """Of every message that was sent so far: when, by whom, to whom, and all its bytes."""
+        """Of every message that was sent so far: when, by whom, to whom, and all its bytes, or its type where
+        agents read files."""
         return self._said.hexdigest()
 
     def at(self, when: float, action: Callable[[], None]) -> None:
@@ -230,7 +233,8 @@ class World:
 
     def send(self, agent: SimAgent, to: str, message: Message) -> None:
         frames = encode(message, cluster="sim", sender=agent.address)
-        self._said.update(f"{self.now} {agent.address} {to} ".encode() + b"".join(frames))
+        what = type(message).__name__.encode() if self.has_files else b"".join(frames)
+        self._said.update(f"{self.now} {agent.address} {to} ".encode() + what)
         if to.startswith("client"):
             said = decode(frames, cluster="sim", max_bytes=1 << 30).message
             if self.ledger is not None and isinstance(said, WindowResult):
