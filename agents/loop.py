@@ -181,14 +181,14 @@ class Loop:
                 persist = partial(store.persist, effect.writes)
                 work.submit("persist", persist, lambda _: self.handle(Persisted()))
             case groupstore.ApplyRun():
-                work.submit("homes", partial(groupstore.apply_run, store, effect), self._applied)
+                work.submit("groups", partial(groupstore.apply_run, store, effect), self._applied)
             case leader.ForgetJobGroup():
                 self.making.versions.forget(effect.uid)
-                work.submit("homes", partial(groupstore.perform, store, effect), self._heard)
+                work.submit("groups", partial(groupstore.perform, store, effect), self._heard)
             case leader.InstallJobGroup() | leader.SummariseJobGroup() | leader.LoadJobGroup():
-                work.submit("homes", partial(groupstore.perform, store, effect), self._heard)
+                work.submit("groups", partial(groupstore.perform, store, effect), self._heard)
             case _ if isinstance(effect, replicastore.REPLICA_EFFECTS):
-                work.submit("copies", partial(replicastore.perform, store, effect), self._heard)
+                work.submit("replicas", partial(replicastore.perform, store, effect), self._heard)
             case _:
                 raise TypeError(f"no such effect: {effect!r}")
 

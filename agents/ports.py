@@ -23,7 +23,7 @@ T = TypeVar("T")
 Told = do.Noticed | do.Namesake | do.Seen | do.Skewed | do.Unusable | do.Faulted
 """Effects that are for people."""
 
-Queue = Literal["compute", "functions", "commit", "persist", "homes", "copies", "aside"]
+Queue = Literal["compute", "functions", "commit", "persist", "groups", "replicas", "aside"]
 """Where work is done:
 
 - ``compute``: several at a time, in any order; the store is only read.
@@ -66,7 +66,7 @@ class Links(Protocol):
     def send(self, to: str, message: Message) -> None: ...
 
 
-class Lanes(Protocol):
+class Tasks(Protocol):
     """The stream tasks of the agent's streams; what comes of these is told as events, in the order of each
     stream task."""
 
@@ -118,7 +118,7 @@ class Ports:
     clock: Clock
     work: Work
     links: Links
-    tasks: Lanes
+    tasks: Tasks
     programs: Programs
     process: Process
     reports: Reports

@@ -70,7 +70,7 @@ class Threads:
         self._post = post
         pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
         disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
-        replicas = ThreadPoolExecutor(1, thread_name_prefix="copies")
+        replicas = ThreadPoolExecutor(1, thread_name_prefix="replicas")
         self._users = ThreadPoolExecutor(USERS_AT_ONCE, thread_name_prefix="users")
         self._pools = pool, disk, replicas
         self._of: dict[Queue, ThreadPoolExecutor] = {
@@ -78,8 +78,8 @@ class Threads:
             "functions": self._users,
             "commit": pool,
             "persist": disk,
-            "homes": disk,
-            "copies": replicas,
+            "groups": disk,
+            "replicas": replicas,
             "aside": pool,
         }
 

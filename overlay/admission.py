@@ -30,7 +30,7 @@ class Admission:
         if tree is not None and tree.hosting:
             return ""
         if message.direct:
-            return "not the home"
+            return "not the host"
         if len(message.path) >= PATH_MAX or (
             self._context.me.address in message.path and not self._takes_over(message, tree)
         ):

@@ -399,7 +399,7 @@ class Overlay:
                 self._pastry.neighbours.beat(self._scribe.maintenance.owed(), late)
             case "probe":
                 self._pastry.probe_due(of, late)
-            case "errand":
+            case "indirect probe":
                 self._pastry.neighbours.indirect_probes.due(of, late)
             case "lease":
                 self._pastry.neighbours.leases.settle()

@@ -146,7 +146,7 @@ class Tree:
         ):
             raise OverlayBug("path and parent differ")
         if self.hosting and self.parent is not None:
-            raise OverlayBug("a home has a parent")
+            raise OverlayBug("a host has a parent")
         if self.parent is not None and self.parent.id in self.children:
             raise OverlayBug(f"{self.parent.address} is parent and child")
         if me in self.path:

@@ -143,7 +143,7 @@ def _kept_job(store: Store, uid: str, founder: str) -> log.JobKept | log.RangeKe
         return log.RangeKept(uid, founder)
     row = store.job(uid)
     if row is None:
-        raise ElfBug(f"the home of {uid} has no record of the job")
+        raise ElfBug(f"the job group of {uid} has no record of the job")
     kept = msgspec.msgpack.decode(row.record, type=_JobRecord)
     return log.JobKept(kept.spec, row.state, kept.first_pane, kept.versions)
 

@@ -61,10 +61,10 @@ class JobRow:
     state: str
 
 
-_SNAPSHOT: Final = "SELECT flow, pane_start, pane_end, part, tally, payload FROM snapshots"
-_COPY_NAME: Final = "flow, member, pane_start, pane_end, part"
+_SNAPSHOT: Final = "SELECT flow, pane_start, pane_end, part, counters, payload FROM snapshots"
+_REPLICA_NAME: Final = "flow, member, pane_start, pane_end, part"
 _PANE_NAME: Final = "flow, pane_start, pane_end, revision, members, roster_version"
-_PANE: Final = f"SELECT {_PANE_NAME}, tally, payload, seq FROM pane_commits"
+_PANE: Final = f"SELECT {_PANE_NAME}, counters, payload, seq FROM pane_commits"
 _WINDOW_NAME: Final = "job, first_start, last_end, revision, version, provisional"
 _WINDOW: Final = f'SELECT {_WINDOW_NAME}, status, "rows", panes_used, seq FROM window_commits'
 _NAMED: Final = " WHERE (flow, pane_start, pane_end, part) = (?, ?, ?, ?)"
@@ -190,7 +190,7 @@ class Store:
         with self._file.writing() as con:
             con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
             con.execute("DELETE FROM snapshots WHERE flow = ?", (flow,))
-            con.execute("DELETE FROM copies WHERE flow = ?", (flow,))
+            con.execute("DELETE FROM replicas WHERE flow = ?", (flow,))
             con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
             con.execute("DELETE FROM pane_parts WHERE flow = ?", (flow,))
 
@@ -199,25 +199,25 @@ class Store:
     def keep_replicas(self, rows: Sequence[ReplicaRow]) -> None:
         """Of two replicas of one name the first stays."""
         with self._file.writing() as con:
-            con.executemany(f"INSERT OR IGNORE INTO copies VALUES ({_marks(8)})", rows)
+            con.executemany(f"INSERT OR IGNORE INTO replicas VALUES ({_marks(8)})", rows)
 
     def replicas(self) -> list[tuple[tuple[str, int, int, int, int], int]]:
         """Names (flow, member, first pane, end, part) and bytes of contents, the oldest first."""
         with self._file.reading() as con:
             found = con.execute(
-                f"SELECT {_COPY_NAME}, length(tally) + length(payload) FROM copies ORDER BY rowid"
+                f"SELECT {_REPLICA_NAME}, length(counters) + length(payload) FROM replicas ORDER BY rowid"
             )
             return [(row[:5], int(row[5])) for row in found]
 
     def replicas_of(self, flow: str, member: int, start: int, end: int, part: int) -> list[ReplicaRow]:
         """Replicas of a member's snapshots with a pane in ``[start, end)``, of that part, by start."""
         with self._file.reading() as con:
-            sql = f"SELECT * FROM copies {_OVERLAP} AND member = ? AND part = ? ORDER BY pane_start"
+            sql = f"SELECT * FROM replicas {_OVERLAP} AND member = ? AND part = ? ORDER BY pane_start"
             return [ReplicaRow(*row) for row in con.execute(sql, (flow, end, start, member, part))]
 
     def forget_replicas(self, names: Sequence[tuple[str, int, int, int, int]]) -> None:
         with self._file.writing() as con:
-            con.executemany(f"DELETE FROM copies WHERE ({_COPY_NAME}) = ({_marks(5)})", names)
+            con.executemany(f"DELETE FROM replicas WHERE ({_REPLICA_NAME}) = ({_marks(5)})", names)
 
     # -- root: pane commits ----------------------------------------------------------------------------------
 

@@ -16,10 +16,10 @@ CREATE TABLE facts (key TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE cuts (stream TEXT PRIMARY KEY, cut BLOB NOT NULL);
 CREATE TABLE snapshots (
   flow TEXT NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL, part INTEGER NOT NULL,
-  tally BLOB NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (flow, pane_start, pane_end, part));
+  counters BLOB NOT NULL, payload BLOB NOT NULL, PRIMARY KEY (flow, pane_start, pane_end, part));
 CREATE TABLE pane_commits (
   flow TEXT NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL, revision INTEGER NOT NULL,
-  members BLOB NOT NULL, roster_version INTEGER NOT NULL, tally BLOB NOT NULL, payload BLOB NOT NULL,
+  members BLOB NOT NULL, roster_version INTEGER NOT NULL, counters BLOB NOT NULL, payload BLOB NOT NULL,
   seq INTEGER NOT NULL DEFAULT 0, raw BLOB NOT NULL DEFAULT x'',
   PRIMARY KEY (flow, pane_start, pane_end, revision));
 CREATE INDEX pane_commits_by_seq ON pane_commits (flow, seq);
@@ -38,9 +38,9 @@ CREATE INDEX window_commits_by_seq ON window_commits (job, seq);
 CREATE TABLE joined (
   stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
 CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
-CREATE TABLE copies (
+CREATE TABLE replicas (
   flow TEXT NOT NULL, member INTEGER NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL,
-  part INTEGER NOT NULL, tally BLOB NOT NULL, payload BLOB NOT NULL, checksum INTEGER NOT NULL,
+  part INTEGER NOT NULL, counters BLOB NOT NULL, payload BLOB NOT NULL, checksum INTEGER NOT NULL,
   PRIMARY KEY (flow, member, pane_start, pane_end, part));
 """
     + hardstate.SCHEMA

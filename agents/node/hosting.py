@@ -185,7 +185,7 @@ class Hosting:
         return LoadJobGroup(key, term, machine.uid, tuple(dict.fromkeys((*machine.flows, *named))))
 
     def log_grew(self) -> list[Step]:
-        """Take up the job groups of key ranges that we lead as the log has them begun; wish for that
+        """Take up the job groups of key ranges that we lead as the log has them begun; propose that
         otherwise."""
         found: list[Step] = []
         for key in sorted(self._unbegun):

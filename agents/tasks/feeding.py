@@ -112,7 +112,7 @@ class Feeding:
         self._memory_max_bytes = memory_max_bytes
         self._running = running
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
-        self._sampler = ThreadPoolExecutor(1, thread_name_prefix="peek")
+        self._sampler = ThreadPoolExecutor(1, thread_name_prefix="sample")
         self.gaps: deque[dict[str, object]] = deque(maxlen=GAPS_KEPT)
         """The last gaps that were found, for people."""
         self._unweighed = 0
@@ -335,7 +335,7 @@ def _stream(task: StreamTask, source: Input) -> _Stream:
     return _Stream(
         task,
         source,
-        ThreadPoolExecutor(1, thread_name_prefix=f"lane-{name}"),
+        ThreadPoolExecutor(1, thread_name_prefix=f"task-{name}"),
         ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),
         asyncio.Semaphore(CHUNKS_AHEAD),
     )

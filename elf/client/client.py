@@ -239,9 +239,9 @@ class Client:
         (``elf.wire.tapping``), what is beyond that is counted. ``where``: a condition in ELF-QL;
         ``columns``: those wanted, if not all. Raises ``UserError``.
         """
-        wish = msgspec.json.encode(TapOptions(str(uuid.uuid4()), stream, where, tuple(columns))).decode()
+        options = msgspec.json.encode(TapOptions(str(uuid.uuid4()), stream, where, tuple(columns))).decode()
         while True:
-            reply = await self._connection.ask("tap", wish, ANSWER_SECS)
+            reply = await self._connection.ask("tap", options, ANSWER_SECS)
             told = self._read("tap", reply, TapReply)
             yield Tapped(decode(reply.payload) if reply.payload else None, told)
             await asyncio.sleep(told.retry_ms / 1000)

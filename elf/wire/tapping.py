@@ -13,11 +13,11 @@ LINES_MAX: Final = 10_000
 """Lines a second that an agent looks at, to find those that a condition is true for."""
 
 RETRY_MS_MIN: Final = 300
-"""Between an answer and the next wish: what is shorter looks no quicker."""
+"""Between an answer and the next request: what is shorter looks no quicker."""
 
 
 class TapOptions(msgspec.Struct, frozen=True):
-    """Rows of ``stream`` for which ``where`` is true (ELF-QL; empty: all), since the last wish of this
+    """Rows of ``stream`` for which ``where`` is true (ELF-QL; empty: all), since the last request of this
     ``tap``, a name that the client has made up; the first one begins it. ``columns``: which of them, beside
     time and agent; none: all."""
 

@@ -57,7 +57,7 @@ class Found:
 class Durability(Bench[str, Found]):
     """A stream task on and off, a fleet, and an agent that starts before a log that it has not read."""
 
-    rows: Annotated[int, Option("--rows", min=1000, help="Clicks for the lane.")] = 1_000_000
+    rows: Annotated[int, Option("--rows", min=1000, help="Clicks for the stream task.")] = 1_000_000
     repeat: Annotated[int, Option("--repeat", min=1, help="Runs of each side; medians.")] = 5
     agents: Agents = 3
     jobs: Jobs = 100
@@ -106,7 +106,7 @@ class Durability(Bench[str, Found]):
                 "backlog_lines_per_s": round(late.lines_per_s),
             },
             [
-                Figure("the lane with durability", rates["on"], "events/s", {"without": rates["off"]}),
+                Figure("a stream task with durability", rates["on"], "events/s", {"without": rates["off"]}),
                 Figure(f"{jobs}: how often an agent waits for its disk, at most", most, "a second"),
                 Figure(f"restart before {self.backlog_mib} MiB: first window", late.first_s, "s"),
                 Figure(f"restart before {self.backlog_mib} MiB: all of it", late.lines_per_s, "lines/s"),

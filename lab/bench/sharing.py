@@ -44,7 +44,7 @@ Side = tuple[str, Way]
 """One of ``KEYS``, and a way."""
 KEYS: Final = {"few": "store", "many": "product", "all": "id"}
 """What the clicks are grouped by: 3 keys, so many products, one a row."""
-STAGES: Final = ("lane", "map", "tree", "commit", "home")
+STAGES: Final = ("task", "map", "tree", "commit", "master")
 """Of ``Spent``."""
 
 
@@ -163,8 +163,8 @@ class Sharing(Bench[Side, Spent]):
             return 1e6 * sum(median(runs[name, way], stage) for stage in stages)
 
         short, long = runs["all", "shared"][0], runs["all", "own"][0]
-        pane = (cpu_us("few", "shared", "home") - cpu_us("few", "own", "home")) / short.panes
-        merged = cpu_us("all", "shared", "home") - cpu_us("all", "own", "home") - pane * short.panes
+        pane = (cpu_us("few", "shared", "master") - cpu_us("few", "own", "master")) / short.panes
+        merged = cpu_us("all", "shared", "master") - cpu_us("all", "own", "master") - pane * short.panes
         return {
             "row_us": round(cpu_us("few", "own", "map") / self.rows, 4),
             "sent_us": round(cpu_us("all", "own", "tree", "commit") / long.groups, 4),
@@ -194,7 +194,7 @@ def _run(asked: Asked, folder: Path) -> Spent:
         for pane in panes:
             root.panes(*pane)
     shared = asked.way == "shared"
-    leader = Master(job, Store(folder / "home.db") if shared else root.store)
+    leader = Master(job, Store(folder / "master.db") if shared else root.store)
     rows = root.store.pane_commits(flow.uid, panes[0][0], panes[-1][1])
     home_s = _made(leader, rows, shared)
     return Spent(

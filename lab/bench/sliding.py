@@ -157,7 +157,7 @@ def run_elf(job: Job) -> Answer:
         clicks.master.commit(sealed)
     with clocked() as windows:
         clicks.master.finish(sealed)
-    stages = {"lane": task.seconds, "panes": panes.seconds, "windows": windows.seconds}
+    stages = {"task": task.seconds, "panes": panes.seconds, "windows": windows.seconds}
     return answered(sum(stages.values()), clicks.master.answer(), stages)
 
 

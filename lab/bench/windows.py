@@ -69,7 +69,7 @@ class Windows(Bench[str, Spent]):
         """CPU seconds."""
         same(runs, lambda spent: spent.digest, "the windows of a minute")
         cpu = {name: median(side, "all") for name, side in runs.items()}
-        task = {name: median(side, "lane") for name, side in runs.items()}
+        task = {name: median(side, "task") for name, side in runs.items()}
         return Report(
             {
                 "events": self.rows,

@@ -33,7 +33,7 @@ from lab.chaos.disk import SimStore
 from lab.chaos.engine import STREAM
 from lab.chaos.files import FileLog
 from lab.chaos.filetask import FileTask
-from lab.chaos.ports import PyFunctions, SimClock, SimLanes, SimWork
+from lab.chaos.ports import PyFunctions, SimClock, SimTasks, SimWork
 from lab.chaos.programs import InlineJobs
 from lab.chaos.task import Log, SimTask
 from overlay import raft
@@ -132,7 +132,7 @@ class SimAgent:
         restored = restore(self.store, {stream: task.worker for stream, task in self.tasks.items()})
         self.node = self._node(me, rng, restored)
         self.making = Making(me, self.store, self.functions, reports=self)
-        ports = Ports(self.clock, self.work, self, SimLanes(self), self.jobs, process=self, reports=self)
+        ports = Ports(self.clock, self.work, self, SimTasks(self), self.jobs, process=self, reports=self)
         self.loop = Loop(
             self.node,
             self.store,

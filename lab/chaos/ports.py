@@ -73,7 +73,7 @@ class SimWork:
                 self._agent.world.later(self._agent, partial(self._commit, work, then))
             case "persist":
                 self._agent.world.later(self._agent, partial(self._persist, work, then))
-            case "homes" | "copies":
+            case "groups" | "replicas":
                 self.in_order(partial(self._write, work, then))
             case "aside":
                 self.aside(work)
@@ -118,7 +118,7 @@ class SimWork:
         work()
 
 
-class SimLanes:
+class SimTasks:
     """The agent's stream tasks, by stream."""
 
     def __init__(self, agent: SimAgent) -> None:

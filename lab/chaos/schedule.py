@@ -56,9 +56,9 @@ class Fault:
 SAID = {
     "crash": "{who} is killed",
     "point": "{who} is killed after {amount} more steps of its work",
-    "home": "the home of job {amount} is killed",
-    "cut off": "the home of job {amount} hears nobody, and nobody hears it,",
-    "unheard": "nobody hears the home of job {amount}, which hears everybody,",
+    "leader": "the leader of job {amount} is killed",
+    "cut off": "the leader of job {amount} hears nobody, and nobody hears it,",
+    "unheard": "nobody hears the leader of job {amount}, which hears everybody,",
     "power": "the power of {who} fails after {amount} more steps of its work",
     "gone": "{who} will be gone for good, disk and all: before, what it seals gets lost on its way",
     "heir": "who has copies of the one that is gone for good is asked to leave",
@@ -362,7 +362,7 @@ class _Draw:
         who = (rng.randrange(self._first),)
         down = rng.choice([100, 300, 1_500, 4_000, 9_000])
         match kind:
-            case "home" | "cut off" | "unheard":
+            case "leader" | "cut off" | "unheard":
                 return Fault(kind, at, for_ms=down, amount=rng.randrange(self._begun))
             case "point" | "power":
                 return Fault(kind, at, who, down, rng.choice([1, 2, 3, 5, 10, 30, 100]))
@@ -405,7 +405,7 @@ class _Draw:
 _KINDS = {
     "crash": 6,
     "point": 10,
-    "home": 4,
+    "leader": 4,
     "cut off": 2,
     "unheard": 2,
     "power": 3,

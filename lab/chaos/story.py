@@ -314,7 +314,7 @@ class Story:
             case "way up":
                 world.unheard.add(agents[0].address)
                 over = partial(world.unheard.discard, agents[0].address)
-            case "home":
+            case "leader":
                 self._kill(world.leader(self._specs[fault.amount]), fault.for_ms)
             case "cut off":
                 world.network.sides = {world.leader(self._specs[fault.amount]).address: 1}

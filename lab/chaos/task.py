@@ -69,7 +69,7 @@ class SimTask:
             self._agent.world.later(self._agent, self._work)
 
     def consult(self, effect: Consult) -> None:
-        raise TypeError(f"nobody can ask this lane: {effect!r}")
+        raise TypeError(f"nobody can ask this stream task: {effect!r}")
 
     def _work(self) -> None:
         agent = self._agent

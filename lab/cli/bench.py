@@ -53,7 +53,7 @@ BENCHES: Final = {
     ),
     "durability": (
         "lab.bench.durability.Durability",
-        "What it costs that nothing is lost: a lane with and without syncs; fsyncs of a fleet.",
+        "What it costs that nothing is lost: a stream task with and without syncs; fsyncs of a fleet.",
     ),
     "jobs": (
         "lab.bench.jobs.Jobs",

@@ -123,9 +123,7 @@ def _run_protocol(options: SimOptions, config: OverlayConfig) -> int:
         _print(report, limit, options.seed, time.monotonic() - began)
         if options.regions is not None:
             share = far_links(report, place_of)
-            print(
-                f"{options.regions} regions, {FAR_MS} ms apart: {share:.1%} of the bonds in trees cross them"
-            )
+            print(f"{options.regions} regions, {FAR_MS} ms apart: {share:.1%} of the tree links cross them")
         if churned is not None and options.churn is not None:
             print_churn(churned, options.churn)
     title = f"{options.nodes:,} nodes on virtual time before any crash, seed {options.seed}"

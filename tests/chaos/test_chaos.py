@@ -60,7 +60,7 @@ def test_agents_and_homes_die_under_larger_windows_jobs_over_jobs_and_joined_one
     """Each agent once, then the job group of each job that is made of another's windows."""
     jobs = ("plain", "larger", "over", "joined")
     crashes = [Fault("crash", 1_000 + 1_200 * n, (n,), 300) for n in range(NODES)]
-    job_groups = [Fault("home", 1_600 + 2_000 * job, (), 400, job) for job in range(1, len(jobs))]
+    job_groups = [Fault("leader", 1_600 + 2_000 * job, (), 400, job) for job in range(1, len(jobs))]
     weather = [Fault("doubles", 0, (), 9_000, 10), Fault("loss", 0, (), 9_000, 4)]
     faults = tuple(sorted([*crashes, *job_groups, *weather], key=lambda fault: fault.at_ms))
     storm = replace(schedule(unheard, 3), jobs=jobs, begun=len(jobs), faults=faults)

@@ -140,7 +140,7 @@ def test_a_founder_that_stays_away_is_replaced(moment: str) -> None:
     uid, founder = created(world, moment)
     world.run(GRACE_MS - 1_500)
     leader = world.leader(named(world))
-    assert f"of 3 has no root yet: a{founder.index} was to found its home" in waits_for(world)
+    assert f"of 3 has no root yet: a{founder.index} was to bootstrap its group" in waits_for(world)
     told = next(m for m in world.client_inbox if isinstance(m, Answer) and m.id == 999_999)
     assert f"job job is created, but {waits_for(world)[:20]}" in told.error
     world.run_until(lambda: not the_log(world).unbegun(), 4_000)

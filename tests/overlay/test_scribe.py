@@ -233,7 +233,7 @@ def test_a_node_that_is_not_the_home_says_so() -> None:
     overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
     overlay.start([], 0)
     effects = overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "me", True, False, ())), 1)
-    assert Send("z", Refused(Peer("me", 1), TOPIC, "not the home", "")) in effects
+    assert Send("z", Refused(Peer("me", 1), TOPIC, "not the host", "")) in effects
     assert overlay.topics() == ()
     overlay.host(TOPIC, 2)
     overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "me", True, False, ())), 3)

@@ -37,7 +37,7 @@ def lossy(rng: random.Random) -> list[Fault]:
 
 def dead_leader(rng: random.Random) -> list[Fault]:
     """One job group is away for long."""
-    return [Fault("home", 1_000 + rng.randrange(500), for_ms=9_000)]
+    return [Fault("leader", 1_000 + rng.randrange(500), for_ms=9_000)]
 
 
 def fashions(rng: random.Random) -> list[Fault]:

@@ -201,7 +201,7 @@ class Founders:
                 left_ms = self._grace_ms - (now_ms - self._since.get((uid, group.founder), now_ms))
                 founder = self._log.name_of(group.founder) or group.address
                 found.append(
-                    f"key range {place + 1} of {count} has no root yet: {founder} was to found its home and "
-                    f"has not; another agent is named in {max(0, left_ms) // 1000} s"
+                    f"key range {place + 1} of {count} has no root yet: {founder} was to bootstrap its group "
+                    f"and has not; another agent is named in {max(0, left_ms) // 1000} s"
                 )
         return "; ".join(found)

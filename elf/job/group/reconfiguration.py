@@ -179,7 +179,7 @@ class Reconfiguration:
         name, change = self._master.spec.name, self._master.change
         asker = change.asker if change is not None else None
         waiting = (*(request for request, _ in self._ended), asker, self.creator)
-        error = f"the home of job {name} moved meanwhile; DESCRIBE {name} says what has become of that"
+        error = f"the master of job {name} moved meanwhile; DESCRIBE {name} says what has become of that"
         return [Send(one.origin, Answer(id=one.id, error=error)) for one in waiting if one is not None]
 
     def not_created(self, error: str) -> list[Effect]:
