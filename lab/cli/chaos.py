@@ -141,9 +141,7 @@ def run_seed(seed: int, options: ChaosOptions) -> Run:
         {kind: first.count(kind) for kind in KINDS},
         [f"{one.kind} at {one.at_ms / 1000:.3f} s: {one.text}" for one in verdict.findings],
         numbers,
-        [
-            f"{whole.nodes} agents{late} ({' '.join(whole.streams)}); job groups of {whole.group_members}; {jobs}"
-        ]
+        [f"{whole.nodes} agents{late} ({' '.join(whole.streams)}); groups of {whole.group_members}; {jobs}"]
         + [
             f"    log {n} of a{who}: {style}"
             for who, logs in enumerate(whole.files)

@@ -298,7 +298,7 @@ n = int(store.load_cut("s") or b"0")
 while True:
     n += 1
     rows = [Sealed("f", n, n + 1, b"", bytes(5000), part) for part in (0, 1)]
-    store.save_cut("s", str(n).encode(), rows)
+    store.save_checkpoint("s", str(n).encode(), rows)
     print(n, flush=True)
 """
 
