@@ -194,13 +194,13 @@ folder = Path(sys.argv[1])
 store = Store(folder / "a.db")
 archive = Archive(folder / "rolls", str(folder / "archive"), stream="clicks", agent="web-1", roll_secs=1,
                   roll_bytes=20_000, facts={})
-n = int(store.load_cut("clicks") or b"0")
+n = int(store.load_checkpoint("clicks") or b"0")
 archive.restore(n)
 while True:
     lines = pa.array([f"line {i}" for i in range(n, n + 250)])
     archive.append(lines, pa.array([0] * 250, pa.int64()), "s", np.arange(n, n + 250))
     n += 250
-    store.save_cut("clicks", str(archive.sync()).encode())
+    store.save_checkpoint("clicks", str(archive.sync()).encode())
     if archive.due(0):
         archive.roll()
         archive.ship(archive.sync())

@@ -294,7 +294,7 @@ import sys
 from elf.job.snapshots import Sealed
 from agents.disk.store import Store
 store = Store(sys.argv[1])
-n = int(store.load_cut("s") or b"0")
+n = int(store.load_checkpoint("s") or b"0")
 while True:
     n += 1
     rows = [Sealed("f", n, n + 1, b"", bytes(5000), part) for part in (0, 1)]
