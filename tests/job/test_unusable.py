@@ -139,7 +139,7 @@ class Fleet:
         assert {(s["expected"], s["reported"]) for _, s in steady} == {(AGENTS, AGENTS - len(names))}
 
 
-@pytest.mark.parametrize("tallies", [False, True], ids=["groups", "tally"])
+@pytest.mark.parametrize("counter_tables", [False, True], ids=["groups", "counters"])
 @pytest.mark.parametrize("spoil", SPOILS, ids=lambda one: one.__name__)
 def test_who_sends_no_tables_is_missing_and_the_others_go_on(
     spoil: Spoil, counter_tables: bool, monkeypatch: pytest.MonkeyPatch
