@@ -68,14 +68,14 @@ class Spent(msgspec.Struct, frozen=True):
     map: float
     tree: float
     commit: float
-    leader: float
+    master: float
     panes: int
     groups: int
     digest: str
 
     @property
     def all(self) -> float:
-        return self.task + self.commit + self.leader
+        return self.task + self.commit + self.master
 
 
 @dataclass(frozen=True)

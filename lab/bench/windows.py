@@ -41,13 +41,13 @@ class Spent(msgspec.Struct, frozen=True):
     minute."""
 
     task: float
-    leader: float
+    master: float
     rows: int
     digest: str
 
     @property
     def all(self) -> float:
-        return self.task + self.leader
+        return self.task + self.master
 
 
 @dataclass(frozen=True)

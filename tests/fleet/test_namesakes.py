@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from elf.client import Client, connect
+from elf.client import Client
 from elf.errors import ElfError
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually
+from tests.support.watching import connected
 
 Rows = list[dict[str, object]]
 
@@ -43,8 +44,9 @@ def states(rows: Rows) -> list[tuple[object, object]]:
 
 
 async def test_a_folder_that_was_lost_and_is_brought_back(fleet: Fleet) -> None:
-    voter, agent = fleet.agents
-    async with connect(voter.address, cluster="test") as client:
+    _, agent = fleet.agents
+    client = await connected(fleet, 0)
+    try:
         rows = await members(client, lambda rows: len(rows) == 2)
         assert "note" not in rows[0]
         (number,) = [row["number"] for row in rows if row["agent"] == agent.name]
@@ -70,3 +72,5 @@ async def test_a_folder_that_was_lost_and_is_brought_back(fleet: Fleet) -> None:
         assert (number, "live") in states(rows)
         assert "note" not in rows[0]
         await eventually(lambda: agent.said().count(TOLD) == 2, "it says so once more", 20)
+    finally:
+        await client.close()

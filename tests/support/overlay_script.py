@@ -133,8 +133,8 @@ class Stage:
         return [f"ring of {len(names(world))} {state} after {world.now - start} ms"]
 
     def _subscribe(self, *arguments: str) -> list[str]:
-        *nodes, topic = (a for a in arguments if not a.startswith("home="))
-        top = next((f"n{a.removeprefix('host=')}" for a in arguments if a.startswith("home=")), None)
+        *nodes, topic = (a for a in arguments if not a.startswith("host="))
+        top = next((f"n{a.removeprefix('host=')}" for a in arguments if a.startswith("host=")), None)
         for name in self._nodes(nodes):
             overlay = self._world.nodes[name].overlay
             self._world.perform(name, overlay.subscribe(self._topic(topic), self._world.now, host=top))

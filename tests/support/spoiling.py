@@ -25,5 +25,5 @@ class Spoiling(Sender):
 
 
 if __name__ == "__main__":
-    pytest.MonkeyPatch().setattr("agents.node.working.Uplink", Spoiling)
+    pytest.MonkeyPatch().setattr("agents.node.working.Sender", Spoiling)
     main()
