@@ -105,7 +105,7 @@ def control(
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the ring; CPU is measured anew.")] = 1,
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
 ) -> int:
-    """How fast masters reconfigure a fleet that no machine has: measured CPU, virtual time, one core an agent."""
+    """How fast masters reconfigure a fleet that no machine has: measured CPU on virtual time."""
     from lab.cli.simcontrol import ControlOptions, simulate_control
 
     return simulate_control(ControlOptions(nodes, rounds, link_ms, seed, json))
