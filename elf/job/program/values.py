@@ -36,7 +36,8 @@ Message: TypeAlias = (
     | None
 )
 """What a job may send, and what arrives: at most 4 MiB when it is packed. Containers hold messages again.
-Datetimes are aware. Tuples and sets arrive as lists, batches as tables, decimals as int or float."""
+Datetimes are aware; one without a time zone arrives as ISO 8601 text. Tuples and sets arrive as lists,
+batches as tables, decimals as int or float."""
 
 _TABLE: Final = 1
 _BIG: Final = 2
