@@ -523,7 +523,8 @@ class Client:
             CompareFacts: the archives, and the job with its committed windows.
 
         Raises:
-            UserError: for a job that there is not, or whose streams have no archive.
+            UserError: for a job that there is not, whose streams have no archive, or that cannot be compared
+                (it reads late rows, has windows of rows or a function, or is APPROXIMATE).
             ElfError: without an answer within two minutes.
 
         Example:

@@ -1,7 +1,7 @@
 """A job in Python on two agents of this process, for the examples of ``elf.job``: a master, and one below it.
 
 Messages are packed and unpacked as between real agents, and arrive at once. Queries are planned as in a
-fleet, over the stream ``clicks``; nothing is read from logs, so an example inserts its groups.
+fleet; nothing is read from logs, so an example inserts its groups.
 """
 
 from __future__ import annotations
@@ -22,10 +22,17 @@ from elf.schema import Column, Schema
 
 J = TypeVar("J", bound=Job)
 
-CLICKS = Schema(
-    (Column("created_at", "timestamp"), Column("product", "text"), Column("clicks", "bigint")),
+TEXTS = ("product", "store", "text", "user.id", "user.name", "user.location")
+NUMBERS = ("id", "clicks", "clicks_count", "likes", "buys_count")
+COLUMNS = Schema(
+    (
+        Column("created_at", "timestamp"),
+        *(Column(name, "text") for name in TEXTS),
+        *(Column(name, "bigint") for name in NUMBERS),
+    ),
     event_time="created_at",
 )
+"""Of the streams ``clicks`` and ``posts``, as far as one knows."""
 MASTER = Place("web-1:7071", 1_767_225_600_000, True, "", ("web-2:7071",))
 BELOW = Place("web-2:7071", 1_767_225_600_000, False, "web-1:7071", ())
 
@@ -50,7 +57,8 @@ class _Host:
             return
         (select,) = parse(subscription.query)
         assert isinstance(select, Select)
-        groups = plan_groups(select.query, CLICKS, stream="clicks")
+        stream = "posts" if "FROM posts" in subscription.query else "clicks"
+        groups = plan_groups(select.query, COLUMNS, stream=stream)
         tap = Tap(subscription.name, groups.fragment, groups.keys, groups.states)
         self._taps[tap.name] = tap
         self._trees[tap.name] = BufferTree.of_partials(tap.key_names(), tap.named_states())
