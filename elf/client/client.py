@@ -207,14 +207,16 @@ class Client:
         creator (str): who owns the jobs that are created.
 
     Example:
+        As in ``python -m asyncio``; ``address`` is that of an agent:
+
         >>> async with connect(address) as client:
         ...     made = await client.sql(
         ...         "CREATE JOB most AS SELECT COUNT(*) AS n FROM clicks WINDOWING 1 SECONDS"
         ...     )
         ...     async for window in client.subscribe("most", windows=1):
-        ...         print(window.coverage, window.table.column_names)
+        ...         print(window.status["expected"], window.table.column_names)
         ...     gone = await client.sql("DROP JOB most")
-        1 of 1 agent ['window_start', 'window_end', 'n']
+        1 ['window_start', 'window_end', 'n']
     """
 
     def __init__(self, address: str, *, timeout: float, creator: str, cluster: str) -> None:
@@ -471,8 +473,8 @@ class Client:
 
         Example:
             >>> fleet = await client.fleet()
-            >>> [(one.agent, one.streams, one.stats.state) for one in fleet.agents]
-            [('web-0', ('clicks',), 'live')]
+            >>> [(one.agent, one.streams) for one in fleet.agents]
+            [('web-0', ('clicks',))]
         """
         return self._read("fleet", await self._connection.ask("fleet", "", ANSWER_SECS), FleetStats)
 
@@ -619,8 +621,8 @@ class Client:
 
         Example:
             >>> answer = await client.query("busy")
-            >>> answer["job"], sorted(answer["rows"][0])
-            ('busy', ['clicks', 'product'])
+            >>> answer["job"], sorted(answer)
+            ('busy', ['job', 'rows', 'status', 'window_end', 'window_start'])
         """
         from elf.job.program.spec import Question
         from elf.job.program.values import unpack_value

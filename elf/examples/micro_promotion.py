@@ -23,7 +23,7 @@ what a discount is, in ``on_multicast``.
 
 from typing import Any
 
-from elf.job.program.rounds import Rounds, all_lines, lines_of
+from elf.job import Rounds, all_lines, lines_of
 
 
 class MicroPromotion(Rounds):

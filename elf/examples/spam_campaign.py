@@ -21,7 +21,7 @@ To change it: ``where``, ``by``, ``top`` and ``every`` with ``--set``.
 
 from typing import Any
 
-from elf.job.program.rounds import Rounds, all_lines, lines_of
+from elf.job import Rounds, all_lines, lines_of
 
 
 class SpamCampaign(Rounds):

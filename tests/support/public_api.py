@@ -93,7 +93,7 @@ def run_examples(tests: list[doctest.DocTest], loop: asyncio.AbstractEventLoop) 
     def perform(code: CodeType, names: dict[str, object]) -> None:
         waits = eval(code, names)
         if inspect.iscoroutine(waits):
-            loop.run_until_complete(asyncio.wait_for(waits, 30))
+            loop.run_until_complete(asyncio.wait_for(waits, 60))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(doctest, "exec", perform, raising=False)

@@ -93,7 +93,8 @@ class Job:
         creator (str): the user who submitted it.
 
     Example:
-        The clicks on each product. The master says when; groups go up the tree; other jobs may ask:
+        The clicks on each product. The master says when; groups go up the tree; other jobs may ask.
+        ``two_agents`` gives the job on its master and on an agent below it, without a fleet:
 
         >>> class Popular(Job):
         ...     every = 5.0
