@@ -134,7 +134,7 @@ class CompareFacts:
     Attributes:
         archives (tuple[ArchiveStatus, ...]): the archives of its streams.
         job (elf.job.messages.groups.JobStatus): the job as its master knows it. ``job.windows`` are its last
-            committed windows; ``split`` reads them.
+            committed results, at most 1,000, of its current version; ``split`` reads them.
 
     Example:
         >>> facts = await client.compare_facts("busy")

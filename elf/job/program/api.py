@@ -390,7 +390,8 @@ class Job:
 
         Returns:
             Message: what the other's ``deliver`` returns or replies. An SQL job answers with its last
-            window: a dict with ``job``, ``window_start``, ``window_end``, ``rows`` and ``status``.
+            window: a dict with ``job``, ``window_start`` and ``window_end`` (ISO 8601 texts in UTC), ``rows``
+            (a list of dicts) and ``status``.
 
         Raises:
             QueryFailed: without a reply in time; also when the reply would have to wait for this very job (a
