@@ -8,25 +8,62 @@ from __future__ import annotations
 
 
 class ElfError(Exception):
-    """Base of every error that elf raises on purpose."""
+    """Base of every error that elf raises on purpose. ``str()`` gives one clear text.
+
+    Example:
+        >>> try:
+        ...     raise UserError("there is no job busy")
+        ... except ElfError as error:
+        ...     print(error)
+        there is no job busy
+    """
 
 
 class UserError(ElfError):
-    """Something that a person asked for cannot be done. The text says what, where and what to do."""
+    """Something that a person asked for cannot be done. The text says what, where and what to do.
+
+    Example:
+        >>> issubclass(ConfigError, UserError), issubclass(PeerError, UserError)
+        (True, False)
+    """
 
 
 class ConfigError(UserError):
-    """A configuration that cannot be used (exit status 78)."""
+    """A configuration that cannot be used (exit status 78).
+
+    Example:
+        >>> raise ConfigError("agent.listen: no port")
+        Traceback (most recent call last):
+        elf.errors.ConfigError: agent.listen: no port
+    """
 
 
 class InputError(UserError):
-    """An input (path, format) that cannot be read as asked."""
+    """An input (path, format) that cannot be read as asked.
+
+    Example:
+        >>> raise InputError("access.log cannot be read: no such file")
+        Traceback (most recent call last):
+        elf.errors.InputError: access.log cannot be read: no such file
+    """
 
 
 class QueryError(UserError):
     """A query that is wrong, or right but not supported yet.
 
     ``str()`` gives the whole message: text, line and column (both from 1), the offending line and a caret.
+
+    Args:
+        text (str): what is wrong, and what to do.
+        sql (str): the query.
+        line (int | None): where in it, from 1; None: nowhere in particular.
+        column (int | None): where in the line, from 1.
+
+    Example:
+        >>> print(QueryError("unknown column n", sql="SELECT n FROM access", line=1, column=8))
+        unknown column n (line 1, column 8)
+          SELECT n FROM access
+                 ^
     """
 
     def __init__(
@@ -65,7 +102,14 @@ class ColumnError(QueryError):
 
 
 class PeerError(ElfError):
-    """A peer sent something that cannot be used. The frame is dropped and counted, nothing else."""
+    """A peer sent something that cannot be used. The frame is dropped and counted, nothing else.
+
+    Example:
+        >>> from elf.batch import decode
+        >>> decode(b"no table")
+        Traceback (most recent call last):
+        elf.errors.PeerError: not a whole Arrow table: its end is missing
+    """
 
 
 class PanesGone(ElfError):

@@ -32,9 +32,19 @@ EVERYTHING: Final[Bounds] = (0, 0)
 
 @dataclass(frozen=True)
 class LiveWindow:
-    """A window ``[start_us, end_us)`` as committed, (0, 0) without a window clause.
+    """A window as the live side committed it.
 
-    ``table`` has the result rows, with or without the window's own columns; ``status`` the counters by name.
+    Attributes:
+        start_us (int): its start, in µs since the epoch; 0 without a window clause.
+        end_us (int): its end, which is not in it; 0 without a window clause.
+        revision (int): 0 for its first commit.
+        status (Mapping[str, object]): the counters by name (``elf.client.Window.status``).
+        table (pyarrow.Table): the result rows, with or without the window's own columns.
+
+    Example:
+        >>> window = LiveWindow(0, 60_000_000, 0, {"expected": 1, "reported": 1}, pa.table({"n": [12]}))
+        >>> (window.end_us - window.start_us) / 1e6
+        60.0
     """
 
     start_us: int
@@ -46,7 +56,16 @@ class LiveWindow:
 
 @dataclass(frozen=True)
 class Difference:
-    """A row of one side that the other does not have; both where only floats differ."""
+    """A row of one side that the other does not have; both where only floats differ.
+
+    Attributes:
+        live (Row | None): the cells of the live side.
+        offline (Row | None): the cells of the offline side.
+
+    Example:
+        >>> Difference(live=("/cart", 2), offline=None).offline is None
+        True
+    """
 
     live: Row | None
     offline: Row | None
@@ -54,7 +73,21 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One window. ``revision`` is None when the live side never committed it."""
+    """How one window compares.
+
+    Attributes:
+        start_us (int): its start, in µs since the epoch.
+        end_us (int): its end, in µs since the epoch.
+        revision (int | None): the last one that was committed; None when the live side never committed it.
+        status (Mapping[str, object]): the counters by name.
+        live_rows (int): rows of the live side.
+        offline_rows (int): rows of the offline side.
+        differences (tuple[Difference, ...]): rows without a partner on the other side.
+
+    Example:
+        >>> Verdict(0, 60_000_000, None, {}, live_rows=0, offline_rows=1).equal
+        False
+    """
 
     start_us: int
     end_us: int
@@ -66,18 +99,30 @@ class Verdict:
 
     @property
     def equal(self) -> bool:
+        """Whether it was committed, and both sides have the same rows."""
         return self.revision is not None and not self.differences
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All windows, by start. ``columns`` are the names of the cells in the rows."""
+    """How all windows compare.
+
+    Attributes:
+        columns (tuple[str, ...]): the names of the cells in the rows.
+        windows (tuple[Verdict, ...]): the windows, by start.
+
+    Example:
+        >>> nothing = Comparison(("n",))
+        >>> nothing.equal, nothing.equal_windows
+        (False, 0)
+    """
 
     columns: tuple[str, ...]
     windows: tuple[Verdict, ...] = field(default=())
 
     @property
     def equal_windows(self) -> int:
+        """The number of windows that are the same on both sides."""
         return sum(window.equal for window in self.windows)
 
     @property
@@ -87,9 +132,25 @@ class Comparison:
 
 
 def compare(live: Sequence[LiveWindow], offline: pa.Table) -> Comparison:
-    """Judges every window that is in ``live`` or has rows in ``offline`` (of ``offline.run``).
+    """Judge every window that is in ``live`` or has rows in ``offline``.
 
-    Raises ``ElfBug`` when the two sides don't have the same columns: then they did not run the same query.
+    Args:
+        live (Sequence[LiveWindow]): committed windows, in any order. Of several revisions the last counts.
+        offline (pyarrow.Table): the answer of ``spark_backend.offline.run``: ``window_start`` and
+            ``window_end`` first when the job has windows, then the columns of the SELECT list.
+
+    Returns:
+        Comparison: rows are compared as multisets, cells exactly, floats to one part in 10¹² of the value.
+
+    Raises:
+        ElfBug: when the two sides do not have the same columns: then they did not run the same query.
+
+    Example:
+        >>> live = [LiveWindow(0, 0, 0, {}, pa.table({"page": ["/", "/cart"], "n": [12, 2]}))]
+        >>> compare(live, pa.table({"page": ["/cart", "/"], "n": [2, 12]})).equal
+        True
+        >>> compare(live, pa.table({"page": ["/cart", "/"], "n": [3, 12]})).windows[0].differences
+        (Difference(live=('/cart', 2), offline=None), Difference(live=None, offline=('/cart', 3)))
     """
     committed: dict[Bounds, LiveWindow] = {}
     for window in live:

@@ -7,6 +7,10 @@ for, whether it was asked for or not, so that a comparison sees rows in windows 
 committed.
 
 It must never parse a line in Python.
+
+In the examples ``spark`` is a session, and ``archive`` a folder with an archive of the stream ``clicks``: two
+lines in JSON, of one product, in the first second of 2026. ``plan`` counts them by product, in windows of ten
+seconds.
 """
 
 from __future__ import annotations
@@ -44,7 +48,18 @@ _SCHEMES: Final = {"s3": "s3a", "gcs": "gs"}
 
 @dataclass(frozen=True)
 class Archived:
-    """A stream in an archive, as its members describe it."""
+    """A stream in an archive, as its members describe it.
+
+    Attributes:
+        path (str): the folder, or the URI of an object store.
+        stream (str): the stream.
+        format (str): the format of its lines, such as ``json``.
+        timestamp (str | None): the column that event time is read from; None: the format knows.
+
+    Example:
+        >>> Archived("s3://logs/archive", "clicks", "json", "ts").stream
+        'clicks'
+    """
 
     path: str
     stream: str
@@ -67,11 +82,33 @@ def run(
     windows: Sequence[tuple[int, int]],
     damaged: Damaged = _refuse,
 ) -> pa.Table:
-    """The rows of all windows in the span of ``windows`` ((start, end) in µs); of all without windows.
+    """Run a job's query over archived lines: what its windows should have been.
 
-    Columns: ``window_start`` and ``window_end`` first when the job has windows, then the SELECT list. A file
-    that is damaged is left out, wholly, if somebody wants to be told of it. Raises ``ArchiveError`` when an
-    archive can't be listed, or a file not be read, ``SparkFailed`` when Spark can't run the query.
+    Args:
+        spark (SparkSession): of ``spark_backend.session.opened``.
+        plan (Plan): the job's plan, ``CompareFacts.job.spec.plan``.
+        archived (Sequence[Archived]): where the lines of its streams are.
+        windows (Sequence[tuple[int, int]]): start and end of the windows, in µs since the epoch; empty for a
+            job without windows. All windows in their span are computed.
+        damaged (Damaged): called with the path of a file that is damaged, and why; the file is then left
+            out, wholly. By default that is an error.
+
+    Returns:
+        pyarrow.Table: ``window_start`` and ``window_end`` (timestamps) first when the job has windows, then
+        the columns of the SELECT list.
+
+    Raises:
+        ArchiveError: when an archive cannot be listed, or a file not be read.
+        SparkFailed: when Spark cannot run the query.
+
+    Example:
+        >>> first = 1_767_225_600_000_000
+        >>> lines = Archived(archive, "clicks", "json", "ts")
+        >>> table = run(spark, plan, [lines], windows=[(first, first + 10_000_000)])
+        >>> table.column_names
+        ['window_start', 'window_end', 'product', 'n']
+        >>> table["product"].to_pylist(), table["n"].to_pylist()
+        (['Doom'], [2])
     """
     span = _span(windows) if plan.windows else None
     try:
@@ -108,7 +145,21 @@ def _register(
 
 
 def zoned(table: pa.Table) -> pa.Table:
-    """Timestamps in UTC: to Spark those without a zone are another type."""
+    """A table with its timestamps in UTC: to Spark those without a zone are another type.
+
+    Args:
+        table (pyarrow.Table): a table to join.
+
+    Returns:
+        pyarrow.Table: the same, with timestamp[us, UTC] for every timestamp.
+
+    Raises:
+        pyarrow.ArrowInvalid: for a timestamp finer than a microsecond.
+
+    Example:
+        >>> zoned(pa.table({"at": pa.array([0], pa.timestamp("us"))})).schema.field("at").type
+        TimestampType(timestamp[us, tz=UTC])
+    """
     zoned = [
         field.with_type(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(field.type) else field
         for field in table.schema

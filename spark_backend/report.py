@@ -20,7 +20,23 @@ _EPOCH: Final = datetime.datetime(1970, 1, 1)
 
 
 def show(comparison: Comparison, console: Console) -> None:
-    """Prints it all; the last line is ``live = offline in N of N windows``."""
+    """Print it all: the windows, rows that differ, and the closing line.
+
+    Args:
+        comparison (Comparison): of ``spark_backend.compare.compare``.
+        console (rich.console.Console): where to.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> from io import StringIO
+        >>> window = Verdict(0, 60_000_000, 0, {"expected": 1, "reported": 1}, live_rows=2, offline_rows=2)
+        >>> text = StringIO()
+        >>> show(Comparison(("n",), (window,)), Console(file=text))
+        >>> text.getvalue().splitlines()[-1]
+        'live = offline in 1 of 1 windows'
+    """
     table = Table(title="live against offline", title_justify="left")
     table.add_column("window")
     for heading in ("live rows", "offline rows", "agents", "late"):
@@ -46,6 +62,21 @@ def show(comparison: Comparison, console: Console) -> None:
 
 
 def last_line(comparison: Comparison) -> str:
+    """The closing line of a comparison.
+
+    Args:
+        comparison (Comparison): of ``spark_backend.compare.compare``.
+
+    Returns:
+        str: how many windows are equal, of how many.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> last_line(Comparison(("n",)))
+        'live = offline in 0 of 0 windows'
+    """
     return f"live = offline in {comparison.equal_windows} of {len(comparison.windows)} windows"
 
 

@@ -49,18 +49,37 @@ _BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class SparkFailed(UserError):
-    """Spark could not be started, or could not run the query; the text has what it said."""
+    """Spark could not be started, or could not run the query; the text has what it said.
+
+    Example:
+        >>> issubclass(SparkFailed, UserError)
+        True
+    """
 
 
 @contextmanager
 def opened(
     master: str = LOCAL, *, progress: bool | None = None, brief: bool = False, memory: str = "1g"
 ) -> Iterator[SparkSession]:
-    """A Spark session on ``master`` (any Spark master URL), stopped after the block.
+    """A Spark session, stopped after the block.
 
-    ``progress``: show the stages' progress bar; None: when stderr is a terminal. ``brief``: for many small
-    queries. ``memory``: of a local Spark's heap, at most. Raises ``JavaMissing``, and ``SparkFailed`` when it
-    does not start.
+    Args:
+        master (str): any Spark master URL.
+        progress (bool | None): whether the stages' progress bar is shown; None: when stderr is a terminal.
+        brief (bool): whether it is for many small queries.
+        memory (str): of a local Spark's heap, at most, as Java says it: ``1g``.
+
+    Yields:
+        SparkSession: in UTC, with ANSI arithmetic.
+
+    Raises:
+        JavaMissing: without Java 17 or newer.
+        SparkFailed: when it does not start.
+
+    Example:
+        >>> with opened("local[1]", progress=False, brief=True) as spark:
+        ...     spark.sql("SELECT 1 AS one").collect()
+        [Row(one=1)]
     """
     java.ensure()
     # PySpark writes failed queries to stderr as JSON, besides raising them.

@@ -2,6 +2,10 @@
 
 What a statement does not need (sandboxes, the protocol of jobs) is imported by the calls that do, so that a
 client is there at once.
+
+The examples are as in ``python -m asyncio``, where ``await`` needs no function around it. In them ``address``
+is that of an agent whose stream ``clicks`` has the columns ``product`` and ``clicks_count``, ``client`` is
+connected to it, and its job ``busy`` sums up clicks by product in windows of one second.
 """
 
 from __future__ import annotations
@@ -32,6 +36,7 @@ from elf.wire.tapping import TapOptions, TapReply
 
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
+    from elf.job import Message
     from elf.job.messages.groups import JobStatus
 
 T = TypeVar("T")
@@ -51,19 +56,42 @@ REMEMBERED_MAX: Final = 65_536
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a statement came to: a text for people, and rows when it has any. ``waiting``: there is more to
-    come, and the text says why nothing has for some seconds."""
+    """What a statement came to.
+
+    Attributes:
+        text (str): for people; empty where the rows say it all.
+        table (pyarrow.Table | None): the rows, if the statement has any. Their columns are those that
+            ``elf sql`` prints.
+        waiting (bool): whether there is more to come, and the text says why nothing has for some seconds.
+        data (dict[str, object] | None): the same as the text, for programs.
+
+    Example:
+        >>> result = await client.sql("SHOW STREAMS")
+        >>> result.table["stream"].to_pylist(), result.waiting
+        (['clicks'], False)
+    """
 
     text: str
     table: pa.Table | None
     waiting: bool = False
     data: dict[str, object] | None = None
-    """The same as the text, for programs."""
 
 
 class ArchiveStatus(msgspec.Struct, frozen=True):
-    """Where the lines of a job's stream are archived, and how to read them; ``silent`` members shipped
-    nothing.
+    """Where the lines of a job's stream are archived, and how to read them.
+
+    Attributes:
+        stream (str): the stream.
+        format (str): the format of its lines, such as ``json``.
+        timestamp (str | None): the column that event time is read from; None: the format knows.
+        archives (tuple[str, ...]): paths or URIs of the members' archives, each once.
+        silent (tuple[str, ...]): names of the members that were not reached, so that their last rows may be
+            in no archive yet.
+
+    Example:
+        >>> facts = await client.compare_facts("busy")
+        >>> [(one.stream, one.format, len(one.archives), one.silent) for one in facts.archives]
+        [('clicks', 'json', 1, ())]
     """
 
     stream: str
@@ -79,8 +107,21 @@ class _Archives(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, eq=False)
 class Tapped:
-    """Rows of a stream since the last ones (None: none came): the time, ``_agent``, and the other columns;
-    and what is told of those that are not among them."""
+    """Rows of a stream since the last ones.
+
+    Attributes:
+        rows (pyarrow.Table | None): the time column (timestamp[us], UTC), ``_agent`` (the agent's name), and
+            the other columns. None: no row came.
+        told (elf.wire.tapping.TapReply): counts of the rows that are not among them, agents that are silent,
+            and when to ask next (ms).
+
+    Example:
+        >>> async for tapped in client.tap("clicks", columns=["product"]):
+        ...     if tapped.rows is not None:
+        ...         break
+        >>> tapped.rows.column_names, tapped.told.silent
+        (['created_at', '_agent', 'product'], {})
+    """
 
     rows: pa.Table | None
     told: TapReply
@@ -88,7 +129,18 @@ class Tapped:
 
 @dataclass(frozen=True, eq=False)
 class CompareFacts:
-    """A job as its master knows it, committed windows and all, and the archives of its streams."""
+    """What an offline run of a job needs.
+
+    Attributes:
+        archives (tuple[ArchiveStatus, ...]): the archives of its streams.
+        job (elf.job.messages.groups.JobStatus): the job as its master knows it. ``job.windows`` are its last
+            committed results, at most 1,000, of its current version; ``split`` reads them.
+
+    Example:
+        >>> facts = await client.compare_facts("busy")
+        >>> facts.job.spec.name, [one.stream for one in facts.archives]
+        ('busy', ['clicks'])
+    """
 
     archives: tuple[ArchiveStatus, ...]
     job: JobStatus
@@ -97,18 +149,48 @@ class CompareFacts:
 def connect(
     address: str, *, timeout: float = CONNECT_SECS, creator: str | None = None, cluster: str = CLUSTER
 ) -> Client:
-    """A client of the agent at ``host:port``; ``async with`` opens it. Of several, with commas between them,
-    the first one that answers; what reads windows of a job goes on at another one when that is lost.
+    """A client of the agent at an address. ``async with`` opens it, or ``await client.open()``.
 
-    ``timeout`` is in seconds, for the opening; ``creator`` is who owns the jobs that are created (default:
-    the user of the operating system). Opening raises ``ElfError`` when nobody answers there, ``UserError``
-    when it is no address.
+    Args:
+        address (str): ``"host:port"``. Of several, with commas between them, the first one that answers is
+            taken; what reads windows of a job goes on at another one when that is lost.
+        timeout (float): seconds for the opening.
+        creator (str | None): who owns the jobs that are created; None: the user of the operating system.
+        cluster (str): the name of the cluster, as the agent's ``cluster.name`` says.
+
+    Returns:
+        Client: not open yet.
+
+    Raises:
+        Nothing. The opening raises ``ElfError`` when nobody answers there, and ``UserError`` when it is no
+        address.
+
+    Example:
+        >>> async with connect(address, creator="ada") as mine:
+        ...     print(mine.creator, (await mine.status())["agent"])
+        ada web-0
+        >>> try:
+        ...     await connect("127.0.0.1:1").open()
+        ... except ElfError as error:
+        ...     print(str(error).partition(" (")[0])
+        cannot reach an agent at 127.0.0.1:1: connection refused
     """
     return Client(address, timeout=timeout, creator=creator or user_name(), cluster=cluster)
 
 
 def user_name() -> str:
-    """The name of the user of the operating system; in a container without one, the number."""
+    """The name of the user of the operating system; in a container without one, the number.
+
+    Returns:
+        str: who owns what a client without a ``creator`` creates.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> user_name() == connect(address).creator
+        True
+    """
     try:
         return getpass.getuser()
     except (OSError, KeyError):
@@ -116,23 +198,60 @@ def user_name() -> str:
 
 
 class Client:
-    """See the module's docstring; made by ``connect``. Belongs to one event loop."""
+    """A client of a fleet, connected to one agent. Made by ``connect``; it belongs to one event loop.
+
+    Its calls raise ``UserError`` where the agent refuses what was asked, in one clear text, and ``ElfError``
+    where the client is not open, the agent is lost, or no answer comes within a minute.
+
+    Attributes:
+        creator (str): who owns the jobs that are created.
+
+    Example:
+        As in ``python -m asyncio``; ``address`` is that of an agent:
+
+        >>> async with connect(address) as client:
+        ...     made = await client.sql(
+        ...         "CREATE JOB most AS SELECT COUNT(*) AS n FROM clicks WINDOWING 1 SECONDS"
+        ...     )
+        ...     async for window in client.subscribe("most", windows=1):
+        ...         print(window.status["expected"], window.table.column_names)
+        ...     gone = await client.sql("DROP JOB most")
+        1 ['window_start', 'window_end', 'n']
+    """
 
     def __init__(self, address: str, *, timeout: float, creator: str, cluster: str) -> None:
+        """As ``connect`` says."""
         self.creator = creator
         self._connection = Connection(address, timeout=timeout, creator=creator, cluster=cluster)
         self._sandboxes: Sandboxes | None = None
 
     @property
     def address(self) -> str:
-        """Of the agent that we talk to."""
+        """The address of the agent that this client talks to, ``"host:port"``.
+
+        Example:
+            >>> client.address == address
+            True
+        """
         return self._connection.address
 
     async def __aenter__(self) -> Client:
         return await self.open()
 
     async def open(self) -> Client:
-        """Reach an agent. Idempotent; raises as ``connect`` says."""
+        """Reach an agent. It does nothing where the client is open.
+
+        Returns:
+            Client: itself.
+
+        Raises:
+            ElfError: when nobody answers there within the timeout.
+            UserError: when the address is none.
+
+        Example:
+            >>> other = await connect(address).open()
+            >>> await other.close()
+        """
         await self._connection.open()
         return self
 
@@ -142,7 +261,16 @@ class Client:
         await self.close()
 
     async def close(self) -> None:
-        """Cancel what is open and let go of the connection. Idempotent."""
+        """Cancel what is open and let go of the connection. It does nothing where the client is closed.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> other = await connect(address).open()
+            >>> await other.close()
+            >>> await other.close()
+        """
         await self._connection.close()
         if self._sandboxes is not None:
             self._sandboxes.close()
@@ -151,8 +279,28 @@ class Client:
     # -- statements ------------------------------------------------------------------------------------------
 
     async def sql(self, text: str) -> Result:
-        """Perform one statement that ends (CREATE, SHOW, DESCRIBE, ALTER, DROP, EXPLAIN …). Raises
-        ``UserError``.
+        """Perform one statement that ends: CREATE, SHOW, DESCRIBE, ALTER, DROP, EXPLAIN …
+
+        Args:
+            text (str): one statement of ELF-QL. Files that it names are read on this machine.
+
+        Returns:
+            Result: a text, rows, or both.
+
+        Raises:
+            UserError: for a statement that is wrong or refused, a file that cannot be read, and a SELECT or
+                SUBSCRIBE, which does not end.
+            ElfError: when the agent is lost or does not answer.
+
+        Example:
+            >>> result = await client.sql("SHOW JOBS")
+            >>> "busy" in result.table["job"].to_pylist()
+            True
+            >>> try:
+            ...     await client.sql("DROP JOB nobody")
+            ... except UserError as error:
+            ...     print(str(error).partition(";")[0])
+            there is no job nobody
         """
         async with contextlib.aclosing(self.execute(text)) as answers:
             async for answer in answers:
@@ -162,9 +310,25 @@ class Client:
         return Result("", None)
 
     async def subscribe(self, job_or_select: str, windows: int | None = None) -> AsyncGenerator[Window]:
-        """Windows of a job (by its name), or of a SELECT that runs as long as it is read; each revision once.
+        """Windows of a job, or of a SELECT that runs as long as it is read. Each revision comes once.
 
-        Ends after ``windows`` different windows (revisions of them don't count), or never.
+        Args:
+            job_or_select (str): the name of a job, a SUBSCRIBE, or a SELECT.
+            windows (int | None): end after so many different windows; revisions of them do not count. None:
+                never.
+
+        Yields:
+            Window: a committed window, or an early one where the query emits early results.
+
+        Raises:
+            UserError: for a job that there is not, or a query that is wrong.
+            ElfError: when the agent is lost and no other one is known, or when 1,024 results wait for a
+                reader that is too slow.
+
+        Example:
+            >>> async for window in client.subscribe("busy", windows=1):
+            ...     print(window.name, window.table.column_names)
+            busy ['window_start', 'window_end', 'product', 'clicks']
         """
         text = job_or_select.strip()
         statement = f"SUBSCRIBE {text}" if text.isidentifier() else text
@@ -174,10 +338,29 @@ class Client:
                     yield answer
 
     async def execute(self, text: str, windows: int | None = None) -> AsyncGenerator[Result | Window]:
-        """Whatever the agent says to a statement: one ``Result``, or windows for as long as they come.
+        """Perform any statement, and give whatever the agent says to it.
 
         ``windows`` is counted here, after repeats are gone: the agent would count what it sends. A SUBSCRIBE
         goes on at another agent, where several are known, after the last result that is told here.
+
+        Args:
+            text (str): one statement of ELF-QL. Files that it names are read on this machine.
+            windows (int | None): end after so many different windows; None: never.
+
+        Yields:
+            Result | Window: one ``Result``, or windows for as long as they come. Before them a ``Result``
+            that is ``waiting`` may say why none comes.
+
+        Raises:
+            UserError: as ``sql`` and ``subscribe``.
+            ElfError: as ``sql`` and ``subscribe``.
+
+        Example:
+            >>> select = "SELECT COUNT(*) AS n FROM clicks WINDOWING 1 SECONDS"
+            >>> async for answer in client.execute(select, windows=1):
+            ...     if isinstance(answer, Window):
+            ...         print(answer.table.column_names)
+            ['window_start', 'window_end', 'n']
         """
         spans: set[tuple[object, object]] = set()
         seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
@@ -218,26 +401,106 @@ class Client:
     async def call(
         self, verb: str, argument: str = "", *, limit_secs: float = ANSWER_SECS
     ) -> dict[str, object]:
-        """One of the proposals that are no statements; the JSON object of its answer."""
+        """Make one of the calls that are no statements, by its name on the wire.
+
+        Args:
+            verb (str): the call, such as ``status`` or ``tree``. The methods below make them all.
+            argument (str): what the call takes; empty for none.
+            limit_secs (float): seconds to wait for the answer.
+
+        Returns:
+            dict[str, object]: the JSON object of the answer; its text under ``text`` when there is none.
+
+        Raises:
+            UserError: where the agent refuses.
+            ElfError: without an answer in time.
+
+        Example:
+            >>> (await client.call("status"))["agent"]
+            'web-0'
+        """
         return object_of(await self._connection.ask(verb, argument, limit_secs))
 
     async def tree(self, job: str) -> dict[str, object]:
-        """The reduction trees of a job, one a flow, as their roots see them."""
+        """The reduction trees of a job, one a flow, as their roots see them.
+
+        Args:
+            job (str): the job's name.
+
+        Returns:
+            dict[str, object]: ``job``, ``master`` (address) and ``flows``. Each flow has ``flow``,
+            ``stream``, ``root`` (address), ``readers`` (job names) and ``edges``: ``name``, ``address``,
+            ``parent`` (address) and ``sealed_us`` (event time, µs since the epoch) of each agent.
+
+        Raises:
+            UserError: for a job that there is not.
+            ElfError: without an answer.
+
+        Example:
+            >>> tree = await client.tree("busy")
+            >>> [edge["name"] for edge in tree["flows"][0]["edges"]]
+            ['web-0']
+        """
         return await self.call("tree", job)
 
     async def status(self) -> dict[str, object]:
-        """The agent's own state."""
+        """The agent's own state.
+
+        Returns:
+            dict[str, object]: among others ``agent`` (its name), ``agent_id``, ``address``, ``incarnation``,
+            ``peers`` (count), ``jobs`` and ``master_of`` (lists), ``streams``, and counts of copies.
+
+        Raises:
+            ElfError: without an answer.
+
+        Example:
+            >>> status = await client.status()
+            >>> status["agent"], status["address"] == address
+            ('web-0', True)
+        """
         return await self.call("status")
 
     async def fleet(self) -> FleetStats:
-        """How all agents of the fleet are; one that does not answer within two seconds is there without
-        ``stats``."""
+        """How all agents of the fleet are.
+
+        Returns:
+            FleetStats: of ``elf.wire.stats``: ``jobs`` (count) and ``agents``, each with ``agent``,
+            ``address``, ``streams`` and ``stats``; ``stats`` is None of an agent that does not answer within
+            two seconds.
+
+        Raises:
+            ElfError: without an answer.
+
+        Example:
+            >>> fleet = await client.fleet()
+            >>> [(one.agent, one.streams) for one in fleet.agents]
+            [('web-0', ('clicks',))]
+        """
         return self._read("fleet", await self._connection.ask("fleet", "", ANSWER_SECS), FleetStats)
 
     async def tap(self, stream: str, where: str = "", columns: Sequence[str] = ()) -> AsyncGenerator[Tapped]:
-        """Rows of a stream as its agents read them, as long as they are asked for; at most so many a second
-        (``elf.wire.tapping``), what is beyond that is counted. ``where``: a condition in ELF-QL;
-        ``columns``: those wanted, if not all. Raises ``UserError``.
+        """Rows of a stream as its agents read them, for as long as they are read here.
+
+        An agent shows at most 1,000 rows a second, and looks at 10,000 lines. What is beyond that is counted.
+
+        Args:
+            stream (str): the stream.
+            where (str): a condition in ELF-QL; empty: all rows.
+            columns (Sequence[str]): those wanted beside time and agent; none: all.
+
+        Yields:
+            Tapped: the rows since the last ones, some times a second; also when there are none.
+
+        Raises:
+            UserError: for a stream or column that there is not, or a condition that is wrong.
+            ElfError: without an answer.
+
+        Example:
+            >>> async for tapped in client.tap("clicks", where="clicks_count > 1"):
+            ...     if tapped.rows is not None:
+            ...         break
+            >>> min(tapped.rows["clicks_count"].to_pylist()) > 1
+            True
         """
         options = msgspec.json.encode(TapOptions(str(uuid.uuid4()), stream, where, tuple(columns))).decode()
         while True:
@@ -253,7 +516,24 @@ class Client:
             raise ElfError(f"the agent's answer to {verb} cannot be read: {error}") from None
 
     async def compare_facts(self, job: str) -> CompareFacts:
-        """What an offline run of a job needs. Has the members ship their archives first."""
+        """What an offline run of a job needs. The members ship their archives first.
+
+        Args:
+            job (str): the job's name.
+
+        Returns:
+            CompareFacts: the archives, and the job with its committed windows.
+
+        Raises:
+            UserError: for a job that there is not, whose streams have no archive, or that cannot be compared
+                (it reads late rows, has windows of rows or a function, or is APPROXIMATE).
+            ElfError: without an answer within two minutes.
+
+        Example:
+            >>> facts = await client.compare_facts("busy")
+            >>> len([window for result in facts.job.windows for window in split(result)]) > 0
+            True
+        """
         from elf.job.messages.groups import JobStatus
 
         reply = await self._connection.ask("compare", job, COMPARE_SECS)
@@ -273,10 +553,44 @@ class Client:
         replace: bool = False,
         settings: Mapping[str, object] | None = None,
     ) -> dict[str, object]:
-        """Send a job written in Python (``elf.job.Job``) to all agents; ``replace``: in place of the one of
-        that name. ``settings``: other values for attributes of the job's class, such as ``{"every": 1.0}``.
+        """Send a job written in Python (``elf.job.Job``) to all agents.
 
-        The text is checked first, in a process of its own on this machine. Raises ``UserError``.
+        The text is checked first, in a process of its own on this machine.
+
+        Args:
+            text (str): the text of the file, at most 64 KiB, with one subclass of ``Job``.
+            filename (str): the file's name, for errors.
+            name (str): the job's name.
+            replace (bool): whether it takes the place of a job of that name.
+            settings (Mapping[str, object] | None): other values for attributes of the job's class, such as
+                ``{"every": 1.0}``: plain Python values.
+
+        Returns:
+            dict[str, object]: ``job``, its name, and ``uid``.
+
+        Raises:
+            UserError: for a file that is no job (with file, line and exception), a name that is taken, or a
+                query that cannot be planned.
+            ElfError: without an answer.
+
+        Example:
+            >>> text = '''
+            ... from elf.job import Job
+            ...
+            ... class Hello(Job):
+            ...     greeting = "hello"
+            ...
+            ...     def deliver(self, app, message):
+            ...         return f"{self.greeting}, {message}"
+            ... '''
+            >>> made = await client.submit(text, "hello.py", "greeter", settings={"greeting": "welcome"})
+            >>> made["job"]
+            'greeter'
+            >>> try:
+            ...     await client.submit("x = 1", "wrong.py", "wrong")
+            ... except UserError as error:
+            ...     print(error)
+            wrong.py: wrong.py must define one subclass of elf.job.Job; it has none; mend it and send it again
         """
         from elf.functions.checks import check_job
         from elf.functions.sandbox import Sandboxes
@@ -288,10 +602,27 @@ class Client:
         asked = Submission(name, text, filename, loaded, str(uuid.uuid4()), replace)
         return await self.call("submit", msgspec.json.encode(asked).decode())
 
-    async def query(self, job: str, message: object = None) -> object:
-        """Ask the master of a job (``name`` or ``creator/name``), as ``Job.query`` does: what the ``deliver``
-        of a job in Python returns, or the last window of an SQL job. ``message``: anything that JSON has.
-        Raises ``UserError``.
+    async def query(self, job: str, message: object = None) -> Message:
+        """Ask the master of a job, as ``Job.query`` does.
+
+        Args:
+            job (str): ``name`` or ``creator/name``.
+            message (object): the question: anything that JSON has.
+
+        Returns:
+            Message: what the ``deliver`` of a job in Python returns, or the last window of an SQL job: a
+            dict with ``job``, ``window_start`` and ``window_end`` (ISO 8601 texts in UTC), ``rows`` (a list
+            of dicts) and ``status``.
+
+        Raises:
+            UserError: for a job that there is not, one that gives no answer, or a message that JSON does not
+                have.
+            ElfError: when the agent is lost or does not answer.
+
+        Example:
+            >>> answer = await client.query("busy")
+            >>> answer["job"], sorted(answer)
+            ('busy', ['job', 'rows', 'status', 'window_end', 'window_start'])
         """
         from elf.job.program.spec import Question
         from elf.job.program.values import unpack_value
@@ -303,11 +634,42 @@ class Client:
         return unpack_value((await self._connection.ask("query", argument, ANSWER_SECS)).payload)
 
     async def leave(self, *, force: bool = False) -> dict[str, object]:
-        """Have the agent seal what it has, hand it over and go. Raises ``UserError`` where something would
-        have too few voters without it, unless it is to go by ``force``."""
+        """Have the agent seal what it has, hand it over and go for good.
+
+        Args:
+            force (bool): whether it leaves after 15 s even where something has too few voters without it.
+
+        Returns:
+            dict[str, object]: ``text``: what was done, and which jobs wait for another agent now.
+
+        Raises:
+            UserError: where some data would have no majority without it.
+            ElfError: without an answer within three minutes.
+
+        Example:
+            >>> await client.leave()
+            {'text': 'web-0 has left'}
+        """
         return await self.call("leave", "force" if force else "", limit_secs=LEAVE_SECS)
 
     async def take_off(self, agent: str) -> str:
-        """Have an agent that is gone for good, named or by where it was, expected no more from now on; what
-        was done. Raises ``UserError`` for one that lives."""
+        """Take an agent that is gone for good off the fleet: it is expected no more.
+
+        Args:
+            agent (str): its name, or the address where it was.
+
+        Returns:
+            str: what was done.
+
+        Raises:
+            UserError: for an agent that lives, or that nobody expects.
+            ElfError: without an answer.
+
+        Example:
+            >>> try:
+            ...     await client.take_off("web-9")
+            ... except UserError as error:
+            ...     print(error)
+            no agent web-9 is expected; elf members names those that are
+        """
         return (await self._connection.ask("take off", agent, ANSWER_SECS)).text

@@ -34,15 +34,44 @@ FLAGS: Final = {
 
 
 def coverage(status: Mapping[str, object], revision: int = 0) -> str:
-    """The line of a window with that status (``Window.status``); empty where the status says nothing.
+    """The line of a window with that status; empty where the status says nothing.
 
     A status of another elf may have fewer counts, and more: those that are unknown here are not told.
+
+    Args:
+        status (Mapping[str, object]): ``Window.status``, or its JSON.
+        revision (int): ``Window.revision``.
+
+    Returns:
+        str: one line for people.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> coverage({"expected": 3, "reported": 2, "missing": ["web-2"], "late": 3}, revision=1)
+        '2 of 3 agents, web-2 missing, 3 late, revision 1'
     """
     return ", ".join([*_agents(status), *_beside(status, revision)])
 
 
 def is_whole(status: Mapping[str, object], revision: int = 0) -> bool:
-    """Whether the line says nothing but that all agents are in."""
+    """Whether the line says nothing but that all agents are in.
+
+    Args:
+        status (Mapping[str, object]): ``Window.status``, or its JSON.
+        revision (int): ``Window.revision``.
+
+    Returns:
+        bool: False also for a window that corrects an earlier result.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> is_whole({"expected": 3, "reported": 3}), is_whole({"expected": 3, "reported": 3, "late": 1})
+        (True, False)
+    """
     return not _beside(status, revision) and _count(status, "reported") == _count(status, "expected")
 
 

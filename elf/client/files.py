@@ -12,7 +12,23 @@ _FUNCTION = re.compile(r"\bSET\s+FUNCTION\s+(\w+)\s+FROM\s+'((?:[^']|'')+)'", re
 
 
 def files_of(text: str) -> dict[str, str]:
-    """The texts of the files that a statement names, looked at. Raises ``UserError``."""
+    """The texts of the functions that a statement names, looked at.
+
+    Args:
+        text (str): a statement.
+
+    Returns:
+        dict[str, str]: file name → text, of ``SET FUNCTION … FROM 'file'``.
+
+    Raises:
+        UserError: for a file that cannot be read, or has no function of that kind with one argument.
+
+    Example:
+        >>> path = Path(folder) / "most.py"
+        >>> size = path.write_text("def reduce(batch):\\n    return batch\\n")
+        >>> list(files_of(f"ALTER JOB busy SET FUNCTION reduce FROM '{path}'").values())
+        ['def reduce(batch):\\n    return batch\\n']
+    """
     found = {}
     for kind, quoted in _FUNCTION.findall(text):
         name = quoted.replace("''", "'")
@@ -35,7 +51,24 @@ def _look_at(kind: str, text: str, filename: str) -> None:
 
 
 def tables_of(text: str) -> dict[str, bytes]:
-    """The tables in the files that a statement joins, as Arrow (``elf.batch``). Raises ``UserError``."""
+    """The tables in the files that a statement joins.
+
+    Args:
+        text (str): a statement.
+
+    Returns:
+        dict[str, bytes]: file name → Arrow table (``elf.batch.decode``).
+
+    Raises:
+        UserError: as ``elf.client.tables.read_table``.
+
+    Example:
+        >>> path = Path(folder) / "teams.csv"
+        >>> size = path.write_text("cs_uri_stem,team\\n/cart,sales\\n")
+        >>> join = f"SELECT team, COUNT(*) FROM access JOIN '{path}' AS t USING (cs_uri_stem) GROUP BY team"
+        >>> tables_of(join).keys() == {str(path)}
+        True
+    """
     if not _JOIN.search(text):
         return {}
     from elf.client.tables import read_table

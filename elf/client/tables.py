@@ -51,7 +51,27 @@ _FOUND: Final = (
 
 
 def read_table(name: str) -> bytes:
-    """The table in a file; in a SQLite file that has several: ``shop.db:products``. Raises ``UserError``."""
+    """The table in a file, as a statement that joins it sends it.
+
+    Args:
+        name (str): the path of a CSV, TSV, JSON, Parquet or SQLite file, at most 64 MiB. In a SQLite file
+            that has several tables: ``shop.db:products``.
+
+    Returns:
+        bytes: an Arrow table (``elf.batch.decode``), at most 16 MiB, compressed. Its columns are int64,
+        double, bool, timestamp[us] and string.
+
+    Raises:
+        UserError: for a file that cannot be read, is no table, is too large, or has a column of a type that
+            ELF-QL does not have.
+
+    Example:
+        >>> from elf.batch import decode
+        >>> path = Path(folder) / "teams.csv"
+        >>> size = path.write_text("path,team,since\\n/cart,sales,2026-01-01\\n")
+        >>> decode(read_table(str(path))).to_pylist()
+        [{'path': '/cart', 'team': 'sales', 'since': datetime.datetime(2026, 1, 1, 0, 0)}]
+    """
     path, table = _place(name)
     try:
         size = path.stat().st_size

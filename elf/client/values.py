@@ -23,7 +23,21 @@ _text = msgspec.json.Encoder().encode
 
 
 def rfc3339(moment: datetime) -> str:
-    """A UTC time (naive ones are UTC): ``2026-11-21T02:00:00.000Z``."""
+    """A time as RFC 3339 text in UTC, with milliseconds, or microseconds when there are any.
+
+    Args:
+        moment (datetime): aware, or naive in UTC.
+
+    Returns:
+        str: such as ``2026-11-21T02:00:00.000Z``.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> rfc3339(datetime(2026, 11, 21, 2, tzinfo=UTC))
+        '2026-11-21T02:00:00.000Z'
+    """
     if moment.tzinfo is not None:
         moment = moment.astimezone(UTC).replace(tzinfo=None)
     digits = "microseconds" if moment.microsecond % 1000 else "milliseconds"
@@ -31,12 +45,40 @@ def rfc3339(moment: datetime) -> str:
 
 
 def json_column(column: pa.ChunkedArray) -> list[str]:
-    """The JSON text of every value of a column."""
+    """The JSON text of every value of a column.
+
+    Args:
+        column (pyarrow.ChunkedArray): values of one type.
+
+    Returns:
+        list[str]: as many texts; ``null`` for NULL.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> json_column(pa.chunked_array([[1.5, None, math.inf]]))
+        ['1.5', 'null', '"Infinity"']
+    """
     return [*map(_json_writer(column.type), column.to_pylist())]
 
 
 def cell(value: object) -> str:
-    """A value as people and CSV get it; NULL is the empty string, unless who asks tells it apart."""
+    """A value as people and CSV get it. NULL is the empty string, unless who asks tells it apart.
+
+    Args:
+        value (object): a value of a row or of a status.
+
+    Returns:
+        str: one text; lists with commas, dicts as JSON.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> [cell(value) for value in (None, True, Decimal(12), ["a", "b"])]
+        ['', 'true', '12', 'a, b']
+    """
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -53,8 +95,23 @@ def cell(value: object) -> str:
 
 
 def for_terminal(value: object) -> str:
-    """A value as a terminal gets it: whoever can send a request can write to a log, but not steer the
-    terminal of who reads it. Lines stay lines."""
+    """A value as a terminal gets it. Lines stay lines.
+
+    Whoever can send a request can write to a log, but not steer the terminal of who reads it.
+
+    Args:
+        value (object): as of ``cell``.
+
+    Returns:
+        str: its text, with what does not print escaped.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> print(for_terminal(chr(27) + "[2J"))
+        \\x1b[2J
+    """
     text = cell(value)
     if text.isprintable():
         return text
@@ -62,7 +119,22 @@ def for_terminal(value: object) -> str:
 
 
 def plain(value: object) -> object:
-    """A value of a status, of a row or of an answer, ready for a JSON encoder."""
+    """A value of a status, of a row or of an answer, ready for a JSON encoder.
+
+    Args:
+        value (object): times, decimals, lists and dicts, nested as one likes.
+
+    Returns:
+        object: the same with times as RFC 3339 text, whole decimals as int, others as float, and tuples as
+        lists. Not-a-number and the infinities are ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> plain({"sum": Decimal(12), "at": datetime(2026, 1, 1), "rate": math.nan})
+        {'sum': 12, 'at': '2026-01-01T00:00:00.000Z', 'rate': 'NaN'}
+    """
     if isinstance(value, datetime):
         return rfc3339(value)
     if isinstance(value, float) and not math.isfinite(value):

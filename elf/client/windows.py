@@ -25,14 +25,43 @@ _US: Final = pa.timestamp("us")
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """One committed window of a job: its rows (``table``) and whom and what they cover (``status``).
+    """One committed window of a job: its rows, and what they cover.
 
-    ``start`` and ``end`` are aware datetimes in UTC, or None when the job has no windows; ``table`` then has
-    no ``window_start`` and ``window_end`` either. ``status`` has the counts ``expected``, ``reported``,
-    ``rows_in``, ``late``, ``rejected``, ``uncast``, ``future``, ``unrostered``, ``shed``, ``leapt`` and the
-    names ``missing``;
-    ``function_failed``: whether the rows, or some of their panes, are those from before the job's final or
-    reduce function, which failed.
+    Attributes:
+        job (str): the job's uid: its app id in hexadecimal, a dot, and its generation.
+        name (str): the job's name.
+        version (int): the version of the job that made the window, from 1.
+        master (str): the address of the agent that made it.
+        start (datetime | None): in UTC, aware. None when the job has no windows.
+        end (datetime | None): in UTC, aware; the window ends before it. None when the job has no windows.
+        revision (int): 0 for the first commit of the window, then 1, 2 …
+        status (dict[str, object]): the counts ``expected`` and ``reported`` (agents), ``rows_in``, ``late``,
+            ``rejected``, ``future``, ``unrostered``, ``shed`` and ``leapt`` (rows), ``uncast`` (values); the
+            names ``missing``; the list ``gaps``; ``skipped``; ``version``; ``function_failed``: whether the
+            rows, or some of their panes, are those from before the job's final or reduce function, which
+            failed.
+        table (pyarrow.Table): ``window_start`` and ``window_end`` (timestamp[us], UTC) when the job has
+            windows, then the columns of the SELECT list. Sums of integers are decimal128(38, 0).
+        provisional (bool): whether it is no commit. Masters of this release publish none.
+        early (int): above 0 the window is not complete, and this is no commit; later ones have higher
+            numbers.
+        emits_changes (bool): whether the job says EMIT CHANGES.
+        changes (pyarrow.Table | None): of a job that says EMIT CHANGES, where ``Client`` gives it: what
+            differs from the result before, with a column ``_op`` (``+`` or ``-``).
+
+    Example:
+        >>> window = Window(
+        ...     job="00.1", name="busy", version=1, master="web-1:7071", revision=0,
+        ...     start=datetime(2026, 1, 1, tzinfo=UTC), end=datetime(2026, 1, 1, 0, 1, tzinfo=UTC),
+        ...     status={"expected": 3, "reported": 2, "missing": ["web-2"], "late": 4},
+        ...     table=pa.table({"n": [12]}),
+        ... )
+        >>> window.coverage
+        '2 of 3 agents, web-2 missing, 4 late'
+        >>> window.whole
+        False
+        >>> window.key[:2], window.key[4]
+        (('00.1', 1), 0)
     """
 
     job: str
@@ -46,11 +75,8 @@ class Window:
     table: pa.Table
     provisional: bool = False
     early: int = 0
-    """Above 0: the window is not complete, and this is no commit; later ones have higher numbers."""
     emits_changes: bool = False
     changes: pa.Table | None = None
-    """Of a job that says EMIT CHANGES, where ``Client`` gives it: what differs from the result before, with a
-    column ``_op`` (``+`` or ``-``)."""
 
     @property
     def key(self) -> tuple[object, ...]:
@@ -69,7 +95,30 @@ class Window:
 
 
 def split(result: WindowResult) -> Iterator[Window]:
-    """The windows of a result, by their start. One without rows and without a status is not in it."""
+    """The windows of a result, by their start. One without rows and without a status is not in it.
+
+    Args:
+        result (elf.wire.clients.WindowResult): windows as a master publishes them: ``status`` and
+            ``payload`` are Arrow tables (``elf.batch``) with ``window_start`` and ``window_end`` first.
+
+    Yields:
+        Window: one a window. No row is copied when they come window by window.
+
+    Raises:
+        PeerError: when ``status`` or ``payload`` is no table.
+
+    Example:
+        >>> from elf.batch import encode
+        >>> start, end = datetime(2026, 1, 1), datetime(2026, 1, 1, 0, 1)
+        >>> rows = pa.table({"window_start": [start, start], "window_end": [end, end], "n": [1, 2]})
+        >>> status = pa.table({"window_start": [start], "window_end": [end], "late": [0]})
+        >>> result = WindowResult(
+        ...     job="00.1", name="busy", version=1, master="web-1:7071", first_us=0, last_us=0, revision=0,
+        ...     status=encode(status), payload=encode(rows),
+        ... )
+        >>> [(window.start.isoformat(), window.table.num_rows) for window in split(result)]
+        [('2026-01-01T00:00:00+00:00', 2)]
+    """
     status, rows = _table(result.status), _table(result.payload)
     facts = {_span(row): row for row in status.to_pylist()} if status.num_rows else {}
     parts = dict(_parts(rows))

@@ -23,10 +23,35 @@ what a discount is, in ``on_multicast``.
 
 from typing import Any
 
-from elf.job.program.rounds import Rounds, all_lines, lines_of
+from elf.job import Rounds, all_lines, lines_of
 
 
 class MicroPromotion(Rounds):
+    """The most clicked products of each batch.
+
+    Attributes:
+        every (float): seconds of a batch.
+        top (int): products that get a discount.
+        store (str): the store whose clicks count.
+        keep_late (bool): clicks that are too late for their batch are in the next one.
+        kept (int): batches that the master remembers.
+
+    A query is ``{"since": n}`` or None. The reply is a list with a dict for each batch after the n-th:
+    ``batch`` (its number), ``agents`` (how many took part), ``top`` (products), ``clicks`` (by product),
+    ``gave`` (discounts by product) and ``covers`` (``Lines``).
+
+    Example:
+        >>> import pyarrow as pa
+        >>> master, below = two_agents(MicroPromotion)
+        >>> lines = {"lines": [2], "first": [1], "last": [2]}
+        >>> below.insert(pa.table({"product": ["Doom"], "clicks": [3], **lines}))
+        >>> master.on_timer()
+        discount on Doom
+        >>> (batch,) = master.deliver(b"", {"since": 0})
+        >>> batch["top"], batch["clicks"], batch["covers"]
+        (['Doom'], {'Doom': 3}, {'web-2:7071': (1, 2, 2)})
+    """
+
     every = 300.0  # seconds of a batch
     top = 3
     store = "video_games"

@@ -36,6 +36,30 @@ Labels = dict[str, str]
 
 
 class ProductBundling(Rounds):
+    """Products that the same users like and buy.
+
+    Attributes:
+        every (float): seconds between two looks at the graph.
+        window (float): seconds that an edge lives.
+        store (str): the store whose likes and buys count.
+        epochs_max (int): epochs after which a cycle ends.
+        kept (int): looks that the master remembers.
+
+    A query is the name of a product, and the reply ``{"look": n, "bundle": [products]}``. Or it is
+    ``{"since": n}`` or None, and the reply a list with a dict for each look after the n-th: ``look``,
+    ``agents``, ``epochs``, ``bundles`` (lists of products), ``since`` (seconds since the epoch), ``covers``
+    (agent: first and last id) and ``ms``.
+
+    Example:
+        >>> master, below = two_agents(ProductBundling)
+        >>> seen = [datetime(2025, 12, 31, 23, 59, 50)] * 2  # the clock says midnight
+        >>> likes = {"user_id": ["ada"] * 2, "product": ["Doom", "Myst"], "seen": seen}
+        >>> below.insert(pa.table({**likes, "first": [1, 2], "last": [1, 2]}), "likes")
+        >>> master.on_timer()
+        >>> master.deliver(b"", "Doom")["bundle"]
+        ['Doom', 'Myst']
+    """
+
     every = 5.0  # seconds between two looks at the graph
     window = 300.0  # seconds that an edge lives
     store = "video_games"

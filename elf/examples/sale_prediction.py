@@ -26,6 +26,37 @@ from elf.job import Job, QueryFailed
 
 
 class SalePrediction(Job):
+    """The clicks that a product's bundle will have in the next batch.
+
+    Attributes:
+        every (float): seconds between two predictions.
+        product (str): the product.
+        batches (int): batches that the line goes through, at most; two at least.
+        promotion (str): the job that is asked for batches.
+        bundling (str): the job that is asked for bundles.
+        kept (int): predictions that the master remembers.
+
+    A query is ``{"since": n}`` or None. The reply is a list with a dict for each prediction after the n-th
+    batch: ``look``, ``bundle`` (products), ``batches`` (their numbers), ``history`` (clicks in each),
+    ``forecast`` (clicks) and ``popular`` (products of the bundle that are top products now).
+
+    Example:
+        >>> class Promotion(Job):
+        ...     def deliver(self, app, message):
+        ...         return [{"batch": n, "clicks": {"Doom": 2 * n}, "top": ["Doom"]} for n in (1, 2)]
+        >>> class Bundling(Job):
+        ...     def deliver(self, app, message):
+        ...         return {"look": 1, "bundle": [message]}
+        >>> promotion, _ = two_agents(Promotion, name="micro_promotion")
+        >>> bundling, _ = two_agents(Bundling, name="product_bundling")
+        >>> master, _ = two_agents(SalePrediction, others=(promotion, bundling))
+        >>> master.product = "Doom"
+        >>> master.on_timer()
+        >>> (prediction,) = master.deliver(b"", None)
+        >>> prediction["history"], round(prediction["forecast"]), prediction["popular"]
+        ([2, 4], 6, ['Doom'])
+    """
+
     every = 300.0
     product = "Angry Birds Season"
     batches = 6  # that the line goes through, at most
@@ -68,6 +99,20 @@ class SalePrediction(Job):
 
 
 def forecast(history: list[int]) -> float:
-    """The next value of a line through these, at least 0."""
+    """The next value of a line through these (least squares), at least 0.
+
+    Args:
+        history (list[int]): clicks, a number for each batch; two at least.
+
+    Returns:
+        float: clicks.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> round(forecast([1, 2, 3]), 6)
+        4.0
+    """
     slope, level = np.polyfit(np.arange(len(history)), history, 1)
     return max(0.0, float(level + slope * len(history)))

@@ -21,10 +21,33 @@ To change it: ``where``, ``by``, ``top`` and ``every`` with ``--set``.
 
 from typing import Any
 
-from elf.job.program.rounds import Rounds, all_lines, lines_of
+from elf.job import Rounds, all_lines, lines_of
 
 
 class SpamCampaign(Rounds):
+    """Who posts most often, of the posts that a condition is true for.
+
+    Attributes:
+        every (float): seconds of a batch.
+        top (int): how many a batch names.
+        by (str): the column that posts are counted by.
+        where (str): the condition, in ELF-QL.
+        keep_late (bool): posts that are too late for their batch are in the next one.
+        kept (int): batches that the master remembers.
+
+    A query is ``{"since": n}`` or None. The reply is a list with a dict for each batch after the n-th:
+    ``batch``, ``agents`` (how many took part), ``by``, ``where``, ``top`` (pairs of who and posts) and
+    ``covers`` (``Lines``).
+
+    Example:
+        >>> import pyarrow as pa
+        >>> master, below = two_agents(SpamCampaign)
+        >>> below.insert(pa.table({"who": ["eve"], "posts": [7], "first": [1], "last": [9]}))
+        >>> master.on_timer()
+        >>> master.deliver(b"", None)[0]["top"]
+        [['eve', 7]]
+    """
+
     every = 30.0  # seconds of a batch
     top = 5
     by = "user.name"

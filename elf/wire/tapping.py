@@ -28,10 +28,20 @@ class TapOptions(msgspec.Struct, frozen=True):
 
 
 class TapReply(msgspec.Struct, frozen=True):
-    """``hidden``: rows that are not among those shown, since an agent shows ``rows_max`` a second;
-    ``unseen``: lines at which nobody looked, since it looks at ``lines_max``. ``silent``: agents of which
-    nothing came, and why. ``waiting``: why there can't be any rows yet. ``retry_ms``: when to ask next, so
-    that the questions to many agents are not too many.
+    """What is told beside the rows of a tap.
+
+    Attributes:
+        hidden (int): rows that are not among those shown, since an agent shows ``rows_max`` a second.
+        unseen (int): lines at which nobody looked, since an agent looks at ``lines_max`` a second.
+        rows_max (int): rows a second.
+        lines_max (int): lines a second.
+        silent (dict[str, str]): agents of which nothing came, and why.
+        waiting (str): why there cannot be any rows yet; empty where there can.
+        retry_ms (int): milliseconds until the next question, so that those to many agents are not too many.
+
+    Example:
+        >>> TapReply(hidden=3).retry_ms
+        300
     """
 
     hidden: int = 0

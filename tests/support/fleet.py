@@ -115,6 +115,7 @@ class Agent:
     """Which files of its folder it follows."""
     shared: bool = False
     """Others see its files."""
+    cluster: str = "test"
     quiet: dict[str, dict[str, str]] = field(default_factory=dict)
     """Streams whose logs are not there yet, and the columns that are declared of them."""
 
@@ -134,7 +135,7 @@ class Agent:
         (self.folder / "logs").mkdir(parents=True, exist_ok=True)
         config = {
             "agent": {"name": self.name, "listen": self.address, "advertise": self.reached},
-            "cluster": {"name": "test", "bootstrap": list(self.bootstrap)},
+            "cluster": {"name": self.cluster, "bootstrap": list(self.bootstrap)},
             "data_dir": str(self.folder / "data"),
             "streams": {
                 STREAM: {

@@ -23,6 +23,9 @@ this class made by elf itself (flush and ``send_to`` at the end of a pane, ``on_
 commits).
 
 Never here: sockets, clocks, processes. ``Host`` is whoever runs the job.
+
+The examples below run without a fleet. In them ``two_agents`` gives the job on the master and the job on one
+agent below it (``tests/support/two_agents.py``), and ``Popular`` is the class of the example of ``Job``.
 """
 
 from __future__ import annotations
@@ -35,40 +38,110 @@ import pyarrow as pa
 from elf.aggregates import State, merge_tables
 from elf.cbt import BufferTree
 from elf.job.program.calls import Place, Subscription
+from elf.job.program.values import Message
 from elf.job.spec import app_id
 
 QUERY_SECS = 1.0
 
 
 class JobError(Exception):
-    """A call of the job's that cannot be done; the text says why and what to do."""
+    """A call of the job that cannot be done; the text says why and what to do.
+
+    Example:
+        >>> master, below = two_agents(Popular)
+        >>> below.multicast("update")
+        Traceback (most recent call last):
+        elf.job.program.api.JobError: only the master multicasts: ask is_root first
+    """
 
 
 class QueryFailed(JobError):
-    """A query without a reply: nobody there, no answer in time, an error there, or a cycle of queries."""
+    """A query without a reply: nobody there, no answer in time, an error there, or a cycle of queries.
+
+    Example:
+        >>> master, below = two_agents(Popular)
+        >>> try:
+        ...     master.query("unknown")
+        ... except QueryFailed as failed:
+        ...     print(failed)
+        there is no job unknown
+    """
 
 
 class Host(Protocol):
     """Where a job runs."""
 
     def subscribe(self, subscription: Subscription) -> None: ...
-    def send_to(self, node: str, message: object) -> None: ...
-    def multicast(self, message: object) -> None: ...
-    def route(self, app: bytes, message: object) -> None: ...
-    def reply(self, message: object) -> None: ...
-    def query(self, app: bytes, name: str, message: object, timeout: float) -> object: ...
+    def send_to(self, node: str, message: Message) -> None: ...
+    def multicast(self, message: Message) -> None: ...
+    def route(self, app: bytes, message: Message) -> None: ...
+    def reply(self, message: Message) -> None: ...
+    def query(self, app: bytes, name: str, message: Message, timeout: float) -> Message: ...
     def place(self) -> Place: ...
     def tree(self, name: str) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]: ...
 
 
 class Job:
-    """Subclass it, one to a file; see the module's docstring. Callbacks do nothing unless you write them."""
+    """A job in Python. Write a subclass, one to a file; callbacks do nothing unless you write them.
+
+    Each agent makes one object of the class, in a process of its own. What a callback raises makes the job
+    ``failing`` on that agent, with the line of your file; it does not end the job.
+
+    Attributes:
+        every (float | None): seconds between two ``on_timer``, at least 0.01. None: never.
+        name (str): the job's name, as it was submitted.
+        creator (str): the user who submitted it.
+
+    Example:
+        The clicks on each product. The master says when; groups go up the tree; other jobs may ask.
+        ``two_agents`` gives the job on its master and on an agent below it, without a fleet:
+
+        >>> class Popular(Job):
+        ...     every = 5.0
+        ...
+        ...     def start(self):
+        ...         self.subscribe("SELECT product, SUM(clicks) AS clicks FROM clicks GROUP BY product")
+        ...         self.total = None
+        ...
+        ...     def on_timer(self):
+        ...         if self.is_root:
+        ...             self.multicast("update")
+        ...
+        ...     def on_multicast(self, app, message):
+        ...         self.roll_up(self.flush())
+        ...         self.empty()
+        ...
+        ...     def on_recv(self, node, paos):
+        ...         self.roll_up(paos)
+        ...
+        ...     def roll_up(self, paos):
+        ...         if self.is_root:
+        ...             self.total = self.merge(self.total, paos)
+        ...         else:
+        ...             self.send_to(self.parent, paos)
+        ...
+        ...     def deliver(self, app, message):
+        ...         return self.merge(self.total).to_pylist()
+
+        >>> master, below = two_agents(Popular)
+        >>> master.insert(pa.table({"product": ["Doom"], "clicks": [1]}))
+        >>> below.insert(pa.table({"product": ["Doom"], "clicks": [2]}))
+        >>> master.on_timer()
+        >>> master.deliver(b"", None)
+        [{'product': 'Doom', 'clicks': 3}]
+    """
 
     every: ClassVar[float | None] = None
     """Seconds between two ``on_timer``; None: never."""
 
     def __init__(self, name: str, creator: str, host: Host) -> None:
-        """Made by the agent. Set your own state in ``start``."""
+        """Made by the agent. Set your own state in ``start``.
+
+        Args:
+            name (str): the job's name.
+            creator (str): the user who submitted it.
+            host (Host): what runs the job.
+        """
         self.name = name
         self.creator = creator
         self._host = host
@@ -76,26 +149,104 @@ class Job:
     # -- callbacks -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Called once on each agent, before anything else: subscribe here, and nowhere else."""
+        """Called once on each agent, before anything else: subscribe here, and nowhere else.
+
+        Raises:
+            What your code raises refuses the job when it is submitted. So does a ``start`` that sends.
+        """
 
     def on_timer(self) -> None:
-        """``every`` seconds have passed (paper: OnTimer)."""
+        """Called when ``every`` seconds have passed (paper: OnTimer).
 
-    def on_recv(self, node: str, paos: object) -> None:
-        """The job on the agent ``node`` has sent this with ``send_to`` (paper: OnRecv)."""
+        Raises:
+            What your code raises makes the job ``failing``.
+        """
 
-    def on_multicast(self, app: bytes, message: object) -> None:
-        """The master of ``app`` has multicast this: our own, or one that we subscribed to (OnMulticast)."""
+    def on_recv(self, node: str, paos: Message) -> None:
+        """Called when the job on another agent has called ``send_to`` (paper: OnRecv).
 
-    def deliver(self, app: bytes, message: object) -> object:
-        """At the master: a message of another application, ``app`` (paper: Deliver). What is returned is the
-        reply, if it was a query."""
+        Args:
+            node (str): the address of that agent, ``"host:port"``.
+            paos (Message): what was sent. For partial aggregates a ``pyarrow.Table`` with a row for each
+                group, and the columns of the query's SELECT list.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+        """
+
+    def on_multicast(self, app: bytes, message: Message) -> None:
+        """Called on each agent when the master of an application has multicast (paper: OnMulticast).
+
+        Args:
+            app (bytes): the 16 bytes of its app id: this job's, or that of one that was subscribed to.
+            message (Message): what was sent.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+        """
+
+    def deliver(self, app: bytes, message: Message) -> Message:
+        """Called at the master for a message of another application (paper: Deliver).
+
+        Args:
+            app (bytes): the 16 bytes of the sender's app id; empty for a client.
+            message (Message): what was sent with ``route`` or ``query``.
+
+        Returns:
+            Message: the reply, if it was a query.
+
+        Raises:
+            What your code raises makes the job ``failing``, and the query fails.
+        """
+        return None
 
     def on_batch(self, batch: pa.Table, subscription: str) -> None:
-        """Rows of a stream that was subscribed to with ``stream=``."""
+        """Called for rows of a stream that was subscribed to with ``stream=``.
+
+        Args:
+            batch (pyarrow.Table): rows that this agent has read, with the ``columns`` of the subscription.
+            subscription (str): the subscription's name.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> class Big(Job):
+            ...     def start(self):
+            ...         self.subscribe(stream="clicks", columns=["product", "clicks"], where="clicks > 9")
+            ...         self.seen = []
+            ...
+            ...     def on_batch(self, batch, subscription):
+            ...         self.seen += batch["product"].to_pylist()
+
+            >>> master, below = two_agents(Big)
+            >>> below.on_batch(pa.table({"product": ["Doom"], "clicks": [12]}), "clicks")
+            >>> below.seen
+            ['Doom']
+        """
 
     def on_missed(self, app: bytes, count: int) -> None:
-        """So many multicasts of ``app`` will never come (we were away, or are new)."""
+        """Called when multicasts will never come, because this agent was away or is new.
+
+        Args:
+            app (bytes): the 16 bytes of the app id that they are of.
+            count (int): how many are lost.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> class Counts(Job):
+            ...     lost = 0
+            ...
+            ...     def on_missed(self, app, count):
+            ...         self.lost += count
+
+            >>> master, below = two_agents(Counts)
+            >>> below.on_missed(below.app_id, 3)
+            >>> below.lost
+            3
+        """
 
     # -- calls -----------------------------------------------------------------------------------------------
 
@@ -109,15 +260,37 @@ class Job:
         app: str = "",
         name: str = "",
     ) -> None:
-        """Take part (paper: Subscribe); the job's own tree is joined anyway. One of
+        """Ask for rows, groups or multicasts (paper: Subscribe). The job's own tree is joined anyway.
 
-        - ``query``: a SELECT of ELF-QL whose items are the columns of GROUP BY, and SUM, COUNT, MIN and MAX.
-          Rows
-          of this agent's logs go into a compressed buffer tree: ``flush`` gives its groups;
-        - ``stream``, with ``columns`` and an optional ``where``: the rows themselves, by ``on_batch``;
-        - ``app``, ``"name"`` or ``"creator/name"``: the multicasts of another application.
+        Give one of ``query``, ``stream`` and ``app``.
 
-        ``name`` is for jobs with several; by default ``main``, the stream, or the application.
+        Args:
+            query (str): a SELECT of ELF-QL over one stream. Its items are the columns of GROUP BY, and SUM,
+                COUNT, MIN and MAX. Rows of this agent's logs go into a buffer tree: ``flush`` gives its
+                groups.
+            stream (str): the stream whose rows are wanted; they come by ``on_batch``.
+            columns (Sequence[str]): the columns of these rows; with ``stream``, at least one.
+            where (str): a condition in ELF-QL for these rows; empty: all rows.
+            app (str): ``"name"`` or ``"creator/name"`` of an application whose multicasts are wanted.
+            name (str): the subscription's name, for jobs with several; by default ``main``, the stream, or
+                the application.
+
+        Raises:
+            JobError: if not exactly one of the three is given, if ``columns`` or ``where`` do not go with
+                it, after ``start``, or if two subscriptions have one name.
+
+        Example:
+            >>> class Two(Job):
+            ...     def start(self):
+            ...         self.subscribe("SELECT product, COUNT(*) AS n FROM clicks GROUP BY product")
+            ...         self.subscribe(app="ada/popular", name="updates")
+
+            >>> master, below = two_agents(Two)
+            >>> master.flush().column_names
+            ['product', 'n']
+            >>> master.subscribe()
+            Traceback (most recent call last):
+            elf.job.program.api.JobError: subscribe takes a query, or stream=, or app=
         """
         if sum(map(bool, (query, stream, app))) != 1:
             raise JobError("subscribe takes a query, or stream=, or app=")
@@ -128,37 +301,152 @@ class Job:
             Subscription(name or stream or app or "main", query, stream, tuple(columns), where, id_)
         )
 
-    def send_to(self, node: str | None, paos: object) -> None:
-        """Send partial aggregates (any message) to this job on another agent: ``self.parent``, mostly."""
+    def send_to(self, node: str | None, paos: Message) -> None:
+        """Send partial aggregates, or any message, to this job on another agent, which gets it by
+        ``on_recv``, at most once.
+
+        Args:
+            node (str | None): that agent's address, mostly ``self.parent``.
+            paos (Message): what is sent, at most 4 MiB when it is packed.
+
+        Raises:
+            JobError: if ``node`` is None or empty, if ``paos`` cannot be sent, or if this callback has sent
+                more than 32 MiB or 10,000 messages.
+
+        Example:
+            >>> master, below = two_agents(Popular)
+            >>> below.send_to(below.parent, pa.table({"product": ["Doom"], "clicks": [2]}))
+            >>> master.total.to_pylist()
+            [{'product': 'Doom', 'clicks': 2}]
+            >>> master.send_to(master.parent, None)
+            Traceback (most recent call last):
+            elf.job.program.api.JobError: send_to nobody: the root has no parent (ask is_root first)
+        """
         if not node:
             raise JobError("send_to nobody: the root has no parent (ask is_root first)")
         self._host.send_to(node, paos)
 
-    def multicast(self, message: object) -> None:
-        """At the master: a message to this job on every agent, this one too."""
+    def multicast(self, message: Message) -> None:
+        """At the master: send a message to this job on every agent, this one too.
+
+        Each gets it by ``on_multicast``, once and in order, or ``on_missed`` says how many are lost.
+
+        Args:
+            message (Message): what is sent, at most 4 MiB when it is packed.
+
+        Raises:
+            JobError: on an agent that is not the master, and as ``send_to``.
+
+        Example:
+            >>> class Greeted(Job):
+            ...     heard = ""
+            ...
+            ...     def on_multicast(self, app, message):
+            ...         self.heard = message
+
+            >>> master, below = two_agents(Greeted)
+            >>> master.multicast("good morning")
+            >>> master.heard, below.heard
+            ('good morning', 'good morning')
+        """
         if not self.is_root:
             raise JobError("only the master multicasts: ask is_root first")
         self._host.multicast(message)
 
-    def route(self, app: str | bytes, message: object) -> None:
-        """A message to the master of another application, which gets it by ``deliver``, at most once."""
+    def route(self, app: str | bytes, message: Message) -> None:
+        """Send a message to the master of another application, which gets it by ``deliver``, at most once.
+
+        Args:
+            app (str | bytes): ``"name"`` (of the same creator), ``"creator/name"``, or an app id.
+            message (Message): what is sent, at most 4 MiB when it is packed.
+
+        Raises:
+            JobError: as ``send_to``.
+
+        Example:
+            >>> class Logged(Job):
+            ...     last = None
+            ...
+            ...     def deliver(self, app, message):
+            ...         self.last = message
+
+            >>> log, _ = two_agents(Logged, name="log")
+            >>> master, below = two_agents(Popular, others=(log,))
+            >>> below.route("log", {"sold out": "Doom"})
+            >>> log.last
+            {'sold out': 'Doom'}
+        """
         self._host.route(self.app(app), message)
 
-    def query(self, app: str | bytes, message: object = None, timeout: float = QUERY_SECS) -> object:
-        """Ask the master of another application and wait for its reply; ``timeout`` in seconds.
+    def query(self, app: str | bytes, message: Message = None, timeout: float = QUERY_SECS) -> Message:
+        """Ask the master of another application and wait for its reply.
 
-        An SQL job answers with its last window: ``{"job", "window_start", "window_end", "rows", "status"}``.
-        While this waits, ``deliver`` alone may be called. Raises ``QueryFailed``; also when the reply would
-        have to wait for this very job (a cycle).
+        While this waits, ``deliver`` alone may be called.
+
+        Args:
+            app (str | bytes): ``"name"`` (of the same creator), ``"creator/name"``, or an app id.
+            message (Message): the question, at most 4 MiB when it is packed.
+            timeout (float): seconds, above 0 and at most 60.
+
+        Returns:
+            Message: what the other's ``deliver`` returns or replies. An SQL job answers with its last
+            window: a dict with ``job``, ``window_start`` and ``window_end`` (ISO 8601 texts in UTC), ``rows``
+            (a list of dicts) and ``status``.
+
+        Raises:
+            QueryFailed: without a reply in time; also when the reply would have to wait for this very job (a
+                cycle).
+            JobError: if ``message`` cannot be sent, or ``timeout`` is out of its bounds.
+
+        Example:
+            >>> popular, _ = two_agents(Popular)
+            >>> popular.on_recv("web-2:7071", pa.table({"product": ["Doom"], "clicks": [2]}))
+            >>> asking, _ = two_agents(Job, name="asking", others=(popular,))
+            >>> asking.query("popular", timeout=2.0)
+            [{'product': 'Doom', 'clicks': 2}]
         """
         return self._host.query(self.app(app), app if isinstance(app, str) else "", message, timeout)
 
-    def reply(self, message: object) -> None:
-        """In ``deliver``: the reply, before its end. The first one counts."""
+    def reply(self, message: Message) -> None:
+        """In ``deliver``: give the reply before its end. The first one counts.
+
+        Args:
+            message (Message): the reply, at most 4 MiB when it is packed.
+
+        Raises:
+            JobError: if there is no query to reply to, and as ``send_to``.
+
+        Example:
+            >>> class Early(Job):
+            ...     def deliver(self, app, message):
+            ...         self.reply("yes")
+            ...         return "too late"
+
+            >>> early, _ = two_agents(Early, name="early")
+            >>> asking, _ = two_agents(Job, name="asking", others=(early,))
+            >>> asking.query("early")
+            'yes'
+        """
         self._host.reply(message)
 
     def app(self, app: str | bytes) -> bytes:
-        """The app id of ``"name"`` (of the same creator) or ``"creator/name"``."""
+        """The app id of an application: the key of its tree.
+
+        Args:
+            app (str | bytes): ``"name"`` (of the same creator) or ``"creator/name"``. An app id is given
+                back as it is.
+
+        Returns:
+            bytes: 16 bytes.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> master, below = two_agents(Popular)
+            >>> master.app("popular") == master.app("ada/popular") == below.app_id
+            True
+        """
         if isinstance(app, bytes):
             return app
         creator, slash, name = app.rpartition("/")
@@ -167,20 +455,84 @@ class Job:
     # -- the local buffer tree -------------------------------------------------------------------------------
 
     def insert(self, paos: pa.Table, name: str = "main") -> None:
-        """Put partial aggregates into the tree of a query; rows of one key are merged."""
+        """Put partial aggregates into the buffer tree of a query. Rows of one key are merged.
+
+        Args:
+            paos (pyarrow.Table): a row for each group, with the columns of the query's SELECT list.
+            name (str): the subscription of the query.
+
+        Raises:
+            JobError: if no query was subscribed to under that name.
+
+        Example:
+            >>> master, _ = two_agents(Popular)
+            >>> master.insert(pa.table({"product": ["Doom", "Doom"], "clicks": [1, 2]}))
+            >>> master.flush().to_pylist()
+            [{'product': 'Doom', 'clicks': 3}]
+        """
         self._host.tree(name)[0].insert_partials(paos)
 
     def flush(self, name: str = "main") -> pa.Table:
-        """All groups of a query so far, columns as in its SELECT; the tree keeps them."""
+        """All groups of a query since the last ``empty``. The tree keeps them.
+
+        Args:
+            name (str): the subscription of the query.
+
+        Returns:
+            pyarrow.Table: a row for each group, in no fixed order, with the columns of the query's SELECT
+            list. Sums of integers are int64 where they fit, else decimal128(38, 0).
+
+        Raises:
+            JobError: if no query was subscribed to under that name.
+
+        Example:
+            >>> master, _ = two_agents(Popular)
+            >>> master.flush().num_rows
+            0
+            >>> master.flush("likes")
+            Traceback (most recent call last):
+            elf.job.program.api.JobError: there is no query likes here
+        """
         tree, keys, states = self._host.tree(name)
         return readable(tree.partials(), keys, states)
 
     def empty(self, name: str = "main") -> None:
-        """Forget them: a new batch begins."""
+        """Forget the groups of a query: a new batch begins.
+
+        Args:
+            name (str): the subscription of the query.
+
+        Raises:
+            JobError: if no query was subscribed to under that name.
+
+        Example:
+            >>> master, _ = two_agents(Popular)
+            >>> master.insert(pa.table({"product": ["Doom"], "clicks": [1]}))
+            >>> master.empty()
+            >>> master.flush().num_rows
+            0
+        """
         self._host.tree(name)[0].empty()
 
     def merge(self, *paos: pa.Table | None, name: str = "main") -> pa.Table:
-        """Tables of a query's groups as one, rows of one key merged; None is no rows."""
+        """Merge tables of a query's groups into one, with one row for each key. The tree stays as it is.
+
+        Args:
+            paos (pyarrow.Table | None): tables with the columns of the query's SELECT list. None is no rows.
+            name (str): the subscription of the query.
+
+        Returns:
+            pyarrow.Table: as ``flush``.
+
+        Raises:
+            JobError: if no query was subscribed to under that name.
+
+        Example:
+            >>> master, _ = two_agents(Popular)
+            >>> one = pa.table({"product": ["Doom"], "clicks": [1]})
+            >>> master.merge(one, None, one).to_pylist()
+            [{'product': 'Doom', 'clicks': 2}]
+        """
         _, keys, states = self._host.tree(name)
         found = [table for table in paos if table is not None and table.num_columns]
         if not found:
@@ -191,35 +543,74 @@ class Job:
 
     @property
     def app_id(self) -> bytes:
+        """The app id of this job: 16 bytes.
+
+        Example:
+            >>> len(two_agents(Popular)[0].app_id)
+            16
+        """
         return app_id(self.name, self.creator)
 
     @property
     def me(self) -> str:
-        """The address of this agent."""
+        """The address of this agent, ``"host:port"``.
+
+        Example:
+            >>> [job.me for job in two_agents(Popular)]
+            ['web-1:7071', 'web-2:7071']
+        """
         return self._host.place().me
 
     @property
     def is_root(self) -> bool:
-        """Whether this agent is the job's master."""
+        """Whether this agent is the job's master.
+
+        Example:
+            >>> [job.is_root for job in two_agents(Popular)]
+            [True, False]
+        """
         return self._host.place().root
 
     @property
     def parent(self) -> str | None:
-        """The agent above this one in the tree; None at the root, and for a moment when a parent died."""
+        """The address of the agent above this one in the job's tree.
+
+        None at the root, and on other agents until they have a new parent after theirs died.
+
+        Example:
+            >>> [job.parent for job in two_agents(Popular)]
+            [None, 'web-1:7071']
+        """
         return self._host.place().parent or None
 
     @property
     def children(self) -> tuple[str, ...]:
-        """The agents below this one in the job's tree."""
+        """The addresses of the agents below this one in the job's tree, at most 16.
+
+        Example:
+            >>> [job.children for job in two_agents(Popular)]
+            [('web-2:7071',), ()]
+        """
         return self._host.place().children
 
     @property
     def has_children(self) -> bool:
+        """Whether there are agents below this one.
+
+        Example:
+            >>> [job.has_children for job in two_agents(Popular)]
+            [True, False]
+        """
         return bool(self.children)
 
     @property
     def now(self) -> float:
-        """Seconds since the epoch, when this callback was called."""
+        """When this callback was called, in seconds since the epoch. It stays the same until it returns.
+
+        Example:
+            >>> two_agents(Popular)[0].now
+            1767225600.0
+        """
         return self._host.place().now_ms / 1000
 
 

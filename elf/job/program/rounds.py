@@ -10,6 +10,8 @@ Rules: the next round ends the one before, complete or not. A contribution that 
 (its sender, or somebody on its way, was away) goes to ``late`` on the agent where it got to; with
 ``keep_late`` it is part of that agent's next one, so that nothing is lost that must not be. Children that
 leave the tree are not waited for.
+
+The examples run without a fleet; ``two_agents`` is as in ``elf.job.program.api``.
 """
 
 from __future__ import annotations
@@ -27,14 +29,43 @@ Lines = dict[str, tuple[int, int, int]]
 
 
 class Rounds(Job, ABC):
-    """Override ``contribute``, ``combine``, and ``finish``. Who overrides ``on_multicast`` for messages of
-    their own hands those with a ``"round"`` on to this class.
+    """A job that works in rounds. Override ``contribute``, ``combine`` (required) and ``finish``.
+
+    A subclass that overrides ``on_multicast`` for messages of its own hands those with a ``"round"`` on to
+    this class.
+
+    Attributes:
+        keep_late (bool): whether what comes too late for a round is part of the next one, as in batches that
+            are emptied. False: it is dropped.
+        round (int): the last round that this agent heard of; the first is 1.
+
+    Example:
+        >>> class Adds(Rounds):
+        ...     def contribute(self, message):
+        ...         return message["times"] * 2
+        ...
+        ...     def combine(self, one, other):
+        ...         return one + other
+        ...
+        ...     def finish(self, message, total, agents):
+        ...         print(f"round {self.round}: {total} of {agents} agents")
+
+        >>> master, below = two_agents(Adds)
+        >>> master.begin({"times": 10})
+        round 1: 40 of 2 agents
     """
 
     keep_late: ClassVar[bool] = False
     """Whether what comes too late for a round is part of the next one, as in batches that are emptied."""
 
     def __init__(self, name: str, creator: str, host: Host) -> None:
+        """Made by the agent, as ``Job``.
+
+        Args:
+            name (str): the job's name.
+            creator (str): the user who submitted it.
+            host (Host): what runs the job.
+        """
         super().__init__(name, creator, host)
         self.round = 0
         """The last round that this agent heard of; the first is 1."""
@@ -50,30 +81,110 @@ class Rounds(Job, ABC):
     # -- to override -----------------------------------------------------------------------------------------
 
     def contribute(self, message: Any) -> Any:
-        """On every agent: its part of a round; any message."""
+        """On every agent: give its part of a round.
+
+        Args:
+            message (Message): what the master has called ``begin`` with.
+
+        Returns:
+            Message: this agent's contribution. It is sent up, so it is at most 4 MiB when it is packed.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+        """
 
     @abstractmethod
     def combine(self, one: Any, other: Any) -> Any:
-        """Two contributions as one. Their order says nothing."""
+        """Make one contribution of two.
+
+        Args:
+            one (Message): a contribution, or what ``combine`` has made of several.
+            other (Message): another one. The order of both says nothing.
+
+        Returns:
+            Message: both together, in the form of a contribution.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+        """
 
     def finish(self, message: Any, total: Any, agents: int) -> None:
-        """At the master: the contributions of so many agents, combined."""
+        """At the master: called at the end of a round.
+
+        Args:
+            message (Message): what ``begin`` was called with.
+            total (Message): all contributions, combined.
+            agents (int): how many agents contributed.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+        """
 
     def late(self, value: Any) -> None:
-        """On any agent: a contribution that will not be in its round."""
+        """On any agent: called with a contribution that will not be in its round.
+
+        Without an override it is kept for this agent's next round if ``keep_late``, else dropped.
+
+        Args:
+            value (Message): the contribution, or several that were combined.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> class Loud(Rounds):
+            ...     def combine(self, one, other):
+            ...         return one
+            ...
+            ...     def late(self, value):
+            ...         print(f"too late: {value}")
+
+            >>> master, below = two_agents(Loud)
+            >>> master.on_recv(below.me, {"round": 0, "agents": 1, "value": "mine"})
+            too late: mine
+        """
         if self.keep_late:
             self._owed.append(value)
 
     # -- to call ---------------------------------------------------------------------------------------------
 
     def begin(self, message: Any = None) -> None:
-        """At the master: the next round."""
+        """At the master: begin the next round. It ends the one before, complete or not.
+
+        Args:
+            message (Message): what each agent's ``contribute`` gets.
+
+        Raises:
+            JobError: on an agent that is not the master, or if ``message`` cannot be sent.
+        """
         self._begun = max(self._begun, self.round) + 1
         self.multicast({"round": self._begun, "message": message})
 
     # -- how it is done --------------------------------------------------------------------------------------
 
     def on_multicast(self, app: bytes, message: Any) -> None:
+        """A round begins: contribute, and add what came early.
+
+        Args:
+            app (bytes): the 16 bytes of this job's app id.
+            message (dict): ``round`` (int), and ``message``, what ``begin`` was called with.
+
+        Raises:
+            KeyError: for a message without a ``round``: override this for messages of your own.
+
+        Example:
+            >>> class Adds(Rounds):
+            ...     def contribute(self, message):
+            ...         return 2
+            ...
+            ...     def combine(self, one, other):
+            ...         return one + other
+
+            >>> master, below = two_agents(Adds)
+            >>> below.on_multicast(below.app_id, {"round": 1, "message": None})
+            >>> below.round, master.round
+            (1, 0)
+        """
         if self._open:
             self._open = False
             self.late(self._value)
@@ -89,6 +200,31 @@ class Rounds(Job, ABC):
         self._up()
 
     def on_recv(self, node: str, paos: Any) -> None:
+        """A contribution of a child: combine it, and send on what is complete.
+
+        Args:
+            node (str): the child's address.
+            paos (dict): ``round`` (int), ``agents`` (int, how many contributed) and ``value``.
+
+        Raises:
+            KeyError: for a message that is no contribution.
+
+        Example:
+            >>> class Adds(Rounds):
+            ...     def contribute(self, message):
+            ...         return 2
+            ...
+            ...     def combine(self, one, other):
+            ...         return one + other
+            ...
+            ...     def finish(self, message, total, agents):
+            ...         print(total, agents)
+
+            >>> master, below = two_agents(Adds)
+            >>> master.on_multicast(master.app_id, {"round": 1, "message": None})
+            >>> master.on_recv(below.me, {"round": 1, "agents": 1, "value": 5})
+            7 2
+        """
         if paos["round"] > self.round:  # its multicast took another way than ours
             self._early.append((node, paos))
         elif paos["round"] < self.round or not self._open:
@@ -114,8 +250,26 @@ class Rounds(Job, ABC):
 
 
 def lines_of(agent: str, paos: pa.Table, count: str) -> Lines:
-    """Of groups with the columns ``first``, ``last`` (MIN and MAX of a line's id) and ``count``
-    (COUNT(*))."""
+    """Which lines of an agent's log groups are made of, by the ids of the lines.
+
+    Args:
+        agent (str): the agent's address.
+        paos (pyarrow.Table): groups with the integer columns ``first`` and ``last`` (MIN and MAX of a line's
+            id), and the one that ``count`` names.
+        count (str): the column with COUNT(*) of each group.
+
+    Returns:
+        Lines: the agent's entry: id of the first line, id of the last one, number of lines. Empty without
+        groups.
+
+    Raises:
+        KeyError: if a column is missing.
+
+    Example:
+        >>> groups = pa.table({"product": ["Doom", "Myst"], "n": [2, 3], "first": [4, 1], "last": [5, 9]})
+        >>> lines_of("web-1:7071", groups, "n")
+        {'web-1:7071': (1, 9, 5)}
+    """
     if not paos.num_rows:
         return {}
     first, last, lines = pc.min(paos["first"]), pc.max(paos["last"]), pc.sum(paos[count])
@@ -123,7 +277,22 @@ def lines_of(agent: str, paos: pa.Table, count: str) -> Lines:
 
 
 def all_lines(one: Lines, other: Lines) -> Lines:
-    """The lines of both."""
+    """The lines of two results together.
+
+    Args:
+        one (Lines): the lines of the first.
+        other (Lines): those of the second.
+
+    Returns:
+        Lines: for each agent of either, the least first id, the greatest last id, and the sum of lines.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> all_lines({"web-1:7071": (1, 9, 5)}, {"web-1:7071": (10, 12, 3), "web-2:7071": (1, 4, 4)})
+        {'web-1:7071': (1, 12, 8), 'web-2:7071': (1, 4, 4)}
+    """
     found = dict(one)
     for agent, (first, last, lines) in other.items():
         a, b, c = found.get(agent, (first, last, 0))

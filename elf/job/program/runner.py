@@ -23,7 +23,7 @@ from elf.job.program import calls
 from elf.job.program.api import Job, JobError, QueryFailed
 from elf.job.program.calls import JobEffect, Loaded, Place, Subscription
 from elf.job.program.spec import SETTINGS, Tap
-from elf.job.program.values import NoMessage, pack_value, unpack_value
+from elf.job.program.values import Message, NoMessage, pack_value, unpack_value
 
 Ask = Callable[[bytes, str, bytes, tuple[str, ...], int], tuple[bytes, str]]
 """(app id, its name, message, path, timeout in ms) → (reply, error)."""
@@ -183,16 +183,16 @@ class JobRunner:
             raise JobError(f"two subscriptions are called {subscription.name}: give one a name=")
         self._subscriptions[subscription.name] = subscription
 
-    def send_to(self, node: str, message: object) -> None:
+    def send_to(self, node: str, message: Message) -> None:
         self._put(calls.SendTo(node, _packed(message)))
 
-    def multicast(self, message: object) -> None:
+    def multicast(self, message: Message) -> None:
         self._put(calls.MulticastOut(_packed(message)))
 
-    def route(self, app: bytes, message: object) -> None:
+    def route(self, app: bytes, message: Message) -> None:
         self._put(calls.RouteOut(app, _packed(message)))
 
-    def reply(self, message: object) -> None:
+    def reply(self, message: Message) -> None:
         if not self._query:
             raise JobError("there is nothing to reply to: reply belongs into deliver, once")
         self._put(calls.ReplyOut(self._query, _packed(message)))
@@ -207,7 +207,7 @@ class JobRunner:
             )
         self._effects.append(effect)
 
-    def query(self, app: bytes, name: str, message: object, timeout: float) -> object:
+    def query(self, app: bytes, name: str, message: Message, timeout: float) -> Message:
         if not 0 < timeout <= 60:
             raise JobError(f"timeout={timeout}: seconds, at most 60")
         value, error = self._ask(app, name, _packed(message), (*self._path, self._label), int(timeout * 1000))
@@ -223,7 +223,7 @@ class JobRunner:
         return self._trees[name], tap.key_names(), tap.named_states()
 
 
-def _packed(message: object) -> bytes:
+def _packed(message: Message) -> bytes:
     try:
         return pack_value(message)
     except NoMessage as error:

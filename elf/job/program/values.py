@@ -7,8 +7,9 @@ arrive as ints, others as floats.
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
-from typing import Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +17,27 @@ import pyarrow as pa
 from elf.batch import decode, encode
 from elf.errors import PeerError
 from elf.job.program.calls import VALUE_BYTES_MAX
+
+Message: TypeAlias = (
+    bool
+    | int
+    | float
+    | Decimal
+    | str
+    | bytes
+    | datetime
+    | list[Any]
+    | tuple[Any, ...]
+    | set[Any]
+    | frozenset[Any]
+    | dict[Any, Any]
+    | pa.Table
+    | pa.RecordBatch
+    | None
+)
+"""What a job may send, and what arrives: at most 4 MiB when it is packed. Containers hold messages again.
+Datetimes are aware; one without a time zone arrives as ISO 8601 text. Tuples and sets arrive as lists,
+batches as tables, decimals as int or float."""
 
 _TABLE: Final = 1
 _BIG: Final = 2
@@ -37,12 +59,13 @@ def pack_value(value: object) -> bytes:
     return data
 
 
-def unpack_value(data: bytes) -> object:
+def unpack_value(data: bytes) -> Message:
     """The value again. Raises ``PeerError`` for bytes that are none."""
     try:
-        return _decoder.decode(data)
+        message: Message = _decoder.decode(data)
     except (ValueError, RecursionError) as error:
         raise PeerError(f"no message of a job: {error}") from None
+    return message
 
 
 def _plain(value: object) -> object:
