@@ -1,9 +1,9 @@
-"""What the root of a flow answers: whether a snapshot is in a commit, and why nothing is committed for a
-while; and whom it asks for what is missing (protocol 4.5, 4.6).
+"""What the root of a flow answers: whether a snapshot is in a commit, why nothing is committed for a while,
+and whom it asks for what is missing (protocol 4.5, 4.6).
 
-Members that are missing after a moment of quiet are asked directly. Members and holders that offer a snapshot
-hear what is to become of it. People hear, in a sentence, why a flow gives nothing: members say every second
-how far they have sealed, and how many rows they have counted, late ones and those from the future apart.
+The root asks missing members directly after a moment of quiet. It tells members and holders that offer a
+snapshot what becomes of it. It tells people in a sentence why a flow gives nothing: each member reports every
+second how far it has sealed and how many rows it has counted, with late rows and rows from the future apart.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Answers:
     # -- asking again ----------------------------------------------------------------------------------------
 
     def missing(self, now_ms: int) -> list[tuple[int, int, int]]:
-        """(member, first pane, end) to be asked for now: sealed there, quiet for a moment, and not here."""
+        """Members to ask now, as (member, first pane, end): sealed there, quiet for a moment, and not
+        here."""
         if self._panes.first_pane is None:
             return []
         wanted = []
@@ -64,14 +65,15 @@ class Answers:
         return wanted
 
     def asked(self, members: Iterable[int], now_ms: int) -> None:
-        """These members are asked: for a while not again."""
+        """Note that these members have been asked: they are not asked again for a while."""
         self._asked_ms |= dict.fromkeys(members, now_ms)
 
     # -- verdicts --------------------------------------------------------------------------------------------
 
     def verdicts(self, member: int, start: int, end: int, now_ms: int) -> list[tuple[int, int, str]]:
-        """Of a retained snapshot: (first pane, end, verdict). Where agents are dropped each committed pane
-        has its own, ``included`` or ``leapt``; elsewhere all of them have one."""
+        """The verdicts on a retained snapshot, as (first pane, end, verdict). Where stragglers are dropped
+        each committed pane has its own, ``included`` or ``leapt``; elsewhere one verdict holds for all panes.
+        """
         first, history = self._panes.first_pane, self._panes.history
         if not self._panes.flow.fragment.leap or first is None:
             return self._verdicts_beside_runs(member, start, end, now_ms)
@@ -88,7 +90,7 @@ class Answers:
     def _verdicts_beside_runs(
         self, member: int, start: int, end: int, now_ms: int
     ) -> list[tuple[int, int, str]]:
-        """What another has run has its own verdict, ``answered``, a segment each."""
+        """Panes that another agent has run have their own verdict, ``answered``, one for each segment."""
         found, begin = list[tuple[int, int, str]](), start
         for segment in self._panes.history.within(start, end):
             if segment.mark_of(member):
@@ -102,9 +104,8 @@ class Answers:
         return found
 
     def verdict(self, member: int, start: int, end: int, now_ms: int) -> str:
-        """Of a retained snapshot: ``included``, ``final`` (too late), ``send``, or ``wait`` (it is held, not
-        taken, or not its turn).
-        """
+        """The verdict on a retained snapshot: ``included``, ``final`` (too late), ``send``, or ``wait`` (it
+        is held, not taken, or not its turn)."""
         first = self._panes.first_pane
         if first is None:
             return "wait"
@@ -127,7 +128,7 @@ class Answers:
         return not has and self.verdict(member, start, end, now_ms) == "send"
 
     def verdict_of_part(self, name: PartName, pane: int) -> str:
-        """Of a retained part, as ``verdict``."""
+        """The verdict on a retained part, as ``verdict``."""
         if self._panes.first_pane is None:
             return "wait"
         if pane < self._panes.kept_from():
@@ -138,7 +139,8 @@ class Answers:
         return "wait" if waits else "send"
 
     def reexecuted_from(self, member: int, pane: int) -> int:
-        """From which source offsets another has run the member's work in a committed pane; 0: from none."""
+        """The source offsets from which another agent has run the member's work in a committed pane; 0:
+        nobody has."""
         within = self._panes.history.within(pane, pane + 1)
         return max((segment.mark_of(member) for segment in within), default=0)
 
@@ -162,7 +164,7 @@ class Answers:
         return found + (f"; what comes of {', '.join(spoilt)} cannot be opened" if spoilt else "")
 
     def unusable(self) -> dict[str, tuple[int, str]]:
-        """Of agents, how many pieces could not be opened, and why the last one."""
+        """For each agent, how many pieces could not be opened, and why the last one could not."""
         told = ((self._panes.member(number), said) for number, said in self._covered.refused.told.items())
         return {member.name: said for member, said in told if member is not None}
 
@@ -182,10 +184,8 @@ def why(
     time_of: Callable[[int], int | None],
     now_ms: int,
 ) -> str:
-    """``told``: what the members that are waited for say, by name; ``silent``: members that are not waited
-    for, or have said nothing; ``next_pane``: the first that is not committed; ``time_of``: when a pane begins
-    (µs).
-    """
+    """``told``: what the awaited members say, by name; ``silent``: members that are not awaited or have said
+    nothing; ``next_pane``: the first pane that is not committed; ``time_of``: when a pane begins (µs)."""
 
     def recently(at_ms: int | None) -> bool:
         return at_ms is not None and now_ms - at_ms <= RECENT_MS

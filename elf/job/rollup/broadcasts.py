@@ -1,14 +1,14 @@
-"""Broadcasts: words of people to every worker of a job, at once and outside the panes (``NOTIFY JOB j
+"""Broadcasts: messages from people to every worker of a job, at once and outside the panes (``NOTIFY JOB j
 'text'``).
 
     anybody --NotifyJob--> the root of each flow --Notice, down the flow's tree--> every agent that runs it
 
 A root sends a broadcast once, and answers to which agents it goes. An agent that runs several flows of the
-job takes it from the first of them. The tree numbers and repairs it like every multicast, so each agent takes
-it once and in order; an agent that is away for longer than a repair lasts, or joins later, never hears it: a
-broadcast is news, not state. Each agent keeps the last ``KEPT_MAX`` of each job that it runs, for whoever
-reads them; they end with the job, and with the agent's life. More than a tree keeps at once
-(``OverlayConfig.kept_max``) may be missed by some; each agent counts what it missed.
+job takes it from the first of them. The tree numbers and repairs broadcasts as every multicast, so each agent
+takes it once and in order. An agent that is away for longer than a repair lasts, or joins later, never hears
+it: a broadcast is news, not state. Each agent keeps the last ``KEPT_MAX`` broadcasts of each job that it
+runs; they end with the job, and with the process. Some agents may miss a broadcast when a tree has more of
+them than it keeps (``OverlayConfig.kept_max``); each agent counts what it missed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Broadcasts:
     def asked(
         self, request: NotifyJob, root: Root | None, is_root: Callable[[bytes], bool], now_ms: int
     ) -> list[Effect]:
-        """At the root of a flow of the job (else ``root`` is None): send it, and say to whom."""
+        """At the root of a flow of the job (else ``root`` is None): send it, and return who gets it."""
         error = ""
         reached: tuple[str, ...] = ()
         if root is None or self._log.job(request.uid) is None:
@@ -69,7 +69,7 @@ class Broadcasts:
         return [Multicast(root.flow.topic, broadcast), Send(request.origin, answer)]
 
     def heard(self, broadcast: Broadcast, runs: Container[str], now_ms: int) -> list[Effect]:
-        """It has come down the tree of a flow; ``runs`` are the flows that this agent runs."""
+        """A broadcast has come down the tree of a flow; ``runs`` are the flows that this agent runs."""
         spec = self._log.job(broadcast.job)
         if spec is None:
             return []  # dropped meanwhile

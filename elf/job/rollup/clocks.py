@@ -1,10 +1,10 @@
 """How far the agents' clocks are apart, as the root of their flows sees it.
 
-Every ``Progress`` carries its sender's clock. It was read one way ago: the difference to our clock is the
-skew less that way, so the largest of the last differences is the best, and half the round trip that the
-overlay measures is added. What is told is relative to the median of all clocks heard, our own included: one
-bad clock is then one bad clock, also when it is ours. A skew is known to half a round trip of the two clocks
-that it is between, and to the ms that clocks are read in; a warning is only about what is beyond that.
+Every ``Progress`` carries its sender's clock, which was read one way ago. The difference to our clock is the
+skew less that way, so the largest of the last differences is the best one; half of the round trip that the
+overlay measures is added. A reported skew is relative to the median of all clocks, our own included: so one
+bad clock is reported as one, also when it is ours. A skew is exact to half a round trip of each of the two
+clocks, and to the ms in which clocks are read; a warning is only about what is beyond that.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from typing import Final
 
 SAMPLES: Final = 30
 FORGET_MS: Final = 60_000
-"""A clock that was not heard for so long is not told any more."""
+"""A clock is no longer reported when it was not heard for this long."""
 WARN_EVERY_MS: Final = 60_000
 SURE_MS: Final = 10_000
 SURE_WORDS: Final = 4
-"""Clocks heard for less, or less often, are not warned about: the first words may have waited for us, as
-those that were sent while we were restarted, for some seconds on a busy machine. The truest word is the one
-that waited least, so one prompt word among them is enough, and that takes time and not numbers."""
+"""There is no warning about a clock that was heard fewer times, or for less time: the first messages may have
+waited for us for some seconds, as those sent during a restart on a busy machine. The message that waited
+least is the best, so one prompt message is enough; that takes time, not numbers."""
 LOOK_EVERY_MS: Final = 1_000
-"""Between two times that the median of all is made anew: that takes as many steps as there are clocks, and
-each of them speaks every second or so."""
+"""How often the median is computed: it takes as many steps as there are clocks, and each of them reports
+about every second."""
 UNMEASURED_MS: Final = 100.0
-"""How long a message may have been under way to us from somebody whose round trip nobody has measured."""
+"""How long a message may have been under way when nobody has measured the round trip to its sender."""
 
 
 @dataclass
 class _Heard:
-    """Differences (theirs less ours, ms); ``half_ms``: half the round trip, None if nobody measured it."""
+    """Differences (theirs less ours, ms); ``half_ms``: half of the round trip, None if nobody measured it."""
 
     samples: deque[int] = field(default_factory=lambda: deque(maxlen=SAMPLES))
     half_ms: float | None = None
@@ -46,12 +46,12 @@ class _Heard:
 
     @property
     def unsure_ms(self) -> float:
-        """How far it may be wrong."""
+        """How far the skew may be wrong."""
         return UNMEASURED_MS if self.half_ms is None else self.half_ms
 
 
 class Clocks:
-    """The clocks of those who send us ``Progress``, by address; times are integer ms."""
+    """The clocks of the agents that send us ``Progress``, by address; times are integer ms."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -69,7 +69,7 @@ class Clocks:
         heard.at_ms = now_ms
 
     def skews(self, now_ms: int) -> dict[str, int]:
-        """Address → ms that its clock is ahead of the median; empty while nobody else was heard."""
+        """Address → how many ms its clock is ahead of the median; empty while no other clock was heard."""
         self._heard = {a: h for a, h in self._heard.items() if now_ms - h.at_ms <= FORGET_MS}
         if not self._heard:
             return {}
@@ -80,7 +80,8 @@ class Clocks:
         return {address: round(offset - self._middle) for address, offset in offsets.items()}
 
     def beyond(self, address: str, limit_ms: int, now_ms: int) -> int | None:
-        """The skew of a clock that is further off than the limit; once a minute each, else None."""
+        """The skew of a clock that is off by more than the limit, at most once a minute for each; else
+        None."""
         heard = self._heard.get(address)
         if heard is None or (heard.warned_ms is not None and now_ms - heard.warned_ms < WARN_EVERY_MS):
             return None

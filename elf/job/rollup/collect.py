@@ -1,17 +1,17 @@
-"""What the root of a flow holds: pieces that are in no commit yet, and what it takes no more.
+"""What the root of a flow holds: pieces that are in no commit yet, and what it no longer takes.
 
 *Covered* is what is committed, what is being committed (proposed), and what is held (protocol 4.3). A piece
-is taken where it covers what is not; where it overlaps it is refused, and only there. A pane that is
-committed can be revised by members that are not in it: what comes of them waits beside (``late``), and so do
-parts of late rows (``elf.job.parts``).
+is taken where it covers something new and refused where it overlaps. A committed pane can be revised by
+members that are not in it: their pieces wait apart (``late``), and so do parts of late rows
+(``elf.job.parts``).
 
-A snapshot that turned out to be no table of the flow when it was opened (``agents.committing.opening``) is
-*refused* from then on (protocol 4.7). Whose it is is known where one piece is one member's: then it is the
-snapshot itself, which would come again from its store, from a neighbour's, and to the next root. Its member
-is not waited for in those panes and not asked; the pane is committed without it, and so names it as missing.
-The member is told nothing ("wait"): it keeps the snapshot, and offers it, until the panes are settled, as any
-other that came too late; another root may be able to open it. A merged piece is dropped alone, as its members
-are asked for what they have.
+A snapshot that turned out not to be a table of the flow when it was opened (``agents.committing.opening``) is
+*refused* from then on (protocol 4.7). Its owner is known if the piece has one member: then the piece is the
+snapshot itself, which would come again from its store, from a neighbour's, and to the next root. The member
+is neither awaited nor asked in those panes; the pane is committed without it, and names it as missing. The
+member is told nothing ("wait"): it keeps and offers the snapshot until the panes are settled, like any other
+that came too late; another root may be able to open it. A merged piece is dropped alone, and its members are
+asked for their snapshots.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Covered:
         self._parts = HeldParts()
         self._proposed: list[CommitPanes] = []
         self.in_flight = False
-        """The first that is proposed is being made."""
+        """The first proposed commit is being made."""
         self.refused = Refused()
 
     # -- what comes ------------------------------------------------------------------------------------------
@@ -74,7 +74,7 @@ class Covered:
             self._late.add(piece.clip(*span))
 
     def add_part(self, name: PartName, piece: Piece) -> None:
-        """A part of late rows, of one pane, which is not covered."""
+        """Add a part of late rows, of one pane, which is not covered."""
         self._parts.add(name, piece)
 
     # -- what is covered -------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ class Covered:
         return coming or self.has_in_hand(member, start, end)
 
     def has_in_hand(self, member: int, start: int, end: int) -> bool:
-        """Whether any of them is held: a commit that is proposed may be given up yet."""
+        """Whether any of them is held; a proposed commit may yet be given up."""
         spans = self._held.spans(start, end) + self._late.spans(start, end)
         return any(members >> member & 1 for _, _, members in spans)
 
@@ -102,11 +102,11 @@ class Covered:
         return coming or self._parts.has(pane, name)
 
     def spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """``[start, end)``, not committed yet, cut into (start, end, members held) at every change."""
+        """``[start, end)``, not committed yet, split into (start, end, members held) at every change."""
         return self._held.spans(start, end)
 
     def held_to(self, least: int) -> int:
-        """After the last pane of which something is held or refused; ``least`` at least."""
+        """The end of the last pane of which something is held or refused; ``least`` at least."""
         return max([least, *(piece.end for piece in self._held), *self.refused.edges()])
 
     def holds(self) -> bool:
@@ -130,15 +130,15 @@ class Covered:
             yield from ((segment, pane, pieces) for segment in self._panes.history.within(pane, pane + 1))
 
     def proposes(self) -> bool:
-        """Whether commits are proposed that are not durable."""
+        """Whether any proposed commit is not durable yet."""
         return bool(self._proposed)
 
     def propose(self, works: Iterable[CommitPanes]) -> None:
-        """Commits that are to be made, one after the other."""
+        """Propose commits, to be made one after the other."""
         self._proposed += works
 
     def launch(self, *, plain: bool) -> list[CommitPanes]:
-        """The first one that is proposed, if there is one: it is in flight from now on."""
+        """The first proposed commit, if there is one; it is in flight from now on."""
         if self._proposed and plain:
             self._proposed[0] = replace(self._proposed[0], plain=True)
         self.in_flight = bool(self._proposed)
@@ -151,7 +151,7 @@ class Covered:
         self.in_flight = False
 
     def withdraw(self, work: CommitPanes) -> list[CommitPanes]:
-        """The commit that was in flight cannot be made so: nothing is proposed any more. Returns what was."""
+        """The commit in flight cannot be made so: all proposals are withdrawn, and returned."""
         self.land(work)
         proposed, self._proposed = [work, *self._proposed], []
         return proposed
@@ -168,7 +168,7 @@ class Covered:
 
 
 class Refused:
-    """Panes of members, in which nothing more of them is taken, and parts of late rows by pane. ``told``: of
+    """Panes of members in which nothing more of them is taken, and parts of late rows by pane. ``told``: for
     each member, how many pieces were unusable, and why the last one was."""
 
     def __init__(self) -> None:
@@ -181,7 +181,7 @@ class Refused:
             self.told[number] = self.told.get(number, (0, ""))[0] + 1, why
 
     def add(self, piece: Piece) -> None:
-        """A piece that cannot be used; of several members, nothing is refused."""
+        """Add a piece that cannot be used; nothing is refused if it is of several members."""
         if piece.members.bit_count() != 1:
             return
         spans = self._spans.setdefault(numbers(piece.members)[0], [])
@@ -198,7 +198,7 @@ class Refused:
         return (pane, name) in self._parts
 
     def rest(self, piece: Piece) -> list[Piece]:
-        """What may be taken of a piece."""
+        """The piece without what is refused."""
         if not self._spans or piece.members.bit_count() != 1:
             return [piece]
         found = [(piece.start, piece.end)]
@@ -207,7 +207,7 @@ class Refused:
         return [piece.clip(*span) for span in found]
 
     def at(self, pane: int) -> int:
-        """Members of whom nothing is taken there, as a contribution set."""
+        """The members that are refused in this pane, as a contribution set."""
         found = 0
         for number, spans in self._spans.items():
             if any(start <= pane < end for start, end in spans):
@@ -219,11 +219,11 @@ class Refused:
         return any(a < end and start < b for a, b in self._spans.get(member, ()))
 
     def edges(self) -> Iterator[int]:
-        """Where it changes who is refused."""
+        """The panes at which the set of refused members changes."""
         return (edge for spans in self._spans.values() for span in spans for edge in span)
 
     def forget(self, below: int) -> None:
-        """Panes below this one are not asked about any more."""
+        """Panes below this one will not be asked about any more."""
         kept = {n: [span for span in spans if span[1] > below] for n, spans in self._spans.items()}
         self._spans = {number: spans for number, spans in kept.items() if spans}
         self._parts = {(pane, name) for pane, name in self._parts if pane >= below}

@@ -2,17 +2,17 @@
 
 ``Combiner`` is a combining barrier for the slices of the children and of the node's own worker (paper, 3.2).
 It sends panes up when everybody that it waits for has reported them, or when the oldest piece has waited for
-the limit; what comes later goes up at once, as a supplement. It waits for children in its table that have
-reported before: the root knows the roster and asks for who is missing, so a combiner never has to know it.
-Before anything has gone up it waits for all of its children, but not for long: some may have nothing of the
-flow. Else the first panes of all members would come to the root one by one.
+the limit; later pieces go up at once, as a supplement. It waits for children in its table that have reported
+before. The root knows the roster and asks for missing members, so a combiner need not know it. Before
+anything has gone up, the combiner waits for all of its children, but not for long, as some may have nothing
+of the flow; otherwise the first panes of all members would reach the root one by one.
 
-``Beginning`` gathers who begins a new flow. All members of a stream begin it within a few ms of each other,
-and its job group waits for them. A word from each, straight to it, would keep the job group of 1,280 agents
-busy for 100 ms, and what is urgent would wait behind them: so a node holds what it hears for ``GATHER_MS``,
-and sends it to its parent together with its own. Words about a flow that has not come to this node's log wait
-for it. Nothing rests on it: with its next beat everybody says the same straight to the job group
-(``sender``), also to one whose parent is dead, or of an elf that knows no such words.
+``Beginning`` gathers the members that begin a new flow. All members of a stream begin it within a few ms, and
+its job group waits for them. Direct messages from 1,280 agents would keep the job group busy for 100 ms, and
+delay urgent work: so a node holds such messages for ``GATHER_MS``, and sends them to its parent together with
+its own. Messages about a flow that is not in this node's catalog log yet wait for it. Nothing depends on
+this: each member repeats it directly to the job group with its next beat (``sender``), also where its parent
+is dead or runs an elf that does not know these messages.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SELF = ""
 """The source name of the node's own worker."""
 GATHER_MS: Final = 5
 FORGET_MS: Final = 1_000
-"""Words wait for so long for a flow that is not here; by then they have been said again."""
+"""How long messages wait for a flow that is not here; by then they have been repeated."""
 
 
 class Combiner:
@@ -57,13 +57,13 @@ class Combiner:
         return bool(self._pile)
 
     def deadline(self) -> int | None:
-        """When ``ready`` has something although somebody is missing."""
+        """When ``ready`` has something although a child is missing."""
         if self._oldest_ms is None:
             return None
         return self._oldest_ms + (FIRST_MS if self._sent == START_OF_TIME else self._wait_ms)
 
     def ready(self, children: tuple[str, ...], now_ms: int, *, root: bool = False) -> list[Pieces]:
-        """Take what goes up now. ``root``: there is nobody above, and children's slices don't come here."""
+        """Take what goes up now. ``root``: there is no parent, and slices of children do not come here."""
         if not self._pile:
             return []
         present = {SELF, *children}
@@ -84,7 +84,7 @@ class Combiner:
 
 @dataclass
 class _Words:
-    """Of one flow: when they go on, and until when they matter."""
+    """The gathered messages of one flow: when they go on, and until when they matter."""
 
     due_ms: int
     until_ms: int
@@ -102,12 +102,12 @@ class Beginning:
         self._words: dict[str, _Words] = {}
 
     def add(self, begun: FlowBegun, now_ms: int) -> None:
-        """Ours, or what a child has gathered."""
+        """Add our own message, or what a child has gathered."""
         words = self._words.setdefault(begun.flow, _Words(now_ms + GATHER_MS, now_ms + FORGET_MS))
         words.members.update((one.member, one) for one in begun.members)
 
     def deadline(self) -> int | None:
-        """Words of a flow that is not here are due when it comes, or are said again."""
+        """Messages about a flow that is not here are due when the flow comes, or when they are repeated."""
         waits = (
             words.due_ms if self._flow_of(uid) is not None else words.until_ms
             for uid, words in self._words.items()
@@ -115,7 +115,8 @@ class Beginning:
         return min(waits, default=None)
 
     def tick(self, now_ms: int) -> list[Send]:
-        """What has waited long enough, to our parents in the trees, or to job groups where there is none."""
+        """Send what has waited long enough to our parents in the trees, or to job groups where there is no
+        parent."""
         found: dict[str, list[FlowBegun]] = {}
         for uid, words in [one for one in self._words.items() if now_ms >= one[1].due_ms]:
             flow = self._flow_of(uid)

@@ -1,10 +1,10 @@
 """Which panes the root of a flow commits, and when (protocol 4.4, 5.8, 5.9).
 
-It *expects* the roster of the catalog log and *awaits* those of them whose ``live_from`` is at or below the
-pane (``Stragglers``). Panes are committed in order: when everybody awaited is in, or when the straggler limit
-is up (it runs from when half of the watermarks have passed the pane). What has come for a committed pane from
-a member that is not in it becomes a revision: the committed one plus disjoint contributions, never a change
-of what was in (``Deciding``). So do parts of late rows.
+The root *expects* the roster of the catalog log, and *awaits* the members of it whose ``live_from`` is at or
+below the pane (``Stragglers``). Panes are committed in order: when all awaited members are in, or when the
+straggler limit is up. The limit runs from when half of the watermarks have passed the pane. What comes later
+from a member that is not in a committed pane becomes a revision: the committed pane plus disjoint
+contributions, never a change of what was in it (``Deciding``). So do parts of late rows.
 """
 
 from __future__ import annotations
@@ -26,20 +26,19 @@ from elf.ql.plan import Fragment
 from overlay.turns import AT_ONCE
 
 MIRROR_OF: Final = 2
-"""Mirrors are wanted when this part of the straggler limit is up: by then a member has been asked itself
-(after ``quiet_ms``), and a second holder can be asked where the first one is silent."""
+"""Mirrors are wanted when 1 / ``MIRROR_OF`` of the straggler limit is up: by then the member itself has been
+asked (after ``quiet_ms``), and there is time to ask a second holder if the first is silent."""
 
 
 @dataclass(frozen=True)
 class RootSettings:
-    """Straggler limit: two panes, clamped to ``limit_ms_min`` .. ``limit_ms_max``. ``quiet_ms`` before
-    members are asked; ``grace_ms``: an agent silent for longer is expected but no longer awaited;
+    """Straggler limit: two panes, clamped to ``limit_ms_min`` .. ``limit_ms_max``. ``quiet_ms``: before
+    members are asked. ``grace_ms``: an agent that is silent for longer is expected but no longer awaited.
     ``revise_ms``: how long corrections are taken. ``prepare_ms``: how long a new flow waits for members that
-    have not said from which pane on they have it, and ``try_ms`` one with a user's function, which they try
-    first. ``reader_ms``: how long panes are kept for a reader on another node that says nothing.
-    ``groups_at_once``: an agent speaks to so many job groups of flows a second, in turn (``overlay.turns``).
-    ``patient``: everybody is waited for, whatever a job says (a finite input).
-    """
+    have not said from which pane on they have it; ``try_ms``: the same with a user's function, which they try
+    first. ``reader_ms``: how long panes are kept for a silent reader on another node. ``groups_at_once``: how
+    many job groups of flows an agent speaks to in a second, in turn (``overlay.turns``). ``patient``: all
+    members are awaited, whatever a job says (a finite input)."""
 
     limit_ms_min: int = 3_000
     limit_ms_max: int = 30_000
@@ -70,7 +69,7 @@ class Whole:
 
 
 class Stragglers:
-    """For whom the panes of a flow wait, and for how long (``elf.job.stragglers``)."""
+    """Which members the panes of a flow wait for, and for how long (``elf.job.stragglers``)."""
 
     def __init__(self, panes: Panes, covered: Covered, settings: RootSettings) -> None:
         self._panes = panes
@@ -79,7 +78,8 @@ class Stragglers:
         self._whole: Whole | None = None
         self._passed: deque[tuple[int, int]] = deque()
         self._above = 0
-        """Members whose watermark was seen above the last of these: fewer than half of them are not half."""
+        """Members whose watermark was seen above the last of these; there is nothing to find while they are
+        fewer than half."""
         self._began_ms: int | None = None
         self.presence = Presence(settings.grace_ms)
 
@@ -90,8 +90,8 @@ class Stragglers:
     # -- watermarks ------------------------------------------------------------------------------------------
 
     def hear(self, member: int, progress: FlowProgress, now_ms: int) -> bool:
-        """A member's watermark. Whether it may change what is to be done now: most words don't, and there is
-        one of each member each second."""
+        """Take a member's watermark; return whether it may change what is to be done now. Most do not, and
+        each member sends one every second."""
         news = self.presence.hear(member, progress, now_ms)
         last = self.passed_to()
         if progress.sealed <= last:
@@ -108,19 +108,19 @@ class Stragglers:
         return True
 
     def passed_to(self) -> int:
-        """Panes below this one were seen to be passed by half of the watermarks."""
+        """Half of the watermarks were seen to have passed the panes below this one."""
         return self._passed[-1][1] if self._passed else START_OF_TIME
 
     def _unpassed_from(self) -> int:
-        """From this pane on it is to be found out when half have passed it: what lies below is committed, has
-        been passed, or is never asked about."""
+        """The first pane for which it is to be found out when half have passed it. What lies below is
+        committed, has been passed, or is never asked about."""
         begun = self._panes.first_pane is not None
         return max(self.passed_to(), self._covered.committed_to() if begun else self.presence.latest)
 
     def half_passed(self, now_ms: int) -> int | None:
-        """Of those who are expected in it half have passed every pane below this one; where the dead are
-        waited for, half of the others. (Not of all that ever were: where more have left than stay that would
-        never be half, and nobody would be asked for anything, nor the limit be up.)"""
+        """Whether half of the expected members have passed every pane below this one; where the dead are
+        awaited, half of those that may be there. (All that ever were would be wrong: where more have left
+        than stay, half would never pass, so nobody would be asked, and the limit would never be up.)"""
         start, there = self._unpassed_from(), self._may_be_there(now_ms)
         passed: int | None = None
         for end in (*self._panes.roster.edges(start, END_OF_TIME), END_OF_TIME):
@@ -134,15 +134,15 @@ class Stragglers:
         return passed
 
     def _half_of(self, members: int) -> int | None:
-        """Half of these say that they have sealed what is below."""
+        """Whether half of these say that they have sealed the panes below."""
         told = numbers(members & self.presence.heard)
         sealed = sorted((self.presence[n].progress.sealed for n in told), reverse=True)
         need = (members.bit_count() + 1) // 2
         return sealed[need - 1] if need <= len(sealed) else None
 
     def _may_be_there(self, now_ms: int) -> int:
-        """Members of whom something is (or, soon after a beginning, may yet be) heard; all where the dead are
-        not waited for."""
+        """Members that are heard (or, soon after a beginning, may yet be heard); all members where the dead
+        are not awaited."""
         if self._wait_ms is None:
             return self._panes.roster.all
         there = self.presence.there(now_ms)
@@ -156,7 +156,7 @@ class Stragglers:
         return None if told is None else told.progress
 
     def committed(self) -> None:
-        """More panes are: it does not matter any more when they were passed."""
+        """More panes are committed: when they were passed no longer matters."""
         while len(self._passed) > 1 and self._passed[1][1] <= self._covered.committed_to():
             self._passed.popleft()
 
@@ -168,8 +168,8 @@ class Stragglers:
         return self._panes.expected(pane) & there & ~self._covered.refused.at(pane)
 
     def wanted(self, pane: int, now_ms: int) -> int:
-        """The same with the dead, where these are waited for; of panes that are collected again, those that
-        were in them."""
+        """As ``awaited``, with the dead where these are awaited; of panes that are collected again, the
+        members that were in them."""
         wanted = self.awaited(pane, now_ms)
         if self._wait_ms is not None:
             wanted |= self._begun(pane)
@@ -178,42 +178,43 @@ class Stragglers:
         return wanted
 
     def _begun(self, pane: int) -> int:
-        """All that are expected in a pane, but those that say that they began later."""
+        """All members that are expected in a pane, except those that say that they began later."""
         begun = self.presence.begun(pane) | ~self.presence.heard
         return self._panes.expected(pane) & begun & ~self._covered.refused.at(pane)
 
     def lacks_words(self, pane: int, now_ms: int) -> bool:
-        """Just (re)started, and somebody of the roster has not yet said how far it is."""
+        """Whether this root has just (re)started, and a member of the roster has not yet said how far it
+        is."""
         unheard = self._panes.expected(pane) & ~(self.presence.heard | self.presence.dead)
         return bool(unheard) and self._is_new(now_ms)
 
     def _is_new(self, now_ms: int) -> bool:
-        """So new a root that whoever has said nothing to it yet may be there all the same."""
+        """Whether the root is so new that a member which has said nothing to it may still be there."""
         return self._began_ms is None or now_ms - self._began_ms <= self.limit_ms() + self.presence.later_ms
 
     def is_silent(self, number: int, silent_ms: int, now_ms: int) -> bool:
-        """Whether a member is taken for dead, or owed us a word for so long and none came."""
+        """Whether a member is taken for dead, or was due to report for this long and did not."""
         return self.presence.is_silent(number, silent_ms, self._began_ms, now_ms)
 
     def are_silent(self, members: int, now_ms: int) -> bool:
-        """Whether each of them is, for the straggler limit."""
+        """Whether each of them is silent, for the straggler limit."""
         return all(self.is_silent(number, self.limit_ms(), now_ms) for number in numbers(members))
 
     # -- for how long ----------------------------------------------------------------------------------------
 
     @property
     def _wait_ms(self) -> int | None:
-        """How long the job waits for everybody (``STRAGGLERS WAIT``)."""
+        """How long the job waits for all members (``STRAGGLERS WAIT``)."""
         wait_us = None if self._settings.patient else self._panes.flow.fragment.wait_us
         return None if wait_us is None else wait_us // 1000
 
     @property
     def waits_for_all(self) -> bool:
-        """Whether the job waits for everybody, dead or alive."""
+        """Whether the job waits for all members, dead or alive."""
         return self._wait_ms is not None
 
     def limit_ms(self) -> int:
-        """The straggler limit: two panes long, clamped, or what the job says."""
+        """The straggler limit: two panes, clamped, or what the job says."""
         if self._wait_ms is not None:
             return self._wait_ms
         return self._settings.limit_ms(self._panes.flow.fragment)
@@ -223,7 +224,7 @@ class Stragglers:
         return self._due_ms(pane) is not None
 
     def has_waited(self, pane: int, for_ms: int, now_ms: int) -> bool:
-        """Whether it was due so long ago."""
+        """Whether it has been due for this long."""
         due_ms = self._due_ms(pane)
         return due_ms is not None and now_ms - due_ms >= for_ms
 
@@ -234,8 +235,8 @@ class Stragglers:
         return next((at_ms for at_ms, half in self._passed if half > pane), None)
 
     def wants_mirrors(self, pane: int, now_ms: int) -> bool:
-        """Whether whoever is not in this pane yet is so far behind that neighbours are to answer for it, dead
-        or alive (``STRAGGLERS MIRROR``)."""
+        """Whether the members that are missing in this pane are so far behind that neighbours are to answer
+        for them, dead or alive (``STRAGGLERS MIRROR``)."""
         mirror = self._panes.flow.fragment.mirror
         return mirror and self.has_waited(pane, self.limit_ms() // MIRROR_OF, now_ms)
 
@@ -244,11 +245,11 @@ class Stragglers:
         self._whole = Whole(start, end, members, now_ms)
 
     def whole_to(self) -> int:
-        """Below this pane nothing is taken in which groups are left out."""
+        """Below this pane no piece is taken in which groups are left out."""
         return START_OF_TIME if self._whole is None else self._whole.end
 
     def edges(self, start: int, end: int) -> list[int]:
-        """The panes inside ``(start, end)`` where it changes who is awaited, or since when."""
+        """The panes inside ``(start, end)`` at which the awaited members, or the time since when, change."""
         edges = self.presence.beginnings(start, end) | set(self._panes.roster.edges(start, end))
         edges |= {half for _, half in self._passed} | set(self._covered.refused.edges()) | {self.whole_to()}
         return sorted(edge for edge in edges if start < edge < end)
@@ -286,9 +287,8 @@ class Deciding:
         return found
 
     def _spans(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-        """What is held, cut also where the set of awaited members changes and where the limit runs out; one
-        after the other, since the first may have to wait.
-        """
+        """What is held, split also where the set of awaited members changes and where the limit runs out. It
+        is lazy, as the first span may have to wait."""
         if start >= end:
             return
         inner = self._stragglers.edges(start, end)
@@ -332,7 +332,7 @@ class Deciding:
 
 
 def run_again(pieces: Pieces) -> frozenset[PartName]:
-    """Who is among pieces by another's run of its work, and from which source offsets, as they are kept with
-    the commit: names that no part has (``elf.job.reexecution``). Each such piece is of one pane."""
+    """The members among pieces whose work another agent has run, and from which source offsets, as kept with
+    the commit: under names that no part has (``elf.job.reexecution``). Each such piece is of one pane."""
     runs = (piece for piece in pieces if piece.offsets)
     return frozenset((number, -piece.offsets) for piece in runs for number in numbers(piece.members))

@@ -1,18 +1,17 @@
 """The flows whose root is this node: they commit panes, and serve the readers on other nodes.
 
-A flow is here because the catalog log says so, from the entry of the job that bootstrapped it to its
-``FlowEnded``; which jobs read it is what the log says, too (protocol 1.3). Masters on this node read the
-root's own commits. Masters on others have a copy (``elf.job.rollup.mirrors``), and their nodes are sent each
-commit (``elf.job.rollup.serving``).
+A flow is here from the entry of the job that began it in the catalog log to its ``FlowEnded``. The log also
+says which jobs read it (protocol 1.3). Masters on this node read the root's own commits. Masters elsewhere
+have a copy (``elf.job.rollup.mirrors``), and their nodes are sent each commit (``elf.job.rollup.serving``).
 
     ATTACH             the job's entry in the log names the flow: from now on nothing is dropped that it wants
-    RELEASED-UP-TO     here: what a master may want yet; from other nodes: what they say that they have
+    RELEASED-UP-TO     here: what a master may yet want; from other nodes: what they say that they have
     DETACH             the job's tombstone
     END                ``FlowEnded``: root, workers and copies forget the flow
 
-A reader that says nothing for ``reader_ms`` is waited for no more. When it is back it gets what is still here
-and counts the rest as lost. A crash loses nothing of this: who reads is in the log, what is committed in the
-store, and what a reader has it says again.
+The root stops waiting for a reader that is silent for ``reader_ms``. When the reader is back it gets what is
+still here and counts the rest as lost. A crash loses nothing of this: the log has the readers, the store has
+the commits, and a reader repeats what it has.
 """
 
 from __future__ import annotations
@@ -65,10 +64,9 @@ class StoredPanes:
 
 
 class FlowRoots:
-    """See the module's docstring. ``wanted_from(flow, pane)`` tells from which pane on masters of this node
-    may want a flow of which nothing below ``pane`` can change; ``ours(flow)``, whether its root is here;
-    ``name``: what people call this agent.
-    """
+    """See the module's docstring. ``wanted_from(flow, pane)``: from which pane on masters of this node may
+    want a flow in which nothing below ``pane`` can change; ``ours(flow)``: whether its root is here;
+    ``name``: what people call this agent."""
 
     def __init__(
         self,
@@ -94,7 +92,8 @@ class FlowRoots:
     # -- which flows -----------------------------------------------------------------------------------------
 
     def follow(self, now_ms: int, stored: Mapping[str, StoredPanes] | None = None) -> list[Effect]:
-        """Do as the log says: begin and end flows, know their readers. ``stored``: of an earlier life."""
+        """Follow the log: begin and end flows, know their readers. ``stored``: what an earlier life
+        stored."""
         self._stored.update(stored or {})
         ours = {flow.uid: flow for flow in self._log.flows() if self._ours(flow)}
         found: list[Effect] = []
@@ -137,7 +136,7 @@ class FlowRoots:
         return None if rooted is None else rooted.root
 
     def next_seq(self, uid: str) -> int:
-        """Number of the next commit of a flow; there is only one under way."""
+        """The number of the next commit of a flow; only one is under way."""
         return self._flows[uid].readers.seq + 1
 
     def topics(self) -> dict[str, bytes]:
@@ -171,31 +170,31 @@ class FlowRoots:
         return [] if rooted is None else rooted.offered(sender, offer, now_ms)
 
     def copies_offered(self, holder: str, offer: OfferReplicas, now_ms: int) -> list[Effect]:
-        """Copies of a member's snapshots."""
+        """Take copies of a member's snapshots."""
         rooted = self._flows.get(offer.flow)
         return [] if rooted is None else [*rooted.proxies.offered(rooted.root, holder, offer, now_ms)]
 
     def whereabouts(self, message: Whereabouts) -> None:
-        """A member whose files others see says where it is."""
+        """A member whose files are shared says where it is."""
         rooted = self._flows.get(message.where.flow)
         if rooted is not None:
             rooted.runs.hear(message)
 
     def not_run(self, sender: str, message: NotRun, now_ms: int) -> None:
-        """Who was asked to run another's work cannot."""
+        """An agent that was asked to run another's work cannot."""
         rooted = self._flows.get(message.flow)
         if rooted is not None:
             rooted.runs.not_run(rooted.root, sender, message, now_ms)
 
     def peer_down(self, address: str, now_ms: int) -> list[Effect]:
-        """The overlay takes an agent for dead: no pane waits for it, of these flows and of those that begin
-        here before ``peer_up``."""
+        """The overlay takes an agent for dead: no pane waits for it until ``peer_up``, in these flows and
+        those that begin here later."""
         self._down.add(address)
         waiting = [rooted for rooted in self._flows.values() if rooted.root.down(address)]
         return [effect for rooted in waiting for effect in rooted.advance(now_ms)]
 
     def peer_up(self, address: str) -> None:
-        """The overlay has heard of it (again)."""
+        """The overlay has heard of the agent (again)."""
         self._down.discard(address)
 
     def early(self, state: EarlyState) -> list[Effect]:
@@ -256,11 +255,11 @@ class FlowRoots:
 
     @property
     def not_run_again(self) -> int:
-        """How often that did not come about."""
+        """How often such runs failed."""
         return sum(count for rooted in self._flows.values() for count, _ in rooted.runs.failed.values())
 
     def told_unusable(self) -> dict[str, int]:
-        """Of agents, how many of their pieces could not be opened by the roots here."""
+        """For each agent, how many of its pieces the roots here could not open."""
         found: Counter[str] = Counter()
         for rooted in self._flows.values():
             found.update({name: pieces for name, (pieces, _) in rooted.root.answers.unusable().items()})

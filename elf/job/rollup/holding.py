@@ -1,9 +1,8 @@
-"""A holder's side of replicas (``elf.job.rollup.replication`` has the whole): snapshots of others, kept on
-our disk until they have their answer; and, for those of an agent that is gone or (a mirror) behind, the
-proxy's.
+"""A holder's side of snapshot replicas (``elf.job.rollup.replication`` has the whole). It keeps snapshots of
+others on disk until they are answered, and acts as proxy for an agent that is gone or (a mirror) behind.
 
-Replicas are ordered by when they came. Beyond ``bytes_max`` the oldest are given up, and counted
-(``dropped``). A snapshot of many panes may be answered in some: it stays until each of them is.
+Replicas are ordered by when they came. Beyond ``bytes_max`` the oldest are given up and counted
+(``dropped``). A snapshot of many panes may be answered in some of them: it stays until all are answered.
 """
 
 from __future__ import annotations
@@ -36,14 +35,15 @@ from elf.job.stragglers import outside
 OFFER_MS: Final = 2_000
 """Between two offers of a replica whose owner is dead."""
 STALE_MS: Final = 30_000
-"""The same while its owner lives, which says itself when a replica has its answer: that word may be lost."""
+"""The same while its owner lives. The owner itself says when a replica is answered, but that message may be
+lost."""
 
 LOOK_MS: Final = 250
 """Between two looks at replicas of flows that are mirrored, while there are any."""
 OFFERS_A_LIMIT: Final = 4
-"""Replicas of such a flow are offered so often in a straggler limit, alive as their owner may be: first when
-they have waited for a part of it, so that in peace none are; and again, as the root takes what it wants when
-the limit is half up, and remembers no offers."""
+"""How often replicas of such a flow are offered in a straggler limit, though their owner may live. The first
+offer is after a part of the limit, so that there are none in quiet times. Offers are repeated, as the root
+takes what it wants when half of the limit is up, and remembers no offers."""
 
 Step = Send | StoreReplicas | ForgetReplicas | ReadReplicas
 
@@ -59,9 +59,9 @@ class _Held:
 
 
 class Holding:
-    """The replicas that one agent holds. ``alive`` is what the overlay says of an address; ``settings`` of
-    the roots tell for how long panes wait; ``restored``: replicas of an earlier life, the oldest first, and
-    their sizes."""
+    """The replicas that one agent holds. ``alive``: what the overlay says of an address; ``settings``: those
+    of the roots, which tell how long panes wait; ``restored``: replicas of an earlier life, the oldest first,
+    with sizes."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class Holding:
         self.damaged = 0
         """Replicas that were found damaged on our disk."""
         self.closed = False
-        """No more are taken: this agent leaves."""
+        """No more replicas are taken: this agent leaves."""
         for name, size in (restored or {}).items():
             self._add(name, size, 0)
             self._held[name].durable = True
@@ -110,14 +110,14 @@ class Holding:
                     del self._of[name.flow]
         return [ForgetReplicas(tuple(gone))] if gone else []
 
-    # -- the owner's word ------------------------------------------------------------------------------------
+    # -- what the owner says ---------------------------------------------------------------------------------
 
     def keep(self, sender: str, message: KeepReplicas, now_ms: int) -> list[Step]:
         known, refused, new = [], [], []
         for replica in message.replicas:
             name = replica.name
             if self.closed:
-                refused.append(name)  # what we have of it, too: it is to be where we are not
+                refused.append(name)  # ours goes too: it is to be where we are not
             elif name in self._held:
                 known += [name] if self._held[name].durable else []
             elif replica.size > self._bytes_max or self._log.has_ended(name.flow) or not _makes_sense(name):
@@ -144,7 +144,7 @@ class Holding:
         return self._forget(names)
 
     def stored(self, event: ReplicasStored) -> list[Step]:
-        """They are durable; what was forgotten meanwhile will be deleted."""
+        """Replicas are durable; those that were forgotten meanwhile will be deleted."""
         there = tuple(name for name in event.names if name in self._held)
         for name in there:
             self._held[name].durable = True
@@ -154,7 +154,7 @@ class Holding:
     def drop(self, message: DropReplicas) -> list[Step]:
         return self._forget(message.names)
 
-    # -- the root's word -------------------------------------------------------------------------------------
+    # -- what the root says ----------------------------------------------------------------------------------
 
     def committed(self, word: Committed) -> list[Step]:
         flow = self._log.flow(word.flow)
@@ -171,7 +171,7 @@ class Holding:
         return self._forget(done)
 
     def _answered(self, name: ReplicaName, start: int, end: int) -> bool:
-        """Panes ``[start, end)`` of a replica have their answer; whether all of them have."""
+        """Panes ``[start, end)`` of a replica are answered; return whether all of them are."""
         held = self._held[name]
         held.spans = [rest for span in held.spans for rest in outside(span, start, end)]
         return not held.spans
@@ -188,18 +188,18 @@ class Holding:
         return self._forget([name for name in names if self._answered(name, word.start, word.end)])
 
     def read(self, event: ReplicasRead) -> list[Step]:
-        """As the proxy: the member's own snapshots, in its name."""
+        """Read, as the proxy, the member's own snapshots, in its name."""
         self.damaged += len(event.damaged)
         flow = self._log.flow(event.flow.uid) or event.flow
         sent = [Send(flow.leader, one) for one in reissued(flow, event.member, event.snapshots)]
         return [*sent, *self._forget(event.damaged)]
 
     def read_held(self, event: HeldRead) -> list[Step]:
-        """For other holders."""
+        """Read replicas for other holders."""
         self.damaged += len(event.damaged)
         return self._forget(event.damaged)
 
-    # -- as what is to be handed on (``replication.Owed``) ---------------------------------------------------
+    # -- as what is to be copied on (``replication.Owed``) ---------------------------------------------------
 
     def owed_since(self, before_ms: int) -> list[tuple[ReplicaName, int]]:
         """All replicas: an owner that seems to live, and would replace this holder, may just have died."""
@@ -218,7 +218,7 @@ class Holding:
     # -- time ------------------------------------------------------------------------------------------------
 
     def hurry(self) -> None:
-        """An agent has died, or a job group has moved: offer at once what should be."""
+        """An agent has died, or a job group has moved: make the offers that are due at once."""
         self._next_ms = 0
 
     def deadline(self) -> int | None:
@@ -239,7 +239,8 @@ class Holding:
         return found
 
     def _offers(self, uid: str, now_ms: int) -> list[Step]:
-        """To the root of a flow: replicas of the dead, and those of which nothing was heard for long."""
+        """Offers to the root of a flow: replicas of dead owners, and those of which nothing was heard for
+        long."""
         flow = self._log.flow(uid)
         if flow is None:
             return []
@@ -252,12 +253,12 @@ class Holding:
         return self._offer(flow, wanted, now_ms)
 
     def _mirrored(self) -> list[Flow]:
-        """Flows that are mirrored, of which replicas are here."""
+        """The mirrored flows of which replicas are here."""
         flows = (self._log.flow(uid) for uid in self._of)
         return [flow for flow in flows if flow is not None and flow.fragment.mirror]
 
     def _mirror(self, now_ms: int) -> list[Step]:
-        """To their roots: replicas that have waited for a part of the straggler limit."""
+        """Offers to their roots: replicas that have waited for a part of the straggler limit."""
         found: list[Step] = []
         for flow in self._mirrored() if now_ms >= self._look_ms else ():
             self._look_ms = now_ms + LOOK_MS
@@ -279,14 +280,14 @@ class Holding:
         return found
 
     def _panes(self, names: Sequence[ReplicaName]) -> tuple[tuple[int, int, int], ...]:
-        """What has no answer of these replicas, with the part."""
+        """The unanswered panes of these replicas, with the part."""
         return tuple((*span, name.part) for name in names for span in self._held[name].spans)
 
     def _gone(self, stream: str, number: int) -> bool:
         """Whether a member is dead, as far as we know; so is one whose address another has now."""
         member = next((m for m in self._log.members(stream) if m.number == number), None)
         if member is None:
-            return False  # our log has not come to it
+            return False  # not in our catalog log yet
         return not self._alive(member.address) or any(
             m.address == member.address and m.number > number for m in self._log.members(stream)
         )

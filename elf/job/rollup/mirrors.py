@@ -1,20 +1,20 @@
 """Copies of flows whose root is on another node, for the masters of this one (protocol 7.2).
 
-One copy of a flow serves all jobs of this node that read it. It asks the root every second (where there are
-many, each in its turn), and at once when something is missing or more is to come; the root also sends each
-commit when it is made. Commits are numbered and each names the one before it that concerns us, so that
-doubles and gaps are seen. They are stored, in order, before masters hear of them. A commit waits for the
+One copy of a flow serves all jobs of this node that read it. It asks the root every second (each in turn
+where there are many), and at once when something is missing or more is to come; the root also sends each
+commit when it is made. Commits are numbered, and each names the one before it that concerns us, so the copy
+sees doubles and gaps. Commits are stored, in order, before masters hear of them. A commit waits for the
 entries of the catalog log that its root knew, so that both expect the same members.
 
-A copy begins where the flow is (``FlowHead``), or, when its jobs began elsewhere or in an earlier life, at
-the first pane that they want. A job that comes later from another job group, and began before the copy did or
-needs rows that were left out of it, makes it *begin again* there: its history is told anew. Panes that the
-root had dropped before we had them are lost.
+A copy begins where the flow is (``FlowHead``) or, when its jobs began elsewhere or in an earlier life, at the
+first pane that they want. It *begins again* when a job comes later from another job group, and began before
+the copy did or needs rows that were left out of it: then its history is told anew. Panes that the root had
+dropped before we had them are lost.
 
-The store has a copy under a name of its own (``copy_of``): the same agent may keep the flow's own commits,
-as a member of its job group's Raft group, and of these a copy has only the rows that its jobs need. The name
-is never used again, since what was still being stored under it when the copy ended must not be in the next
-one; so a copy does not outlive the process.
+The store has a copy under a name of its own (``copy_of``). The same agent may keep the flow's own commits, as
+a member of its job group's Raft group; a copy has only the rows of them that its jobs need. The name is never
+used again, since what was still being stored under it when the copy ended must not be in the next one. So a
+copy does not outlive the process.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from overlay.turns import Turns
 
 ASK_MS: Final = 1_000
 WAITING_MAX: Final = 64
-"""Commits that wait to be stored, or for one before them; others are asked for again."""
+"""Commits that wait to be stored, or for the one before them; more than these are asked for again."""
 
 Need = tuple[str, int, Top | None]
 """A flow, the first pane that a job wants of it, and the rows of each."""
@@ -83,14 +83,14 @@ class Mirror(Panes):
         return self._stored_as
 
     def begin(self, head: FlowHead) -> bool:
-        """Begin where the flow is; False if the copy has begun."""
+        """Begin where the flow is; False if the copy has begun already."""
         if self._first is not None:
             return False
         self._have, self._first = head.after, head.start
         return True
 
     def begins_at(self) -> int:
-        """What was taken before may lack rows that a new job needs."""
+        """The first pane with all rows: earlier ones may lack rows that a new job needs."""
         return max([self.durable_to(), *self._taken.values()])
 
     def has(self, first: int, cut: Top | None) -> bool:
@@ -99,8 +99,8 @@ class Mirror(Panes):
         return self._first is not None and self._first <= first and not short
 
     def request(self, wanted: int) -> PaneRequest:
-        """``wanted``: the first pane that jobs here may want yet. The root is to keep it for us, lest we die
-        and another node goes on with them."""
+        """``wanted``: the first pane that jobs here may yet want. The root keeps it for us, in case we die
+        and another node goes on with the jobs."""
         end = min(self.durable_to(), wanted)
         return PaneRequest(self.flow.uid, self._have, self._first, end, self.cut)
 
@@ -108,7 +108,7 @@ class Mirror(Panes):
         """A commit from the root: (whether to ask for what comes before or after it, effects)."""
         if self._first is None or row.seq <= self._have or row.wanted > self._first:
             return False, []
-        if not serves(row.cut, self.cut):  # a job that needs more has come meanwhile
+        if not serves(row.cut, self.cut):  # a job that needs more rows has come meanwhile
             return True, []
         gap = row.after > self._have
         if gap:
@@ -126,7 +126,7 @@ class Mirror(Panes):
         return more, self._store()
 
     def _next(self) -> PaneRow | None:
-        """What came too early and follows now."""
+        """Commits that came too early and follow now."""
         self._ahead = {seq: row for seq, row in self._ahead.items() if seq > self._have}
         following = [
             row for row in self._ahead.values() if row.after <= self._have and serves(row.cut, self.cut)
@@ -203,7 +203,7 @@ class Mirrors:
         for uid, first, cut in needs:
             if uid in self._mirrors and not self._mirrors[uid].has(first, cut):
                 mirror = self._mirrors[uid]
-                self._left.append((now_ms, mirror.stored_as))  # windows of it may be under way
+                self._left.append((now_ms, mirror.stored_as))  # a window of it may be under way
                 mirror.begin_again(self._name(uid, now_ms), wanted[uid])
                 found.append(self._ask(mirror))
         return found
@@ -225,7 +225,7 @@ class Mirrors:
     # -- what roots say --------------------------------------------------------------------------------------
 
     def head(self, message: FlowHead) -> bool:
-        """True if a copy begins with it."""
+        """The root says where the flow is; True if a copy begins there."""
         mirror = self._mirrors.get(message.flow)
         return mirror is not None and mirror.begin(message)
 

@@ -1,10 +1,10 @@
-"""The committed panes of a flow, as a node knows them: at the flow's root (``elf.job.rollup.root``) and in
-the copy of a reader on another node (``elf.job.rollup.mirrors``). Masters assemble windows of either, and
-cannot tell which.
+"""The committed panes of a flow, as a node knows them: at the flow's root (``elf.job.rollup.root``), and in
+the copy of a reader on another node (``elf.job.rollup.mirrors``). Masters assemble windows from either, and
+cannot tell them apart.
 
-``History`` has the panes from the first to the last, without holes, each with its revision and the members in
-it (protocol 5.9). A revision adds members to panes that are there and never takes one away. At a reader,
-panes that the root had dropped before the reader had them are *lost*: they are there, with nobody in them.
+``History`` has the panes from the first to the last, without holes, each with its revision and members
+(protocol 5.9). A revision adds members to panes that are there and never takes one away. At a reader, panes
+that the root had dropped before the reader had them are *lost*: they are there, with no members.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from elf.job.rollup.presence import Roster
 from elf.job.spec import START_OF_TIME, Flow
 
 PRUNE_MS = 60_000
-"""How often it is looked at what can be forgotten."""
+"""How often the root looks for panes that can be forgotten."""
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Segment:
     parts: frozenset[PartName] = frozenset()
 
     def mark_of(self, member: int) -> int:
-        """The number of the source offsets from which another has run the member's work, as named among the
-        parts; 0: what is in it of the member is its own (``elf.job.reexecution``)."""
+        """The number of the source offsets from which another agent has run the member's work, as named among
+        the parts; 0: the member's rows are its own (``elf.job.reexecution``)."""
         return next((-offsets for number, offsets in self.parts if number == member and offsets < 0), 0)
 
 
@@ -67,7 +67,7 @@ class History:
         return self._segments[-1].end
 
     def within(self, start: int, end: int) -> list[Segment]:
-        """Those that have panes of this range, whole."""
+        """The segments with panes of this range, whole."""
         return [s for s in self._segments if s.start < end and start < s.end]
 
     def add(self, new: Segment) -> None:
@@ -80,9 +80,8 @@ class History:
         self._segments.append(new)
 
     def copy(self, new: Segment) -> list[Segment]:
-        """At a reader: take the next commit that came from the root. Panes that were skipped on the way are
-        lost; of a revision counts what is new of panes that are here. Returns what it changed here.
-        """
+        """At a reader: take the next commit from the root. Panes that were skipped on the way are lost; a
+        revision counts only for panes that are here. Returns what changed here."""
         if not new.revision:
             if self._segments and new.start > self.end:
                 self._segments.append(Segment(self.end, new.start, 0, 0, new.at_ms, lost=True))
@@ -122,8 +121,8 @@ class History:
         self._segments = sorted(found, key=lambda s: s.start)
 
     def compact(self, expected: Callable[[int], int], final_ms: int) -> None:
-        """Join neighbours that can no longer change and are alike, so that a long run stays small: those with
-        all members that are ``expected`` of their first pane, and those committed before ``final_ms``. Parts
+        """Join neighbours that are alike and can no longer change, so that a long run stays small: those with
+        all members that are ``expected`` in their first pane, and those committed before ``final_ms``. Parts
         are of one pane."""
         found: list[Segment] = []
         for segment in self._segments:
@@ -139,7 +138,7 @@ class History:
         self._segments = found
 
     def forget(self, below: int) -> None:
-        """Forget panes below ``below``, but for the last ones, which say how far it went."""
+        """Forget panes below ``below``, except the last ones, which say how far the flow is."""
         found = [replace(s, start=max(s.start, below)) for s in self._segments if s.end > below]
         self._segments = found or self._segments[-1:]
 
@@ -168,7 +167,7 @@ class Panes:
 
     @property
     def first_pane(self) -> int | None:
-        """Panes from this one on are (to be) here; None until that is decided."""
+        """Panes from this one on are (or will be) here; None until that is decided."""
         return self._first
 
     def set_roster(self, members: tuple[Member, ...], version: int) -> None:
@@ -182,7 +181,7 @@ class Panes:
         return START_OF_TIME if self._first is None else self._first
 
     def begins_at(self) -> int:
-        """The first pane that whoever begins to read now finds whole."""
+        """The first pane that a new reader finds whole."""
         return self.durable_to()
 
     def kept_from(self) -> int:
@@ -195,8 +194,8 @@ class Panes:
         return tuple(self.history)
 
     def coverage(self, start: int, end: int) -> tuple[Coverage, ...]:
-        """The committed panes of a range, as a master needs them; what is not here any more, or never was, is
-        lost."""
+        """The committed panes of a range, as a master needs them; panes that are gone, or were never here,
+        are lost."""
         found: list[Coverage] = []
         at = self._first if self._first is not None and start <= START_OF_TIME else start
         uid = self.stored_as
@@ -222,7 +221,7 @@ class Panes:
         return self.roster.member(number)
 
     def named(self) -> Named:
-        """Who its members are."""
+        """The members of a set."""
         if self._named is None or self._named.flow != self.stored_as:
             agents = {m.number: (m.agent_id, m.name) for m in self.roster.members}
             self._named = Named(self.stored_as, agents)
@@ -236,9 +235,8 @@ class Panes:
     # -- what can be forgotten -------------------------------------------------------------------------------
 
     def settled_to(self, now_ms: int, revise_ms: int) -> int | None:
-        """Panes below this one were committed so long ago that no revision of them can come; asked about once
-        every ``PRUNE_MS``, otherwise None.
-        """
+        """Panes below this one were committed so long ago that no revision of them can come. It is computed
+        once every ``PRUNE_MS``, and otherwise None."""
         if self._marks and now_ms - self._marks[-1][0] < PRUNE_MS:
             return None
         self._marks.append((now_ms, self.durable_to()))
@@ -257,9 +255,8 @@ class Panes:
 
 
 def disjoint(rows: Sequence[tuple[int, int, int, bytes]]) -> list[tuple[int, int, int, bytes]]:
-    """Stored commits (start, end, revision, members): for each pane its highest revision, and of these the
-    last ones without a hole. What lies before a hole is left over from a pruning.
-    """
+    """Of stored commits (start, end, revision, members): for each pane its highest revision, and of these the
+    last ones without a hole. What lies before a hole is left over from a pruning."""
     found: list[tuple[int, int, int, bytes]] = []
     for new in sorted(rows, key=lambda row: row[2]):
         kept = []

@@ -1,14 +1,14 @@
 """Which members of a flow are expected in a pane, and which of them are there, as its root hears of them.
 
 ``Roster`` is what the catalog log says: who is *expected* in which panes (protocol 2.3). Members come and go
-in event time, so between two turns a set holds for all panes. It is made once a roster, when it is first
-asked for.
+in event time, so one set holds for all panes between two changes. Each set is computed once for a roster, on
+first use.
 
-``Presence`` is what members say: what each said last, who is taken for dead, and who has been silent for too
-long to be waited for. What depends on time is looked at again when the first silence may have become too
+``Presence`` is what members say: what each said last, which are taken for dead, and which have been silent
+for too long to be awaited. What depends on time is computed again when the first silence may have become too
 long.
 
-A root asks both with every word and every piece that comes, so their answers are contribution sets.
+A root asks both with every message and every piece, so their answers are contribution sets.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from elf.job.messages.rollup import FlowProgress
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 
 LATER_MS_MAX = 10_000
-"""Who says that its next word comes later than this is not believed."""
+"""A member that announces its next message for later than this is not believed."""
 
 
 class Roster:
@@ -39,19 +39,19 @@ class Roster:
         return self._by_number.get(number)
 
     def expected(self, pane: int) -> int:
-        """Those of this pane, as a contribution set."""
+        """The members of this pane, as a contribution set."""
         edges, sets = self._spans
         at = bisect_right(edges, pane)
         return sets[at - 1] if at else 0
 
     def edges(self, start: int, end: int) -> Sequence[int]:
-        """The panes inside ``(start, end)`` at which somebody comes or goes."""
+        """The panes inside ``(start, end)`` at which a member comes or goes."""
         edges, _ = self._spans
         return edges[bisect_right(edges, start) : bisect_left(edges, end)]
 
     @cached_property
     def all(self) -> int:
-        """Whoever is or was on it."""
+        """All that are or were on the roster."""
         return bitmap(self._by_number)
 
     @cached_property
@@ -65,8 +65,8 @@ class Roster:
 
     @cached_property
     def _spans(self) -> tuple[list[int], list[int]]:
-        """Where the set changes, ascending, and what it is from there on."""
-        turns: dict[int, int] = {}  # who comes or goes there
+        """The panes at which the set changes, ascending, and the set from there on."""
+        turns: dict[int, int] = {}  # pane → members that come or go there
         for m in self.members:
             since, until = self._pane_of(m.since_us), self._pane_of(m.until_us)
             if since < until:
@@ -103,7 +103,7 @@ class Told:
 
 
 class Presence:
-    """``grace_ms``: whoever says nothing for longer is not waited for."""
+    """``grace_ms``: a member that is silent for longer is not awaited."""
 
     def __init__(self, grace_ms: int) -> None:
         self._grace_ms = grace_ms
@@ -112,13 +112,13 @@ class Presence:
         """No ``live_from`` is above it."""
         self._silent = 0
         self._sure_ms = 0
-        """Until then nobody else can have been silent for too long."""
+        """Until then no other member can have been silent for too long."""
         self.heard = 0
-        """Those who have said anything, as a contribution set."""
+        """Members that have said anything, as a contribution set."""
         self.dead = 0
-        """Those that the overlay takes for dead, and of whom nothing was heard since."""
+        """Members that the overlay takes for dead, and that were not heard since."""
         self.later_ms = 0
-        """Nobody's next word comes so much later than after a second."""
+        """The most that a next message may come later than after a second."""
 
     def __getitem__(self, member: int) -> Told:
         return self._told[member]
@@ -130,8 +130,8 @@ class Presence:
         return self._told.get(member)
 
     def hear(self, member: int, progress: FlowProgress, now_ms: int) -> bool:
-        """A member's word. Whether its place among the others is another one than before: it is there again,
-        or it begins with another pane."""
+        """Take a member's message. Returns whether its standing changed: it is there again, or it begins with
+        another pane."""
         bit, known = 1 << member, self._told.get(member)
         reexecution = (self.dead | self._silent) & bit
         self.dead &= ~bit
@@ -147,11 +147,11 @@ class Presence:
         return other or bool(reexecution)
 
     def lose(self, members: Iterable[int]) -> None:
-        """The overlay takes them for dead."""
+        """The overlay takes these members for dead."""
         self.dead |= bitmap(members)
 
     def there(self, now_ms: int) -> int:
-        """Those who speak, and are not taken for dead."""
+        """Members that speak, and are not taken for dead."""
         if now_ms > self._sure_ms:
             least = now_ms - self._grace_ms
             self._silent = bitmap(n for n, told in self._told.items() if told.at_ms < least)
@@ -160,21 +160,21 @@ class Presence:
         return self.heard & ~self.dead & ~self._silent
 
     def is_silent(self, member: int, silent_ms: int, began_ms: int | None, now_ms: int) -> bool:
-        """Whether it is taken for dead, or nothing was heard of it (ever: since ``began_ms``) for so long and
-        the time that it may take."""
+        """Whether a member is taken for dead, or was not heard for this long (never: since ``began_ms``) and
+        for the time that its next message may take."""
         told = self._told.get(member)
         since_ms = began_ms if told is None else told.at_ms
         dead = bool(self.dead >> member & 1)
         return dead or (since_ms is not None and now_ms - since_ms > silent_ms + self.later_ms)
 
     def begun(self, pane: int) -> int:
-        """Those who say that they answer for this pane."""
+        """Members that say that they answer for this pane."""
         if pane >= self.latest:
             return self.heard
         return bitmap(n for n, told in self._told.items() if told.progress.live_from <= pane)
 
     def beginnings(self, start: int, end: int) -> set[int]:
-        """The panes inside ``(start, end)`` with which somebody begins."""
+        """The panes inside ``(start, end)`` with which a member begins."""
         if start >= self.latest:
             return set()
         found = {told.progress.live_from for told in self._told.values()}

@@ -1,12 +1,12 @@
 """Who answers for agents that are dead or behind: the root's side.
 
-``Proxies``: who re-issues the snapshots of the dead, and of those that are behind where a job wants mirrors
-(``elf.job.rollup.replication``). For each snapshot that the root wants, one of the holders that offer it is
-appointed; another one only when nothing has come of it for a while.
+``Proxies``: who sends the snapshots of dead agents and, where a job wants mirrors, of those that are behind
+(``elf.job.rollup.replication``). For each snapshot that the root wants, it appoints one of the holders that
+offer it, and another one only when nothing has come for a while.
 
 ``Runs``: who runs the work of an agent that is behind (``elf.job.reexecution``). One pane of an agent is
-asked for at a time, of one other agent; of another one when that cannot, or says nothing for a while, ever
-later. What is asked for comes once, from whoever was asked last.
+asked for at a time, of one other agent; of a third one if that cannot, or says nothing for a while, at
+growing intervals. The result is taken once, from the agent that was asked last.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from elf.job.rollup.root import Root
 PROXY_MS: Final = 3_000
 """How long a proxy may take."""
 MIRROR_OF: Final = 4
-"""A mirror may take this part of the straggler limit: so a second one can be asked in time."""
+"""A mirror may take 1 / ``MIRROR_OF`` of the straggler limit, so that a second one can be asked in time."""
 SILENT_MS: Final = 3_000
-"""An agent that says nothing for so long, three beats, is taken for dead here: a replica of it, or a run of
-its work, does no harm. Nor is it asked to run anything."""
+"""An agent that is silent for so long, three beats, is taken for dead here: a replica, or a run of its work,
+does no harm. It is not asked to run anything either."""
 RUN_MS: Final = 10_000
 """How long a run may take."""
 RETRY_MS: Final = 500
-"""From one that did not come about to the next of the same pane; twice as long each time, up to so often."""
+"""The pause between two runs of a pane when the first failed; it doubles each time, up to ``DOUBLED_MAX``
+times."""
 DOUBLED_MAX: Final = 5
 FAILED_MAX: Final = 256
-"""Panes of which it is known that they did not come about."""
+"""How many failed panes are remembered."""
 AT_ONCE: Final = 4
 """Agents of a flow that are run again at a time."""
 LOOKED_AT: Final = 64
-"""Panes that are looked at for one that another may run."""
+"""How many panes are looked at for one that another agent may run."""
 
 
 class Proxies:
@@ -54,7 +55,7 @@ class Proxies:
         """Snapshots that others have sent, by member."""
 
     def offered(self, root: Root, holder: str, offer: OfferReplicas, now_ms: int) -> list[Send]:
-        """What a holder is told of the replicas that it has."""
+        """What a holder is told about the replicas that it has."""
         if root.member(offer.member) is None:
             return []
         found: list[Send] = []
@@ -78,7 +79,8 @@ class Proxies:
         return found
 
     def take(self, root: Root, sender: str, piece: Piece, now_ms: int) -> None:
-        """A piece has come straight from there: whether it is another's than the member's, and wanted."""
+        """A piece has come directly: return whether another agent than the member sent it, and it is
+        wanted."""
         for number in numbers(piece.members):
             member = root.member(number)
             others = member is not None and member.address != sender
@@ -108,12 +110,12 @@ class Runs:
         self._asked: dict[int, _Asked] = {}
         self._tried: dict[int, set[int]] = {}
         self._later: dict[tuple[int, int], tuple[int, int]] = {}
-        """(Member, pane) that did not come about: how often, and when it is asked for again."""
+        """(Member, pane) whose run failed: how often, and when it is asked for again."""
         self.by: Counter[tuple[int, int]] = Counter()
         self.failed: dict[int, tuple[int, str]] = {}
 
     def hear(self, message: Whereabouts) -> None:
-        """Where a member is."""
+        """A member says where it is."""
         self._where[message.member] = message.where
 
     def wanted(self, root: Root, now_ms: int) -> list[Send]:
@@ -134,7 +136,7 @@ class Runs:
         return found
 
     def _first(self, root: Root, member: int, now_ms: int) -> tuple[int, SourceOffsets | None]:
-        """The first pane that is wanted, may come about now, and from where."""
+        """The first pane that is wanted and may be run now, and from which source offsets."""
         for pane in _lacking(root, member, now_ms):
             offsets = self._where[member].offsets(pane)
             if offsets is not None and self._later.get((member, pane), (0, 0))[1] <= now_ms:
@@ -142,7 +144,8 @@ class Runs:
         return 0, None
 
     def _helper(self, root: Root, member: int, now_ms: int) -> int | None:
-        """Another agent that shares the stream, lives and is not busy; who was not asked yet comes first."""
+        """Another agent that shares the stream, lives and is not busy; one that was not asked yet comes
+        first."""
         busy = {asked.helper for asked in self._asked.values()}
         there = [
             n
@@ -158,13 +161,13 @@ class Runs:
         return helper
 
     def give_up(self, now_ms: int) -> None:
-        """Who was asked too long ago is asked no more."""
+        """Stop waiting for agents that were asked too long ago."""
         for member, asked in list(self._asked.items()):
             if now_ms - asked.at_ms >= RUN_MS:
                 self._fail(member, "no answer", now_ms)
 
     def take(self, root: Root, sender: str, message: RunSlice, now_ms: int) -> bool:
-        """Whether this is what was asked for, and wanted still."""
+        """Whether this was asked for and is still wanted."""
         for member, asked in self._asked.items():
             ours = from_bytes(message.members) == 1 << member and message.offsets == asked.offsets.number
             span = (message.start, message.end) == (asked.pane, asked.pane + 1)
@@ -198,8 +201,8 @@ class Runs:
 
 
 def _lacking(root: Root, member: int, now_ms: int) -> Iterator[int]:
-    """The panes that another agent should run for a member that is behind: it has not said that it sealed
-    them, and is not in them, though they have waited."""
+    """The panes that another agent should run for a member that is behind: the member has not said that it
+    sealed them, and is not in them, though they have waited."""
     told = root.stragglers.progress_of(member)
     if told is None or root.first_pane is None:
         return

@@ -1,6 +1,6 @@
-"""Replicas of snapshots at neighbours: an agent that is gone for good, with its disk, does not take along
-what it had sealed (paper, 3.4: replicas in the leaf set). Here is the owner's side, and what all have in
-common; ``holding`` is the holder's, ``proxies`` the root's.
+"""Snapshot replicas at neighbours: what an agent had sealed survives it, when it is gone for good with its
+disk (paper, 3.4: replicas in the leaf set). This module is the owner's side and what all sides share;
+``holding`` is the holder's, ``proxies`` the root's.
 
 What becomes of one snapshot (flow, first pane, end, part, member number):
 
@@ -16,41 +16,41 @@ What becomes of one snapshot (flow, first pane, end, part, member number):
                  too, and for each snapshot to one holder at a time: that is the owner's *proxy*
     the proxy    sends the snapshot straight to the root, in the owner's name and number
 
-Holders are live neighbours on the ring: in other racks first, then the nearest, and the flow's job group
-last, for a replica is wanted where that fails.
+Holders are live neighbours on the ring: those in other racks first, then the nearest, and the flow's job
+group last, since a replica is wanted when the job group fails.
 
-Why that is right, whoever says what twice, late, or never:
+Why this is right, whatever is said twice, late, or never:
 
 - **A replica is the snapshot** (protocol 9.1). It is read from the store, so it leaves the agent after the
-  checkpoint that names it is durable, and its contents never change. So it is the same piece whoever sends
-  it, and the root takes each (member, pane) once (``contributions``): an owner that was not dead, or comes
-  back, two proxies, or a replica beside the piece that came up the tree can't count twice.
-- **The root has the only word** on what is to become of a snapshot, for replicas as for the snapshot itself.
-  Under ``STRAGGLERS LEAP`` what was committed without it is the last word, and what was dropped is the
-  owner's to count, not the holder's.
-- **Nobody waits for a replica.** Panes wait as they would without; one that comes in time is in the pane, a
-  later one makes a revision. Replication is bounded in bytes under way (``UNDERWAY_BYTES``) and at the
-  holder; what is not copied (``wanting``) is counted, and shed nowhere.
+  checkpoint that names it is durable, and its contents never change. It is the same piece whoever sends it,
+  and the root takes each (member, pane) once (``contributions``). So an owner that was not dead or comes
+  back, two proxies, or a replica beside the piece that came up the tree cannot count twice.
+- **Only the root decides** what becomes of a snapshot, for replicas as for the snapshot itself. Under
+  ``STRAGGLERS LEAP`` a commit without it is final, and the owner counts what was dropped, not the holder.
+- **Nobody waits for a replica.** Panes wait as they would without; a replica that comes in time is in the
+  pane, a later one makes a revision. Replication is bounded in bytes under way (``UNDERWAY_BYTES``) and at
+  the holder; what is not copied (``wanting``) is counted, and shed nowhere.
 
 Where commits take less than ``after_ms`` there are no replicas at all. Until then a snapshot is on its
-owner's disk and on its way up, in the memory of inner nodes or of the root: it is lost only if two die for
-good at once, or one does while the way up is broken. An agent that is gone for good takes its open panes
-along anyway, all rows of the last pane and lateness: to copy sooner would save little.
+owner's disk and on its way up, in the memory of inner nodes or of the root: it is lost only if two agents die
+for good at once, or one does while the way up is broken. An agent that is gone for good also loses its open
+panes, all rows of the last pane and lateness; to copy sooner would save little.
 
-Under ``STRAGGLERS MIRROR`` it is the same, sooner, and for an owner that lives and is behind: its way up is
-slow or broken, or it has stopped. A snapshot is due when it is sealed. Holders offer it when it has waited
-for a quarter of the straggler limit, and again as often, whoever lives. The root says "send" also of a pane
-that has waited for half of the limit, of a member that is not in it. So nobody needs to know who has
-replicas: an owner that has stopped can't name them, and a tree with broken inner nodes can't be asked. The
-price is each snapshot twice more on the wire and on disks, and while a pane waits up to eight small offers a
-member to its root. What comes after the commit makes a revision, as under REVISE, and with ``replicas`` 0 all
-does. (``elf.job.rollup.mirrors`` is something else: replicas of whole flows, for masters elsewhere.)
+Under ``STRAGGLERS MIRROR`` the same happens sooner, and also for an owner that lives and is behind: its way
+up is slow or broken, or it has stopped. A snapshot is due when it is sealed. Holders offer it when it has
+waited for a quarter of the straggler limit, and again after each further quarter, whether the owner lives or
+not. The root says "send" also for a pane that has waited for half of the limit, of a member that is not in
+it. So nobody needs to know who has replicas: an owner that has stopped cannot name them, and a tree with
+broken inner nodes cannot be asked. The price is each snapshot twice more on the wire and on disks and, while
+a pane waits, up to eight small offers for each member to its root. What comes after the commit makes a
+revision, as under REVISE; with ``replicas`` 0 everything does. (``elf.job.rollup.mirrors`` is something else:
+copies of whole flows, for masters elsewhere.)
 
-**A holder that leaves** (``elf leave``) does with its replicas as an owner with its own snapshots: neighbours
-are asked to keep them until each is durable at one, or has its answer; who has it already says so, unless it
-leaves too. From then on it takes no other's replicas. What nobody takes within a while is lost with it, and
-it says how many those are. Owners that live replace it too; but one that has died within the last seconds
-seems to live.
+**A holder that leaves** (``elf leave``) treats its replicas as an owner its own snapshots: it asks neighbours
+to keep them until each is durable at one of them, or answered. A neighbour that has one already says so,
+unless it leaves too. The holder takes no more replicas of others from then on. What no neighbour takes within
+a while is lost with it, and it says how many those are. Owners that live replace the holder too, but one that
+has died within the last seconds seems to live.
 """
 
 from __future__ import annotations
@@ -64,17 +64,17 @@ from elf.job.messages.replicas import DropReplicas, KeepReplicas, ReplicasKept
 from elf.job.replicas import HeldRead, ReadHeld, ReadSnapshots, ReplicaName, SnapshotsRead
 
 LOOK_MS: Final = 500
-"""Between two looks at what is due: what comes within it shares its messages."""
+"""The pause between two looks at what is due: snapshots that come within it share messages."""
 SOON_MS: Final = 20
 """Where flows are mirrored: between a seal and the look at what is due."""
 UNDERWAY_BYTES: Final = 8 << 20
-"""Replicas that are not answered yet, over all holders; a larger snapshot goes alone."""
+"""The bytes of unanswered replicas over all holders; a larger snapshot goes alone."""
 TOGETHER_BYTES: Final = 1 << 20
 TOGETHER_MAX: Final = 500
-"""Replicas in one message: so many, and so many bytes unless one is larger."""
+"""Replicas in one message, and bytes unless one replica is larger."""
 ANSWER_MS: Final = 5_000
 SILENT_MS: Final = 30_000
-"""A neighbour that did not answer in time is not asked for a while; an older elf never does."""
+"""A neighbour that did not answer in time is not asked for this long; an older elf never answers."""
 
 Step = Send | ReadSnapshots | ReadHeld
 
@@ -99,7 +99,7 @@ class Owed(Protocol):
         """Whether any snapshot has no answer yet."""
 
     def is_mirrored(self, uid: str) -> bool:
-        """Whether those of a flow are copied at once."""
+        """Whether the snapshots of a flow are copied at once."""
 
     def leader_of(self, uid: str) -> str:
         """Where the root of a flow is."""
@@ -107,8 +107,8 @@ class Owed(Protocol):
 
 class Replication:
     """The replicas of one agent's snapshots, ``replicas`` of each. ``neighbours``: live others, best first;
-    ``reads``: how they are had from the disk; ``own``: they are its own, so that it has the last word to
-    holders."""
+    ``reads``: the effect that reads them from disk; ``own``: the snapshots are the agent's own, so it tells
+    holders when to drop them."""
 
     def __init__(
         self,
@@ -132,12 +132,12 @@ class Replication:
 
     @property
     def wanting(self) -> int:
-        """Snapshots that are due and are not on as many neighbours as they should be."""
+        """Snapshots that are due and on too few neighbours."""
         return sum(len(spread.kept) < self.replicas for spread in self._due.values())
 
     @property
     def copied(self) -> int:
-        """Snapshots that are on as many neighbours as they should be, and have no answer yet."""
+        """Snapshots that are on enough neighbours, and not answered yet."""
         return len(self._due) - self.wanting
 
     def lacking(self, names: Iterable[ReplicaName]) -> int:
@@ -161,13 +161,13 @@ class Replication:
         return [*found, *self._spread(now_ms)]
 
     def sealed(self, uid: str, now_ms: int) -> None:
-        """A snapshot of this flow is durable: if it is mirrored, neighbours are to have it at once, with what
-        else is sealed in this moment."""
+        """A snapshot of this flow is durable: if the flow is mirrored, neighbours get it at once, with
+        whatever else is sealed at this moment."""
         if self._owed.is_mirrored(uid):
             self._next_ms = min(self._next_ms, now_ms + SOON_MS)
 
     def _drop(self, names: Sequence[ReplicaName]) -> list[Send]:
-        """They have their answer: whoever may have them hears of it."""
+        """These snapshots are answered: tell all that may have them."""
         told: dict[str, list[ReplicaName]] = {}
         for name in names:
             spread = self._due.pop(name)
@@ -176,7 +176,7 @@ class Replication:
         return [Send(to, DropReplicas(names=tuple(gone))) for to, gone in told.items() if self._own]
 
     def _spread(self, now_ms: int) -> list[Step]:
-        """Ask neighbours for what is on too few of them, as far as the bounds go."""
+        """Ask neighbours to keep what is on too few of them, within the bounds."""
         self._give_up(now_ms)
         live = [address for address in self._neighbours() if self._silent.get(address, 0) <= now_ms]
         underway = sum(spread.size * len(spread.asked) for spread in self._due.values())
@@ -195,7 +195,7 @@ class Replication:
         return [self._reads(names, to) for to, all_ in groups.items() for names in self._together(all_)]
 
     def _give_up(self, now_ms: int) -> None:
-        """Whoever has not answered in time is left alone for a while."""
+        """A neighbour that has not answered in time is left alone for a while."""
         for spread in self._due.values():
             for address in [a for a, at_ms in spread.asked.items() if now_ms - at_ms >= ANSWER_MS]:
                 del spread.asked[address]
@@ -217,7 +217,7 @@ class Replication:
     # -- what is heard ---------------------------------------------------------------------------------------
 
     def read(self, event: SnapshotsRead | HeldRead) -> list[Step]:
-        """From the store, to the neighbours; what has its answer meanwhile stays."""
+        """Read from the store, to send to the neighbours; what was answered meanwhile is not sent."""
         replicas = tuple(replica for replica in event.replicas if replica.name in self._due)
         message = KeepReplicas(replicas=replicas)
         return [Send(to, message) for to in event.to] if replicas else []
@@ -232,7 +232,7 @@ class Replication:
                     (spread.refused if refused else spread.kept).add(sender)
 
     def peer_down(self, address: str) -> None:
-        """What was there may be gone: other neighbours are asked."""
+        """A holder is down, and what it had may be gone: other neighbours are asked."""
         self._silent.pop(address, None)
         for spread in self._due.values():
             spread.asked.pop(address, None)

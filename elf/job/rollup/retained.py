@@ -1,6 +1,5 @@
-"""The snapshots of one flow that an agent owes its root: each is retained until all of its panes have their
-answer (protocol 4.6). Here are their names; what is in them is in the store.
-"""
+"""The snapshots of one flow that an agent owes its root: each is retained until all of its panes are answered
+(protocol 4.6). Their names are here; their contents are in the store."""
 
 from __future__ import annotations
 
@@ -17,13 +16,13 @@ class Retained:
 
     def __init__(self) -> None:
         self._owed: dict[Name, list[Span]] = {}
-        """Spans of each that have no answer."""
+        """The spans of each that are not answered."""
         self._since: dict[Name, int] = {}
         self._sizes: dict[Name, int] = {}
         self._leaps = Drops()
 
     def add(self, name: Name, size: int, now_ms: int) -> None:
-        """One was sealed then, and takes so many bytes."""
+        """Add a snapshot that was sealed then and has so many bytes."""
         self._owed[name], self._since[name], self._sizes[name] = [name[:2]], now_ms, size
 
     def __len__(self) -> int:
@@ -31,11 +30,11 @@ class Retained:
 
     @property
     def bytes(self) -> int:
-        """What they take."""
+        """The bytes of all of them."""
         return sum(self._sizes.values())
 
     def is_left(self) -> bool:
-        """Whether one is owed, or is to be counted yet."""
+        """Whether any is owed, or still to be counted."""
         return bool(self._owed or self._leaps.counting)
 
     def since(self, before_ms: int | None) -> Iterator[tuple[Name, int]]:
@@ -45,26 +44,25 @@ class Retained:
                 yield name, self._sizes[name]
 
     def offer_again(self) -> None:
-        """Another root is to hear of all of them at once."""
+        """Offer all of them to another root at once."""
         self._since = dict.fromkeys(self._since, 0)
 
     def to_offer(self, before_ms: int) -> tuple[list[Span], list[Name]]:
-        """What has waited since then for its answer: panes, and parts of late rows."""
+        """What has waited for its answer since then: panes, and parts of late rows."""
         old = [name for name, _ in self.since(before_ms)]
         panes = [span for name in old if not name[2] for span in self._owed[name]]
         return panes, [name for name in old if name[2]]
 
     def within(self, start: int, end: int, part: int) -> int:
-        """How many are wholly of these panes, of that part."""
+        """How many lie wholly within these panes, of that part."""
         return sum(start <= a and b <= end and part == other for a, b, other in self._owed)
 
     def answered(
         self, start: int, end: int, part: int, *, counted: bool = False, offsets: int = 0
     ) -> list[Name]:
-        """Panes ``[start, end)`` have their answer; those that have none to wait for any more are returned,
-        and forgotten. ``counted``: those panes are dropped, or, unless ``offsets`` is 0, another has
-        answered for us.
-        """
+        """Panes ``[start, end)`` are answered; snapshots with no unanswered pane left are forgotten and
+        returned. ``counted``: those panes are dropped or, unless ``offsets`` is 0, another agent has answered
+        for us."""
         done: list[Name] = []
         for name, spans in self._owed.items():
             if name[2] != part:
@@ -79,8 +77,8 @@ class Retained:
         return done
 
     def count(self, flow: Flow, done: Iterable[Name], drop_to: int) -> DropStragglers | Answered | None:
-        """What the stream task is to do about those that have their answer: count what is dropped or
-        answered by another, and drop open panes below ``drop_to``."""
+        """What the stream task is to do about answered snapshots: count what is dropped or answered by
+        another agent, and drop open panes below ``drop_to``."""
         taken = self._leaps.take(done)
         if flow.fragment.leap:
             leapt = tuple((name, tuple(span[:2] for span in spans)) for name, spans in taken)
@@ -92,5 +90,5 @@ class Retained:
         return name in self._leaps.counting
 
     def forget_counted(self, name: Name) -> None:
-        """The stream task has."""
+        """The stream task has counted and deleted them."""
         self._leaps.counting.discard(name)

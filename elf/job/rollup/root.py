@@ -1,9 +1,9 @@
-"""The root of a flow: decides, once, what a pane is (protocol 5.8, protocol 5.9).
+"""The root of a flow: it decides, once, what a pane is (protocol 5.8, protocol 5.9).
 
 It *collects* pieces (``elf.job.rollup.collect``), *decides* which panes are committed when
-(``elf.job.rollup.decide``), and *answers* whoever asks what has become of a snapshot
-(``elf.job.rollup.answer``). Here is what passes between these three: a flow begins, is told of watermarks and
-pieces, proposes one commit at a time, and hears that it is durable, or why it cannot be.
+(``elf.job.rollup.decide``), and *answers* what has become of a snapshot (``elf.job.rollup.answer``). This
+module connects the three: a flow begins, hears watermarks and pieces, proposes one commit at a time, and
+hears that the commit is durable, or why it cannot be.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from elf.job.snapshots import Threshold
 from elf.job.spec import Flow
 
 LOOK_MS: Final = 200
-"""Between two looks at what is due, while something waits."""
+"""The pause between two looks at what is due, while something waits."""
 
 
 class Root(Panes):
@@ -54,26 +54,26 @@ class Root(Panes):
         return max(presence[member].progress.live_from for member in presence)
 
     def begin(self, first_pane: int, now_ms: int) -> None:
-        """Commit from this pane on (protocol 6.1); what lies below is dropped."""
+        """Commit from this pane on (protocol 6.1); earlier pieces are dropped."""
         if self._first is None:
             self._first = first_pane
             self.stragglers.began(now_ms)
 
-    # -- what it is told -------------------------------------------------------------------------------------
+    # -- what it hears ---------------------------------------------------------------------------------------
 
     def hear(self, member: int, progress: FlowProgress, now_ms: int) -> bool:
-        """A member's watermark. Whether it may change what is to be done now."""
+        """Take a member's watermark; return whether it may change what is to be done now."""
         return self.stragglers.hear(member, progress, now_ms)
 
     def down(self, address: str) -> bool:
-        """The overlay says that a member is dead: until it is heard of again nobody waits for it. True if it
-        is one of ours. What it has then comes as a revision, also if it was never dead."""
+        """The overlay says that an agent is dead: nobody waits for it until it is heard again. True if it is
+        a member here. Its later pieces make revisions, also if it was never dead."""
         found = [m.number for m in self.roster.members if m.address == address]
         self.stragglers.presence.lose(found)
         return bool(found)
 
     def take(self, piece: Piece) -> None:
-        """A partial result, from the tree or straight from a member. What of it is covered is refused."""
+        """Take a partial aggregate, from the tree or directly from a member; refuse what is covered."""
         if self._first is not None:
             last_word = self.flow.fragment.leap
             piece = piece.clip(self.covered.committed_to() if last_word else self._first, piece.end)
@@ -82,7 +82,7 @@ class Root(Panes):
         self.covered.add(piece)
 
     def take_part(self, name: PartName, piece: Piece) -> None:
-        """A part of late rows, straight from a member; refused if it is covered."""
+        """Take a part of late rows, directly from a member; refuse it if it is covered."""
         if piece.end == piece.start + 1 and self.answers.verdict_of_part(name, piece.start) == "send":
             self.covered.add_part(name, piece)
 
@@ -113,13 +113,12 @@ class Root(Panes):
         return segment
 
     def give_up(self, work: CommitPanes) -> None:
-        """A proposed commit cannot be made: what it would have brought comes again, or is too late."""
+        """A proposed commit cannot be made: its contents come again, or are too late."""
         self.covered.land(work)
 
     def unsure(self, work: CommitPanes, now_ms: int) -> list[tuple[int, int, int]]:
-        """What was left out of these panes may matter: they are begun again, with all groups. Returns who is
-        to be asked, as (member, first pane, end).
-        """
+        """What was left out of these panes may matter: they are begun again, with all groups. Returns whom to
+        ask, as (member, first pane, end)."""
         start, end = work.start, work.end
         pieces = [piece for other in self.covered.withdraw(work) for piece in other.pieces]
         pieces += [piece for together in self.covered.take(start, end) for piece in together]
@@ -132,8 +131,8 @@ class Root(Panes):
         return [(number, start, end) for number in asked]
 
     def unusable(self, work: CommitPanes, unusable: UnusablePieces) -> list[tuple[int, str]]:
-        """Pieces of these panes cannot be opened: they are proposed again without them. Returns whose they
-        are, as contribution sets, and why."""
+        """Pieces of these panes cannot be opened: the panes are proposed again without them. Returns the
+        members of the pieces, as contribution sets, and why."""
         proposed, refused = self.covered.withdraw(work), self.covered.refused
         whose = []
         for piece, reason in unusable:
@@ -159,8 +158,8 @@ class Root(Panes):
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self, now_ms: int) -> int | None:
-        """When a tick may change something: a limit or a question comes due, of a flow that is to begin or of
-        a pane that waits."""
+        """When a tick may change something: a limit or a question comes due, for a flow that is to begin or a
+        pane that waits."""
         waits = self.covered.holds() or self.stragglers.passed_to() > self.covered.committed_to()
         begins = self._first is None and self.stragglers.presence.heard
         return now_ms + LOOK_MS if waits or begins else None

@@ -1,6 +1,5 @@
-"""A flow whose root is this node: the root, and all that is said between it and its members, its readers and
-those who answer for members that are dead or behind.
-"""
+"""A flow whose root is this node: the root, and its messages with members, readers, and agents that answer
+for members that are dead or behind."""
 
 from __future__ import annotations
 
@@ -27,7 +26,7 @@ from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.thresholds import Asking
 
 FAILED_MS: Final = 1_000
-"""So often masters are told that a reduce function has failed, until they read the flow no more."""
+"""How often masters are told that a reduce function has failed, until they no longer read the flow."""
 
 
 class RootedFlow:
@@ -51,7 +50,7 @@ class RootedFlow:
         self._asking = Asking()
         self._parents: dict[int, str] = {}
         self._first: int | None = None
-        """The first pane, from when it is to be stored."""
+        """The first pane, from when it is about to be stored."""
         self._told_ms = 0
 
     # -- what members say ------------------------------------------------------------------------------------
@@ -62,8 +61,8 @@ class RootedFlow:
         return self.advance(now_ms) if self.root.hear(member, report, now_ms) else []
 
     def begun(self, members: Iterable[Began], now_ms: int) -> list[Effect]:
-        """Members answer for the flow, which is new to them. Of whom we have heard we know more: words that
-        were gathered are older than a beat, which says all of it again."""
+        """Members answer for the flow, which is new to them. A member that we have heard directly is known
+        better: gathered messages are older than a beat, which repeats them."""
         new = [one for one in members if self.root.stragglers.progress_of(one.member) is None]
         for one in new:
             progress = FlowProgress(self.root.flow.uid, one.live_from, one.sealed)
@@ -71,7 +70,7 @@ class RootedFlow:
         return self.advance(now_ms) if new else []
 
     def take(self, sender: str, message: Slice, now_ms: int) -> list[Effect]:
-        """Partial results, or parts of late rows."""
+        """Take partial aggregates, or parts of late rows."""
         if isinstance(message, RunSlice) and not self.runs.take(self.root, sender, message, now_ms):
             return []
         piece = piece_of(message)
@@ -84,7 +83,7 @@ class RootedFlow:
         return self.advance(now_ms)
 
     def offered(self, sender: str, offer: Offer, now_ms: int) -> list[Effect]:
-        """What becomes of snapshots that a member retains."""
+        """Answer what becomes of snapshots that a member retains."""
         answers, flow = self.root.answers, offer.flow
         words: list[Verdict] = []
         for start, end in offer.panes:
@@ -104,12 +103,12 @@ class RootedFlow:
         if self._first is None and (first := root.prepare(now_ms, self._since_ms)) is not None:
             self._first = first
             found.append(SaveFlow(root.flow.uid, first))
-            if not self._log.is_replicated(root.flow.uid):  # the store does it before anything that follows
+            if not self._log.is_replicated(root.flow.uid):  # else the store does it before what follows
                 return [*found, *self.kept(now_ms)]
         return [*found, *root.propose(now_ms)]
 
     def kept(self, now_ms: int) -> list[Effect]:
-        """The first pane is stored, so that a root after us has it too: now readers may know."""
+        """The first pane is stored, so the next root has it too: now readers may know it."""
         if self._first is None:
             return []
         self.root.begin(self._first, now_ms)
@@ -156,21 +155,21 @@ class RootedFlow:
         )
 
     def _unsure(self, work: CommitPanes, now_ms: int) -> list[Effect]:
-        """What agents left out of these panes may matter: they are asked for all of it."""
+        """What agents left out of these panes may matter: ask them for all of it."""
         self.counts.update(unsure=1)
         told = [_leave_out(work.flow, None)] if self._asking.unsure() else []
         asked = self._ask(self.root.unsure(work, now_ms))
         return [*asked, *told, *self.advance(now_ms)]
 
     def _unusable(self, event: PanesCommitted, now_ms: int) -> list[Effect]:
-        """Some of it cannot be opened: the others go on."""
+        """Some pieces cannot be opened: the commit goes on with the others."""
         flow, work = self.root.flow, event.done
         whose = self.root.unusable(work, event.unusable)
         told = [Unusable(flow, members, work.start, work.end, why) for members, why in whose]
         return [*told, *self.advance(now_ms)]
 
     def _tell_failure(self, now_ms: int) -> list[Effect]:
-        """The masters of the flow's readers decide what becomes of a reduce function that has failed."""
+        """Tell the masters of the flow's readers of a failed reduce function: they decide what follows."""
         root = self.root
         if not root.failure or now_ms - self._told_ms < FAILED_MS:
             return []
@@ -195,7 +194,7 @@ class RootedFlow:
         ]
 
     def _prune(self, now_ms: int, wanted_from: Callable[[str, int], int]) -> list[Effect]:
-        """Forget panes that no revision, no master here, and no reader that is there can want any more."""
+        """Forget panes that no revision, no master here, and no live reader can want any more."""
         settled = self.root.settled_to(now_ms, self._settings.revise_ms)
         if settled is None:
             return []
@@ -240,7 +239,7 @@ class RootedFlow:
 
 
 def _leave_out(flow: Flow, threshold: Threshold | None) -> Multicast:
-    """Agents are told what groups to send of the next panes (None: all)."""
+    """Tell agents which groups of the next panes to send (None: all)."""
     least, watched = (0.0, b"") if threshold is None else (threshold.least, threshold.watched)
     return Multicast(flow.topic, LeaveOut(flow=flow.uid, least=least, watched=watched))
 

@@ -1,11 +1,10 @@
-"""A worker's side of its flows: what was sealed goes up and is retained until a commit includes it
-(protocol 4.6).
+"""A worker's side of its flows: what is sealed goes up, and is retained until a commit includes it (protocol
+4.6).
 
-One ``Sender`` a node, with a line for each flow: the combiner through which our own slices and our children's
-go up, and the names of the snapshots that we still owe. A snapshot is forgotten when the root says that a
-commit includes it, or that it is too late for it (then it is counted as left out); what it was dropped with
-the stream task counts (``elf.job.stragglers``). What nobody has confirmed for a while is offered to the root
-again.
+Each node has one ``Sender``, with a line for each flow: the combiner through which our own slices and our
+children's go up, and the names of the snapshots that we owe. A snapshot is forgotten when the root says that
+a commit includes it, or that it is too late (then it is counted as left out). The stream task counts what was
+dropped (``elf.job.stragglers``). A snapshot that is not confirmed for a while is offered to the root again.
 """
 
 from __future__ import annotations
@@ -83,7 +82,7 @@ class Sender:
         self._retained_bytes_max = retained_bytes_max
         self._lines: dict[str, _Line] = {}
         self._gathering: dict[str, _Line] = {}
-        """Those whose combiner holds something: few of many, and they are looked at with every event."""
+        """Lines whose combiner holds something: they are few, and are looked at with every event."""
         self._job_groups: Turns[str] = Turns(groups_at_once)
         self._next_beat_ms = 0
         self._next_offer_ms = 0
@@ -102,8 +101,8 @@ class Sender:
             line.retained.add(name, size, 0)
 
     def restored(self) -> list[Effect]:
-        """After a restart: what the answers that came last lead to. The snapshots may be forgotten and the
-        stream task's last checkpoint still say that their flow is suspended, or the other way round."""
+        """After a restart: do again what the last answers led to. The snapshots may be forgotten while the
+        stream task's last checkpoint still says that their flow is suspended, or the other way round."""
         return [effect for line in self._lines.values() for effect in self._quota(line)]
 
     def new_leader(self, flow: Flow) -> None:
@@ -131,7 +130,8 @@ class Sender:
         return sum(len(line.retained) for line in self._lines.values())
 
     def owed_since(self, before_ms: int) -> Iterator[tuple[ReplicaName, int]]:
-        """What is still owed of what was sealed by then, of mirrored flows of all; with sizes in bytes."""
+        """The snapshots that were sealed by then and are still owed, and all owed ones of mirrored flows;
+        with sizes in bytes."""
         for uid, line in self._lines.items():
             number, mirrored = self._number_of(line.flow.fragment.stream), line.flow.fragment.mirror
             if number is not None:
@@ -139,7 +139,8 @@ class Sender:
                     yield ReplicaName(uid, number, *name), size
 
     def is_mirrored(self, uid: str) -> bool:
-        """Whether neighbours are to have what is sealed of a flow at once (``STRAGGLERS MIRROR``)."""
+        """Whether neighbours get the snapshots of a flow as soon as they are sealed (``STRAGGLERS
+        MIRROR``)."""
         line = self._lines.get(uid)
         return line is not None and line.flow.fragment.mirror
 
@@ -155,7 +156,7 @@ class Sender:
     # -- up --------------------------------------------------------------------------------------------------
 
     def sealed(self, sealed: Sealed, now_ms: int) -> list[Effect]:
-        """Our own stream task sealed panes, and the checkpoint with them is durable. Parts go straight to the
+        """Our own stream task has sealed panes, and their checkpoint is durable. Parts go directly to the
         root."""
         line = self._lines.get(sealed.flow)
         number = self._number_of(line.flow.fragment.stream) if line else None
@@ -172,7 +173,7 @@ class Sender:
         return [*self.flush(line.flow, now_ms), *self._quota(line)]
 
     def early(self, early: Early) -> list[Effect]:
-        """Open panes of our own, straight to the root; the next message makes good what gets lost."""
+        """Send open panes of our own directly to the root; the next message makes up for a lost one."""
         line = self._lines.get(early.flow)
         number = self._number_of(line.flow.fragment.stream) if line else None
         if line is None or number is None:
@@ -191,7 +192,7 @@ class Sender:
         return [Send(line.flow.leader, state)]
 
     def _quota(self, line: _Line) -> list[Effect]:
-        """Quotas are per flow (protocol 4.8): one dead root must not stop what else is computed here."""
+        """Quotas are per flow (protocol 4.8): a dead root must not stop the other flows of this agent."""
         held = line.retained.bytes
         stream = line.flow.fragment.stream
         if not line.suspended and held > self._retained_bytes_max:
@@ -203,7 +204,7 @@ class Sender:
         return []
 
     def carry(self, child: str, flow: Flow, piece: Piece, now_ms: int) -> list[Effect]:
-        """A child's slice; this node may be no worker of the flow, only in its tree."""
+        """Carry a child's slice; this node may be no worker of the flow, only in its tree."""
         line = self._lines.setdefault(flow.uid, _Line(flow, Combiner()))
         line.combiner.add(child, piece, now_ms)
         return self.flush(flow, now_ms)
@@ -232,8 +233,8 @@ class Sender:
         return [Send(self._parent_of(flow.topic) or flow.leader, slice_of(flow, piece))]
 
     def combined(self, done: Combined) -> list[Effect]:
-        """What children and our own stream task sent is one piece now. Who is not in it, as what it sent
-        cannot be opened, the root asks itself."""
+        """What children and our own stream task sent is one piece now. Members whose part could not be opened
+        are not in it; the root asks them itself."""
         line = self._lines.get(done.flow.uid)
         if line is not None:
             line.counts.update(merges=1, merge_us=done.cpu_us)
@@ -252,7 +253,7 @@ class Sender:
         line = self._lines.get(uid)
         return (None, None) if line is None else (line.task, line.counts)
 
-    # -- the root's word -------------------------------------------------------------------------------------
+    # -- what the root says ----------------------------------------------------------------------------------
 
     def committed(self, word: Committed) -> list[Effect]:
         line = self._lines.get(word.flow)
@@ -286,7 +287,7 @@ class Sender:
         return [Work(line.flow.fragment.stream, SetThreshold(word.flow, threshold))]
 
     def unheard(self, topic: bytes, now_ms: int) -> list[Effect]:
-        """Words of a flow's root can't be had any more: offer at once what it may have committed already."""
+        """Messages of a flow's root are lost for good: offer at once what it may have committed already."""
         return self._offers(now_ms, topic)
 
     def verdict(self, word: Verdict, now_ms: int) -> list[Effect]:
@@ -312,8 +313,8 @@ class Sender:
         drop_to: int | None = None,
         offsets: int = 0,
     ) -> list[Effect]:
-        """Panes ``[start, end)`` have their answer. Unless ``drop_to`` is None they are dropped, and open
-        ones below it; unless ``offsets`` is 0 another has answered for us."""
+        """Panes ``[start, end)`` are answered. Unless ``drop_to`` is None they are dropped, and so are open
+        ones below it; unless ``offsets`` is 0 another agent has answered for us."""
         flow, retained = line.flow, line.retained
         counted = drop_to is not None or bool(offsets)
         done = retained.answered(start, end, part, counted=counted, offsets=offsets)
@@ -330,7 +331,7 @@ class Sender:
                 self._lines[uid].retained.forget_counted(name)
 
     def where(self, where: Iterable[Where]) -> list[Effect]:
-        """A checkpoint is durable, from which others may run our work again: their roots are told."""
+        """A checkpoint is durable from which others may run our work: tell their roots."""
         found: list[Effect] = []
         for one in where:
             line = self._lines.get(one.flow)
@@ -344,15 +345,15 @@ class Sender:
         return [Fetch(line.flow, word.start, word.end)] if line else []
 
     def fetched(self, flow: Flow, snapshots: Iterable[Sealed]) -> list[Effect]:
-        """Retained snapshots, from the store, straight to the root."""
+        """Send retained snapshots, as read from the store, directly to the root."""
         number = self._number_of(flow.fragment.stream)
         return [] if number is None else [Send(flow.leader, one) for one in reissued(flow, number, snapshots)]
 
     # -- time ------------------------------------------------------------------------------------------------
 
     def progress(self, reports: Iterable[FlowProgress]) -> list[FlowProgress]:
-        """What a stream task says of its flows. Returns what is of new ones: their job groups want to know at
-        once."""
+        """What a stream task says of its flows. Returns the part about new flows, which their job groups want
+        at once."""
         news = []
         for report in reports:
             line = self._lines.get(report.flow)
@@ -379,8 +380,8 @@ class Sender:
         return found
 
     def beat(self, now_ms: int) -> list[Effect]:
-        """Our watermarks, to the job groups of our flows whose turn it is: one message a job group and
-        stream."""
+        """Send our watermarks to the job groups of our flows whose turn it is: one message for each job group
+        and stream."""
         self._next_beat_ms = now_ms + self._beat_ms
         begun: dict[str, dict[int, list[tuple[Flow, FlowProgress]]]] = {}
         for line in self._lines.values():
@@ -402,7 +403,7 @@ class Sender:
         return msgspec.structs.replace(report, parent=parent, later_ms=later_ms)
 
     def _offers(self, now_ms: int, topic: bytes | None = None) -> list[Effect]:
-        """Old snapshots to the job groups of their flows: of one topic, or of all."""
+        """Offer old snapshots to the job groups of their flows: of one topic, or of all."""
         found: list[Effect] = []
         for line in self._lines.values():
             if topic is not None and line.flow.topic != topic:

@@ -1,9 +1,9 @@
 """A flow's readers on other nodes: who they are, what they have of its commits, and what is sent to them
 (protocol 7.2).
 
-A reader asks first where the flow is (a request without a start), and hears it when the flow has begun. From
-there each commit is sent to it when it is made, at most one range of them at a time; what got lost is sent
-again when it asks, every second, with what it has.
+A reader first asks where the flow is (a request without a start), and hears it when the flow has begun. From
+there each commit is sent to it when it is made, at most one range of them at a time. A reader asks every
+second with what it has, so what got lost is sent again.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from elf.job.rollup.root import Root
 from elf.ql.plan import Top
 
 CROSSED_MS: Final = 500
-"""What a reader asks for may be under way to it for so long."""
+"""How long a commit that a reader asks for may have been under way to it."""
 
 
 @dataclass
 class _Reader:
-    """A node whose jobs read the flow. It has panes below ``end``; ``sent`` is the last commit sent to it;
-    ``lacks``: after which one it asks for those that were, and since when."""
+    """A node whose jobs read the flow. It has panes below ``end``; ``sent``: the last commit sent to it;
+    ``lacks``: the commit after which it asks, and since when."""
 
     heard_ms: int
     end: int
@@ -40,8 +40,9 @@ class _Reader:
     """It asked before the flow had begun."""
 
     def lost(self, after: int, now_ms: int) -> bool:
-        """It asks for what comes ``after`` that one: is what was sent of it lost, or still under way? Where
-        panes are short something is under way at any time, so it counts how long it has lacked the same."""
+        """The reader asks for what follows ``after``: is what was sent of it lost, or still under way? Where
+        panes are short something is always under way, so the time for which it has lacked the same commit
+        decides."""
         if after >= self.sent:
             self.lacks = None
         elif self.lacks is None or self.lacks[0] != after:
@@ -51,7 +52,7 @@ class _Reader:
 
 
 class Readers:
-    """Those of the flow of ``root``, by address. ``seq``: number of its last commit."""
+    """The readers of the flow of ``root``, by address. ``seq``: number of its last commit."""
 
     def __init__(self, root: Root, seq: int) -> None:
         self.seq = seq
@@ -67,7 +68,7 @@ class Readers:
         self._readers = {to: self._readers.get(to, reader) for to, reader in new.items()}
 
     def asked(self, sender: str, request: PaneRequest, now_ms: int) -> list[Effect]:
-        """One says what it has and wants; our log may not have come to it."""
+        """A reader says what it has and wants; it may not be in our log yet."""
         reader = self._readers.setdefault(sender, _Reader(now_ms, self._root.kept_from()))
         reader.heard_ms = now_ms
         if request.start is None:
@@ -83,7 +84,7 @@ class Readers:
         return self._serve(sender)
 
     def begun(self) -> list[Effect]:
-        """The flow has: who asked before is told."""
+        """The flow has begun: tell the readers that asked before."""
         return [self._head(to) for to, reader in self._readers.items() if reader.early]
 
     def _head(self, to: str) -> Send:
@@ -105,7 +106,7 @@ class Readers:
         return [ReadCommits(self._root.flow, to, reader.sent, reader.start, reader.cut)]
 
     def read(self, event: CommitsRead, now_ms: int) -> list[Effect]:
-        """Commits for a reader. After a range that has more to follow the reader is to ask."""
+        """Commits for a reader. After a range that has more to follow the reader asks again."""
         reader = self._readers.get(event.to)
         if reader is None:
             return []
@@ -119,5 +120,5 @@ class Readers:
         return found
 
     def have(self, since_ms: int) -> list[int]:
-        """Below which pane each of them has all it wants, of those that were heard since then."""
+        """Below which pane each reader that was heard since then has all it wants."""
         return [reader.end for reader in self._readers.values() if reader.heard_ms >= since_ms]

@@ -42,7 +42,7 @@ def reissued(flow: Flow, number: int, snapshots: Iterable[Sealed]) -> list[Slice
 
 
 def piece_of(message: Slice) -> Piece:
-    """A slice as whoever has it takes it."""
+    """A slice as its receiver takes it."""
     return Piece(
         message.start,
         message.end,
