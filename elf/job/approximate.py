@@ -1,14 +1,14 @@
 """``LIMIT k APPROXIMATE``: every sender of a tree leaves out all but its best groups, and each result row
 says by how much it may be too low (the paper's top-k, with a bound).
 
-A table of groups has, for each pane, a *cut*: no group that it lacks had more than that. It stands in the
-counters, where it adds up when tables are merged. Each row has a *credit*: the cut less what the row itself
-may lack. Credits add up like any state, and a row that is missing in a table has none from it; so what a
-merged row may lack is always ``cut - credit``. Whoever leaves rows out raises the cut to the most that one of
-them may have come to, and all credits by as much.
+A table of groups has, for each pane, a *cut*: no group that it lacks had more than that. The cut stands in
+the counters, where it adds up when tables are merged. Each row has a *credit*: the cut less what the row
+itself may lack. Credits add up like any state, and a row that is missing in a table has none from it; so what
+a merged row may lack is always ``cut - credit``. A sender that leaves rows out raises the cut, and all
+credits, by the most that one of those rows may have.
 
-Values that are left out are never negative: negative ones are always kept. So a true value is from the stated
-one to that plus its bound.
+Values that are left out are never negative: negative ones are always kept. So a true value lies between the
+stated one and that plus its bound.
 """
 
 from __future__ import annotations
@@ -58,17 +58,17 @@ def keep_best(groups: pa.Table, counted: pa.Table | None, top: Top) -> tuple[pa.
 
 
 def with_cuts(counted: pa.Table | None, panes: Int64s) -> pa.Table:
-    """a table of counters with a row for each of these panes and a cut in each row."""
+    """A table of counters with a row for each of these panes and a cut in each row."""
     known = np.empty(0, np.int64) if counted is None else counted["_pane"].to_numpy()
     missing = np.setdiff1d(panes, known)
     parts = [one if CUT in one.column_names else _uncut(one) for one in ([counted] if counted else [])]
     if len(missing):
         parts.append(_uncut(counters(missing)))
-    return pa.concat_tables(parts, promote_options="default")  # what is gone is named in few
+    return pa.concat_tables(parts, promote_options="default")  # the panes that are gone are named in few
 
 
 def places(numbers: Int64s, panes: Int64s) -> Int64s:
-    """Where in a table of counters of these panes each of others is."""
+    """Where each pane of one table of counters is in another one."""
     by_number = np.argsort(numbers, kind="stable")
     found: Int64s = by_number[np.searchsorted(numbers[by_number], panes)]
     return found
@@ -79,7 +79,7 @@ def _uncut(counted: pa.Table) -> pa.Table:
 
 
 def with_cut(counted: pa.Table | None) -> pa.Table | None:
-    """a table of counters of which nothing was cut, in the form of those of which something was."""
+    """A table of counters of uncut panes, in the form of those of cut panes."""
     return counted if counted is None or CUT in counted.column_names else _uncut(counted)
 
 
@@ -91,7 +91,7 @@ def _floats(table: pa.Table, name: str) -> Floats:
 
 
 def _up(values: Floats) -> Floats:
-    """Not less than what was to be computed: whole numbers are exact up to 2**53, others are rounded up."""
+    """Not less than the exact value: whole numbers are exact up to 2**53, others are rounded up."""
     exact = (np.abs(values) < _EXACT) & (values == np.floor(values))
     raised: Floats = np.where(exact, values, np.nextafter(values * (1 + 2.0**-48), np.inf))
     return raised

@@ -11,8 +11,8 @@ from elf.job.spec import Flow
 
 @dataclass(frozen=True)
 class SourceCheckpoint:
-    """A source: the highest event time seen and the bytes consumed. ``number``: with which it began to speak
-    (``elf.job.reexecution``); 0: it is to have a new one."""
+    """A source: the highest event time seen and the bytes consumed. ``number``: the number with which it
+    began to speak (``elf.job.reexecution``); 0: it is to have a new one."""
 
     id: str
     highest: int
@@ -23,8 +23,8 @@ class SourceCheckpoint:
 @dataclass(frozen=True)
 class FlowCheckpoint:
     """A flow: panes ``[live_from, sealed)`` are snapshots; ``tree`` (all its buffers) and ``counters`` hold
-    the open ones. ``applied`` are (source, bytes consumed): each flow has its own. ``suspended``: it is over
-    its quota, and ``shed`` rows are not told yet. ``rows`` are on time and wait for the map.
+    the open ones. ``applied``: (source, bytes consumed), as each flow has its own. ``suspended``: the flow is
+    over its quota, and its ``shed`` rows are not reported yet. ``rows``: rows on time that wait for the map.
     """
 
     flow: Flow
@@ -43,23 +43,25 @@ class FlowCheckpoint:
     leapt: tuple[int, int] = (0, 0)
     """The last panes that were open when they were dropped (``elf.job.stragglers``): first, end."""
     since: int | None = None
-    """Rows from this pane on are its own, though it has been suspended since. None: from ``live_from``."""
+    """Rows from this pane on are the flow's own, though it has been suspended since. None: from
+    ``live_from``."""
     counted: bytes = b""
     """Windows of rows that are not full (``elf.job.worker.counted``)."""
     met: tuple[tuple[int, int, int], ...] = ()
-    """Rows on time by pane and number of their source, where others may run it again
+    """Rows on time by pane and number of their source, where others may run the flow again
     (``elf.job.reexecution``)."""
 
 
 @dataclass(frozen=True)
 class StreamCheckpoint:
-    """All of a stream's stream task. Reading starts again at the least position that any flow has applied."""
+    """The whole state of a stream task. Reading starts again at the least offset that any flow has
+    applied."""
 
     highest: int
     sources: tuple[SourceCheckpoint, ...]
     flows: tuple[FlowCheckpoint, ...]
     number: int = 0
-    """The last one that a source has."""
+    """The highest number that a source has."""
     shared: str = ""
     """How others were to read the files: what is read otherwise now has other numbers."""
     gone_until: int = -(1 << 62)

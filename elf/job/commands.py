@@ -1,4 +1,4 @@
-"""What the stream task of a stream asks of its worker, and what comes of it."""
+"""What a stream task asks of its worker, and the outcome."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from elf.job.spec import Flow
 @dataclass(frozen=True)
 class Feed:
     """A chunk was read. ``ahead``: what was extracted from it before its turn came, and what was wanted then;
-    it serves if the same is wanted now. ``missed``: what was found to be gone before it. ``new_sources``:
-    others have lines, none of which was read yet, and windows wait for them."""
+    it is used if the same is wanted now. ``missed``: what was found to be gone before it. ``new_sources``:
+    other sources have lines, none of which was read yet, and windows wait for them."""
 
     chunk: ChunkLike
     now_ms: int
@@ -32,8 +32,8 @@ class Feed:
 
 @dataclass(frozen=True)
 class Idle:
-    """A read at the end of every file returned nothing; ``gone`` are sources that will never say more,
-    ``missed`` what was found to be gone before that."""
+    """A read at the end of every file returned nothing; ``gone``: sources that will never have more;
+    ``missed``: what was found to be gone before that."""
 
     now_ms: int
     gone: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class Install:
 
 @dataclass(frozen=True)
 class Uninstall:
-    """Stop to compute a flow and forget it."""
+    """Stop computing a flow, and forget it."""
 
     uid: str
 
@@ -81,10 +81,9 @@ class Resume:
 
 @dataclass(frozen=True)
 class DropStragglers:
-    """Panes of a flow were committed without us, for good: all open ones below ``below``, and of these
-    snapshots those in the spans; each of their other panes is in a commit. ``counted``: what becomes of their
-    counters, as the stream task finds them in the store (``elf.job.stragglers``).
-    """
+    """Panes of a flow were committed without us, for good: all open ones below ``below``, and, of these
+    snapshots, those in the spans; each of their other panes is in a commit. ``counted``: what becomes of
+    their counters, as the stream task finds them in the store (``elf.job.stragglers``)."""
 
     uid: str
     below: int
@@ -94,10 +93,9 @@ class DropStragglers:
 
 @dataclass(frozen=True)
 class Answered:
-    """Another agent has run these panes of snapshots of ours again, and its piece is in the commit, for good:
-    (first pane, end, number of its source offsets; ``elf.job.reexecution``). ``counted`` as in
-    ``DropStragglers``; ``gaps``: what those panes of ours lack, of which that one does not know.
-    """
+    """Another agent has run these panes of our snapshots, and its piece is in the commit, for good: (first
+    pane, end, number of its source offsets; ``elf.job.reexecution``). ``counted`` as in ``DropStragglers``;
+    ``gaps``: what those panes of ours lack and the other agent does not know of."""
 
     uid: str
     names: tuple[tuple[Name, tuple[tuple[int, int, int], ...]], ...]
@@ -107,7 +105,7 @@ class Answered:
 
 @dataclass(frozen=True)
 class SetThreshold:
-    """What groups of a flow go up from now on (None: all)."""
+    """Which groups of a flow go up from now on (None: all)."""
 
     uid: str
     threshold: Threshold | None
@@ -115,12 +113,12 @@ class SetThreshold:
 
 @dataclass(frozen=True)
 class TakeCheckpoint:
-    """Write down where we are."""
+    """Write a checkpoint."""
 
 
 @dataclass(frozen=True)
 class SetTaps:
-    """What a job in Python wants of this stream from now on; nothing ends it."""
+    """What a job in Python wants of this stream from now on; empty: nothing."""
 
     uid: str
     taps: tuple[Tap, ...]
@@ -145,9 +143,8 @@ Command = (
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What a command came to. ``accepted`` and ``ts`` are the archive's; ``rejected`` are line numbers of the
-    chunk.
-    """
+    """The outcome of a command. ``accepted`` and ``ts`` are for the archive; ``rejected``: line numbers of
+    the chunk."""
 
     sealed: tuple[Sealed, ...] = ()
     checkpoint: StreamCheckpoint | None = None
@@ -158,16 +155,15 @@ class Outcome:
     rows: int = 0
     counts: dict[str, int] = field(default_factory=dict)
     until_us: int = 0
-    """Of ``SealOpen``: every pane that starts before it is sealed, and it has no rows from then on."""
+    """Of ``SealOpen``: every pane that starts before it is sealed; there are no rows from then on."""
     tapped: tuple[Tapped, ...] = ()
     early: tuple[Early, ...] = ()
     work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     """What was done for each flow (its uid) so far, see ``elf.job.work``."""
     forgotten: tuple[tuple[str, Name], ...] = ()
-    """Snapshots (flow, name) that are deleted together with the checkpoint, since that has counted their
-    rows."""
+    """Snapshots (flow, name) that are deleted together with the checkpoint, which has counted their rows."""
     where: tuple[Where, ...] = ()
-    """With a checkpoint: where others may run a flow of ours again from."""
+    """With a checkpoint: where others may run our flows from."""
     gaps: tuple[tuple[Gap, Missed], ...] = ()
     """What was missed, and when it was."""
     failed: tuple[tuple[str, str], ...] = ()

@@ -1,7 +1,7 @@
-"""The last word of roots and masters: commits of panes and of windows.
+"""The final commits of roots and masters: of panes and of windows.
 
-Each is one value from when it is made until it is forgotten. It is a row of an agent's store
-(``agents.disk.store``), and, where a job group is replicated, a record of its group
+Each is one value from when it is made until it is forgotten: a row of an agent's store
+(``agents.disk.store``) and, where a job group is replicated, a record of its group
 (``elf.job.group.records``), so that all members have the same rows.
 """
 
@@ -27,11 +27,9 @@ class PaneCommitName(msgspec.Struct, frozen=True, array_like=True):
 
 class PaneCommit(PaneCommitName, frozen=True, array_like=True, tag=True):
     """A root's final word on a revision of panes ``[start, end)``, with its counters (protocol 5.8). ``seq``:
-    its number among those of its flow, ascending; 0 until it is committed. ``parts``: those of late rows that
-    its one pane has (``elf.job.parts``). ``raw``: what the payload was made of, where a reduce function has
-    changed it. Of a stored one these two are read apart. Two are the same word if they differ in nothing
-    else.
-    """
+    its number among those of its flow, ascending; 0 until it is committed. ``parts``: the parts of late rows
+    in its one pane (``elf.job.parts``). ``raw``: the payload before a reduce function changed it. Of a stored
+    commit these two are read apart. Two commits are the same if they differ in nothing else."""
 
     counters: bytes
     payload: bytes
@@ -50,20 +48,19 @@ class PaneCommit(PaneCommitName, frozen=True, array_like=True, tag=True):
 
     @property
     def name(self) -> tuple[str, int, int, int]:
-        """Flow, first pane, end and revision: there is one word of that name."""
+        """Flow, first pane, end and revision: only one commit has that name."""
         return self.flow, self.start, self.end, self.revision
 
     @property
     def bare(self) -> PaneCommit:
-        """Of which only the name is left, with nobody in it."""
+        """A commit of which only the name is left, with no members."""
         return msgspec.structs.replace(self, members=b"", counters=b"", payload=b"", raw=b"")
 
 
 class WindowCommit(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A master's final word on a revision of the windows from ``first_start`` to ``last_end`` (µs). ``seq``:
-    its number among those of its job, ascending by one; ``UNNUMBERED`` until it is committed; 0 if nothing is
-    published of it, as there is no window in it. Two are the same word if they differ in nothing else.
-    """
+    its number among those of its job, ascending by one; ``UNNUMBERED`` until it is committed; 0 if nothing of
+    it is published, as it has no window. Two commits are the same if they differ in nothing else."""
 
     job: str
     first_start: int

@@ -1,10 +1,9 @@
-"""Who is in a partial result, and how partial results of one flow lie over its panes.
+"""Which members a partial aggregate covers, and how partial aggregates of one flow lie over its panes.
 
 A *contribution set* is an integer used as a bitmap over member numbers (part 0 of their snapshots). A
-``Piece`` is a partial result: panes ``[start, end)``, the members that it covers, and the encoded tables,
-which nobody opens here. ``Pile`` keeps pieces of one flow; the one rule of rolling up lives in it: **pieces
-that cover the same member in the same pane are never both kept** (protocol 4.2). Only overlap refuses a
-piece, nothing else does.
+``Piece`` is a partial aggregate: panes ``[start, end)``, the members that it covers, and the encoded tables,
+which nobody opens here. ``Pile`` keeps pieces of one flow, and has the one rule of rolling up: **pieces that
+cover the same member in the same pane are never both kept** (protocol 4.2). Only overlap refuses a piece.
 """
 
 from __future__ import annotations
@@ -48,11 +47,10 @@ def from_bytes(data: bytes) -> int:
 
 @dataclass(frozen=True)
 class Piece:
-    """A partial result. ``counters`` and ``payload`` may hold more panes than ``[start, end)``: the range
+    """A partial aggregate. ``counters`` and ``payload`` may hold more panes than ``[start, end)``: the range
     decides. ``excerpt``: groups may be left out (``elf.job.thresholds``). ``offsets``: it is another agent's
     run of its member's work, from the source offsets with that number (``elf.job.reexecution``); 0: it is the
-    member's own.
-    """
+    member's own."""
 
     start: int
     end: int
@@ -69,7 +67,7 @@ class Piece:
 
 
 UnusablePieces = tuple[tuple[Piece, str], ...]
-"""Pieces that are no tables of their flow, each with the reason (``agents.committing.opening``)."""
+"""Pieces that are not tables of their flow, each with the reason (``agents.committing.opening``)."""
 
 
 Pieces = tuple[Piece, ...]
@@ -99,7 +97,7 @@ class Pile:
         return iter(self._pieces)
 
     def add(self, piece: Piece) -> None:
-        """Keep what overlaps nothing."""
+        """Keep the piece where it overlaps nothing."""
         free = [(piece.start, piece.end)]
         for kept in self._pieces:
             if kept.members & piece.members:
@@ -107,13 +105,11 @@ class Pile:
         self._pieces.extend(piece.clip(start, end) for start, end in free)
 
     def spans(self, start: int, end: int) -> list[tuple[int, int, int]]:
-        """``[start, end)`` cut into (start, end, members covered) at every change, gaps included as members
-        0.
-        """
+        """``[start, end)`` split into (start, end, members covered) at every change; gaps have members 0."""
         turns = {
             start: 0,
             end: 0,
-        }  # whose contribution begins or ends there: only one piece a member and pane
+        }  # members whose contribution begins or ends there: only one piece a member and pane
         for piece in self._pieces:
             if piece.start < end and start < piece.end:
                 for edge in (max(start, piece.start), min(end, piece.end)):
@@ -129,7 +125,7 @@ class Pile:
         return spans
 
     def take(self, start: int, end: int) -> list[Pieces]:
-        """Remove all of ``[start, end)`` and return it, in pane order: what is merged together each."""
+        """Remove all of ``[start, end)`` and return it, in pane order: each item is merged together."""
         inside = [p.clip(start, end) for p in self._pieces if p.start < end and start < p.end]
         if not inside:
             return []

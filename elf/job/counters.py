@@ -1,9 +1,10 @@
 """The counters: how many rows a pane had, and how many were late, rejected or otherwise not counted in it.
 
-A table with a row a pane, merged up the tree like any aggregate. Counts that belong to no pane of their own
-(a rejected line has no event time; a late row's pane is gone) stand at the pane that was open when they were
-met; before there was one at ``START_OF_TIME``, until they are told with the first that has been opened. A
-worker adds up its own as numbers (``PaneCounters``), in a tenth of the time that small tables take.
+They are a table with one row a pane, merged up the tree like any aggregate. Counts that belong to no pane (a
+rejected line has no event time; a late row's pane is gone) stand at the pane that was open when they were
+met. Before any pane was open they stand at ``START_OF_TIME``, until they are reported with the first pane
+that is opened. A worker adds up its own as numbers (``PaneCounters``), in a tenth of the time that small
+tables take.
 """
 
 from __future__ import annotations
@@ -22,26 +23,25 @@ from elf.job.spec import END_OF_TIME, START_OF_TIME
 COUNTER_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
 COUNTER_STATES: Final = tuple(State(name, "sum", True) for name in COUNTER_COLUMNS)
 UNREDUCED: Final = State("unreduced", "sum", True)
-"""One more of committed panes: whether the flow's reduce function has failed on this one."""
+"""One more state of committed panes: whether the flow's reduce function has failed on this one."""
 COUNTER_SCHEMA: Final = pa.schema([("_pane", pa.int64()), *((name, pa.int64()) for name in COUNTER_COLUMNS)])
 
 Int64s = npt.NDArray[np.int64]
 
 _WAITING_MAX: Final = 64
 GAP_PANES_MAX: Final = 1 << 16
-"""So many panes one gap is marked in, the last ones. Those before are long sealed."""
+"""How many panes one gap is marked in, the last ones. Earlier panes are long sealed."""
 
 
 def counters(panes: Int64s, **counts: int | Int64s) -> pa.Table:
-    """a table of counters of these panes; a count not named is 0, a single number stands for the first pane
+    """A table of counters of these panes; a count not named is 0, a single number stands for the first pane
     only."""
     return _table(panes, _matrix(panes, counts))
 
 
 def with_the_first(tables: Sequence[pa.Table]) -> list[pa.Table]:
-    """Counters of several agents, with what was met before any pane was open at the first that one of them
-    has opened; without it, if that is none.
-    """
+    """Counters of several agents. What was met before any pane was open stands at the first pane that one of
+    them has opened; it is left out if there is none."""
     opened = [panes[panes > START_OF_TIME] for table in tables if len(panes := table["_pane"].to_numpy())]
     first = min((int(panes.min()) for panes in opened if len(panes)), default=None)
     found = []
@@ -58,7 +58,7 @@ def with_the_first(tables: Sequence[pa.Table]) -> list[pa.Table]:
 
 
 def completed(table: pa.Table) -> pa.Table:
-    """a table of counters of an older agent, or of an older life, with 0 for what was not counted then."""
+    """A table of counters of an older agent, or of an earlier life, with 0 for what was not counted then."""
     there = table.column_names
     for name in COUNTER_COLUMNS:
         if name not in there:
@@ -67,8 +67,8 @@ def completed(table: pa.Table) -> pa.Table:
 
 
 class PaneCounters:
-    """What one worker has counted and not yet told, by pane. Counts that a peer invents could overflow: these
-    are our own."""
+    """What one worker has counted and not yet reported, by pane. A peer could invent counts that overflow;
+    these are our own."""
 
     def __init__(self, table: pa.Table | None = None) -> None:
         self._parts: list[tuple[Int64s, Int64s]] = []
@@ -88,7 +88,7 @@ class PaneCounters:
         self._gaps.append((max(first, last + 1 - GAP_PANES_MAX), last + 1, gap))
 
     def emptied(self) -> PaneCounters:
-        """Others that count from nothing, and lack the same."""
+        """Counters that start from nothing, and have the same gaps."""
         fresh = PaneCounters()
         fresh._gaps = self._gaps
         return fresh
@@ -111,8 +111,7 @@ class PaneCounters:
 
     def take_below(self, pane: int) -> pa.Table | None:
         """Remove and return what belongs to panes below this one, by pane; None if there is nothing. What was
-        met before any was open stands at the last of them, unless that is the end of time.
-        """
+        met before any pane was open stands at the last of them, unless that is the end of time."""
         if not self:
             return None
         gaps = self._marked(pane)
@@ -127,14 +126,14 @@ class PaneCounters:
         return with_gaps(_table(panes[:place], counts[:place]), gaps) if place else None
 
     def table(self) -> pa.Table | None:
-        """All of it, by pane; None if there is nothing."""
+        """All counters, by pane; None if there is nothing."""
         if not self:
             return None
         gaps = self._marked(END_OF_TIME)
         return with_gaps(_table(*_with_the_first(*self._merge())), gaps)
 
     def _marked(self, below: int) -> dict[int, set[Gap]]:
-        """What panes below this one lack. They have counts from now on."""
+        """What panes below this one lack. These panes have counts from now on."""
         found: dict[int, set[Gap]] = {}
         for first, end, gap in self._gaps:
             for pane in range(first, min(end, below)):
@@ -153,14 +152,14 @@ class PaneCounters:
 
 
 def _with_the_first(panes: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
-    """What was met before any pane was open, at the first that is."""
+    """What was met before any pane was open, at the first open pane."""
     if len(panes) == 1 or panes[0] > START_OF_TIME:
         return panes, counts
     return panes[1:], np.concatenate([counts[:1] + counts[1:2], counts[2:]])
 
 
 def _matrix(panes: Int64s, counts: dict[str, int | Int64s]) -> Int64s:
-    """A row a pane, a column a count."""
+    """One row for each pane, one column for each count."""
     matrix = np.zeros((len(panes), len(COUNTER_COLUMNS)), dtype=np.int64)
     if len(panes):
         for name, given in counts.items():
@@ -169,6 +168,6 @@ def _matrix(panes: Int64s, counts: dict[str, int | Int64s]) -> Int64s:
 
 
 def _table(panes: Int64s, counts: Int64s) -> pa.Table:
-    rows, whole = len(panes), pa.array(np.concatenate([panes, *counts.T]))  # a third of an array a column
+    rows, whole = len(panes), pa.array(np.concatenate([panes, *counts.T]))  # a third of an array each
     columns = [whole.slice(place * rows, rows) for place in range(len(COUNTER_SCHEMA))]
     return pa.Table.from_arrays(columns, schema=COUNTER_SCHEMA)

@@ -1,8 +1,8 @@
 """What a node wants done. The core returns these values; the driver performs them, in order.
 
-Long work (``Work``, ``Combine``, ``CommitPanes``, ``CommitWindows``) runs on threads, in order per stream
-task, and comes back as an event of ``elf.job.events``. ``Save`` effects are done before the sends that stand
-after them.
+Long work (``Work``, ``Combine``, ``CommitPanes``, ``CommitWindows``) runs on threads, in order for each
+stream task, and comes back as an event of ``elf.job.events``. ``Save`` effects are done before the sends that
+follow them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from elf.wire.base import Message, Request
 
 @dataclass(frozen=True)
 class Send:
-    """A message of ours, straight to an address (an agent's, or a client's return address)."""
+    """A message, directly to an address (an agent's, or a client's return address)."""
 
     to: str
     message: Message
@@ -34,7 +34,7 @@ class Send:
 
 @dataclass(frozen=True)
 class Multicast:
-    """A message to everybody in the tree of a topic; the node hands it to its overlay."""
+    """A message to all members of a topic's tree; the node hands it to its overlay."""
 
     topic: bytes
     message: Message
@@ -42,7 +42,7 @@ class Multicast:
 
 @dataclass(frozen=True)
 class Work:
-    """A command for the stream task of a stream; comes back as ``Worked``."""
+    """A command for a stream task; comes back as ``Worked``."""
 
     stream: str
     command: Command
@@ -50,7 +50,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Run:
-    """Run another agent's work again, for the root at ``to``, beside our own; comes back as ``Ran``
+    """Run another agent's work, for the root at ``to``, beside our own; comes back as ``Ran``
     (``elf.job.reexecution``)."""
 
     flow: Flow
@@ -81,12 +81,12 @@ class CommitPanes:
     members: int
     roster_version: int
     parts: frozenset[PartName] = frozenset()
-    """All parts that the revision has, and those of them that are ``new`` in it: one for each piece."""
+    """All parts in the revision, and those of them that are ``new`` in it: one for each piece."""
     new: tuple[PartName, ...] = ()
     plain: bool = False
     """Without the flow's reduce function, which has failed."""
     told: tuple[Threshold, ...] = ()
-    """What its agents were last told to leave out."""
+    """What the flow's agents were last told to leave out."""
 
     @cached_property
     def added(self) -> int:
@@ -94,7 +94,7 @@ class CommitPanes:
         return members_of(self.pieces)
 
     def overlaps(self, start: int, end: int) -> bool:
-        """Whether it is of some of these panes."""
+        """Whether it covers some of these panes."""
         return self.start < end and start < self.end
 
 
@@ -112,8 +112,8 @@ class StorePanes:
 @dataclass(frozen=True)
 class ReadCommits:
     """Read a flow's commits after number ``after`` that have panes from ``start`` on, in order, some at a
-    time, for the reader at ``to``; comes back as ``CommitsRead``. ``cut``: the rows of a pane that it needs.
-    """
+    time, for the reader at ``to``; comes back as ``CommitsRead``. ``cut``: the rows of a pane that the reader
+    needs."""
 
     flow: Flow
     to: str
@@ -124,10 +124,9 @@ class ReadCommits:
 
 @dataclass(frozen=True)
 class Coverage:
-    """Panes ``[start, end)`` of a flow (its name in the store) and their revision: who was expected and who
-    is in, as contribution sets over the members of the flow's stream. ``lost``: dropped before they were
-    here.
-    """
+    """Panes ``[start, end)`` of a flow (its name in the store) and their revision; the members expected and
+    present, as contribution sets over the members of the flow's stream. ``lost``: dropped before they were
+    here."""
 
     flow: str
     start: int
@@ -140,9 +139,8 @@ class Coverage:
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """Who the members of a flow's stream are: ``agents`` has id and name by member number. ``flow``: its name
-    in the store. There is one for all windows as long as the roster stays, so it is compared by identity.
-    """
+    """The members of a flow's stream: ``agents`` has id and name by member number. ``flow``: its name in the
+    store. One value serves all windows as long as the roster stays, so it is compared by identity."""
 
     flow: str
     agents: Mapping[int, tuple[str, str]]
@@ -153,12 +151,12 @@ class CommitWindows:
     """Assemble and commit the windows that end in ``(first_us, last_us]``; comes back as
     ``WindowsCommitted``.
 
-    For a job without windows both are 0 and the one result is over everything. ``from_us``: windows that
-    start before are skipped; ``landmarks``: since when landmark windows reach, where that is not
-    ``from_us``. ``revised``: panes ``[start, end)`` that changed, and only what that changes is committed.
-    ``until_us``: windows start before that. ``skipped_to``: not these windows but those that end later, up to
-    here, are committed, as skipped. ``portion``: they are some of a range without end, of which only windows
-    that counted something are told.
+    For a job without windows both are 0, and the one result is over everything. ``from_us``: windows that
+    start earlier are skipped; ``landmarks``: where landmark windows begin, if not at ``from_us``.
+    ``revised``: panes ``[start, end)`` that changed; only what they change is committed. ``until_us``:
+    windows start before that. ``skipped_to``: instead of these windows, those that end later, up to here, are
+    committed, as skipped. ``portion``: they are part of an endless range, in which only windows that counted
+    something are reported.
     """
 
     spec: JobSpec
@@ -183,10 +181,9 @@ class CommitWindows:
 
 @dataclass(frozen=True)
 class MakeEarly:
-    """Make the windows of ``committed`` out of its panes and of open ones, and commit nothing; comes back as
-    ``EarlyMade``. ``whole``: the same with the coverage of open panes. ``pieces``: open panes, of one agent
-    and flow each. ``number``: how many early results of the job there were, with this.
-    """
+    """Make the windows of ``committed`` from its panes and from open ones, and commit nothing; comes back as
+    ``EarlyMade``. ``whole``: the same with the coverage of open panes. ``pieces``: open panes, each of one
+    agent and flow. ``number``: the number of early results of the job, this one included."""
 
     committed: CommitWindows
     whole: CommitWindows
@@ -197,7 +194,7 @@ class MakeEarly:
 @dataclass(frozen=True)
 class TryFunctions:
     """Try the plan's functions for panes and windows on some that its job has made; comes back as
-    ``FunctionsTried``. ``flows``: uids of flows of the same groups."""
+    ``FunctionsTried``. ``flows``: uids of flows with the same groups."""
 
     request: ReconfigureJob
     plan: Plan
@@ -240,8 +237,8 @@ class SaveFact:
 
 @dataclass(frozen=True)
 class Forget:
-    """Snapshots of a flow that commits include (or that were left out for good), named (first pane, end,
-    part): delete them."""
+    """Delete snapshots of a flow, named (first pane, end, part), that commits include or that were left out
+    for good."""
 
     flow: str
     names: tuple[tuple[int, int, int], ...] = field(default=())
@@ -291,9 +288,8 @@ class ReadWindows:
 
 @dataclass(frozen=True)
 class Consult:
-    """A request that the stream task of a stream answers (what columns have you seen, roll the archive);
-    comes back as ``Consulted``.
-    """
+    """A request that a stream task answers (what columns have you seen, roll the archive); comes back as
+    ``Consulted``."""
 
     stream: str
     request: Request
@@ -308,7 +304,7 @@ class Examine:
 
 @dataclass(frozen=True)
 class Noticed:
-    """A notice of a job has come: for the log, and to be counted. ``sent_ms`` is its job group's clock."""
+    """A broadcast of a job has come: for the log, and to be counted. ``sent_ms``: the clock of its sender."""
 
     job: str
     text: str
@@ -326,8 +322,8 @@ class Namesake:
 
 @dataclass(frozen=True)
 class Seen:
-    """Another agent has come or gone (``what``, in words): for the log. ``name`` is empty where the stream
-    log does not know who is there; ``stream``: it is about this one alone."""
+    """Another agent has come or gone (``what``, in words): for the log. ``name`` is empty where the catalog
+    log does not know the agent; ``stream``: it is about this stream alone."""
 
     what: str
     name: str
@@ -337,7 +333,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class Skewed:
-    """The clock of an agent is further off the others' than the lateness of a flow: for the log."""
+    """The clock of an agent is off from the others' by more than the lateness of a flow: for the log."""
 
     address: str
     skew_ms: int
@@ -346,8 +342,8 @@ class Skewed:
 
 @dataclass(frozen=True)
 class Unusable:
-    """What has come of these members (a contribution set) for panes ``[start, end)`` of a flow cannot be
-    opened, and is left out: for the log."""
+    """What came of these members (a contribution set) for panes ``[start, end)`` of a flow cannot be opened,
+    and is left out: for the log."""
 
     flow: Flow
     members: int
@@ -358,7 +354,7 @@ class Unusable:
 
 @dataclass(frozen=True)
 class Faulted:
-    """A bug of ours has ended one client's request, and nothing else: for the log."""
+    """A bug in elf has ended one client's request, and nothing else: for the log."""
 
     error: Exception
 

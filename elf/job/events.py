@@ -45,13 +45,11 @@ class Combined:
 
 @dataclass(frozen=True)
 class PanesCommitted:
-    """The commit is durable, as number ``seq`` of its flow: so many keys and bytes, in so much CPU time, of
-    ``panes`` with so many rows.
-    ``gone``: it is a revision of panes that have been dropped meanwhile, and is not made. ``unsure``: nor is
-    one of which groups are left out that may matter. ``failure``: how the flow's reduce function has failed
-    on some of them. ``threshold``: what agents may leave out of the next ones. ``unusable``: pieces of the
-    batch, for which it is not made.
-    """
+    """The commit is durable, as number ``seq`` of its flow, with its keys and bytes, CPU time, and the rows
+    of ``panes``. ``gone``: it revises panes that have been dropped meanwhile, and is not made. ``unsure``: it
+    is not made, since groups that were left out may matter. ``failure``: how the flow's reduce function has
+    failed on some of them. ``threshold``: what agents may leave out of the next ones. ``unusable``: pieces of
+    the batch because of which it is not made."""
 
     done: CommitPanes
     seq: int
@@ -89,8 +87,7 @@ class CommitsRead:
 class WindowsCommitted:
     """The windows are durable. ``result`` is None when none of them has a row or a status; result rows and
     CPU time. ``failure``: how the version's final function has failed on some of them. ``gone``: they are not
-    made, as panes of theirs are here no more.
-    """
+    made, as some of their panes are no longer here."""
 
     done: CommitWindows
     result: WindowResult | None
@@ -118,7 +115,7 @@ class FunctionsTried:
 
 @dataclass(frozen=True)
 class Fetched:
-    """Retained snapshots of a flow, as they stand in the store."""
+    """Retained snapshots of a flow, as stored."""
 
     flow: Flow
     snapshots: tuple[Sealed, ...]
@@ -126,7 +123,7 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Ran:
-    """Another agent's work was run again, or not: the answer to whoever asked."""
+    """Another agent's work was run, or not: the answer to the root that asked."""
 
     to: str
     answer: RunSlice | NotRun
@@ -134,7 +131,7 @@ class Ran:
 
 @dataclass(frozen=True)
 class WindowsRead:
-    """Committed windows, oldest first, for whoever made the request."""
+    """Committed windows, oldest first, for the one that made the request."""
 
     request: Request
     results: tuple[WindowResult, ...]
@@ -151,7 +148,7 @@ class Consulted:
 
 @dataclass(frozen=True)
 class Failure:
-    """Long work of a job failed (its query raised on real data): the job's own trouble, nobody else's."""
+    """Long work of a job failed (its query raised on real data): this affects only the job itself."""
 
     uid: str
     text: str

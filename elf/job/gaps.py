@@ -1,10 +1,9 @@
-"""Gaps: bytes of a log that are gone unread, by the event time in which their rows would have been
-(protocol 11.1).
+"""Gaps: bytes of a log that were gone before they were read, by the event time of their rows (protocol 11.1).
 
-An input finds that bytes are ``Missed``; the worker of the stream knows between which event times they were,
-and marks the panes that a gap touches. So a pane says of itself what it lacks, in its counters (the column
-``GAPS``, which is there only where there is something to say), and each window over it names it, whoever
-commits it, and whenever: with a pane that comes late it is in the revision.
+An input finds that bytes are ``Missed``. The worker of the stream knows between which event times they were,
+and marks the panes that a gap touches. So a pane itself says what it lacks, in its counters (the column
+``GAPS``, which exists only where there is something to say). Each window over it names the gap, whoever
+commits it, and whenever; with a pane that comes late the gap is in the revision.
 """
 
 from __future__ import annotations
@@ -20,13 +19,13 @@ from elf.errors import PeerError
 
 GAPS: Final = "gaps"
 GAPS_MAX: Final = 256
-"""Gaps that one pane names. Beyond that the last one stands for all others."""
+"""How many gaps one pane names. Beyond that the last one stands for all others."""
 
 
 @dataclass(frozen=True)
 class Missed:
     """Bytes behind ``offset`` of a source (empty: nothing was read of it). ``bytes``: how many, None where
-    nobody can know; ``why``: what became of them. ``ended``: the next chunk goes on behind them."""
+    nobody can know; ``why``: what became of them. ``ended``: the next chunk continues after them."""
 
     source: str
     path: str
@@ -46,7 +45,7 @@ class Gap(msgspec.Struct, frozen=True, array_like=True, order=True):
     bytes: int = -1
 
     def shown(self) -> dict[str, object]:
-        """As a window's status has it."""
+        """As in a window's status."""
         known = self.bytes if self.bytes >= 0 else None
         names = {"agent": self.agent, "source": self.source, "bytes": known}
         return {**names, "from": self.from_us, "to": self.to_us}
@@ -65,7 +64,7 @@ GAP_TYPE: Final = pa.struct(
 
 
 def to_bytes(gaps: Iterable[Gap]) -> bytes:
-    """In an order of their own."""
+    """In a canonical order."""
     found = sorted(set(gaps))
     if len(found) > GAPS_MAX:
         rest = found[GAPS_MAX - 1 :]
@@ -84,7 +83,7 @@ def from_bytes(data: bytes) -> list[Gap]:
 
 
 def gaps_of(tables: Iterable[pa.Table]) -> dict[int, set[Gap]]:
-    """What counters name, by pane. Raises ``PeerError``."""
+    """The gaps in counters, by pane. Raises ``PeerError``."""
     found: dict[int, set[Gap]] = {}
     for table in tables:
         for pane, gaps in named(table):
@@ -104,14 +103,14 @@ def named(table: pa.Table) -> Iterator[tuple[int, Sequence[Gap]]]:
 
 
 def gaps_alone(table: pa.Table) -> pa.Table:
-    """What a table of counters names, without what it counts."""
+    """The gaps of a table of counters, without its counts."""
     if GAPS not in table.column_names:
         return table.slice(0, 0)
     return table.select(["_pane", GAPS]).drop_null()
 
 
 def with_gaps(table: pa.Table, gaps: dict[int, set[Gap]]) -> pa.Table:
-    """a table of counters that names these, and no others; it has a row for each of their panes."""
+    """A table of counters with these gaps, and no others; it has a row for each of their panes."""
     if not gaps:
         return table
     encoded: dict[frozenset[Gap], bytes] = {}

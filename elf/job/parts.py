@@ -1,15 +1,15 @@
 """Parts: what late rows add to panes that were sealed already (protocol 8.5), at both ends of their way.
 
-A job that says ``EMIT FINAL REVISE b`` keeps rows that come after their pane was sealed, for as long as they
-are not ``b`` later than that. At a worker (``LateRows``) they are aggregated like others, in a tree of their
-own, and taken out of it every second or so as snapshots of one pane each, named (flow, pane, member, part):
-the same durability, quotas and offers as the main ones, which are part 0. They go straight to the root. There
+A job with ``EMIT FINAL REVISE b`` keeps rows that come after their pane was sealed, as long as they are not
+more than ``b`` later than that. A worker (``LateRows``) aggregates them like others, in a tree of their own,
+and takes them out every second or so as snapshots of one pane each, named (flow, pane, member, part), with
+the same durability, quotas and offers as the main ones, which are part 0. They go directly to the root. There
 (``HeldParts``) they wait until their pane is committed, and make a revision of it.
 
-A part is of one pane, so that it is in one commit, wholly. Which parts a revision of a pane has is recorded
-with it; a part that is recorded, or on its way to be, is refused, whoever sends it again. Parts are in no
-order among themselves and need no part 0: a revision may add them to a pane without their member's main
-snapshot, and that later.
+A part is of one pane, so that it is in one commit as a whole. A revision of a pane is recorded with its
+parts; a part that is recorded, or about to be, is refused, whoever sends it again. Parts have no order among
+themselves and need no part 0: a revision may add them to a pane without their member's main snapshot, which
+may come later.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from elf.job.ports import Int64s
 
 EVERY_MS_MIN: Final = 1_000
 EVERY_MS_MAX: Final = 10_000
-"""Late rows wait as long as their pane is, within these bounds, for others to be in the same part."""
+"""Late rows wait as long as their pane is, within these bounds, so that others join the same part."""
 
 
 def to_bytes(parts: Iterable[PartName]) -> bytes:
-    """As they are stored with a commit; empty for none."""
+    """As stored with a commit; empty for none."""
     named = sorted(parts)
     return msgspec.msgpack.encode(named) if named else b""
 
@@ -42,7 +42,7 @@ def from_bytes(data: bytes) -> frozenset[PartName]:
 
 
 class LateRows:
-    """The late rows of one flow on one agent that are in no part yet. ``number``: the last part's."""
+    """The late rows of one flow on one agent that are in no part yet. ``number``: that of the last part."""
 
     def __init__(self, tree: BufferTree, pane_us: int, number: int, image: bytes, counted: bytes) -> None:
         self._tree = tree
@@ -83,7 +83,7 @@ class LateRows:
         return self._counter_tables.total("rows_in")
 
     def drop(self) -> int:
-        """Forget them; how many rows that were."""
+        """Drop them; returns how many rows that were."""
         rows = self.waiting
         self._counter_tables = PaneCounters()
         self._tree.empty()

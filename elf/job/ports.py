@@ -1,6 +1,5 @@
 """What the worker needs from outside, as protocols: a chunk of lines, and the engine that extracts and maps
-(DuckDB in an agent, something lighter in a simulator).
-"""
+(DuckDB in an agent, something lighter in a simulator)."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
 WHERES_MAX: Final = 16
-"""With more conditions than that, to read all rows is cheaper than to choose."""
+"""With more conditions than that, reading all rows is cheaper than choosing."""
 
 
 class SourceLike(Protocol):
@@ -50,18 +49,18 @@ class ChunkLike(Protocol):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the flows of a stream want of its lines: ``columns``, of the rows for which one at least of the
-    conditions ``where_sqls`` (over ``rows AS r``) is true; of all rows where there are none.
-    """
+    """What the flows of a stream want of its lines: ``columns``, of the rows for which at least one of the
+    conditions ``where_sqls`` (over ``rows AS r``) is true; of all rows where there are none."""
 
     columns: tuple[Column, ...] = ()
     where_sqls: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, fragments: Iterable[Fragment]) -> Wanted:
-        """By all of these. A column is read as the widest type that it has for any of them
+        """What all of these want. A column is read as the widest type that it has for any of them
         (``elf.job.worker.fitting``). A condition was written for its own fragment's types: where two
-        fragments see a column as different ones, or two columns differ by case only, all rows are wanted."""
+        fragments have different types for a column, or two columns differ only by case, all rows are wanted.
+        """
         columns: dict[str, Column] = {}
         wheres: dict[str, None] = {}
         agreed = True
@@ -79,8 +78,7 @@ class Wanted:
 class ExtractedLike(Protocol):
     """``table``: ``_ts`` (int64 µs, nullable), then the wanted columns, a row for each accepted line, in
     order. ``beyond``: lines with more fields than their format. ``wanted``: which rows any flow wants, None
-    for all of them; the others' columns mean nothing.
-    """
+    for all; the columns of other rows mean nothing."""
 
     @property
     def table(self) -> pa.Table: ...
@@ -105,8 +103,8 @@ class ExtractorPort(Protocol):
 
 
 class MapFailed(ElfError):
-    """A user's function has failed on so many ``rows``, which are lost; ``offset``: where the line begins
-    that it fails on, if one was found."""
+    """A user's function has failed on so many ``rows``, which are lost; ``offset``: where the line begins on
+    which it fails, if one was found."""
 
     def __init__(self, text: str, rows: int, offset: int | None) -> None:
         super().__init__(text)
@@ -116,7 +114,7 @@ class MapFailed(ElfError):
 
 class MapperPort(Protocol):
     """A fragment's map. With a function, rows have ``_offset`` too, and ``run`` may raise ``MapFailed``.
-    ``prepare`` does what the first ``run`` would do first; for a moment when nothing else waits."""
+    ``prepare`` does what the first ``run`` would do first; it is called when nothing else waits."""
 
     def prepare(self) -> None: ...
     def run(self, rows: pa.Table) -> pa.Table: ...
@@ -124,11 +122,10 @@ class MapperPort(Protocol):
 
 
 class FinisherPort(Protocol):
-    """Runs a job's final fragment over merged groups, and over those of jobs that are joined. ``join`` makes
-    panes of joined rows out of the panes of both streams (``elf.ql.plan.StreamJoin``), ``stage`` what larger
-    windows are made of out of the groups of smaller ones (``elf.ql.plan.Stage``); ``side`` is who does both
-    for a job that is joined.
-    """
+    """Runs a job's final fragment over merged groups, and over those of joined jobs. ``join`` makes panes of
+    joined rows from the panes of both streams (``elf.ql.plan.StreamJoin``). ``stage`` makes the groups of
+    larger windows from the groups of smaller ones (``elf.ql.plan.Stage``). ``side`` does both for a joined
+    job."""
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table: ...
     def join(self, groups: pa.Table) -> pa.Table: ...
@@ -139,7 +136,7 @@ class FinisherPort(Protocol):
 
 @dataclass(frozen=True)
 class Spill:
-    """What a tree may hold in memory, and where it puts what is beyond: a store for each flow, by its uid."""
+    """How much a tree may hold in memory, and where it puts the rest: a store for each flow, by its uid."""
 
     tree_bytes_max: int
     store: Callable[[str], SpillStore]

@@ -1,8 +1,8 @@
 """Key ranges: the groups of a fragment over several trees (paper, section 2.3; protocol 1.1).
 
-m key ranges are m flows with one map. Which range a group is in depends on the hash of its keys alone, and so
-is the same on every agent, in every pane, and for all rows (``elf.ql.cells``) of the group: the root of a
-range has complete sums.
+m key ranges are m flows with one map. The range of a group depends on the hash of its keys alone, so it is
+the same on every agent, in every pane, and for all rows (``elf.ql.cells``) of the group: the root of a range
+has complete sums.
 """
 
 from __future__ import annotations

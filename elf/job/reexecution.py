@@ -1,12 +1,13 @@
-"""Work that is run again: a neighbour reads the files of an agent that is behind, where both see them
+"""Speculative re-execution: a neighbour reads the files of an agent that is behind, where both see them
 (``STRAGGLERS MIRROR``; ``streams.<name>.shared``; protocol 9.5).
 
-Why that is the same piece as the agent's own would be. A row is late by what its *own source* had before it,
-row by row (``elf.job.worker.assigning``), whatever the chunks. So the rows of pane P in a source that are not
-late so are a function of the file alone, and all of them have been read when the source itself has gone by
-P's end and lateness. What an agent seals of P has no others: it may have fewer, where it did not wait for
-a silent file. Whoever reads each source from a place before its first row of P, knowing the highest event
-time that it had by then, until it has gone by the end of P, has all rows that the agent could ever seal.
+Why the result is the piece that the agent itself would make: a row is late by what its *own source* had
+before it, row by row (``elf.job.worker.assigning``), whatever the chunks. So the rows of pane P in a source
+that are not late by that are a function of the file alone, and all of them have been read when the source
+itself has passed P's end and lateness. What the agent seals of P has no other rows; it may have fewer, where
+the agent did not wait for a silent file. A neighbour reads each source from a place before its first row of
+P, knowing the highest event time that it had by then, until the source has passed the end of P. So it has all
+rows that the agent could ever seal.
 
     at the agent    read: the first row of an open pane ── its source offsets: where its sources stood
                     before the chunk. Checkpoint durable ── Whereabouts: those of open panes, and where it
@@ -20,20 +21,21 @@ time that it had by then, until it has gone by the end of P, has all rows that t
     at the agent    sealed P (or seals it when it is back) ── ``answered``: by which ──▶ its task counts
 
 - **Once.** (member, pane) is taken once (protocol 9.6); a commit says whose piece it was. The agent's own is
-  not forgotten before it hears that of a commit that is durable, and nothing is dropped that is not in one.
-- **Nothing is lost unnamed.** Source offsets have a number, which counts the sources that began to speak;
-  each source has the number with which it did. Files that the agent met later than the source offsets were
-  not read for it: what the agent's own snapshot has of them (``met``, by pane and number, in its checkpoint)
-  is counted as late. What the dropped counters had counted (rejects, late rows, other panes' NULLs) goes on
-  in the open pane, in the checkpoint that deletes the snapshot, as under LEAP (``elf.job.stragglers``).
+  not forgotten before the agent hears that of a durable commit, and nothing is dropped that is not in one.
+- **Nothing is lost without being named.** Source offsets have a number, which counts the sources that began
+  to speak; each source has the number with which it did. Files that the agent met later than the source
+  offsets were not read for it: what the agent's own snapshot has of them (``met``, by pane and number, in its
+  checkpoint) is counted as late. What the dropped counters had counted (rejects, late rows, other panes'
+  NULLs) goes on in the open pane, in the checkpoint that deletes the snapshot, as under LEAP
+  (``elf.job.stragglers``).
 - **A silent file** says nothing about a pane. The agent does not wait for it (idle timeout): source offsets
-  that are taken then have it *asleep*, its next row gives it a new number, and who runs again only looks that
-  it has not grown. A file that has not gone by P's end and is not asleep keeps P from being answered.
-- **The clock** decides which rows are from the future. Who runs again uses the one of the source offsets,
+  that are taken then have it *asleep*, its next row gives it a new number, and the neighbour only checks that
+  it has not grown. A file that has not passed P's end and is not asleep keeps P from being answered.
+- **The clock** decides which rows are from the future. The neighbour uses the clock of the source offsets,
   which is not later than the agent's when it reads; where a row is beyond that it answers nothing.
 
-Rows that the agent had named late, as it had sealed P without a file that was silent, and that are in the
-answer for it, are in the window and stay counted as late: that names too much, never too little.
+Rows that the agent had named late, as it had sealed P without a silent file, and that are in the neighbour's
+answer, are in the window and stay counted as late: that names too much, never too little.
 """
 
 from __future__ import annotations
@@ -46,16 +48,16 @@ if TYPE_CHECKING:
     from elf.ql.plan import Fragment
 
 SOURCES_MAX: Final = 64
-"""With more files than that open an agent does not say where it is."""
+"""With more open files than that an agent does not say where it is."""
 OFFSETS_MAX: Final = 16
-"""Open panes that it says so of."""
+"""The most open panes whose source offsets it reports."""
 MET_MAX: Final = 4096
-"""Of so many (pane, number) it is known how many rows there were. Of older ones all are new."""
+"""For so many (pane, number) the number of rows is known. Of older ones all rows count as new."""
 
 
 class SourceAt(msgspec.Struct, frozen=True, array_like=True):
     """Where a source stood: bytes consumed and the highest event time (µs) by then; where the file was and
-    what tells it from another. ``asleep``: it was silent, and not waited for."""
+    what identifies it. ``asleep``: it was silent, and not waited for."""
 
     id: str
     offset: int
@@ -90,8 +92,8 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Where(msgspec.Struct, frozen=True, array_like=True):
-    """Of one flow: source offsets from before the first row of open panes (None: from before a restart,
-    nobody can run that again), and where the agent is, for panes without rows (None: too much is open)."""
+    """Of one flow: source offsets from before the first row of open panes (None: from before a restart, so
+    nobody can run that pane), and where the agent is, for panes without rows (None: too much is open)."""
 
     flow: str
     sealed: int
@@ -100,13 +102,13 @@ class Where(msgspec.Struct, frozen=True, array_like=True):
     reading: Reading | None = None
 
     def offsets(self, pane: int) -> SourceOffsets | None:
-        """From where a pane is to be read, if it can be."""
+        """From which source offsets a pane is to be read, if it can be."""
         return None if pane < self.sealed else dict(self.panes).get(pane, self.now)
 
 
 def can_run(fragment: Fragment) -> bool:
-    """Whether it may be run by another: by the map alone, with a pane and a bound on lateness. Not one of
-    several key ranges: the first of them counts the rows of all, so after a restart the others do not know
+    """Whether another agent may run it: it needs only the map, a pane and a bound on lateness. It is not one
+    of several key ranges: the first of them counts the rows of all, so after a restart the others do not know
     which panes are open."""
     plain = fragment.function is None and fragment.count is None and not fragment.late_of
     whole = fragment.range[1] == 1 and fragment.revise_us is None

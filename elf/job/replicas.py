@@ -1,8 +1,8 @@
-"""Replicas of snapshots as values: their names, and what is asked of the disk about them (the protocol:
+"""Snapshot replicas as values: their names, and the requests to the disk about them (the protocol:
 ``elf.job.rollup.replication``).
 
-The effects of this module are performed in order, one after the other, beside everything else that an agent
-does; they come back as its events.
+The effects of this module are performed in order, one after the other, concurrently with everything else;
+they come back as its events.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from elf.job.spec import Flow
 
 
 class ReplicaName(NamedTuple):
-    """Names one snapshot in the fleet: panes ``[start, end)`` of a flow, by a member of its stream, and the
-    part."""
+    """The name of one snapshot in the fleet: panes ``[start, end)`` of a flow, by a member of its stream, and
+    the part."""
 
     flow: str
     member: int
@@ -63,7 +63,7 @@ class StoreReplicas:
 
 @dataclass(frozen=True)
 class ForgetReplicas:
-    """Delete replicas. It need not be durable: one that is there again is offered once more."""
+    """Delete replicas. It need not be durable: a replica that reappears is offered once more."""
 
     names: tuple[ReplicaName, ...]
 
@@ -89,7 +89,7 @@ class ReadReplicas:
 
 @dataclass(frozen=True)
 class SnapshotsRead:
-    """What was there of the snapshots that were named."""
+    """Those of the named snapshots that were there."""
 
     to: tuple[str, ...]
     replicas: tuple[Replica, ...]
@@ -97,7 +97,7 @@ class SnapshotsRead:
 
 @dataclass(frozen=True)
 class ReplicasStored:
-    """The replicas are durable, but those that the disk has ``refused``."""
+    """The replicas are durable, except those that the disk has ``refused``."""
 
     owner: str
     names: tuple[ReplicaName, ...]
@@ -116,7 +116,7 @@ class ReplicasRead:
 
 @dataclass(frozen=True)
 class HeldRead:
-    """What was there of the replicas that were named; ``damaged`` as in ``ReplicasRead``."""
+    """Those of the named replicas that were there; ``damaged`` as in ``ReplicasRead``."""
 
     to: tuple[str, ...]
     replicas: tuple[Replica, ...]

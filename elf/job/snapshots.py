@@ -1,5 +1,5 @@
-"""What a stream task hands over of a flow: snapshots of sealed panes, whole or what is needed of them, and
-open ones early."""
+"""What a stream task hands over of a flow: snapshots of sealed panes, whole or as excerpts, and open panes
+early."""
 
 from __future__ import annotations
 
@@ -29,10 +29,9 @@ class SnapshotName(NamedTuple):
 
 @dataclass(frozen=True)
 class Sealed:
-    """A snapshot: panes ``[start, end)`` of a flow, as this agent has sealed them, and retains them until a
+    """A snapshot: panes ``[start, end)`` of a flow, as this agent has sealed them and retains them until a
     commit includes them. They are encoded tables, ``payload`` empty when all panes are. ``part``: 0, or the
-    number of what late rows add to a pane.
-    """
+    number of what late rows add to a pane."""
 
     flow: str
     start: int
@@ -41,7 +40,7 @@ class Sealed:
     payload: bytes
     part: int = 0
     excerpt: tuple[bytes, bytes] | None = None
-    """(counters, payload) in which groups are left out (``elf.job.thresholds``): what goes up, if there is
+    """(counters, payload) in which groups are left out (``elf.job.thresholds``): goes up instead, if there is
     one; the whole is kept."""
 
     @property
@@ -63,14 +62,14 @@ class Early:
 @dataclass(frozen=True)
 class Threshold:
     """What agents send of a pane (``elf.job.thresholds``): groups with at least ``least``, and those that are
-    ``watched`` (hashes of keys, 8 bytes each, those of the first rows before the others)."""
+    ``watched`` (hashes of keys, 8 bytes each, those of the first rows first)."""
 
     least: float
     watched: bytes
 
     @cached_property
     def number(self) -> int:
-        """Tells it from others."""
+        """Identifies the threshold."""
         said = struct.pack("<d", self.least) + self.watched
         return int.from_bytes(hashlib.blake2b(said, digest_size=7).digest(), "little")
 

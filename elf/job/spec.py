@@ -1,9 +1,8 @@
 """What a job is, as values: flows, windows and job records that travel and are stored.
 
-A *flow* is one immutable map fragment over one stream, one pane length and one key range (protocol 1.1); a
-*job* reads flows; a *version* of a job is the vector of flows that it reads, with window, final fragment
-and policy. A flow belongs to no job: whichever job bootstrapped it, every job with an equal fragment reads
-it.
+A *flow* is one immutable map fragment over one stream, one pane length and one key range (protocol 1.1). A
+*job* reads flows; a *version* of a job is the vector of flows that it reads, with window, final fragment and
+policy. A flow belongs to no job: whichever job brought it, every job with an equal fragment reads it.
 """
 
 from __future__ import annotations
@@ -46,24 +45,24 @@ def range_topic(name: str, creator: str, place: int) -> bytes:
 
 
 def group_uid(job: str, place: int) -> str:
-    """Uid of the job group of a job's key range: that of the first is the job's own."""
+    """Uid of the job group of a job's key range; the first range is in the job's own."""
     return f"{job}#{place}" if place else job
 
 
 def job_of(leader: str) -> str:
-    """Uid of the job whose job group, or the job group of whose key range, it is."""
+    """Uid of the job that a job group, or the job group of a key range, belongs to."""
     return leader.partition("#")[0]
 
 
 def is_range(leader: str) -> bool:
-    """Whether it is the job group of a key range after a job's first: of roots alone, without a master."""
+    """Whether it is the job group of a key range after a job's first: it has only roots, no master."""
     return leader != job_of(leader)
 
 
 def flow_uid(fragment: Fragment, generation: str) -> str:
     """The flow's unique name: a hash of everything that decides its contents, plus a generation. No two
-    founders may give the same generation, since an ended flow and a new one of equal contents are two.
-    """
+    proposers may give the same generation, since an ended flow and a new one with equal contents are
+    different."""
     bounds = (fragment.pane_us, fragment.lateness_us, fragment.revise_us, fragment.changes_us)
     text = repr((fragment.stream, fragment.columns, fragment.map_sql, *bounds, fragment.late_of))
     text += repr(fragment.range) if fragment.range != (0, 1) else ""
@@ -78,9 +77,8 @@ def flow_uid(fragment: Fragment, generation: str) -> str:
 
 
 def flow_topic(key: bytes, uid: str) -> bytes:
-    """Key of a flow's tree on the ring: its own, and so near to ``key``, the founder's place, that the same
-    node is nearest to both.
-    """
+    """Key of a flow's tree on the ring: its own, and so near to ``key``, the place of its job group, that the
+    same node is nearest to both."""
     return key[:12] + bytes.fromhex(uid)[:4]
 
 
@@ -93,7 +91,7 @@ class Flow:
     topic: bytes
     """Key of its tree on the ring (16 bytes), see ``flow_topic``."""
     leader: str
-    """Address of its root: the node that commits its panes (its Raft group of one)."""
+    """Address of its root: the node that commits its panes (the leader of its job group)."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +111,7 @@ class JobSpec:
     """Where the job groups of the key ranges after the first are bootstrapped: the nodes at
     ``range_topic``."""
     replaces: str = ""
-    """Uid of the job of that name which is over when, and only when, the catalog log has this one."""
+    """Uid of the job of that name which is over exactly when the catalog log has this one."""
 
     @property
     def leader(self) -> str:
@@ -122,7 +120,7 @@ class JobSpec:
 
     @property
     def replicated(self) -> bool:
-        """Whether its job group is a Raft group: a SELECT is not worth one, it is asked again."""
+        """Whether its job group is a Raft group; a SELECT does not need one, as it can be asked again."""
         return not self.name.startswith(ONE_SHOT_PREFIX)
 
     @property
@@ -145,9 +143,9 @@ class VersionRecord:
     first_pane: int | None = None
     """Windows start here or later. Chosen once, at COMMIT."""
     after_us: int | None = None
-    """Windows that end by here are the version's before, whose state this one goes on with."""
+    """Windows that end by here belong to the version before, whose state this one continues."""
     until_us: int = END_OF_TIME
-    """Windows that start here or later are the next version's."""
+    """Windows that start here or later belong to the next version."""
     ends_us: int = END_OF_TIME
     """The last of its windows ends by here."""
     cut_us: int = END_OF_TIME

@@ -1,42 +1,43 @@
-"""Agents that are behind: what a job says about them, and how that is kept to (protocol 4.4, protocol 8.1).
+"""Agents that are behind: what a job says about them, and how that is carried out (protocol 4.4, protocol
+8.1).
 
-A straggler is an agent of a pane's roster whose snapshot is not at the root when the limit is up, which runs
-from when half of the watermarks have passed the pane. ``STRAGGLERS`` is part of the fragment, so that a flow
-has one policy, and jobs share it with that policy only:
+A straggler is an agent of a pane's roster whose snapshot is not at the root when the limit is up. The limit
+runs from when half of the watermarks have passed the pane. ``STRAGGLERS`` is part of the fragment, so a flow
+has one policy, and only jobs with that policy share it:
 
-    REVISE   the settings' limit (two panes, clamped); who is taken for dead is not waited for. What comes
-             later is a revision, for as long as ``revise_ms``.
-    WAIT n   the limit is n, and everybody who is expected is waited for, dead or never heard of. It runs from
+    REVISE   the settings' limit (two panes, clamped); agents that are taken for dead are not waited for. What
+             comes later is a revision, for as long as ``revise_ms``.
+    WAIT n   the limit is n, and all expected agents are waited for, dead or never heard of. It runs from
              when half of those that are there have passed: more than half may be away. Then as REVISE.
     LEAP     the limit of REVISE; but the commit is the last word on its panes. What comes later is refused.
-    MIRROR   as REVISE; but neighbours have a copy of each snapshot at once, and when half of the limit is
-             up one of them answers for who is missing (the paper's speculative copy; how:
+    MIRROR   as REVISE; but neighbours have a replica of each snapshot at once, and when half of the limit is
+             up one of them answers for a missing agent (the paper's speculative copy; how:
              ``elf.job.rollup.replication``).
 
 What becomes of a pane on one agent under LEAP, and what it hears:
 
-    open ──seal──▶ sealed, sent ──── Committed with us ───────────────────────▶ forgotten
-      │                └──────────── Committed without us, Verdict "leapt" ──▶ dropping ──cut──▶ counted
-      └───────────────────────────── Committed without us ───────────────────▶ dropping ──cut──▶ counted
+    open ──seal──▶ sealed, sent ──── Committed with us ─────────────────────────────▶ forgotten
+      │                └──────────── Committed without us, Verdict "leapt" ▶ dropping ──checkpoint──▶ counted
+      └───────────────────────────── Committed without us ─────────────────▶ dropping ──checkpoint──▶ counted
 
 - The root says so only of a commit that is durable (a majority of its job group has it), so that no later
-  root takes it back; it has no revision. ``Committed`` goes down the whole tree; who has missed it offers
-  what it retains, and hears the verdict.
-- A pane that is still open when the word comes is in no commit, since nothing about it has left the agent.
-  The stream task (command ``DropStragglers``) drops its groups and is behind it at once: it catches up
-  without mapping what nobody will use. That need not be durable before the next checkpoint, since a pane that
-  is read, and sealed, again is dropped again. Rows of it that are read later are *leapt* too, not late,
-  unless their own source makes them late.
+  root takes it back; it has no revision. ``Committed`` goes down the whole tree; an agent that has missed it
+  offers what it retains, and hears the verdict.
+- A pane that is still open when the message comes is in no commit, since nothing about it has left the agent.
+  The stream task (command ``DropStragglers``) drops its groups and is past it at once: it catches up without
+  mapping what nobody will use. That need not be durable before the next checkpoint, since a pane that is
+  read, and sealed, again is dropped again. Rows of it that are read later are *leapt* too, not late, unless
+  their own source makes them late.
 - The rows of a sealed pane are counted, and its snapshot is deleted, by one transaction: the stream task's
-  cut. A crash before leaves the snapshot, which is offered again; one after it leaves the count. A snapshot
-  of many panes may be dropped in some: it stays until each of them has its answer.
+  checkpoint. A crash before it leaves the snapshot, which is offered again; one after it leaves the count. A
+  snapshot of many panes may be dropped in some: it stays until each of them is answered.
 - Counts are *leapt* in the counters of the pane that is open on that agent, and reach people with the windows
-  of that pane. What a dropped counters had counted itself (late, rejected, leapt …) goes on there. So each
-  row is in one commit, or in one count, and each count in one commit, but for those of an agent that leaves.
-- Panes that the root has let go (after ``revise_ms``) it can tell nothing about: they count as leapt.
+  of that pane. What dropped counters had counted themselves (late, rejected, leapt …) goes on there. So each
+  row is in one commit, or in one count, and each count in one commit, except those of an agent that leaves.
+- About panes that the root has forgotten (after ``revise_ms``) it can tell nothing: they count as leapt.
 
-Under MIRROR, where agents see one another's files, one runs the work of another again, as the paper's mirrors
-do: what has not been sealed has no copy (``elf.job.reexecution``).
+Under MIRROR, where agents see one another's files, one runs the work of another, as the paper's mirrors do:
+what has not been sealed has no replica (``elf.job.reexecution``).
 """
 
 from __future__ import annotations
@@ -65,13 +66,13 @@ def policy_of(fragment: Fragment) -> str:
 
 
 def outside(span: Span, start: int, end: int) -> list[Span]:
-    """What of a span is not in ``[start, end)``."""
+    """The part of a span that is not in ``[start, end)``."""
     parts = ((span[0], min(span[1], start)), (max(span[0], end), span[1]))
     return [part for part in parts if part[0] < part[1]]
 
 
 def left_over(counters: pa.Table | None, spans: Sequence[Span]) -> Counter[str]:
-    """The counts of a table of counters's panes in these spans."""
+    """The counts, in a table of counters, of the panes in these spans."""
     found: Counter[str] = Counter()
     if counters is None:
         return found
@@ -87,10 +88,9 @@ def left_over(counters: pa.Table | None, spans: Sequence[Span]) -> Counter[str]:
 
 @dataclass
 class Drops:
-    """The snapshots of one flow on one agent that are dropped, or answered by another (from the mark with
-    that number, ``elf.job.reexecution``), in part (``spans``) or wholly: then they are ``counting`` until the
-    stream task has counted them.
-    """
+    """The snapshots of one flow on one agent that are dropped, or answered by another agent (from the source
+    offsets with that number, ``elf.job.reexecution``), in part (``spans``) or wholly: then they are
+    ``counting`` until the stream task has counted them."""
 
     spans: dict[Name, list[tuple[int, int, int]]] = field(default_factory=dict)
     counting: set[Name] = field(default_factory=set)
@@ -102,7 +102,8 @@ class Drops:
             self.spans.setdefault(name, []).append((*inside, mark))
 
     def take(self, names: Iterable[Name]) -> tuple[tuple[Name, tuple[tuple[int, int, int], ...]], ...]:
-        """Of snapshots each pane of which has its answer: those with such ones, which are to be counted."""
+        """Of snapshots with every pane answered: those with dropped or answered panes, which are to be
+        counted."""
         found = tuple((name, tuple(self.spans.pop(name))) for name in names if name in self.spans)
         self.counting.update(name for name, _ in found)
         return found

@@ -1,28 +1,28 @@
 """The exact first rows of a pane without all of its groups: what agents leave out, and how the root knows
-that nothing of it mattered.
+that none of it mattered.
 
 A job that wants ``ORDER BY COUNT(…) DESC LIMIT k`` of windows that are one pane reads flows whose commits are
-those first rows (``Fragment.first``). From what it has just committed, a root tells all agents a *threshold*:
+those first rows (``Fragment.first``). From its last commit, a root tells all agents a *threshold*:
 
     watched   the keys (hashes) of the first ``WATCHED`` k groups
     least     half of the k-th value, divided by the number of agents
 
-Of a later pane, an agent sends the groups that are watched or have at least so much, and says how much the
-greatest of the others has: its *cut*, and by which threshold. The root adds up. A group is exact that all
-agents watch, or have sent (*seen* as often as groups were *left* out); any other has at most what came of it
-and all cuts. If the k-th of the exact ones is above that for all others, those are the first rows and what
-they tie with, exactly, in one round; if not the root is *unsure*, asks everybody for all of the pane, and
-tells another threshold. So two
-rounds are the worst, where TPUT (Cao and Wang, 2004) always takes three; that what was first will soon be
-again is from Babcock and Olston, Distributed Top-K Monitoring (2003).
+Of a later pane, an agent sends the groups that are watched or have at least so much. It also sends how much
+the greatest of the others has, its *cut*, and by which threshold. The root adds up. A group is exact if all
+agents watch it or have sent it (*seen* as often as groups were *left* out); any other has at most its sum
+plus all cuts. If the k-th of the exact groups is above that bound for all others, those are the first rows
+and what they tie with, exactly, in one round. If not, the root is *unsure*: it asks all agents for the whole
+pane, and tells another threshold. So two rounds are the worst case, where TPUT (Cao and Wang, 2004) always
+takes three. That what was first will soon be again is from Babcock and Olston, Distributed Top-K Monitoring
+(2003).
 
-What exactly-once rests on is as it was: what is kept, and sent when somebody asks, is the whole snapshot; an
-excerpt is another form of it, and nothing durable depends on a threshold. A commit is the last word on its
-panes (``STRAGGLERS LEAP``), as there is nothing to add to the groups that were left out.
+The basis of exactly-once does not change: the whole snapshot is kept, and sent on request. An excerpt is
+another form of it, and nothing durable depends on a threshold. A commit is the last word on its panes
+(``STRAGGLERS LEAP``), as nothing can be added to the groups that were left out.
 
-A new threshold is told when the one that agents have would not do about as well, and again after ``RENEWED``
-commits for agents that have just come. After panes that it was unsure of, a root asks for all groups of the
-next ones; the oftener that happens, the longer (``RESTED`` panes at most).
+A new threshold is told when the agents' present one would not do about as well, and again after ``RENEWED``
+commits, for agents that have just come. After panes of which it was unsure, a root asks for all groups of the
+next ones: the more often that happens, the longer (``RESTED`` panes at most).
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LEFT_STATES: Final = (CHECKPOINT_STATE, State(LEFT, "sum", True), State(LOWEST, 
 """Of a table of counters: the sum of the cuts, how many agents have left groups out, and the lowest and the
 highest number of their thresholds."""
 SEEN_STATE: Final = State(SEEN, "sum", True)
-"""Of a group: how many of these have sent it."""
+"""Of a group: how many of these agents have sent it."""
 WATCHED: Final = 4
 WORTH: Final = 0.75
 """Agents send all groups unless an excerpt has fewer than this share of them."""
@@ -59,7 +59,7 @@ RENEWED: Final = 64
 RESTED: Final = 64
 TOLD: Final = 4
 CALM: Final = 16
-"""After so many commits without being unsure it is as if it had never been."""
+"""After so many commits without being unsure, past ones no longer count."""
 
 Floats = npt.NDArray[np.float64]
 
@@ -71,8 +71,7 @@ class Unsure(ElfError):
 def excerpt(
     groups: pa.Table, counted: pa.Table | None, threshold: Threshold, fragment: Fragment
 ) -> tuple[pa.Table, pa.Table] | None:
-    """(the groups that an agent sends of its panes, the counters with cuts); None if all of them should
-    go."""
+    """(the groups that an agent sends of its panes, the counters with cuts); None if all groups should go."""
     values = _values(groups, _first(fragment))
     kept = (values >= threshold.least) | (values < 0)
     kept |= np.isin(_hashes(groups, fragment), threshold.hashes)
@@ -97,7 +96,7 @@ def seen(groups: pa.Table | None) -> pa.Table | None:
 
 
 def left(counted: pa.Table | None) -> pa.Table | None:
-    """The same of their counters."""
+    """The same for their counters."""
     if counted is None or LEFT in counted.column_names:
         return counted
     zeros = np.zeros(counted.num_rows)
@@ -153,8 +152,7 @@ def _nth(values: Floats, rows: int) -> float:
 
 def threshold_of(groups: pa.Table, agents: int, fragment: Fragment) -> Threshold | None:
     """What ``agents`` may leave out from now on, judging by all groups of the last of these panes; None if
-    that would not help.
-    """
+    that would not help."""
     top, panes = _first(fragment), groups["_pane"].to_numpy()
     last = groups.filter(pa.array(panes == panes.max())) if len(panes) else groups
     if last.num_rows <= WATCHED * top.rows:
@@ -174,7 +172,7 @@ def _first(fragment: Fragment) -> Top:
 
 
 def _values(groups: pa.Table, top: Top) -> Floats:
-    """What rows are ordered by: nothing is 0, and what is no number is above all."""
+    """The values by which rows are ordered: NULL is 0, and NaN is above all."""
     column = groups[top.state].cast(pa.float64()).fill_null(0.0).to_numpy()
     return np.where(np.isnan(column), np.inf, column)
 
@@ -184,18 +182,18 @@ def _hashes(groups: pa.Table, fragment: Fragment) -> UInt64s:
 
 
 class Asking:
-    """Of one flow: what its agents have been told."""
+    """What the agents of one flow have been told."""
 
     def __init__(self) -> None:
         self._told: Threshold | None = None
         self.last: tuple[Threshold, ...] = ()
-        """Those by which agents may still leave something out."""
+        """The thresholds by which agents may still leave something out."""
         self._age = 0
         self._rest = self._resting = 0
 
     def committed(self, threshold: Threshold | None) -> Threshold | None:
-        """Panes are committed, by which this (None: nothing) would do for the next: what to tell, if it is
-        news."""
+        """Panes are committed, and this threshold (None: nothing) suits the next ones: returns what to tell,
+        if it is news."""
         if self._resting:
             self._resting -= 1
             return None
@@ -209,7 +207,7 @@ class Asking:
         return threshold
 
     def unsure(self) -> bool:
-        """It was not enough: whether to tell them so."""
+        """The threshold was not enough: returns whether to tell the agents so."""
         self._age, self._resting, self._rest = 0, self._rest, min(RESTED, 2 * self._rest + 1)
         told, self._told = self._told, None
         return told is not None

@@ -1,6 +1,5 @@
-"""What a LIMIT will leave out of a window, before the final fragment sees it, and how early that can be
-left out (``strategy``).
-"""
+"""What a LIMIT will leave out of a window, before the final fragment sees it, and how early that can be left
+out (``strategy``)."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from elf.ql.plan import Plan, Top, cut_of
 
 
 def serves(have: Top | None, need: Top | None) -> bool:
-    """Whether panes that were cut so (None: not at all) have all the rows that are needed."""
+    """Whether panes with this cut (None: uncut) have all the rows that are needed."""
     if have is None:
         return True
     return need is not None and replace(have, rows=need.rows) == need and have.rows >= need.rows
@@ -75,9 +74,8 @@ def strategy(plan: Plan) -> tuple[str, str]:
 
 
 def not_thresholds(plan: Plan) -> str:
-    """Of a LIMIT whose groups all go up: why agents leave none out (``elf.job.thresholds``). Empty where that
-    could not be.
-    """
+    """For a LIMIT whose groups all go up: why agents leave none out (``elf.job.thresholds``). Empty where
+    they could not."""
     alone = plan.join is None and not plan.more and plan.fragment.keep is None
     if plan.top is None or not alone or plan.fragment.first is not None:
         return ""
@@ -96,8 +94,7 @@ def not_thresholds(plan: Plan) -> str:
 
 def first_rows(table: pa.Table, windows: Int64s, top: Top | None, states: Sequence[State]) -> pa.Table:
     """At least the first ``top.rows`` rows of each window, and all that tie with the last of them.
-    ``windows`` is ascending: which window a row is of.
-    """
+    ``windows`` is ascending: the window of each row."""
     if top is None or table.num_rows <= top.rows:
         return table
     state = next(state for state in states if state.name == top.state)

@@ -1,9 +1,9 @@
-"""What work flows and jobs make, and where: counters that every agent keeps, and how EXPLAIN ANALYZE asks for
-them.
+"""The work that flows and jobs make, and where: counters that every agent keeps, and how EXPLAIN ANALYZE asks
+for them.
 
 Each part of an agent counts what it does itself, since its start: the stream task (``FlowState``), the way up
-(``Sender``), the root (``FlowRoots``), the master (``JobGroups``). Times are CPU time of the thread that
-worked, in µs; a simulator has none. What several flows share (a map) counts in each of them.
+(``Sender``), the root (``FlowRoots``), the master (``JobGroups``). Times are CPU time of the working thread,
+in µs; a simulator has none. What several flows share (a map) counts in each of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Clock = Callable[[], int]
 
 
 def no_clock() -> int:
-    """Where there is no time to be measured."""
+    """A clock for where no time is measured."""
     return 0
 
 
@@ -29,7 +29,7 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
 
     Stream task: ``rows`` on time and ``late``, ``groups`` out of the map, ``keys`` and ``bytes`` of
     ``snapshots``, groups of these that were ``left_out`` of what went up. Up: ``messages`` and ``sent_bytes``
-    to the parent, ``merges`` of what children sent. Root: ``commits`` of so many keys, panes (empty ones too)
+    to the parent, ``merges`` of what children sent. Root: ``commits`` with their keys, panes (empty ones too)
     and rows; ``unsure``: how often all groups were asked for.
     """
 
@@ -59,7 +59,7 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
 
 
 class JobWork(msgspec.Struct, frozen=True, array_like=True):
-    """A master's work for a job: times that it committed windows, result rows, and its CPU time."""
+    """A master's work for a job: how often it committed windows, result rows, and its CPU time."""
 
     job: str
     commits: int = 0
@@ -75,7 +75,7 @@ class InspectWork(Request, frozen=True, kw_only=True):
 
 
 class WorkStatus(msgspec.Struct, frozen=True, array_like=True):
-    """What an agent knows of its own work; flows and jobs that it has nothing to do with are left out."""
+    """What an agent knows of its own work; flows and jobs that it does not work for are left out."""
 
     agent: str
     flows: tuple[FlowWork, ...]
@@ -86,6 +86,6 @@ MESSAGES: tuple[type[Message], ...] = (InspectWork,)
 
 
 def flow_work(flow: str, parent: str, counts: Iterable[Counts | None]) -> FlowWork | None:
-    """An agent's work for a flow, from what its parts counted; None if none of them knows it."""
+    """An agent's work for a flow, from what its parts counted; None if none of them knows the flow."""
     known = {name: n for one in counts if one is not None for name, n in one.items()}
     return FlowWork(flow, parent, **known) if known else None

@@ -1,10 +1,10 @@
 """State columns as arrays of numbers, so that numpy merges the states of all keys at once.
 
-A state becomes *numeric columns*: arrays with one number a row, each with a ufunc that merges two of them and
-the number that changes nothing. Sums of integers are one int64 numeric column while no window can leave it,
-else four numeric columns of 32 bits each, so that they stay exact and 38 digits overflow at the end or not at
-all. Doubles are added as they are, and compared in DuckDB's order; texts (and whatever else has an order) are
-compared by their place among all values seen. No loop over rows.
+A state becomes *numeric columns*: arrays with one number a row, each with a ufunc that merges two numbers and
+a neutral number. A sum of integers is one int64 column while no window can exceed it, else four columns of 32
+bits each, so that it stays exact and 38 digits overflow at the end or not at all. Doubles are added as they
+are, and compared in DuckDB's order. Texts (and other ordered values) are compared by their rank among all
+values seen. There is no loop over rows.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LIMB: Final = np.int64((1 << _LIMB_BITS) - 1)
 
 @dataclass(frozen=True)
 class NumericColumn:
-    """How two numbers merge, and the number that is no value at all."""
+    """How two numbers merge, and the number that stands for no value."""
 
     merge: np.ufunc
     dtype: type[np.generic]
     identity: int
 
     def none(self, shape: int | tuple[int, int]) -> Array:
-        """That many times no value."""
+        """An array of so many "no value" numbers."""
         return np.full(shape, self.identity, self.dtype)
 
 
@@ -69,8 +69,8 @@ class Coder:
 
     @property
     def numerics(self) -> tuple[NumericColumn, ...]:
-        """Of each array of ``encode``. Counts are never NULL; of others the first numeric column says what
-        is."""
+        """The merge of each array of ``encode``. Counts are never NULL; for others the first numeric column
+        says which rows have a value."""
         values: tuple[NumericColumn, ...]
         match self.form:
             case "narrow":
@@ -84,7 +84,7 @@ class Coder:
         return values if self.state.identity_zero else (PRESENT, *values)
 
     def admit(self, column: pa.ChunkedArray) -> Callable[[list[Array]], list[Array]] | None:
-        """Be ready for these values; what arrays of values before them become, where they change."""
+        """Prepare for these values; returns how to convert arrays of earlier values, where they change."""
         kind = column.type
         if pa.types.is_null(kind):
             return None
@@ -132,7 +132,7 @@ class Coder:
         return moved
 
     def encode(self, column: pa.ChunkedArray) -> list[Array]:
-        """An array a numeric column, one number a row of a column that was admitted."""
+        """One array for each numeric column, with one number a row of an admitted column."""
         valid = column.is_valid().to_numpy() if column.null_count else None
         values = self._numbers(column)
         if valid is not None:
@@ -186,7 +186,7 @@ class Coder:
         return pa.chunked_array([pa.array(values[0], mask=null)]).cast(self._kind)
 
     def rank(self, arrays: Sequence[Array]) -> Array | None:
-        """int64, in the order of the values; None where numeric columns don't say it."""
+        """int64, in the order of the values; None where the numeric columns do not give it."""
         if self.form == "wide":
             return None
         values: Array = arrays[-1]

@@ -1,4 +1,4 @@
-"""Windows that grow (cumulative, landmark), out of units: each is the one before it and a unit."""
+"""Windows that grow (cumulative, landmark), made of units: each is the one before it and one more unit."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from elf.ql.plan import Plan
 from elf.windows import Calendar, Cumulative, Landmark
 
 TERMS_MAX: Final = 1 << 31
-"""Units that a landmark window is ever made of: two thousand years of 30 s."""
+"""The most units in a landmark window: two thousand years of 30 s."""
 
 
 class Growing:
@@ -66,8 +66,8 @@ class Block:
         self._prefixes.load(units)
 
     def windows(self, first_us: int, last_us: int) -> Iterator[pa.Table]:
-        """Those not made before, that end in ``(first_us, last_us]`` and have rows: a landmark's, new
-        ones."""
+        """The windows that were not made before, end in ``(first_us, last_us]`` and have rows; of a landmark,
+        those with new rows."""
         if not len(self._busy):
             return
         unit_us = self._kind.unit_us

@@ -1,4 +1,4 @@
-"""Partial aggregates as rows of numbers: a slot, the number of the key, and a value a numeric column."""
+"""Partial aggregates as rows of numbers: a slot, a key number, and one value for each numeric column."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def _codes(column: pa.ChunkedArray) -> Int64s:
 
 @dataclass
 class Rows:
-    """Partial aggregates: slot (ascending), key number and an array a numeric column; each (slot, key)
-    once."""
+    """Partial aggregates: slot (ascending), key number and one array for each numeric column; each (slot,
+    key) occurs once."""
 
     slots: Int64s
     ids: Int64s
@@ -66,7 +66,7 @@ class Rows:
         return rows, self.slots[rows] - first, self.ids[rows]
 
     def followed_by(self, more: Rows) -> Rows:
-        """These, then ``more``."""
+        """These rows, then ``more``."""
         return Rows(
             np.concatenate([self.slots, more.slots]),
             np.concatenate([self.ids, more.ids]),

@@ -1,12 +1,12 @@
 """Sessions out of panes (protocol 7.6): pieces of a key, stitched by their first and last event time.
 
-A pane is no longer than the gap, so all rows of a group in a pane are one piece, whoever had them: its states
-hold the first and the last event time, which merge as a minimum and a maximum. Pieces less than the gap apart
-are a chain; a chain is cut at multiples of half of the longest session (``elf.windows.kinds``), which
-are ends of panes. A session is complete when everything below its end is committed.
+A pane is no longer than the gap, so all rows of a group in a pane are one piece, whichever agent had them:
+its states hold the first and the last event time, which merge as a minimum and a maximum. Pieces less than
+the gap apart are a chain; a chain is cut at multiples of half of the longest session (``elf.windows.kinds``),
+which are ends of panes. A session is complete when everything below its end is committed.
 
-Between two calls it keeps the rows of sessions that are not complete, and of each chain that may go on its
-first and last event time. All groups are stitched at once; no loop over rows.
+Between two calls ``Sessions`` keeps the rows of incomplete sessions, and the first and last event time of
+each chain that may continue. All groups are stitched at once; there is no loop over rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from elf.windows import Calendar, Session
 
 @dataclass(frozen=True)
 class _Chains:
-    """Chains that may go on: keys (a row each), first and last event time."""
+    """Chains that may continue: keys (a row each), first and last event time."""
 
     keys: pa.Table
     began: Int64s
@@ -51,7 +51,7 @@ class Sessions:
         self._chains: _Chains | None = None
 
     def take(self, units: pa.Table) -> None:
-        """Panes; those of a session that is not complete came before, under the pane of its first row."""
+        """Take panes; those of an incomplete session came before, under the pane of its first row."""
         self._rows = (
             units
             if self._rows is None
@@ -87,9 +87,8 @@ class Sessions:
         )
 
     def _stitch(self, groups: Int64s, firsts: Int64s, lasts: Int64s) -> tuple[Int64s, Int64s]:
-        """For pieces in order of group and time: when the chain of each began, and the last piece of chains
-        that are the last of their group.
-        """
+        """For pieces in order of group and time: when the chain of each began, and the last piece of each
+        chain that is the last of its group."""
         fresh = np.ones(len(groups), np.bool_)
         fresh[1:] = (groups[1:] != groups[:-1]) | (firsts[1:] - lasts[:-1] >= self._kind.gap_us)
         began = firsts[np.flatnonzero(fresh)][np.cumsum(fresh) - 1]
@@ -143,7 +142,7 @@ class Sessions:
             yield pa.table([*bounds, *merged.columns[1:]], names=names)
 
     def _alive(self, chains: _Chains, now_us: int) -> _Chains | None:
-        """Those that a later row may still belong to."""
+        """The chains that a later row may still belong to."""
         alive = chains.last + self._kind.gap_us > now_us
         if not alive.any():
             return None
@@ -162,7 +161,7 @@ def _numbered(*columns: Int64s) -> tuple[Int64s, Int64s]:
 
 
 def _ends_of(rows: pa.Table, states: tuple[str, str], piece: Int64s, count: int) -> tuple[Int64s, Int64s]:
-    """The first and the last event time of each piece: of its ordinary rows; cells have none."""
+    """The first and the last event time of each piece, from its ordinary rows; cells have none."""
     firsts = np.full(count, END_OF_TIME, np.int64)
     lasts = np.full(count, START_OF_TIME, np.int64)
     for state, found, merge in zip(states, (firsts, lasts), (np.minimum, np.maximum), strict=True):

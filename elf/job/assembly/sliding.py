@@ -15,7 +15,7 @@ from elf.windows import Calendar, Sliding
 
 
 class Overlapping:
-    """Two stacks at a time, over units that come ascending. Numbers are of units."""
+    """Two stacks at a time, over units in ascending order. Numbers are of units."""
 
     def __init__(self, plan: Plan, kind: Sliding, calendar: Calendar) -> None:
         self._plan = plan
@@ -54,9 +54,8 @@ class Overlapping:
         return max(at, -(-(int(self._panes[place]) - self._size + 1) // self._step) * self._step)
 
     def _two_stacks_of(self, block: int, end: int) -> TwoStacks:
-        """Those of a block, with the units below ``end``, the end of the last window to be made: so whole
-        slots, though other kinds' windows may end later.
-        """
+        """The two stacks of a block, with the units below ``end``, the end of the last window to be made; so
+        they have whole slots, though other kinds' windows may end later."""
         before, two_stacks = self._two_stacks, self._two_stacks
         if two_stacks is None or two_stacks.block != block:
             tables = before.right_tables if before is not None and before.block + 1 == block else []

@@ -1,21 +1,23 @@
 """Sliding windows out of panes: each pane is merged a few times, not once for each window that holds it.
 
-*Two stacks.* Event time is cut into blocks as long as a window. A window that starts in a block is the end of
-that block (from the window's start on) merged with the beginning of the next one (up to the window's end):
+*Two stacks.* Event time is divided into blocks as long as a window. A window that starts in a block is the
+end of that block (from the window's start on) merged with the beginning of the next one (up to the window's
+end):
 
     block          |--------------- B ---------------|------------- B + 1 -------------|
     window                        [======= suffix ===|== prefix ==)
 
-Prefixes grow by one slide at a time; suffixes are made from the right to the left when the block begins, with
+Prefixes grow by one slide at a time. Suffixes are made from right to left when the block begins, with
 checkpoints at halves of what is left, so that log2(slides a window) of them are held. All keys are merged at
-once, a row of numbers a key (``elf.job.assembly.numeric``). The order of merging depends on the block alone,
-so a window is the same, to the last bit of a sum of doubles, whether its panes were kept from the window
+once, a row of numbers a key (``elf.job.assembly.numeric``). The order of merging depends on the block alone.
+So a window is the same, to the last bit of a sum of doubles, whether its panes were kept from the window
 before it or read again.
 
-It works for whatever merges. The paper's other way (section 2.2), subtracting the pane that leaves, needs
-aggregates that invert, and its error with doubles has no bound (a large value that came and went leaves its
-rounding behind). For an hour of 5 s panes and 200,000 keys it took 0.32 to 0.49 s without making tables, two
-stacks 0.40 to 0.44 s with them; with 1,000 keys 0.02 to 0.04 s against 0.04 s. That is no reason for both.
+This works for everything that merges. The paper's other way (section 2.2), subtracting the pane that leaves,
+needs aggregates that invert, and its error with doubles has no bound (a large value that came and went leaves
+its rounding behind). For an hour of 5 s panes and 200,000 keys it took 0.32 to 0.49 s without making tables,
+two stacks 0.40 to 0.44 s with them; with 1,000 keys 0.02 to 0.04 s against 0.04 s. That does not justify
+both.
 """
 
 from __future__ import annotations
@@ -40,8 +42,7 @@ CELLS: Final = 1 << 18
 
 class Prefixes:
     """Windows that begin where their block does and grow: ``[first, first + step)``, ``[first, first + 2 *
-    step)`` …, a slot each. Panes are the units of the job's plan of merges.
-    """
+    step)`` …, a slot each. Panes are the units of the job's plan of merges."""
 
     def __init__(
         self, plan: Plan, unit_us: int, first: int, step: int, terms_max: int, start_us: int | None = None
@@ -63,7 +64,7 @@ class Prefixes:
         return [PRESENT, *(numeric for coder in self._coders for numeric in coder.numerics)]
 
     def load(self, table: pa.Table) -> None:
-        """More panes: whole slots, behind those that were loaded before."""
+        """Load more panes: whole slots, after those that were loaded before."""
         self._load(table, (table["_pane"].to_numpy() - self.first) // self.step)
 
     def _load(self, table: pa.Table, slots: Int64s) -> None:
@@ -111,7 +112,7 @@ class Prefixes:
             first = until
 
     def forget(self) -> None:
-        """What lies before the next window is in the prefix: let go of its rows."""
+        """What lies before the next window is in the prefix: release its rows."""
         if self._right is not None:
             kept, _, _ = self._right.between(self._prefix_slots, 1 << 62)
             right = self._right
@@ -129,7 +130,7 @@ class Prefixes:
             numeric.merge.at(array, ids[::order], values[which][::order])
 
     def _prefix_rows(self, first: int, last: int) -> list[Array]:
-        """A row a window, a column a key."""
+        """A row for each window, a column for each key."""
         self._fold(self._prefix, self._right, self._prefix_slots, first, 1)
         found = self._spread(self._right, first, last, self._index.size)
         for numeric, array, before in zip(self._numerics, found, self._prefix, strict=True):
@@ -147,7 +148,7 @@ class Prefixes:
         return found
 
     def _pick(self, first: int, made: list[Array]) -> pa.Table:
-        """The rows of windows from ``first`` on, but for those that cannot be among a LIMIT's."""
+        """The rows of windows from ``first`` on, without those that cannot be among a LIMIT's."""
         wanted = self._wanted(made)
         places = np.flatnonzero(wanted)
         slots, ids = np.divmod(places, max(1, self._index.size))
@@ -219,7 +220,7 @@ class TwoStacks(Prefixes):
         self.right_tables: list[pa.Table] = []
 
     def load_left(self, table: pa.Table | None) -> None:
-        """The panes of the block, in order of panes; once, and first."""
+        """Load the panes of the block, in order of panes; once, and first."""
         if table is not None:
             slots = (table["_pane"].to_numpy() - self.first) // self.step
             used = int(np.searchsorted(slots, 0))
@@ -229,7 +230,7 @@ class TwoStacks(Prefixes):
         self._suffixes = [(self.count, [numeric.none(self._left_size) for numeric in self._numerics])]
 
     def load(self, table: pa.Table) -> None:
-        """More panes of the next block: whole slots, behind those that were loaded before."""
+        """Load more panes of the next block: whole slots, after those that were loaded before."""
         self.right_tables.append(table)
         self._load(table, -((self._size - 1 + self.first - table["_pane"].to_numpy()) // self.step))
 
@@ -266,7 +267,7 @@ class TwoStacks(Prefixes):
         return self._suffixes[-1][1]
 
     def _suffix_rows(self, first: int, last: int) -> list[Array]:
-        """A row a window, a column a key of the block; one array a numeric column."""
+        """A row for each window, a column for each key of the block; one array for each numeric column."""
         found = self._spread(self._left, first, last, self._left_size)
         for numeric, array, before in zip(self._numerics, found, self._suffix(last), strict=True):
             for row in array[::-1]:

@@ -1,12 +1,12 @@
-"""Windows out of committed panes: which panes are needed, kept and let go.
+"""Windows out of committed panes: which panes are needed, kept and released.
 
 An ``Assembly`` is what a master keeps in memory of one job. After the windows that end by ``next_us`` it
-holds what every later window needs of the panes below; given again, those panes make the same windows, bit
-by bit. It can be thrown away at any time, and never does any I/O.
+holds what every later window needs of the panes below; given again, those panes make the same windows, bit by
+bit. It can be thrown away at any time, and never does any I/O.
 
-Panes become *units* by the job's plan of merges (``elf.windows.merging``), each row of a pane merged once
-into each longer unit that uses it; tumbling windows are units; the others are made of units by the two stacks
-(``elf.job.assembly.twostacks``). Sessions are stitched by ``elf.job.assembly.sessions``.
+Panes become *units* by the job's plan of merges (``elf.windows.merging``): each row of a pane is merged once
+into each longer unit that uses it. Tumbling windows are units; the others are made of units by two stacks
+(``elf.job.assembly.twostacks``). ``elf.job.assembly.sessions`` stitches sessions.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Maker(Protocol):
         """Later units, ascending."""
 
     def windows(self, first_us: int, last_us: int) -> Iterator[pa.Table]:
-        """Those that end in ``(first_us, last_us]``: bounds, keys, states; some windows a table."""
+        """The windows that end in ``(first_us, last_us]``: bounds, keys, states; some windows a table."""
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Assembly:
         LIMIT leaves out may be.
 
         ``panes`` are those from ``needs_from(first_us)`` on, or from ``next_us`` when that is ``first_us``;
-        each (pane, keys) once. To be read to the end.
+        each (pane, keys) once. The result must be read to its end.
         """
         if first_us != self.next_us:
             if self.next_us is not None:
@@ -104,7 +104,7 @@ class Assembly:
         self._release()
 
     def _cut(self, panes: pa.Table | None, start_us: int, end_us: int) -> pa.Table | None:
-        """Those of ``[start_us, end_us)``, ascending, in the types that merging works with."""
+        """The rows of ``[start_us, end_us)``, ascending, in the types that merging works with."""
         if panes is None or not panes.num_rows:
             return None
         made, pane_us = self._plan.made, self._plan.fragment.pane_us
@@ -117,7 +117,7 @@ class Assembly:
         return panes.take(pa.array(order[begin:stop])).combine_chunks() if stop > begin else None
 
     def _begin(self, fresh: pa.Table) -> None:
-        """Makers, once there is a row: where the landmark of a finite input is."""
+        """Create makers, once there is a row: only then the landmark of a finite input is known."""
         first = int(fresh["_pane"][0].as_py())
         self.calendar = self.calendar.beginning_at(first * self._plan.fragment.pane_us)
         for kind in in_order(self.calendar.kinds):
@@ -164,7 +164,8 @@ class Assembly:
         units.built_to = max(units.built_to, end)
 
     def _release(self) -> None:
-        """Forget units that all longer ones which use them have passed, before what later windows need."""
+        """Forget units that lie before what later windows need and that all longer units which use them have
+        passed."""
         for units in self._units.values():
             users = [u for u in self._units.values() if u.tiles is not None and units.length in u.tiles.used]
             below = min((u.built_to * u.length for u in users), default=END_OF_TIME)
@@ -178,7 +179,7 @@ class Assembly:
             units.held, units.fresh = kept, None
 
     def _only(self, table: pa.Table, earlier: Sequence[Kind]) -> pa.Table:
-        """Without windows that an earlier kind has too, and those that start before the job answers."""
+        """Leave out windows that an earlier kind has too, and those that start before the job answers."""
         if not table.num_rows:
             return table
         starts, ends = (table[name].cast(pa.int64()).to_numpy() for name in ("window_start", "window_end"))

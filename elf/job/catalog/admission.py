@@ -1,8 +1,8 @@
-"""What a proposal comes to in the catalog log: the entry that its voters append for it.
+"""What a proposal becomes in the catalog log: the entry that its voters append for it.
 
-It is a function of the log and the proposal alone: every voter comes to the same. A proposal may come late,
-twice, or before what it is about: it is compared with what stands there, and comes to nothing the second
-time.
+This is a function of the log and the proposal alone, so every voter gets the same result. A proposal may come
+late, twice, or before what it is about: it is compared with what stands in the log, and the second time it
+becomes nothing.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from elf.job.spec import Flow, JobSpec, group_uid, job_of
 
 
 def grow(log: CatalogLog, proposal: Proposal) -> tuple[LogEntry, ...]:
-    """Append what a proposal comes to, if it comes to anything: an entry, or, of a job that replaces another,
-    the end of that before it. Raises ``UserError``, as ``entry_for``."""
+    """Append what a proposal becomes, if anything: an entry, and, for a job that replaces another, the end of
+    that job before it. Raises ``UserError``, as ``entry_for``."""
     log.forget()
     found: list[LogEntry] = []
     entry = entry_for(log, proposal)
@@ -56,8 +56,8 @@ def grow(log: CatalogLog, proposal: Proposal) -> tuple[LogEntry, ...]:
 
 
 def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
-    """The entry that a proposal comes to; None when what it wants stands there already. Raises ``UserError``
-    for a copied data folder."""
+    """The entry that a proposal becomes; None if what it asks for stands in the log already. Raises
+    ``UserError`` for a copied data folder."""
     seq = log.last + 1
     match proposal:
         case JoinStream():
@@ -79,14 +79,14 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
         case AddVersion():
             return _version(log, seq, proposal.spec)
         case EndVersion():
-            # also of a version whose entry has not come yet: then it never does
+            # also for a version whose entry has not come yet: then it never does
             stands = log.is_over(proposal.uid, proposal.version) or log.ever(proposal.uid) is None
             return None if stands else VersionEnded(seq=seq, uid=proposal.uid, version=proposal.version)
         case AddProgram():
             known = log.has_program(proposal.spec.uid) or log.ever(proposal.spec.uid) is not None
             return None if known else ProgramAdded(seq=seq, spec=proposal.spec)
         case DropJobEntry():
-            # also of a job whose entry has not come yet: then it never does
+            # also for a job whose entry has not come yet: then it never does
             dropped = log.is_dropped(proposal.uid)
             return None if dropped else JobDropped(seq=seq, uid=proposal.uid)
         case MoveJobGroup():
@@ -102,8 +102,8 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
 
 
 def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
-    """Whether a proposal is about a job that this log has not come to: who wishes knows more entries, and an
-    ``entry_for`` of None does not say that what it wants stands there."""
+    """Whether a proposal is about a job that this log has not come to. The proposer knows more entries then,
+    and an ``entry_for`` of None does not say that what it asks for stands in the log."""
     match proposal:
         case AddVersion():
             uid = proposal.spec.uid
@@ -125,10 +125,9 @@ def _version(log: CatalogLog, seq: int, spec: JobSpec) -> LogEntry | None:
 
 
 def _placed(log: CatalogLog, spec: JobSpec, leader: str) -> JobSpec:
-    """With running flows in the place of those that are equal to them. New ones are at the job's ``leader``,
-    which may have moved while the proposal was under way; those of a key range where that has its job group,
-    or where one was proposed if an agent is there.
-    """
+    """The proposal, with running flows in place of those that equal them. New flows are at the job's
+    ``leader``, which may have moved while the proposal was under way. Those of a key range are where the
+    range has its job group, or where one was proposed if an agent is there."""
 
     def placed(flow: Flow) -> Flow:
         known = log.flow(flow.uid) or log.equal(flow.fragment)
@@ -141,9 +140,9 @@ def _placed(log: CatalogLog, spec: JobSpec, leader: str) -> JobSpec:
 
 
 def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | None:
-    """A start of an agent joins once: who has left comes back in a later one, and a proposal that arrives
-    late or twice lets nobody in again. An incarnation that is not above the known one is a copied folder.
-    """
+    """Each start of an agent joins once: an agent that has left comes back in a later start, and a proposal
+    that arrives late or twice lets nobody in again. An incarnation that is not above the known one is a
+    copied folder."""
     known = log.member_of(proposal.stream, proposal.agent_id)
     if known is not None and (known.incarnation, known.address) == (proposal.incarnation, proposal.address):
         return None

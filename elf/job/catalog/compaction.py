@@ -1,37 +1,38 @@
-"""What lasts of the catalog log: of a job that is over, tombstones, whatever its plans and tables were.
+"""What remains of the catalog log when jobs are over: tombstones, however large their plans and tables were.
 
-Entries are numbered, followers ask for those after a number, and voters begin with all of them; so none ever
-goes. One that nothing needs any more is **forgotten**: its tombstone stands under its number instead.
+Entries are numbered, followers ask for those after a number, and voters begin with all of them; so none is
+ever removed. An entry that nothing needs any more is **forgotten**: a tombstone takes its number.
 
     JobAdded, ProgramAdded   ─▶ JobDropped       of a dropped job, once no flow that it brought runs
     VersionAdded             ─▶ VersionEnded     likewise; or of a version that is over, of a job that lives
 
-Tombstones may stand twice, and before what they end, so a log in which only some are forgotten is as good.
-All others stay: members, the end of flows, where job groups moved.
+Tombstones may stand twice, and before what they end, so a log in which only some entries are forgotten is as
+good. All others stay: members, the end of flows, where job groups moved.
 
-**What later rules need** is there: that a job is over (nothing is added under its uid again, nobody reads
-it), its generation (which is in the uid; a new job of that name gets one above), that its flows have ended
-(what still comes of them is refused, and they are not "to come"), who has left, every number. What nobody can
-ask for is gone: the plan, who bootstrapped it, where its job group and its key ranges were.
+**What later rules need** remains: that a job is over (nothing is added under its uid again, nobody reads it),
+its generation (in the uid; a new job of that name gets a higher one), that its flows have ended (what still
+comes for them is refused, and they are not "to come"), who has left, every number. What nobody can ask for is
+gone: the plan, who bootstrapped the job, where its job group and its key ranges were.
 
-**What is not forgotten**, since it decides about what runs, or is shown:
+**Not forgotten**, since it decides what runs, or is shown:
 
-- the first entry of a job that is not dropped, and the version that is its newest (of a paused one too);
-- an entry that *brought* a flow, as the first that named it: until the flow has ended, as it says whose job
-  group that is in, and until no other entry that is kept names it, which would else be taken for the bringer;
-- versions over key ranges, until all of the job is forgotten: they say who bootstraps the job groups of
-  those.
+- the first entry of a job that is not dropped, and its newest version (of a paused job too);
+- an entry that *brought* a flow, as the first that named it: until the flow has ended, as the entry says in
+  whose job group it is, and until no other kept entry names the flow, which would else be taken for the
+  bringer;
+- versions over key ranges, until the whole job is forgotten: they say who bootstraps the job groups of the
+  ranges.
 
-Each of these conditions, once it holds, holds for ever. So what is forgotten is a function of the log, not of
-the order or the moment of forgetting: voters come to the same state from the same records, from whichever
-state they began. And whoever was away learns what it must: an agent that still runs a job has the job's entry
-in its own copy of the log, so the tombstone is after that, under its own number, and so is the end of its
-flows. One that has not come to the job's entry, and is the job group or in the job group's group already,
-finds a tombstone in its place: the job was dropped meanwhile, and it gives it up as it would then.
+Each of these conditions, once true, stays true. So what is forgotten is a function of the log, not of the
+order or moment of forgetting: voters reach the same state from the same records, from whichever state they
+began. An agent that was away learns what it must. If it still runs a job, it has the job's entry in its own
+copy of the log, so the tombstone comes later, under its own number, and so does the end of its flows. If it
+has not come to the job's entry, and leads or belongs to the job group already, it finds a tombstone instead:
+the job was dropped meanwhile, and the agent gives it up as on a drop.
 
-What an agent stores of the log stays as it heard it; it forgets again as it starts.
+An agent stores the log as it heard it, and forgets again at its start.
 
-A log forgets before it grows, not at the tombstone: who is told of that is told by what the job was.
+A log forgets before it grows, not at the tombstone: those that are told of a tombstone need what the job was.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ Version = tuple[str, int]
 
 
 def tombstone(entry: LogEntry) -> LogEntry:
-    """What stands in the place of an entry once it is forgotten: of one that never is, itself."""
+    """The tombstone that replaces an entry once it is forgotten; the entry itself if it never is."""
     match entry:
         case JobAdded() | ProgramAdded():
             return JobDropped(seq=entry.seq, uid=entry.spec.uid)
@@ -58,7 +59,7 @@ def tombstone(entry: LogEntry) -> LogEntry:
 
 
 class Log(Protocol):
-    """What is over, as a log says."""
+    """What is over, according to a log."""
 
     def ever(self, uid: str) -> JobSpec | None: ...
     def is_dropped(self, uid: str) -> bool: ...
@@ -67,7 +68,7 @@ class Log(Protocol):
 
 
 class _Kept(NamedTuple):
-    """An entry with a plan. ``flows``: those that it names, which had not ended when it came."""
+    """An entry with a plan. ``flows``: those that it names and that had not ended when it came."""
 
     seq: int
     flows: tuple[str, ...] = ()
@@ -81,12 +82,12 @@ class Compaction:
         self._kept: dict[str, dict[int, _Kept]] = {}
         """By job and version, in the order in which they came."""
         self._named: dict[str, dict[Version, None]] = {}
-        """Of each flow, the versions that name it; the first one has brought it."""
+        """For each flow, the versions that name it; the first one has brought it."""
         self._look: dict[str, None] = {}
-        """Jobs of which there was word since it was last seen what can be forgotten."""
+        """Jobs that have changed since it was last checked what can be forgotten."""
 
     def add(self, seq: int, spec: JobSpec, flows: Iterable[str]) -> None:
-        """An entry about a version of a job; ``flows``: those that it names and that have not ended."""
+        """Add an entry about a version of a job; ``flows``: those that it names and that have not ended."""
         kept = _Kept(seq, tuple(flows), any(flow.fragment.range[0] for flow in spec.flows))
         self._kept.setdefault(spec.uid, {})[spec.version] = kept
         for flow in kept.flows:
@@ -103,16 +104,16 @@ class Compaction:
             self._look[uid] = None
 
     def ended(self, flow: str) -> None:
-        """A flow has."""
+        """A flow has ended."""
         if flow in self._named:
             self.changed(self._bringer(flow)[0])
 
     def named_by(self, flow: str) -> Iterable[Version]:
-        """The versions that name a flow, which may be over."""
+        """The versions that name a flow; they may be over."""
         return self._named.get(flow, ())
 
     def versions(self, uid: str) -> Iterable[int]:
-        """Those of a job that are not forgotten, which may be over."""
+        """The versions of a job that are not forgotten; they may be over."""
         return self._kept.get(uid, ())
 
     def keeps(self, uid: str) -> bool:
@@ -120,7 +121,7 @@ class Compaction:
         return uid in self._kept
 
     def forget(self, log: Log) -> list[int]:
-        """The numbers of entries that are to be forgotten now: it is told once."""
+        """The numbers of entries that are to be forgotten now; each is returned once."""
         found: list[int] = []
         while self._look:
             uid, _ = self._look.popitem()
@@ -143,7 +144,7 @@ class Compaction:
         return [v for v in old if self._is_free((uid, v), (uid, v).__eq__, log)]
 
     def _is_free(self, version: Version, ours: Callable[[Version], bool], log: Log) -> bool:
-        """Whether all flows have ended that an entry has brought, and only entries of ours name them."""
+        """Whether all flows that an entry has brought have ended, and only our entries name them."""
         uid, number = version
         brought = [flow for flow in self._kept[uid][number].flows if ours(self._bringer(flow))]
         return all(log.has_ended(flow) and all(map(ours, self._named[flow])) for flow in brought)

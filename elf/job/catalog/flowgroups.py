@@ -1,11 +1,11 @@
-"""Whose job groups the flows of the catalog log are in, and who is to found those of key ranges.
+"""Which job groups the flows of the catalog log are in, and who bootstraps those of key ranges.
 
-A flow is in the job group of the job that brought it or, of a key range after that job's first, in the
-range's own (``elf.job.spec.group_uid``), where an agent was at its address when its entry came. Where a job
-group is says the job's spec; where that of a key range is, what is kept here. Who bootstraps it if the first
-that was to does not: ``elf.job.catalog.bootstrap``.
+A flow is in the job group of the job that brought it. If it is of a key range after that job's first, and an
+agent was at the range's address when its entry came, it is in the range's own job group
+(``elf.job.spec.group_uid``). The job's spec says where a job group is; this module says where that of a key
+range is. Who bootstraps it if the first founder does not: ``elf.job.catalog.bootstrap``.
 
-All of it follows from the entries of the log, in their order; nothing of it is stored or sent.
+All of it follows from the entries of the log, in their order; none of it is stored or sent.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ from elf.job.spec import Flow, JobSpec, group_uid
 
 @dataclass(frozen=True)
 class RangeGroup:
-    """The job group of a key range after a job's first. ``founder``: who bootstraps it, the agent (by its id)
-    that was at ``address`` when the log came to its first flow; another agent there later never does.
-    ``replaced``: who was to found it before (``elf.job.catalog.bootstrap``); ``begun``: it has been
-    bootstrapped."""
+    """The job group of a key range after a job's first. ``founder``: the id of the agent that bootstraps it,
+    which was at ``address`` when the log came to its first flow; another agent there later never does.
+    ``replaced``: earlier founders (``elf.job.catalog.bootstrap``); ``begun``: it has been bootstrapped."""
 
     founder: str
     address: str
@@ -32,7 +31,7 @@ class RangeGroup:
 
 
 class FlowGroups:
-    """Those of one log. A job group is named by its uid: that of its job, or of the key range."""
+    """The job groups of one log. A job group is named by its uid: that of its job, or of the key range."""
 
     def __init__(self) -> None:
         self._job_groups: dict[str, str] = {}
@@ -42,13 +41,13 @@ class FlowGroups:
         self._ranges: dict[str, RangeGroup] = {}
         self._unbegun: dict[str, None] = {}
         self._terms: dict[str, int] = {}
-        """Of the last move of each job group."""
+        """The term of the last move of each job group."""
 
     # -- what the log tells ----------------------------------------------------------------------------------
 
     def add(self, flow: Flow, spec: JobSpec, agents_at: Callable[[str], Sequence[str]]) -> None:
-        """A job names a flow: if that is new it is in the job group, or in that of its key range, if that is
-        elsewhere. ``agents_at``: who is at an address, by their ids."""
+        """A job names a flow: a new flow is in the job's group or, where its key range is elsewhere, in the
+        range's group. ``agents_at``: the agent at an address, by id."""
         if flow.uid in self._job_groups:
             return
         leader = group_uid(spec.uid, flow.fragment.range[0])
@@ -61,21 +60,21 @@ class FlowGroups:
         self._flows.setdefault(of, {})[flow.uid] = None
 
     def ended(self, flow: str) -> None:
-        """A flow has."""
+        """A flow has ended."""
         leader = self._job_groups[flow]
         del self._flows[leader][flow]
         if not self._flows[leader]:
             del self._flows[leader]
 
     def move(self, entry: JobGroupMoved) -> None:
-        """A job group is elsewhere; that of a key range has begun."""
+        """A job group has moved; that of a key range has begun."""
         self._terms[entry.uid] = entry.term
         if entry.uid in self._ranges:
             self._begin(entry.uid)
             self._ranges[entry.uid] = replace(self._ranges[entry.uid], address=entry.leader)
 
     def decide(self, said: Bootstrap) -> None:
-        """The job group of a key range has begun, or somebody else is to found it."""
+        """The job group of a key range has begun, or another agent is to bootstrap it."""
         leader = self._ranges.get(said.leader)
         if leader is None or leader.begun or said.founder != leader.founder:
             return
@@ -90,7 +89,7 @@ class FlowGroups:
         self._unbegun.pop(uid, None)
 
     def forget(self, job_groups: Iterable[str]) -> None:
-        """Those of key ranges of a job that is over."""
+        """Forget the job groups of key ranges of a job that is over."""
         for leader in job_groups:
             self._ranges.pop(leader, None)
             self._unbegun.pop(leader, None)
@@ -98,8 +97,8 @@ class FlowGroups:
     # -- what is asked ---------------------------------------------------------------------------------------
 
     def of(self, flow: str) -> str | None:
-        """The job group of a flow: that of the job that bootstrapped it, or of its key range of that job. Of
-        one that has ended it may be forgotten."""
+        """The job group of a flow: that of the job that brought it, or of its key range of that job. The job
+        group of a flow that has ended may be forgotten."""
         return self._job_groups.get(flow)
 
     def flows(self, leader: str) -> tuple[str, ...]:
@@ -107,16 +106,15 @@ class FlowGroups:
         return tuple(self._flows.get(leader, ()))
 
     def address(self, uid: str) -> str | None:
-        """Where the job group of a key range is, or is to be; None: that range has no job group of its
-        own."""
+        """Where the job group of a key range is, or is to be; None: the range has no job group of its own."""
         return self._ranges[uid].address if uid in self._ranges else None
 
     def term(self, uid: str) -> int:
-        """Of the last move of a job group; 0: it never has."""
+        """The term of the last move of a job group; 0: it never moved."""
         return self._terms.get(uid, 0)
 
     def named(self, agent_id: str) -> tuple[str, ...]:
-        """Job groups of key ranges that an agent is to found, and that have never moved."""
+        """Job groups of key ranges that an agent is to bootstrap, and that have never moved."""
         named = (uid for uid, leader in self._ranges.items() if leader.founder == agent_id)
         return tuple(uid for uid in named if uid not in self._terms)
 
@@ -129,18 +127,18 @@ class FlowGroups:
         has not decided it."""
         leader = self._ranges.get(uid)
         if leader is None or founder not in (leader.founder, *leader.replaced):
-            return None  # it has not come to that
+            return None  # the log has not come to it
         if founder != leader.founder:
             return False
         return True if leader.begun else None
 
     def founders(self, uid: str) -> tuple[str, ...]:
-        """Who was to found the job group of a key range, the last one last."""
+        """The founders that were named for the job group of a key range, in order."""
         leader = self._ranges.get(uid)
         return () if leader is None else (*leader.replaced, leader.founder)
 
     def group(self, uid: str) -> str:
-        """The name of a job group's group: that of a key range that another agent bootstrapped has another
-        one."""
+        """The name of a job group's Raft group; it differs when another agent bootstraps that of a key
+        range."""
         leader = self._ranges.get(uid)
         return uid if leader is None or not leader.replaced else f"{uid}!{leader.founder}"

@@ -1,19 +1,19 @@
 """The catalog log: members, flows and jobs of every stream, as numbered entries that every agent follows.
 
-Its *voters* make it grow, all in the same way (``elf.job.catalog.admission``); everybody holds a prefix of
-it. It says who is **expected** (without it "12 of 12 agents" may mean 12 of 15), which flows to compute,
-which jobs read them and where a job group is. Member numbers are given once and never used again (protocol
-1.5); rosters are in event time: a member is expected in a pane when ``since <= start of the pane < until``
-(protocol 2.3).
+Its *voters* all append to it in the same way (``elf.job.catalog.admission``); each agent holds a prefix. The
+log says which members are **expected** (without it "12 of 12 agents" may mean 12 of 15), which flows to
+compute, which jobs read them and where a job group is. Member numbers are given once and never used again
+(protocol 1.5). Rosters are in event time: a member is expected in a pane when ``since <= start of the pane <
+until`` (protocol 2.3).
 
-The order of entries decides who shares a flow: a job is *attached* to the flows that its entry names, from
-its entry on to its tombstone, and so is each of its later versions. The voters put a running flow in the
-place of an equal one that a new job proposes, and end a flow that no job is attached to; nothing is attached
-after the end.
+The order of entries decides which jobs share a flow. A job is *attached* to the flows that its entry names,
+from its entry to its tombstone; so is each of its later versions. The voters replace a flow that a new job
+proposes by an equal running one, and end a flow that no job is attached to; nothing is attached after the
+end.
 
-In whose job group a flow is, and who bootstraps those of key ranges, is kept beside it
-(``elf.job.catalog.flowgroups``). A job that is over is forgotten but for its tombstones
-(``elf.job.catalog.compaction``): here, in what voters keep, and in what followers are told.
+``elf.job.catalog.flowgroups`` has the job group of each flow, and who bootstraps those of key ranges. Of a
+job that is over only tombstones remain (``elf.job.catalog.compaction``): here, at voters, and in what
+followers are told.
 """
 
 from __future__ import annotations
@@ -95,9 +95,8 @@ class CatalogLog:
         return tuple(self._entries[seq : seq + limit])
 
     def extend(self, after: int, entries: Iterable[LogEntry]) -> tuple[LogEntry, ...]:
-        """Take what is new of a tail that begins after ``after``; a gap takes nothing. The new entries are
-        returned.
-        """
+        """Take what is new of a tail that begins after ``after``, and return it; nothing of a tail after a
+        gap."""
         if after > self.last:
             return ()
         self.forget()
@@ -107,7 +106,7 @@ class CatalogLog:
         return new
 
     def append(self, entry: LogEntry) -> None:
-        """The next entry."""
+        """Append the next entry."""
         if entry.seq != self.last + 1:
             raise ElfBug(f"catalog log: entry {entry.seq} after {self.last}")
         self._entries.append(entry)
@@ -146,7 +145,7 @@ class CatalogLog:
                 self._move(entry)
 
     def _number(self, uid: str) -> None:
-        """Note the generation of a job; a tombstone that is none of a job says nothing."""
+        """Note the generation of a job; a tombstone that is not a job's says nothing."""
         app, _, generation = uid.rpartition(".")
         if generation.isdecimal():
             self._generations[app] = max(self._generations.get(app, 0), int(generation))
@@ -162,7 +161,7 @@ class CatalogLog:
         self._compaction.changed(uid)
 
     def forget(self) -> None:
-        """Put tombstones in the place of what nothing needs any more."""
+        """Replace what nothing needs any more by tombstones."""
         for seq in self._compaction.forget(self):
             entry = self._entries[seq - 1]
             self._entries[seq - 1] = tombstone(entry)
@@ -172,7 +171,7 @@ class CatalogLog:
                 del self._programs[entry.spec.uid]
 
     def _forget_job(self, spec: JobSpec) -> None:
-        """A version of a job; with its first one goes the job."""
+        """Forget a version of a job; with its first one goes the job."""
         self.job_groups.forget({group_uid(spec.uid, flow.fragment.range[0]) for flow in spec.flows})
         if spec.uid in self._dropped and not self._compaction.keeps(spec.uid):
             for known in (self._jobs, self._versions, self._bootstrapped_at):
@@ -180,7 +179,7 @@ class CatalogLog:
             self._over_jobs.discard(spec.uid)
 
     def _move(self, entry: JobGroupMoved) -> None:
-        """A job, or a key range of one, and what it bootstrapped, in the specs of all versions that read any
+        """Move a job, or a key range of one, and what it brought, in the specs of all versions that read any
         of it."""
         self.job_groups.move(entry)
         flows = self.job_groups.flows(entry.uid)
@@ -191,7 +190,7 @@ class CatalogLog:
             self._move_version(version, entry)
 
     def _move_version(self, version: Version, entry: JobGroupMoved) -> None:
-        """As it stands in what is known of its job, if it does."""
+        """Move it in this version, if that is known."""
         uid, number = version
         made, newest = self._versions.get(uid, {}), self._jobs.get(uid)
         if number in made:
@@ -216,7 +215,7 @@ class CatalogLog:
                 self.job_groups.add(flow, spec, self._agents_at)
                 if (
                     spec.replicated
-                ):  # what lives on must not rest on a SELECT's flow, which dies with its root
+                ):  # a lasting job must not rest on a SELECT's flow, which dies with its root
                     self._by_fragment.setdefault(flow.fragment, flow.uid)
                 self._attached.setdefault(flow.uid, {})[spec.uid, spec.version] = None
 
@@ -253,7 +252,7 @@ class CatalogLog:
         return None if number is None else self._members[stream][number]
 
     def jobs(self) -> tuple[JobSpec, ...]:
-        """Jobs that are not dropped, each as its newest version that reads flows (of a paused one, that
+        """Jobs that are not dropped, each as its newest version that reads flows (of a paused job: that
         did)."""
         return tuple(spec for uid, spec in self._jobs.items() if uid not in self._dropped)
 
@@ -276,7 +275,7 @@ class CatalogLog:
                 said = bootstrap_of(entry.uid)
                 spec = self._jobs.get(job_of(said.leader) if said is not None else entry.uid)
             case FlowEnded() | VersionEnded():
-                spec = None  # its readers are gone, and its workers hear of it soon enough
+                spec = None  # its readers are gone, and its workers hear of it soon
         return tuple(sorted({flow.fragment.stream for flow in spec.flows})) if spec is not None else ()
 
     def job(self, uid: str) -> JobSpec | None:
@@ -292,23 +291,23 @@ class CatalogLog:
         return self.is_over(uid, number) or (newest is not None and newest.version >= number)
 
     def versions(self, uid: str) -> tuple[JobSpec, ...]:
-        """What is known of a job: its newest version, and all that read flows."""
+        """What is known of a job: its newest version, and all versions that read flows."""
         newest = self._jobs.get(uid)
         return (*(() if newest is None else (newest,)), *self._versions.get(uid, {}).values())
 
     def is_over(self, uid: str, version: int) -> bool:
-        """Whether a version of a job reads its flows no more."""
+        """Whether a version of a job no longer reads its flows."""
         return uid in self._dropped or version in self._over.get(uid, ())
 
     def is_paused(self, uid: str) -> bool:
-        """A job that reads nothing."""
+        """Whether a job reads nothing."""
         return uid not in self._dropped and uid in self._jobs and not self._versions.get(uid)
 
     def is_dropped(self, uid: str) -> bool:
         return uid in self._dropped
 
     def equal(self, fragment: Fragment) -> Flow | None:
-        """The flow that computes this fragment already."""
+        """The running flow that computes this fragment."""
         return self._flows.get(self._by_fragment.get(fragment, ""))
 
     def flows(self) -> tuple[Flow, ...]:
@@ -327,8 +326,8 @@ class CatalogLog:
         return uid in self._ended
 
     def bootstrapped_at(self, uid: str) -> str:
-        """The address of the node that bootstrapped a job group; empty if the log does not know, or knows no
-        more."""
+        """The address of the node that bootstrapped a job group; empty if the log does not know it (any
+        more)."""
         return self._bootstrapped_at.get(uid, "")
 
     def is_replicated(self, uid: str) -> bool:
@@ -337,7 +336,7 @@ class CatalogLog:
         return spec is not None and spec.replicated
 
     def to_bootstrap(self, agent_id: str) -> tuple[str, ...]:
-        """Job groups of key ranges that this agent is to found, unless it has: they have never moved."""
+        """Job groups of key ranges that this agent is to bootstrap, unless it has: they have never moved."""
         return tuple(uid for uid in self.job_groups.named(agent_id) if self.leader(uid) is not None)
 
     def unbegun(self) -> tuple[tuple[str, RangeGroup], ...]:
@@ -347,7 +346,7 @@ class CatalogLog:
         )
 
     def there(self, address: str) -> list[Member]:
-        """Who is at an address, and has not left."""
+        """The agent at an address that has not left."""
         known = (m for of in self._members.values() for m in of.values() if m.address == address)
         return [member for member in known if member.until_us == FOREVER_US]
 
@@ -355,14 +354,14 @@ class CatalogLog:
         return [member.agent_id for member in self.there(address)]
 
     def agent_at(self, address: str) -> str:
-        """The id of the agent that was started last at an address; empty: nobody was. One whose data folder
-        was lost, and is brought back, comes after the one that was started in its place."""
+        """The id of the agent that was started last at an address; empty: none was. An agent whose lost data
+        folder is restored comes after the one that was started in its place."""
         there = self.there(address)
         return max(there, key=lambda m: (m.incarnation, m.number)).agent_id if there else ""
 
     def namesakes(self, stream: str, agent_id: str) -> tuple[Member, ...]:
-        """Members that are expected of a stream under the name of another one: of two folders of one machine
-        both count."""
+        """Members that a stream expects under the name of another one: two data folders on one machine both
+        count."""
         me = self.member_of(stream, agent_id)
         if me is None or me.until_us != FOREVER_US:
             return ()
@@ -374,7 +373,7 @@ class CatalogLog:
         return any(member.until_us == FOREVER_US for member in self._of(agent_id))
 
     def addresses(self) -> set[str]:
-        """Where the members of all streams are that have not left."""
+        """The addresses of the members of all streams that have not left."""
         known = (member for of in self._members.values() for member in of.values())
         return {member.address for member in known if member.until_us == FOREVER_US}
 
@@ -387,12 +386,12 @@ class CatalogLog:
         return [member for member in known if member.agent_id == agent_id]
 
     def ever(self, uid: str) -> JobSpec | None:
-        """A job, also one that is dropped, until it is forgotten."""
+        """A job, even if it is dropped, until it is forgotten."""
         return self._jobs.get(uid)
 
     def leader(self, uid: str) -> str | None:
-        """Where the job group of a job, or of its key range, is, and of its flows; None when there is nothing
-        left of either."""
+        """Where the job group of a job, or of its key range, and of its flows is; None when neither is
+        left."""
         job = job_of(uid)
         if job not in self._jobs or (job in self._dropped and not self.job_groups.flows(uid)):
             return None
@@ -442,7 +441,7 @@ class CatalogLog:
         return named[0] if len(named) == 1 else None
 
     def generation(self, name: str, creator: str) -> int:
-        """The generation that a new job of this name gets: one above every one that ever was."""
+        """The generation that a new job of this name gets: one above all earlier ones."""
         return 1 + self._generations.get(app_id(name, creator).hex(), 0)
 
 

@@ -3,17 +3,17 @@
     unknown --Welcome--> following      a node with contacts asks its neighbours who votes on the log
     unknown --bootstrap--> following    a node that bootstraps it (``elf.job.catalog.voters``) follows itself
 
-Where many start at once most of those that are asked do not know either: others are asked each time, and who
-does not know yet answers when it does.
+Where many agents start at once most of those asked do not know the voters either. Each time other agents are
+asked, and an agent that does not know yet answers when it does.
 
-A follower asks one voter after the other, every ``follow_ms``, so that a dead one costs a turn and nothing
-has to watch them. The trees of its streams make it prompt: what a tree missed and cannot repair it says, and
-the follower asks at once. The asking makes it sure, for everybody and for all streams. Wishes (``JoinStream``
-and its like) are repeated until their entry is seen, so nothing here needs an answer. Who begins has all of
-the log before it: a tail is bounded, and one that brings something new and is not all is followed by the next
-asking at once.
+A follower asks one voter after the other, every ``follow_ms``, so a dead voter costs one turn and nothing has
+to watch them. The trees of its streams make it prompt: a tree reports what it missed and cannot repair, and
+the follower asks at once. The asking makes it certain, for all agents and all streams. Proposals
+(``JoinStream`` and the like) are repeated until their entry is seen, so nothing here needs an answer. A
+follower that begins has all of the log before it. A tail is bounded; a tail that brings something new and is
+not all is followed by the next request at once.
 
-Every fifth time a neighbour is asked as well who votes on the log: an agent that was away while all its
+Every fifth time the follower also asks a neighbour who votes on the log. So an agent that was away while all
 voters changed learns the new ones, and two clusters that have come into one ring notice it. The smaller one
 stops.
 """
@@ -34,26 +34,26 @@ from elf.job.messages.following import Follow, Hello, LogTail, LogVoters, Refuse
 from elf.job.messages.proposals import JoinStream, LeaveStream
 
 CLUSTER_FACT: Final = "cluster"
-"""Durable: the cluster's uid, and who keeps its log as far as known (msgpack of both)."""
+"""Durable: the cluster's uid, and the voters of its log as far as known (msgpack of both)."""
 
 JOINING_MS: Final = 250
-"""From the first asking to the second while we are not a member of all our streams; it doubles up to
-``follow_ms``, since where many join at once answers take long."""
+"""From the first request to the second while we are not a member of all our streams; it doubles up to
+``follow_ms``, since answers take long where many join at once."""
 HELLO_EVERY: Final = 5
 HELLO_AT_ONCE: Final = 3
 ASKED_US_MAX: Final = 1_024
-"""Agents that wait for us to learn who votes on the log; more ask again."""
+"""Agents that wait for us to learn who votes on the log; any more ask again."""
 AHEAD_MAX: Final = 16
 """Tails that wait for entries before theirs."""
 TAIL_ENTRIES: Final = 500
 """Entries in one tail of the log, at most."""
 TAIL_BYTES_MAX: Final = 8 << 20
-"""What the tables of jobs (``elf.ql.tables``) may come to in one tail of the log."""
+"""The most bytes of jobs' tables (``elf.ql.tables``) in one tail of the log."""
 
 
 @dataclass(frozen=True)
 class Identity:
-    """Who this agent is: ``agent_id`` for ever, ``incarnation`` since its last start."""
+    """Which agent this is: ``agent_id`` for ever, ``incarnation`` since its last start."""
 
     agent_id: str
     name: str
@@ -71,20 +71,19 @@ class StreamSince:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The cluster that an agent belongs to, as its data folder remembers it. Voters of epoch 0 are a
-    guess."""
+    """The cluster that an agent belongs to, as stored in its data folder. Voters of epoch 0 are a guess."""
 
     uid: str
     voters: LogVoters
 
 
 def read_cluster(fact: bytes | None) -> Cluster | None:
-    """What the fact says; None: the agent never belonged to any."""
+    """The cluster in the fact; None: the agent never belonged to any."""
     return msgspec.msgpack.decode(fact, type=Cluster) if fact else None
 
 
 class Membership:
-    """This node's view of the catalog log. Methods return effects; new entries are had by ``take_fresh``."""
+    """This node's view of the catalog log. Methods return effects; ``take_fresh`` returns new entries."""
 
     def __init__(
         self,
@@ -105,7 +104,7 @@ class Membership:
         self._pause_ms = JOINING_MS
         self._leaving: dict[str, int] = {}
         self._dead: dict[str, None] = {}
-        """Agents that are to be taken off, by id."""
+        """Agents that are to be removed, by id."""
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
         self._asked_us: dict[str, None] = {}
@@ -143,13 +142,13 @@ class Membership:
 
     @property
     def voter(self) -> str | None:
-        """The voter whose turn it is to be asked."""
+        """The voter to ask next."""
         return self.voters[self._asked % len(self.voters)] if self.voters else None
 
     # -- asking ----------------------------------------------------------------------------------------------
 
     def tick(self, now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
-        """Ask what is to be asked: who the voters are, for new entries, to be let in."""
+        """Send the requests that are due: for the voters, for new entries, to be let in."""
         if now_ms < self._next_ms:
             return []
         return self.ask(now_ms, neighbours)
@@ -172,7 +171,7 @@ class Membership:
         return found
 
     def _in_turn(self, neighbours: Sequence[str]) -> list[str]:
-        """Whom to ask who votes on the log: others than the last time, and than others ask."""
+        """The agents to ask who votes on the log: others than the last time, and than other agents ask."""
         places = range(self._asked * HELLO_AT_ONCE, (self._asked + 1) * HELLO_AT_ONCE)
         return list(dict.fromkeys(neighbours[place % len(neighbours)] for place in places if neighbours))
 
@@ -198,12 +197,13 @@ class Membership:
         return found
 
     def take_off(self, agent_id: str) -> None:
-        """Ask, until the log says so, that an agent that is gone for good is expected no more from now on."""
+        """Propose, until the log says so, that an agent which is gone for good is no longer expected from now
+        on."""
         self._dead[agent_id] = None
         self._next_ms = 0
 
     def leave(self, untils: dict[str, int], now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
-        """Ask for the word that we are gone from these event times on, until the log says so."""
+        """Propose, until the log says so, that we leave at these event times."""
         begins, self._leaving = not self._leaving, untils
         if not begins:
             return self.tick(now_ms, neighbours)
@@ -241,7 +241,7 @@ class Membership:
                 return [Stop(message.text, 1)] if ours else []
 
     def _greeted(self, sender: str) -> list[Effect]:
-        """Somebody wants to know who votes on the log."""
+        """An agent asks who votes on the log."""
         if self.cluster is not None:
             return [Send(sender, self._welcome(self.cluster))]
         if len(self._asked_us) < ASKED_US_MAX:
@@ -267,7 +267,7 @@ class Membership:
         return [Stop(text, 1)]
 
     def kept_by(self, uid: str, voters: LogVoters) -> list[Effect]:
-        """Somebody who knows says who votes on the log; what is older than what we know is nothing new."""
+        """An agent says who votes on the log; older information than ours is ignored."""
         known = self.cluster
         news = known is None or (voters.epoch, voters.term) > (known.voters.epoch, known.voters.term)
         if not news or not voters.addresses:
@@ -283,7 +283,7 @@ class Membership:
         return self.tell(sender, asked.known, (asked.epoch, asked.term))
 
     def tell(self, asker: str, known: int, voters: tuple[int, int] = (0, 0)) -> list[Effect]:
-        """What an agent does not know: it has so many entries, and knows the voters of that epoch and
+        """Tell an agent what it does not know; it has so many entries, and knows the voters of that epoch and
         term."""
         if self.cluster is None:
             return []
@@ -302,19 +302,19 @@ class Membership:
             return []
         found = self.kept_by(tail.cluster_uid, tail.voters)
         gap = tail.after > self.log.last
-        if gap:  # kept, since the voter that is asked may not have as much yet
+        if gap:  # kept, since the next voter may not have as much yet
             self._ahead = {**dict(list(self._ahead.items())[1 - AHEAD_MAX :]), tail.after: tail.entries}
         known = self.log.last
         found.extend(self.take(tail.after, tail.entries))
-        # what comes twice is followed once: no two askings at a time
+        # a tail that comes twice is followed once: no two requests at a time
         more = tail.last > self.log.last > known
         if (gap or more) and self.voter not in (None, self.me.address):
             found.append(Send(str(self.voter), self._follow(self.cluster.voters)))
         return found
 
     def take(self, after: int, entries: Sequence[LogEntry]) -> list[Effect]:
-        """Entries of the log after ``after``: what is new of them is ours from now on, and what came before
-        its turn and follows on them."""
+        """Take entries of the log after ``after``: new ones are ours from now on, and so are tails that came
+        too early and follow them."""
         new = self.log.extend(after, entries)
         while ready := [early for early in self._ahead if early <= self.log.last]:
             for early in ready:
@@ -324,7 +324,7 @@ class Membership:
 
 
 def _bounded(entries: tuple[LogEntry, ...]) -> tuple[LogEntry, ...]:
-    """As many of the first as go in a message, for the tables that they carry; at least one."""
+    """As many of the first entries as fit in a message with the tables that they carry; at least one."""
     size = 0
     for place, entry in enumerate(entries):
         plan = entry.spec.plan if isinstance(entry, JobAdded | VersionAdded) else None

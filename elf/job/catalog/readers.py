@@ -1,10 +1,10 @@
-"""Jobs that read jobs (FROM JOB), in the order of the catalog log: what it does not take.
+"""Jobs that read jobs (FROM JOB): what the catalog log does not accept, by the order of its entries.
 
-A reader is planned over the query that the job has. Whoever comes first stands: a reader whose job has been
-dropped or changed when its entry comes is dropped at once, and a version that changes a job which is read by
-then is over before it begins. RESUME changes nothing, so it goes with readers. While one version takes over
-from another there is no one query to read. Only a drop cannot be taken back once the job group has given it
-up: a reader that came in between goes on, by the query that it was planned over.
+A reader is planned over the query that the job has. The first entry wins: a reader whose job has been dropped
+or changed when its entry comes is dropped at once, and a version that changes a job which has a reader by
+then is over before it begins. RESUME changes nothing, so it is allowed with readers. While one version takes
+over from another there is no single query to read. Only a drop cannot be undone once the job group has given
+the job up: a reader that came in between goes on, with the query that it was planned over.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from elf.job.spec import JobSpec
 
 
 def is_read(name: str, readers: Sequence[str]) -> str:
-    """What is said to whoever would change a job that others read."""
+    """The refusal to change a job that other jobs read."""
     by = ", ".join(readers)
     return f"job {name} is read by {by} (FROM JOB), so it stays as it is; drop what reads it first"
 
 
 def not_led(log: CatalogLog, *, job: str = "", flow: str = "") -> str:
-    """What an agent says that is taken for the job group of a job, or for the root of a flow, and is not."""
+    """The answer of an agent that is taken for the job group of a job, or for the root of a flow, and is
+    not."""
     if job and log.job(job) is None:
         return "no such job here any more"
     if flow and log.flow(flow) is None:
@@ -31,7 +32,7 @@ def not_led(log: CatalogLog, *, job: str = "", flow: str = "") -> str:
 
 
 def not_taken(log: CatalogLog, spec: JobSpec) -> str:
-    """Why the log does not take a job, or a version of one; empty when it does."""
+    """Why the log does not accept a job or version; empty if it does."""
     newest = log.job(spec.uid)
     if newest is not None and newest.plan == spec.plan:
         return ""
@@ -48,6 +49,6 @@ def not_taken(log: CatalogLog, spec: JobSpec) -> str:
 
 
 def readable_as(log: CatalogLog, uid: str) -> str | None:
-    """What a job is to who reads it; None while a version takes over from another."""
+    """What a job looks like to its readers; None while a version takes over from another."""
     found = {spec.plan.identity for spec in log.versions(uid)}
     return found.pop() if len(found) == 1 else None

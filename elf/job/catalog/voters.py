@@ -1,24 +1,23 @@
-"""Keeping the catalog log: what the records of its Raft group mean, and who should be in the group.
+"""The voters of the catalog log: what the records of its Raft group mean, and who should be in the group.
 
-The log is kept by up to five agents, its *voters*: the voters of one Raft group (``overlay.raft``). A
-record is a *proposal* (join, leave, add, drop) with who asked for it. When it is committed every voter does
-the same with it: at most one entry of the log, or a refusal. A voter's own log here is never stored: after a
-restart the group says its snapshot and its records again, and it comes to the same. So nothing is applied
-twice, whatever was in what an agent stored while it followed.
+Up to five agents are the log's *voters*: the voters of one Raft group (``overlay.raft``). A record is a
+*proposal* (join, leave, add, drop) with its origin. When it is committed every voter does the same with it:
+at most one entry of the log, or a refusal. A voter's own log here is never stored: after a restart the group
+replays its snapshot and its records, with the same result. So nothing is applied twice, whatever an agent
+stored as a follower.
 
-A state holds every entry there ever was, but of jobs that are over no more than is needed
+A state holds every entry there ever was. Of jobs that are over it holds no more than is needed
 (``elf.job.catalog.compaction``): some 200 bytes each.
 
-**Founding.** Only a node that was started without a bootstrap, and belongs to no cluster, bootstraps the
+**Bootstrapping.** Only a node that was started without contacts, and belongs to no cluster, bootstraps the
 group.
 
-**Who keeps** (``wanted``). The leader wants the largest odd number of voters that lives, five at most: a
-group of two dies with either, so of two agents the founder keeps the log alone, and a group of four is no
-safer than one of three. It stays with those it has, prefers places (region, rack) that it has not yet, then
-the nearest on the ring. A voter that was silent for ``grace_ms`` is replaced; deaths alone never make three
-voters one. Members change one at a time, and never to a group whose majority is not heard
-(``overlay.raft.changes``). On its way from one to three a group is two for as long as the third takes to
-enter.
+**Who votes** (``wanted``). The leader wants the largest odd number of live voters, five at most: a group of
+two dies with either, so of two agents the founder is the only voter, and a group of four is no safer than one
+of three. The leader stays with the voters it has, prefers new places (region, rack), then the nearest on the
+ring. A voter that was silent for ``grace_ms`` is replaced; deaths alone never make three voters one. Members
+change one at a time, and never to a group whose majority is not heard (``overlay.raft.changes``). On its way
+from one voter to three a group has two for as long as the third takes to enter.
 """
 
 from __future__ import annotations
@@ -39,12 +38,13 @@ from elf.job.messages.following import Refused
 from elf.job.messages.proposals import JoinStream, Proposal
 
 LOG_GROUP: Final = hashlib.sha1(b"elf stream log").digest()[:16]
-"""Key of the group that keeps the log."""
+"""Key of the log's Raft group."""
 VOTERS_MAX: Final = 5
 
 
 class Proposed(msgspec.Struct, frozen=True, array_like=True):
-    """A record: what was wished, by whom (an address), and through which voter in which of its lives."""
+    """A record: the proposal, its origin (an address), and through which voter, in which of its lives, it
+    came."""
 
     proposal: Proposal
     asker: str
@@ -70,7 +70,7 @@ def bootstrap(cluster_uid: str, entries: Sequence[LogEntry]) -> bytes:
 
 
 class ReplicatedLog:
-    """The log as its group has decided it: at each voter the same at the same index."""
+    """The log as its group has decided it: the same at each voter at the same index."""
 
     def __init__(self, address: str, life: int) -> None:
         self.log = CatalogLog()
@@ -85,8 +85,8 @@ class ReplicatedLog:
         return []
 
     def apply(self, record: bytes) -> list[Effect]:
-        """A record is committed. Who asked is told by the voter that took the proposal, in the life in which
-        it did: not again by those that hear of old records after a restart."""
+        """A record is committed. Only the voter that took the proposal answers its origin, and only in the
+        life in which it took it: not again when old records are replayed after a restart."""
         proposed = _proposed_of(record)
         ours = (proposed.voter, proposed.life) == self._me
         try:
@@ -98,12 +98,12 @@ class ReplicatedLog:
         return []
 
     def take_granted(self) -> list[str]:
-        """Who is to hear from us that its proposal was granted."""
+        """Those whose proposal was granted and who are to hear it from us."""
         granted, self._granted = self._granted, []
         return granted
 
     def state(self, index: int = 0) -> bytes:
-        """The state now, for a snapshot: all entries, of jobs that are over their tombstones alone."""
+        """The state now, for a snapshot: all entries; of jobs that are over only the tombstones."""
         self.log.forget()
         return bootstrap(self.cluster_uid, self.log.after(0, self.log.last))
 
@@ -121,9 +121,8 @@ def wanted(
     place_of: Callable[[str], str],
     most: int = VOTERS_MAX,
 ) -> tuple[str, ...]:
-    """Who should be a voter. ``voters``: who is, the leader first; ``gone``: those of them that are dead for
-    long, or want to go; ``candidates``: live others, the nearest first.
-    """
+    """Who should be a voter. ``voters``: the present ones, the leader first; ``gone``: those of them that are
+    long dead, or want to go; ``candidates``: live others, the nearest first."""
     chosen = [address for address in voters if address not in gone]
     chosen += apart(chosen, candidates, place_of, most - len(chosen))
     size = (min(len(chosen), most) + 1) // 2 * 2 - 1
@@ -135,8 +134,8 @@ def wanted(
 def apart(
     chosen: Sequence[str], candidates: Sequence[str], place_of: Callable[[str], str], count: int
 ) -> list[str]:
-    """Up to so many of the candidates: from places (region, rack) where the fewest of all that are chosen
-    stand, and as they come."""
+    """Up to so many of the candidates: from places (region, rack) with the fewest chosen ones, and in the
+    given order."""
     places = Counter(place_of(address) for address in chosen)
     rest, found = list(candidates), list[str]()
     while rest and len(found) < count:

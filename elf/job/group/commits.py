@@ -1,11 +1,11 @@
-"""What the replicated job groups here commit, from what a root or a master wants to what it is told.
+"""What the replicated job groups here commit: from the request of a root or master to the answer to it.
 
     SaveJob, SaveFlow, Prune ──────────────────────────────────────┐
-    CommitPanes, CommitWindows ──▶ Draft ──▶ (a thread) ──▶ Drafted ┴─▶ Commit ──▶ the job group's group
+    CommitPanes, CommitWindows ──▶ Draft ──▶ (a thread) ──▶ Drafted ┴─▶ Commit ──▶ the job group's Raft group
        roots, masters ◀── told ◀── Applied ◀── (the store) ◀── Apply ◀── (majority) ◀──┘
 
 Roots and masters do not know that they are replicated. Each commit is of the term in which its root or master
-began: what comes of another term is for nobody here any more.
+began: what comes from another term is dropped here.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Step = Draft | FoundJobGroup | Commit
 
 
 class Commits:
-    """Of the ``job_groups`` of one agent. ``holds``: whether it is in the group of a job group, by its
-    uid."""
+    """The commits of the ``job_groups`` of one agent. ``holds``: whether this agent is in the Raft group of a
+    job group, by its uid."""
 
     def __init__(
         self, log: CatalogLog, groups: JobGroups, router: Router, holds: Callable[[str], bool]
@@ -48,10 +48,11 @@ class Commits:
         self._router = router
         self._holds = holds
         self._drafts: dict[int, tuple[CommitPanes | CommitWindows, str, int]] = {}
-        """Works that are being done, by identity, with their job group and its term."""
+        """Drafts under way, by identity, with their job group and its term."""
 
     def wanted(self, effect: Wanted) -> list[Step] | None:
-        """What is to be done for a replicated job group; None: it is none, the driver does the effect."""
+        """What to do for a replicated job group; None: it is not replicated, and the driver performs the
+        effect."""
         match effect:
             case SaveJob() if effect.spec.replicated:
                 return self._save(effect)
@@ -93,7 +94,7 @@ class Commits:
         return [Draft(work, seq)]
 
     def drafted(self, event: Drafted, now_ms: int) -> Sequence[Effect | Commit]:
-        """The work of a commit is done."""
+        """The draft of a commit is done."""
         work, uid, term = self._drafts.pop(id(event.work), (None, "", 0))
         if work is None or self._job_groups.term(uid) != term:
             return []  # of a term that is over
@@ -126,7 +127,7 @@ class Commits:
                 return self._done(done.done, seq, now_ms)
 
     def _done(self, done: PanesCommitted | WindowsCommitted | Failure, seq: int, now_ms: int) -> list[Effect]:
-        """A commit is made, with this number (0: it had one), or cannot be."""
+        """A commit is made, with this number (0: it had one), or cannot be made."""
         match done:
             case PanesCommitted():
                 return self._router.handle(replace(done, seq=seq), now_ms)

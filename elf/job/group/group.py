@@ -19,17 +19,16 @@ from elf.wire.base import Answer
 from elf.wire.clients import WindowResult
 
 ROOT_SILENT_MS = 6_000
-"""Whoever creates a job that shares a flow is told after so long that the root does not answer."""
+"""The creator of a job that shares a flow is told after so long that the root does not answer."""
 WINDOWS_KEPT = 20_000
 """The last windows of a job that its job group keeps, and up to a twentieth of that."""
 PRUNED_AT_ONCE = 20
-"""So many times are they forgotten while that many windows are made."""
+"""Old windows are forgotten this many times while ``WINDOWS_KEPT`` windows are made."""
 
 
 class JobGroup:
-    """Of a job at ``address``. ``durable``: its record is; before that nobody hears of it. ``founder``: the
-    address of the node that bootstrapped it, as long as it has not begun.
-    """
+    """The group of a job at ``address``. ``durable``: its record is durable; before that no other agent hears
+    of it. ``founder``: the address of the node that bootstrapped it, until it has begun."""
 
     def __init__(
         self,
@@ -70,12 +69,12 @@ class JobGroup:
         return [*self.reconfiguration.function_failed(word, now_ms), *self.answers()]
 
     def refused(self) -> list[Effect]:
-        """The catalog log may not have taken the version that is being prepared."""
+        """The catalog log may have refused the version that is being prepared."""
         found = self.reconfiguration.refused()
         return [*found, *self.answers()] if found else []
 
     def advance(self, now_ms: int) -> list[Effect]:
-        """What the master goes on with."""
+        """The next effects of the master."""
         found = self.reconfiguration.advance(now_ms)
         if not found:
             return []
@@ -85,7 +84,7 @@ class JobGroup:
         return [*found, *self.answers()]
 
     def answers(self) -> list[Effect]:
-        """For those who wait and can be told by now."""
+        """The answers for those who wait and can be told by now."""
         found: list[Effect] = []
         for request, error in self.reconfiguration.take_answers():
             body = b"" if error else msgspec.msgpack.encode(self.facts())
@@ -93,8 +92,8 @@ class JobGroup:
         return found
 
     def tell_of_silence(self, unbegun: str, now_ms: int) -> list[Effect]:
-        """The job stays, and begins when the root is back, or another one has begun (``unbegun``: why it has
-        not)."""
+        """The job stays, and begins when the root is back, or another one has begun (``unbegun``: why none
+        has)."""
         silent = [f.flow for f in self.master.flows if f.first_pane is None]
         away = [flow.leader for flow in silent if flow.leader != self._address]
         self._waiting = ""
@@ -115,9 +114,8 @@ class JobGroup:
         return self.master.windows_committed(event.done)
 
     def failed(self, event: Failure) -> list[Effect]:
-        """A window cannot be finished: its readers are told; the version stays as it is, for people to look
-        at, until another takes its place.
-        """
+        """A window cannot be finished: tell its readers. The version stays as it is, so that people can look
+        at it, until another one replaces it."""
         self.master.window_failed(event.version)
         self._failure = event.text
         return self.subscribers.failed(event.text)
@@ -133,7 +131,7 @@ class JobGroup:
         kept_us = WINDOWS_KEPT * min(kind.step_us for kind in windows)
         below_us = assembled - kept_us
         if below_us - self._pruned_us < kept_us // PRUNED_AT_ONCE:
-            return []  # a record of its group for each minute would say little
+            return []  # not a record of its Raft group for each minute
         self._pruned_us = below_us
         return [PruneWindows(self.master.spec.uid, below_us)]
 

@@ -1,16 +1,16 @@
-"""The job groups that are here: which jobs and key ranges this agent is the job group of, since when, and
-until when.
+"""The job groups that are here: of which jobs and key ranges this agent leads the group, from when until
+when.
 
     where, create ─▶ bootstrapped ─┐
-    (the store) ─▶ restore ───┼─▶ here ─▶ drop, release
-    (elected) ─▶ take_up ─────┘
+    (the store) ─▶ restore ────────┼─▶ here ─▶ drop, release
+    (elected) ─▶ take_up ──────────┘
 
-A job group makes a job's record durable before it tells anybody, and asks the catalog log's voters for the
-entry until it sees it (``elf.job.group.proposals``). It proposes a flow of its own for each fragment, with
-the root here; the entry says which flows the job reads indeed (equal ones that run already are shared,
-wherever their roots are; ``elf.job.group.reading``). An unknown id is looked up, never created: ``create`` is
-called only for a job that the log does not know. What comes for a job group once it is here:
-``elf.job.group.router``.
+A job group makes a job's record durable before it tells anybody. Then it asks the voters of the catalog log
+for the entry until it sees it (``elf.job.group.proposals``). It proposes a flow of its own for each fragment,
+with the root here. The entry says which flows the job actually reads: equal ones that run already are shared,
+wherever their roots are (``elf.job.group.reading``). An unknown id is looked up, never created: ``create`` is
+called only for a job that the log does not know. ``elf.job.group.router`` handles messages for a job group
+that is here.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from elf.job.work import JobWork
 from elf.wire.base import Answer
 
 LOOK_MS: Final = 1_000
-"""Between two looks at all job groups: whoever has nothing under way costs nothing in between."""
+"""The pause between two looks at all job groups: a group with nothing under way costs nothing in between."""
 
 
 def nobody(group: bytes) -> tuple[str, ...]:
@@ -47,8 +47,8 @@ def nobody(group: bytes) -> tuple[str, ...]:
 
 
 class JobGroups:
-    """Those at ``address``. ``name``: what people call this agent; ``voters``: the agents that keep a job
-    group, by the key of its group."""
+    """The job groups at ``address``. ``name``: what people call this agent; ``voters``: those of a job group,
+    by the key of its Raft group."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class JobGroups:
         self._proposals = Proposals(address, log, self._job_groups, self._led, settings.grace_ms, self.voters)
         self._look_ms = 0
         self._again: set[str] = set()
-        """Job groups whose windows are to be made once more: their panes are to be had elsewhere now."""
+        """Job groups whose windows are to be made once more: their panes now come from elsewhere."""
         self._placing = Placing()
         self._generations: dict[tuple[str, str], int] = {}
         self._misfounded: set[str] = set()
@@ -80,11 +80,11 @@ class JobGroups:
         return iter(self._job_groups.values())
 
     def get(self, uid: str) -> JobGroup | None:
-        """The job group of a job, if it is here, and at work."""
+        """The job group of a job, if it is here and at work."""
         return self._job_groups.get(uid)
 
     def has(self, uid: str) -> bool:
-        """Whether a job group is here, and at work."""
+        """Whether a job group is here and at work."""
         return uid in self._job_groups
 
     def is_coming(self, flow: str) -> bool:
@@ -92,31 +92,31 @@ class JobGroups:
         return self.reading.is_coming(flow)
 
     def is_rising(self, uid: str) -> bool:
-        """Whether the log has a job group here, and it is not up."""
+        """Whether the log has a job group here that is not up yet."""
         return uid not in self._job_groups and self._log.leader(uid) == self._address
 
     def term(self, uid: str) -> int | None:
-        """The term in which we lead a job group; None: we do not."""
+        """The term in which we lead a job group; None: we do not lead it."""
         return self._led.get(uid)
 
     def voters(self, uid: str) -> tuple[str, ...]:
-        """The members of a job group in whose group we are, by address; none if it is not replicated."""
+        """The members of a job group to which we belong, by address; none if it is not replicated."""
         return self._voters(group_key(uid))
 
     def jobs(self) -> tuple[Master, ...]:
         return tuple(group.master for group in self)
 
     def read(self) -> tuple[Master, ...]:
-        """The masters of the jobs that somebody subscribes to."""
+        """The masters of the jobs that have subscribers."""
         return tuple(group.master for group in self if group.subscribers)
 
     @property
     def load(self) -> int:
-        """How much there is to do here: jobs, and roots of flows."""
+        """The load here: the number of jobs and of roots of flows."""
         return len(self._job_groups) + len(self.roots.topics())
 
     def work(self, uids: Iterable[str]) -> tuple[JobWork, ...]:
-        """The work of the masters of these jobs, of those that are here."""
+        """The work of the masters of those of these jobs that are here."""
         return tuple(self._job_groups[uid].work() for uid in dict.fromkeys(uids) if uid in self._job_groups)
 
     def check(self) -> None:
@@ -133,20 +133,20 @@ class JobGroups:
         return self._placing.where(request, len(self._job_groups), now_ms)
 
     def placed(self, spec: JobSpec) -> None:
-        """The log has a new job, wherever its job group is: whoever asks for that name again means another
-        one."""
+        """The log has a new job, wherever its job group is: the next request for that name means another
+        job."""
         self._placing.placed(spec.name, spec.creator)
 
     def known(self, spec: JobSpec) -> None:
-        """A job of that generation has been."""
+        """A job of that generation has existed."""
         named = _named(spec)
         self._generations[named] = max(self._generations.get(named, 0), spec.generation)
 
     def create(
         self, request: CreateJob, key: bytes, now_ms: int, replaces: str = ""
     ) -> tuple[JobSpec | None, list[Effect]]:
-        """Found a job here, which is the place of ``key``; (the job, effects), or (None, the refusal). The
-        job that it ``replaces`` goes on until the log has this one."""
+        """Create a job here, the place of ``key``; returns (the job, effects), or (None, the refusal). The
+        job that it ``replaces`` goes on until the log has the new one."""
         asked = request.spec
         for uid, group in self._job_groups.items():
             if _named(group.master.spec) == _named(asked) and uid != replaces:
@@ -179,7 +179,7 @@ class JobGroups:
     def restore(
         self, jobs: tuple[StoredJob, ...], flows: Mapping[str, StoredPanes], now_ms: int
     ) -> list[Effect]:
-        """Go on with jobs and flows of an earlier life, or of another leader."""
+        """Continue jobs and flows of an earlier life, or of another leader."""
         for job in jobs:
             self.known(job.spec)
             if job.state == "dropped":
@@ -199,7 +199,7 @@ class JobGroups:
     def take_up(
         self, job: StoredJob, flows: Mapping[str, StoredPanes], term: int, now_ms: int
     ) -> list[Effect]:
-        """We lead a job group in this term: go on with all that is committed of it."""
+        """We lead a job group in this term: continue with all that it has committed."""
         self._led[job.spec.uid] = term
         self.stir(job.spec.uid, 0)
         return self.restore((job,), flows, now_ms)
@@ -213,18 +213,18 @@ class JobGroups:
         return [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
 
     def wait_for(self, uid: str, founder: str) -> None:
-        """We lead the group of a key range, which this agent has bootstrapped: the log is to say so."""
+        """We lead the group of a key range that this agent has bootstrapped: the log is to say so."""
         self._proposals.founders.wait_for(uid, founder)
         self._proposals.hurry()
 
     def wait_no_more(self, uid: str) -> None:
-        """The log has decided whether that group has begun, or we lead it no more."""
+        """The log has decided whether that group has begun, or we no longer lead it."""
         self._proposals.founders.wait_no_more(uid)
 
     # -- how they go -----------------------------------------------------------------------------------------
 
     def release(self, uid: str, now_ms: int) -> list[Effect]:
-        """We lead a job group no more: whatever of it is not committed is for another to do."""
+        """We no longer lead a job group: another agent does what is not committed."""
         self._led.pop(uid, None)
         left = self._job_groups.pop(uid, None)
         found = left.reconfiguration.moved() if left is not None else []
@@ -264,9 +264,8 @@ class JobGroups:
         return [*found, *self.drop(uid), *self._proposals.dropping.dropped(uid)]
 
     def _give_way(self) -> list[Effect]:
-        """A job that was created at two nodes at once (on both sides of a partition, say, or by a message
-        that went both ways) is the one that the log has. The other has not begun, and never does.
-        """
+        """When a job was created at two nodes at once (on both sides of a partition, say, or by a message
+        that went both ways), the one in the log wins. The other has not begun, and never does."""
         found: list[Effect] = []
         for group in [group for group in self if group.master.state == "preparing"]:
             uid = group.master.spec.uid
@@ -279,12 +278,12 @@ class JobGroups:
         return found
 
     def is_misfounded(self, uid: str) -> bool:
-        """Whether a job was bootstrapped here, while the log has it from another founder: its group is to
+        """Whether a job was bootstrapped here, while the log has it from another founder: its group must
         end."""
         return uid in self._misfounded
 
     def retired(self, uid: str) -> None:
-        """We are in a job group's group no more."""
+        """We are no longer in a job group's Raft group."""
         self._misfounded.discard(uid)
 
     # -- time, and what the catalog log says -----------------------------------------------------------------
@@ -302,18 +301,18 @@ class JobGroups:
         return [group for group in self if group.master.is_changing]
 
     def advance(self, group: JobGroup, now_ms: int) -> list[Effect]:
-        """What a master goes on with."""
+        """The next effects of a master."""
         found = group.advance(now_ms)
         if found:
             self.stir(group.master.spec.uid, now_ms)
         return found
 
     def stir(self, uid: str, at_ms: int) -> None:
-        """Look at a job group soon: the log may have to say more of it."""
+        """Look at a job group soon: the log may lack something of it."""
         self._proposals.stir(uid, at_ms)
 
     def make_again(self, uid: str) -> None:
-        """The panes of windows that were to be made are to be had elsewhere now."""
+        """The panes of windows that were to be made now come from elsewhere."""
         self._again.add(uid)
 
     def deadline(self, now_ms: int) -> int | None:
@@ -341,7 +340,7 @@ class JobGroups:
         return found
 
     def _look(self, now_ms: int) -> list[Effect]:
-        """At all job groups, whatever becomes of time alone."""
+        """Look at all job groups, for what depends on time alone."""
         found = self._expire(now_ms)
         self._proposals.founders.look(self._led, self._heard_of, now_ms)
         for group in list(self):
@@ -353,7 +352,7 @@ class JobGroups:
         return found
 
     def _heard_of(self) -> set[str]:
-        """The job groups whose roots have said to jobs here with which pane they begin."""
+        """The job groups whose roots have told jobs here with which pane they begin."""
         read = [panes for group in self for panes in group.master.flows]
         return {
             self._log.job_groups.of(panes.flow.uid) or "" for panes in read if panes.first_pane is not None
@@ -369,17 +368,17 @@ class JobGroups:
 
 
 def absent(log: CatalogLog, request: DropJob | ReconfigureJob | SubscribeJob | Inspect) -> Effect:
-    """The answer to who takes us for the job group of a job."""
+    """The answer to one who takes us for the job group of a job."""
     return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))
 
 
 def refusal(request: CreateJob) -> Effect:
-    """The answer to whoever creates a job that exists."""
+    """The answer to the creator of a job that exists."""
     return Send(request.origin, Answer(id=request.id, error=already(request.spec.name)))
 
 
 def already(name: str) -> str:
-    """What is said to whoever creates a job that exists."""
+    """The refusal to create a job that exists."""
     return f"job {name} exists already; DROP JOB {name} first, or choose another name"
 
 

@@ -1,4 +1,4 @@
-"""The master of a job, at the job group: its life, and which version of it makes which windows.
+"""The master of a job, at the job group: the job's life, and which of its versions makes which windows.
 
     preparing --prepared--> active --alter--> altering --committed--> active
                                               altering --aborted--> active
@@ -6,14 +6,14 @@
                                          resuming --aborted or pause--> paused
     any --drop--> dropped
 
-PREPARE is an entry of the catalog log (protocol 6.1): ``JobAdded``, or ``VersionAdded``, which names the
-flows that the new version reads, new ones or such as run already; members install new ones beside the old. A
-new flow begins after every member's ``live_from``; one that runs is read from where it is. COMMIT(P) is
-chosen here, once, and stored before anybody hears of it (protocol 6.2): after the beginning of each flow, and
-after every window start that the old version has committed. The old version makes its windows to their end
+PREPARE is an entry of the catalog log (protocol 6.1): ``JobAdded``, or ``VersionAdded``. It names the flows
+that the new version reads, new or running ones; members install new ones beside the old. A new flow begins
+after every member's ``live_from``; a running flow is read from where it is. COMMIT(P) is chosen here, once,
+and stored before anybody hears of it (protocol 6.2). P is after the beginning of each flow, and after every
+window start that the old version has committed. The old version makes its windows to their end
 (``elf.job.group.versions``); then ``VersionEnded`` detaches it. A PREPARE that is not answered in
-``PREPARE_LIMIT_MS`` is aborted: the job stays on its version. All of it is in the job's record, so that a
-restarted master, or another leader of the job group's group, goes on with what is pending.
+``PREPARE_LIMIT_MS`` is aborted: the job stays on its version. All of this is in the job's record, so a
+restarted master, or another leader of the job group, goes on with what is pending.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ TRANSITIONS: Final[Mapping[tuple[JobState, JobEvent], JobState]] = {
     ("paused", "drop"): "dropped",
     ("resuming", "drop"): "dropped",
 }
-"""The life of a job. What people ask for and is not here is refused; anything else is a bug."""
+"""The life of a job. A user's request that is not here is refused; anything else is a bug."""
 
 REFUSALS: Final[Mapping[JobState, str]] = {
     "preparing": "it is still being prepared; try again in a moment",
@@ -65,9 +65,9 @@ REFUSALS: Final[Mapping[JobState, str]] = {
 }
 
 PREPARE_LIMIT_MS: Final = 6_000
-"""A new version that has not begun by then is aborted: before whoever asked for it stops waiting."""
+"""A new version that has not begun by then is aborted: before the asker stops waiting."""
 VERSIONS_KEPT: Final = 20
-"""The last versions of a job that its record names, and that it can go back to."""
+"""The last versions of a job that its record names, and that the job can return to."""
 
 
 @dataclass
@@ -79,12 +79,12 @@ class Change:
     since_ms: int
     asker: ReconfigureJob | None = None
     outcome: str | None = None
-    """How it has ended: empty when it was committed, else why it was aborted. None: it has not."""
+    """How it has ended: empty when it was committed, else why it was aborted. None: it has not ended."""
 
 
 class Master:
-    """One job at its job group. ``assembled``: by version, the end of what the store has of its windows.
-    ``change``: the change that is under way, or the last one that was."""
+    """One job at its job group. ``assembled``: for each version, the end of its stored windows. ``change``:
+    the change that is under way, or the last one."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Master:
 
     @property
     def current(self) -> Version:
-        """The newest version that was committed; of a job that is being created, the first."""
+        """The newest committed version; the first one of a job that is being created."""
         made = [v for v in self.versions if v.record.state in ("committed", "finished")]
         return made[-1] if made else self.versions[0]
 
@@ -115,7 +115,7 @@ class Master:
 
     @property
     def flows(self) -> tuple[Panes, ...]:
-        """Of all its versions, each once."""
+        """The flows of all versions, each once."""
         return tuple({flow.flow.uid: flow for v in self.versions for flow in v.flows}.values())
 
     def reads(self, uid: str) -> bool:
@@ -137,7 +137,7 @@ class Master:
         return self.change if self.change is not None and self.change.outcome is None else None
 
     def live(self) -> list[Version]:
-        """Versions that read, or are to read, flows."""
+        """Versions that read flows, or will."""
         return [v for v in self.versions if v.record.state in ("preparing", "committed")]
 
     def _move(self, event: JobEvent) -> None:
@@ -147,7 +147,7 @@ class Master:
         self.state = after
 
     def _asked(self, event: JobEvent) -> None:
-        """A person asks for this. Raises ``UserError``."""
+        """A person asks for this event. Raises ``UserError``."""
         if (self.state, event) not in TRANSITIONS:
             why = "it is paused already" if (self.state, event) == ("paused", "pause") else ""
             raise UserError(why or REFUSALS[self.state].format(name=self.spec.name))
@@ -165,7 +165,7 @@ class Master:
         return replace(self.spec, version=number, plan=plan, flows=())
 
     def plan_of(self, number: int) -> Plan:
-        """Of a version to go back to. Raises ``UserError``."""
+        """The plan of a version to return to. Raises ``UserError``."""
         made = {v.number: v for v in self.versions if v.record.state in ("committed", "finished")}
         if number not in made:
             known = ", ".join(map(str, made))
@@ -182,8 +182,8 @@ class Master:
         immediately: bool = False,
         by_ends: bool = False,
     ) -> list[Effect]:
-        """PREPARE a version, which proposes flows of its own. ``by_ends``: of the same windows and flows, and
-        it makes all those that are not made yet. Raises ``UserError``."""
+        """PREPARE a version, which proposes flows of its own. ``by_ends``: it has the same windows and flows,
+        and makes all windows that are not made yet. Raises ``UserError``."""
         self._asked("alter")
         old = self.current
         if spec.plan == old.spec.plan:
@@ -198,15 +198,14 @@ class Master:
         return [self._saved()]
 
     def _prepare(self, record: VersionRecord, now_ms: int) -> None:
-        """Until it is committed, a record says by ``after_us`` that it is cut by ends, and by ``cut_us`` that
-        what lies across P is skipped.
-        """
+        """Until the version is committed, its record says by ``after_us`` that it is cut by ends, and by
+        ``cut_us`` that what lies across P is skipped."""
         self.change = Change(Version(record), now_ms)
         self.versions.append(self.change.version)
 
     def pause(self) -> list[Effect]:
-        """No window any more, but for those that are being committed: a version that owes some is finished
-        by ``advance``, whoever is the master then. Those that are open never end. Raises ``UserError``."""
+        """Make no more windows, except those that are being committed: ``advance`` finishes a version that
+        owes some, whichever agent is the master then. Open windows never end. Raises ``UserError``."""
         self._asked("pause")
         self._move("pause")
         self._abort("the job was paused")
@@ -226,7 +225,7 @@ class Master:
         return [self._saved()]
 
     def empty(self) -> tuple[int, list[Effect]]:
-        """Landmark windows begin again; (when, effects). Raises ``UserError``."""
+        """Landmark windows begin again; returns (when, effects). Raises ``UserError``."""
         self._asked("empty")
         if not any(type(kind).__name__ == "Landmark" for kind in self.spec.plan.windows):
             raise UserError("it has no landmark windows: there is nothing to empty")
@@ -242,12 +241,12 @@ class Master:
     # -- its life --------------------------------------------------------------------------------------------
 
     def detach(self) -> None:
-        """Its panes will come from elsewhere: no version reads anything until ``attach``."""
+        """The panes will come from elsewhere: no version reads anything until ``attach``."""
         for version in self.versions:
             version.release()
 
     def proposals(self, log: CatalogLog) -> list[AddJob | AddVersion | EndVersion]:
-        """What the catalog log must say of it and does not say yet."""
+        """What the catalog log must say of the job and does not say yet."""
         uid = self.spec.uid
         if log.job(uid) is None:
             return [AddJob(spec=self.versions[0].spec)]
@@ -325,7 +324,8 @@ class Master:
         old.change(until_us=at_us, ends_us=ends_us, cut_us=cut_us)
 
     def _begin(self, new: Version, pane: int) -> None:
-        """Its windows start at this pane or later; another job's landmark windows end after it."""
+        """The windows of a version start at this pane or later; another job's landmark windows end after
+        it."""
         plan = new.spec.plan
         if plan.since is None:
             new.change(state="committed", first_pane=pane, cut_us=END_OF_TIME)
@@ -342,14 +342,14 @@ class Master:
         self._renew(new)
 
     def _renew(self, version: Version) -> None:
-        """Make it again from its record, as after a restart."""
+        """Make a version again from its record, as after a restart."""
         fresh = Version(version.record)
         fresh.attach(version.spec, version.flows, None)
         self.versions[self.versions.index(version)] = fresh
 
     def before_failure(self, uid: str) -> int | None:
-        """The version to go back to when the function of a flow has failed in windows that are made already;
-        None when there is none, or nothing to go back from."""
+        """The version to return to when the function of a flow has failed in windows that are made already;
+        None when there is none, or nothing to return from."""
         bad = [f.flow.fragment for f in self.current.flows if f.flow.uid == uid]
         if not bad or self.state != "active":
             return None
@@ -358,7 +358,7 @@ class Master:
         return good[-1] if good else None
 
     def function_failed(self, uid: str, why: str) -> list[Effect]:
-        """Before COMMIT: the version that is being prepared never begins."""
+        """A function has failed before COMMIT: the version that is being prepared never begins."""
         pending, made = self.pending, {flow.flow.uid for flow in self.current.flows}
         if pending is None or uid in made or all(f.flow.uid != uid for f in pending.version.flows):
             return []
@@ -374,7 +374,7 @@ class Master:
         return self.abort(not_taken(log, spec) or "what it reads, or who reads it, changed meanwhile")
 
     def abort(self, why: str) -> list[Effect]:
-        """The version that is being prepared is given up: the job stays as it was."""
+        """Give up the version that is being prepared: the job stays as it was."""
         if not self._abort(why):
             return []
         self._move("aborted")
@@ -399,7 +399,7 @@ class Master:
         return self.current.assembled_us()
 
     def panes_committed(self, uid: str, segment: Segment) -> list[Effect]:
-        """Panes of a flow, or a revision of some."""
+        """Panes of a flow are committed or revised."""
         readers = [v for v in self.versions if any(flow.flow.uid == uid for flow in v.flows)]
         return [effect for version in readers for effect in version.panes_committed(segment)]
 
@@ -410,7 +410,7 @@ class Master:
         return self.assemble()
 
     def wanted_from(self, uid: str, settled: int) -> int:
-        """The first pane of a flow that it may want yet, if nothing below ``settled`` can change."""
+        """The first pane of a flow that the job may yet want, if nothing below ``settled`` can change."""
         readers = [v for v in self.versions if any(flow.flow.uid == uid for flow in v.flows)]
         return min((v.wanted_from(settled) for v in readers if not v.failed), default=settled)
 
@@ -425,13 +425,13 @@ class Master:
         return [] if version is None else version.windows_committed(done)
 
     def panes_gone(self, work: CommitWindows) -> None:
-        """What was in flight came to nothing."""
+        """What was in flight came to nothing: its panes are elsewhere."""
         version = self._version(work.spec.version)
         if version is not None:
             version.panes_gone(work)
 
     def window_failed(self, number: int) -> None:
-        """A window of a version cannot be finished: it makes none any more."""
+        """A window of a version cannot be finished: the version makes no more."""
         version = self._version(number)
         if version is not None:
             version.window_failed()

@@ -1,9 +1,9 @@
 """Where a new job gets its job group: at the less loaded of the nodes at its two keys
 (``overlay.placement``).
 
-CREATE is routed to the first key. The node there lets one request a name through at a time, and routes it on
-to the second key with its own number of jobs; the node there takes the job if it has fewer, or sends it back.
-So two people who create one name at once meet at one node, and the job costs one routed message more.
+CREATE is routed to the first key. The node there lets one request for a name through at a time, and routes it
+on to the second key with its own number of jobs. The node there takes the job if it has fewer, or sends it
+back. So two people who create one name at once meet at one node, at the price of one more routed message.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from elf.job.spec import topics_of
 from overlay.placement import choose
 
 PLACING_MS: Final = 10_000
-"""A request that found no job group for so long is forgotten, and the name free again."""
+"""A request that found no job group for so long is forgotten, and the name is free again."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +45,13 @@ Place = Here | AtKey | Taken
 
 
 class Placing:
-    """One node's part in it, for jobs that neither it nor the log knows."""
+    """One node's part in placing, for jobs that neither it nor the log knows."""
 
     def __init__(self) -> None:
         self._under_way: dict[tuple[str, str], tuple[CreateJob, int]] = {}
 
     def where(self, request: CreateJob, jobs: int, now_ms: int) -> Place:
-        """What to do with a request, with so many jobs at this node."""
+        """What to do with a request, given the number of jobs at this node."""
         first, second = topics_of(request.spec.name, request.spec.creator)
         if request.settled:
             return Here(first)

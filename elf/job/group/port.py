@@ -1,7 +1,6 @@
-"""What a replicated job group wants of its group (``FoundJobGroup``, ``Commit``) and of the driver, and what
-comes back. Except for ``Draft`` the driver performs these one after the other, in the order in which they are
-given: a job group is loaded with all that was applied before.
-"""
+"""What a replicated job group asks of its Raft group (``FoundJobGroup``, ``Commit``) and of the driver, and
+the answers. The driver performs these one after the other, in the given order, except for ``Draft``: a job
+group is loaded with all that was applied before."""
 
 from __future__ import annotations
 
@@ -16,8 +15,8 @@ from elf.job.spec import JobSpec, VersionRecord
 
 @dataclass(frozen=True)
 class StoredJob:
-    """A job's record from the store, by version the end of what was assembled of it, and the number of its
-    last windows."""
+    """A job's record from the store, the end of each version's assembled windows, and the number of its last
+    windows."""
 
     spec: JobSpec
     state: str
@@ -28,7 +27,7 @@ class StoredJob:
 
 @dataclass(frozen=True)
 class Draft:
-    """Do the work of a commit, and commit nothing; comes back as ``Drafted``."""
+    """Do the work of a commit without committing it; comes back as ``Drafted``."""
 
     work: CommitPanes | CommitWindows
     seq: int = 0
@@ -37,18 +36,18 @@ class Draft:
 
 @dataclass(frozen=True)
 class Apply:
-    """A record of a job group's group is committed: to the store with it. It need not be durable there, since
-    it is in the group's log; comes back as ``Applied``."""
+    """A record of a job group is committed: store it. It need not be durable there, since it is in the
+    group's log; comes back as ``Applied``."""
 
     group: bytes
     record: bytes
     commit: Commit | None = None
-    """The leader's, of which the record is."""
+    """The leader's commit that the record is of."""
 
 
 @dataclass(frozen=True)
 class InstallJobGroup:
-    """The same for a whole state: what the store has of it already stays as it is."""
+    """The same for a whole state: what the store already has of it stays as it is."""
 
     group: bytes
     state: bytes
@@ -68,7 +67,7 @@ class SummariseJobGroup:
 
 @dataclass(frozen=True)
 class LoadJobGroup:
-    """Read a job group, to go on with it in ``term``; comes back as ``JobGroupLoaded``."""
+    """Read a job group, to continue it in ``term``; comes back as ``JobGroupLoaded``."""
 
     group: bytes
     term: int
@@ -78,7 +77,7 @@ class LoadJobGroup:
 
 @dataclass(frozen=True)
 class ForgetJobGroup:
-    """A job group is over, or no more our business: forget the job's record and windows, and its flows."""
+    """A job group is over, or no longer ours: forget the job's record and windows, and its flows."""
 
     uid: str
     flows: tuple[str, ...]
@@ -89,8 +88,8 @@ JobGroupEffect = Draft | Apply | InstallJobGroup | SummariseJobGroup | LoadJobGr
 
 @dataclass(frozen=True)
 class Drafted:
-    """``record`` is to be committed, and ``done`` is what is said then. Without a record there is nothing to
-    commit: the store has it already, or what is done says why it cannot be."""
+    """``record`` is to be committed; ``done`` is the answer after that. Without a record there is nothing to
+    commit: the store has it already, or ``done`` says why it cannot be committed."""
 
     work: CommitPanes | CommitWindows
     done: PanesCommitted | WindowsCommitted | Failure
@@ -99,7 +98,7 @@ class Drafted:
 
 @dataclass(frozen=True)
 class FoundJobGroup:
-    """A new job group is to have a group, which begins with this state."""
+    """A new job group needs a Raft group, which begins with this state."""
 
     uid: str
     state: bytes
@@ -107,8 +106,8 @@ class FoundJobGroup:
 
 @dataclass(frozen=True, eq=False)
 class Commit:
-    """A record that a job group is to commit which we lead in this ``term``. ``whole``: what the record
-    stands for, if that is too large for the group. ``done``: of what is told when it is applied."""
+    """A record to commit for a job group that we lead in this ``term``. ``whole``: what the record stands
+    for, if that is too large for the group. ``done``: the answer when it is applied."""
 
     uid: str
     term: int
@@ -119,7 +118,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class Applied:
-    """``seq``: number of the pane commit, of one."""
+    """``seq``: the number of a pane commit."""
 
     group: bytes
     record: bytes
@@ -136,8 +135,8 @@ class Summarised:
 
 @dataclass(frozen=True)
 class JobGroupLoaded:
-    """``job`` is None for the job group of a key range. For a job's it is None when the store knows nothing
-    of it, which must not be."""
+    """``job`` is None for the job group of a key range. For that of a job it is None when the store knows
+    nothing of it, which must not happen."""
 
     group: bytes
     term: int

@@ -1,9 +1,9 @@
-"""What the catalog log is to say of the job groups here, and does not say yet: new jobs and versions,
+"""What the catalog log should say of the job groups here and does not say yet: new jobs and versions,
 versions and jobs that are over, job groups that have moved, and who bootstraps those of key ranges
 (``elf.job.catalog.bootstrap``).
 
-One voter after the other is asked: who led the log may have died with the job group that has moved. A job
-group is *stirred* while the log may have something to say of it.
+One voter after the other is asked, since the log's leader may have died with the job group that has moved. A
+job group is *stirred* while the log may lack something of it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from elf.job.spec import JobSpec, job_of
 from elf.wire.base import Answer
 
 ASKING_MS: Final = 250
-"""Between two words to voters of the log, one after the other, while it does not say what it must: one may
-be dead, or a voter no more, and nobody has noticed."""
+"""The pause between two requests to voters of the log, one after the other, while it lacks something: a voter
+may be dead or replaced, and nobody has noticed."""
 
 
 class Proposals:
-    """Of the ``job_groups`` at ``address``, by uid. ``led``: the terms of those that we lead, and of key
-    ranges; ``grace_ms``: so long a founder may take; ``voters``: the agents that keep a job, by its uid."""
+    """The proposals of the ``job_groups`` at ``address``, by uid. ``led``: the terms of those that we lead,
+    and of key ranges; ``grace_ms``: how long a founder may take; ``voters``: those of a job, by its uid."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Proposals:
         self._asked = 0
 
     def __bool__(self) -> bool:
-        """Whether there may be some."""
+        """Whether there may be any."""
         return bool(self._job_groups or self._led or self.dropping or self.founders)
 
     def stir(self, uid: str, at_ms: int) -> None:
-        """The log may have to say more of a job group."""
+        """The log may lack something of a job group."""
         self._stirred.add(uid)
         self.hurry(at_ms)
 
@@ -62,15 +62,15 @@ class Proposals:
         self._stirred = {*self._job_groups, *self._led}
 
     def hurry(self, at_ms: int = 0) -> None:
-        """Say it by then."""
+        """Propose it by then."""
         self._next_ms = at_ms if self._next_ms is None else min(self._next_ms, at_ms)
 
     def deadline(self) -> int | None:
         return self._next_ms
 
     def say(self, voters: Sequence[str], now_ms: int) -> list[Effect]:
-        """Ask the next one of the log's ``voters`` for them; those of which it says all are stirred no
-        more."""
+        """Send the proposals to the next of the log's ``voters``; job groups with none left are no longer
+        stirred."""
         found = self._found() if voters else []
         self._asked += bool(voters)
         self._next_ms = now_ms + ASKING_MS if self._stirred or found else None
@@ -88,7 +88,7 @@ class Proposals:
         return [*found, *self.founders.proposals(), *self.dropping.proposals()]
 
     def _moved(self, uid: str) -> list[MoveJobGroup]:
-        """If a job group is here that the catalog log has elsewhere."""
+        """The proposal to move a job group that is here to here, if the catalog log has it elsewhere."""
         term = self._led.get(uid)
         if term is None or self._log.leader(uid) in (None, self._address):
             return []
@@ -96,7 +96,7 @@ class Proposals:
 
 
 class Dropping:
-    """Jobs that are over here, until the catalog log has their tombstones; and who waits for these."""
+    """Jobs that are over here, until the catalog log has their tombstones; and those who wait for that."""
 
     def __init__(self, log: CatalogLog) -> None:
         self._log = log
@@ -113,11 +113,11 @@ class Dropping:
         self._uids.add(uid)
 
     def release(self, uid: str) -> None:
-        """It is for another agent to say so."""
+        """Another agent has to propose it."""
         self._uids.discard(uid)
 
     def proposals(self) -> list[DropJobEntry]:
-        """What the log is to say and does not say yet."""
+        """What the log should say and does not say yet."""
         self._uids = {uid for uid in self._uids if not self._log.is_dropped(uid)}
         return [DropJobEntry(uid=uid) for uid in sorted(self._uids)]
 
@@ -125,12 +125,12 @@ class Dropping:
         self._asked.setdefault(request.uid, []).append(request)
 
     def dropped(self, uid: str) -> list[Effect]:
-        """The log says so: who waits is told."""
+        """The log has the tombstone: tell those who wait."""
         return [Send(one.origin, Answer(id=one.id)) for one in self._asked.pop(uid, [])]
 
 
 class Founders:
-    """That the job group of a key range has begun whose group we lead, and that another agent is to found one
+    """Proposals that the key range group which we lead has begun, and that another agent is to bootstrap one
     of a job that we lead, if nobody does."""
 
     def __init__(
@@ -149,16 +149,16 @@ class Founders:
         return bool(self._bootstrapped)
 
     def wait_for(self, uid: str, founder: str) -> None:
-        """We lead the group of a key range, which this agent has bootstrapped (empty: the first that was
-        to)."""
+        """We lead the group of a key range, which this agent has bootstrapped (empty: the first founder)."""
         self._bootstrapped[uid] = founder
 
     def wait_no_more(self, uid: str) -> None:
         self._bootstrapped.pop(uid, None)
 
     def look(self, led: Collection[str], heard: Callable[[], Collection[str]], now_ms: int) -> None:
-        """Name somebody for what has not begun in time, of the jobs of these job groups. ``heard``: job
-        groups whose roots have spoken; one that the log does not have as begun is led by an earlier elf."""
+        """Name another founder for what has not begun in time, of the jobs of these job groups. ``heard``:
+        job groups whose roots have spoken; one of them that the log does not have as begun is led by an
+        earlier elf."""
         waiting = [(uid, group) for uid, group in self._log.unbegun() if job_of(uid) in led]
         names = [(uid, group.founder) for uid, group in waiting]
         self._since = {name: self._since.get(name, now_ms) for name in names}
@@ -178,7 +178,7 @@ class Founders:
         return [Bootstrap(uid, group.founder, agent) for agent in able[:1]]
 
     def proposals(self) -> list[DropJobEntry]:
-        """What the log is to say and does not say yet."""
+        """What the log should say and does not say yet."""
         begun = [
             Bootstrap(uid, founder or self._log.job_groups.founders(uid)[0])
             for uid, founder in sorted(self._bootstrapped.items())
@@ -191,7 +191,8 @@ class Founders:
         ]
 
     def why(self, spec: JobSpec, now_ms: int) -> str:
-        """Why nothing of a job is committed: the roots of these key ranges are not there; empty: all are."""
+        """Why nothing of a job is committed: the roots of these key ranges are missing; empty: all are
+        there."""
         groups = {self._log.job_groups.of(flow.uid): flow for flow in spec.flows}
         found = []
         for uid, group in self._log.unbegun():

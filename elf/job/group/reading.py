@@ -1,7 +1,7 @@
-"""The flows that the jobs here read: whose panes their masters work with, and which masters hear of new ones.
+"""The flows that the jobs here read: where their panes are, and which masters hear of new ones.
 
 The panes of a flow are those of its root, if that is here (``roots``), or a copy of them (``mirrors``). A
-master has panes once the catalog log names its version and all the flows that this reads.
+master has panes once the catalog log names its version and all the flows that the version reads.
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ from elf.ql.plan import Top, cut_of
 
 
 class Reading:
-    """Of the jobs in ``job_groups``, by uid; those in ``led`` are replicated, and we lead their job groups.
-    ``name``: what people call this agent.
-    """
+    """The flows of the jobs in ``job_groups``, by uid; those in ``led`` are replicated, and we lead their job
+    groups. ``name``: what people call this agent."""
 
     def __init__(
         self,
@@ -45,7 +44,7 @@ class Reading:
         self._job_groups = job_groups
         self._led = led
         self._readers: dict[str, dict[str, None]] = defaultdict(dict)
-        """Of each flow, the uids of jobs here that read it, or did."""
+        """For each flow, the uids of jobs here that read it, or did."""
 
     def _acts_for(self, flow: Flow) -> bool:
         if self._log.is_replicated(flow.uid):
@@ -61,7 +60,7 @@ class Reading:
         return flow.leader == self._address and self.roots.get(uid) is None
 
     def _wanted_from(self, uid: str, settled: int) -> int:
-        """The first pane of a flow that a job here may want."""
+        """The first pane of a flow that a job here may yet want."""
         return min((h.master.wanted_from(uid, settled) for h in self.readers(uid)), default=settled)
 
     def readers(self, uid: str) -> list[JobGroup]:
@@ -118,7 +117,7 @@ class Reading:
         return self.roots.get(uid) or self.mirrors.get(uid)
 
     def release(self, gone: set[str]) -> None:
-        """The roots of these flows are here no more: who reads them needs copies."""
+        """The roots of these flows are no longer here: their readers need copies."""
         self.roots.release(gone)
         for leader in self._job_groups.values():
             if any(

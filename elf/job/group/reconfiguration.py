@@ -1,9 +1,9 @@
 """How one job is changed: by a statement, by a function that fails, or because the catalog log has refused a
 version; and who waits for that, and hears how it has ended.
 
-A change needs a PREPARE, or is done at once (PAUSE, EMPTY). What needs a PREPARE ends later than it was asked
-for (``elf.job.group.master.Change``). Of a replicated job nobody hears anything before its group has
-committed the last word on its versions.
+A change needs a PREPARE, or is done at once (PAUSE, EMPTY). A change with a PREPARE ends later than it was
+asked for (``elf.job.group.master.Change``). Nobody hears anything about a replicated job before its group has
+committed the last record of its versions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from elf.wire.base import Answer
 
 
 class Reconfiguration:
-    """Of the job of a ``master`` at ``address``. ``creator``: who waits for the job itself."""
+    """The changes of the job of a ``master`` at ``address``. ``creator``: who waits for the job itself."""
 
     def __init__(
         self, address: str, log: CatalogLog, master: Master, creator: CreateJob | None = None
@@ -33,14 +33,14 @@ class Reconfiguration:
         self._log = log
         self._master = master
         self._ended: list[tuple[ReconfigureJob, str]] = []
-        """How changes have ended, for those who asked for them."""
+        """How changes have ended, for their askers."""
         self._unsaved: SaveJob | None = None
-        """The last word on its versions, while its group has not committed that."""
+        """The last record of its versions, while its group has not committed it."""
 
     # -- what it is to do ------------------------------------------------------------------------------------
 
     def to_try(self, request: ReconfigureJob) -> TryFunctions | None:
-        """What is to be tried before a statement is done: a reduce or a final function, on what the job has
+        """What to try before a statement is carried out: a reduce or a final function, on what the job has
         made so far. Raises ``UserError``."""
         plan = request.plan
         if request.verb == "rollback":
@@ -53,7 +53,7 @@ class Reconfiguration:
         return TryFunctions(request, plan, tuple(flow.uid for flow in same))
 
     def reconfigure(self, request: ReconfigureJob, now_ms: int) -> list[Effect]:
-        """Do as a statement says. Raises ``UserError``."""
+        """Carry out a statement. Raises ``UserError``."""
         master, readers = self._master, self._log.read_by(request.uid)
         if readers and request.verb not in ("pause", "resume"):
             raise UserError(is_read(master.spec.name, readers))
@@ -83,9 +83,9 @@ class Reconfiguration:
         return self._saving(found)
 
     def final_failed(self, event: WindowsCommitted, now_ms: int) -> list[Effect]:
-        """The final function of a version has failed on windows, which are committed without it: the job
-        goes on with the same query and no final function, from the first window that is not made yet. While
-        another change is under way nothing is done: each window that it fails on says so again."""
+        """The final function of a version has failed on windows, which are committed without it: the job goes
+        on with the same query and no final function, from the first window that is not made yet. While
+        another change is under way nothing is done: each window that it fails on reports it again."""
         master, current = self._master, self._master.current
         same = current.number == event.done.spec.version
         if master.state != "active" or not same or current.spec.plan.final is None:
@@ -95,9 +95,8 @@ class Reconfiguration:
         return self._saving(master.alter(spec, note, now_ms, by_ends=True))
 
     def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
-        """A user's function has failed at a member: the version never begins, or the job goes back to the
-        last one without it, unless others read it.
-        """
+        """A user's function has failed at a member: the version never begins, or the job returns to the last
+        version without it, unless other jobs read it."""
         master, why = self._master, f"{word.text} on agent {word.agent}"
         back = master.before_failure(word.flow)
         if back is None or self._log.read_by(master.spec.uid):
@@ -106,15 +105,15 @@ class Reconfiguration:
         return self._saving(master.alter(self._next(master.plan_of(back)), note, now_ms, reset=True))
 
     def refused(self) -> list[Effect]:
-        """The catalog log has grown; it may not have taken the version that is being prepared."""
+        """The catalog log has grown; it may have refused the version that is being prepared."""
         return self._saving(self._master.refused(self._log))
 
     def advance(self, now_ms: int) -> list[Effect]:
-        """What the master goes on with."""
+        """The next effects of the master."""
         return self._saving(self._master.advance(now_ms))
 
     def _next(self, plan: Plan, roots: tuple[str, ...] = ()) -> JobSpec:
-        """The next version, with flows that it proposes: those of before where they are equal."""
+        """The next version, with the flows that it proposes: the present ones where they are equal."""
         master = self._master
         spec = replace(master.next_spec(plan), master=self._address)
         spec = replace(spec, roots=roots or spec.roots)
@@ -139,13 +138,13 @@ class Reconfiguration:
         return self._unsaved is None
 
     def _saving(self, effects: list[Effect]) -> list[Effect]:
-        """The group of a replicated job is to commit what these say of it."""
+        """The group of a replicated job is to commit what these effects say of it."""
         if self._master.spec.replicated:
             self._unsaved = next((e for e in reversed(effects) if isinstance(e, SaveJob)), self._unsaved)
         return effects
 
     def saved(self, job: SaveJob) -> bool:
-        """The group has committed a record; whether that is the last word."""
+        """The group has committed a record; whether it is the last one."""
         if self._unsaved != job:
             return False
         self._unsaved = None
@@ -154,7 +153,7 @@ class Reconfiguration:
     # -- who waits -------------------------------------------------------------------------------------------
 
     def _end(self) -> None:
-        """Whoever waits for a change that has ended by now is to hear of it."""
+        """The askers of a change that has ended by now are to hear of it."""
         change = self._master.change
         if change is None or change.asker is None or change.outcome is None:
             return
@@ -163,7 +162,7 @@ class Reconfiguration:
         change.asker = None
 
     def take_answers(self) -> list[tuple[ReconfigureJob | CreateJob, str]]:
-        """Whoever can be told by now, each with its error."""
+        """Those who can be told by now, each with its error."""
         self._end()
         if not self.durable:
             return []
@@ -175,7 +174,7 @@ class Reconfiguration:
         return found
 
     def moved(self) -> list[Effect]:
-        """Who waits hears that another agent may go on with it, or not."""
+        """Tell those who wait that another agent may or may not go on with it."""
         name, change = self._master.spec.name, self._master.change
         asker = change.asker if change is not None else None
         waiting = (*(request for request, _ in self._ended), asker, self.creator)
@@ -183,15 +182,14 @@ class Reconfiguration:
         return [Send(one.origin, Answer(id=one.id, error=error)) for one in waiting if one is not None]
 
     def not_created(self, error: str) -> list[Effect]:
-        """The creator, if it still waits, does so no more."""
+        """The job will not be created: answer the creator, if it still waits."""
         request, self.creator = self.creator, None
         return [Send(request.origin, Answer(id=request.id, error=error))] if request is not None else []
 
 
 def proposed(spec: JobSpec, key: bytes, address: str) -> tuple[Flow, ...]:
     """Flows for the fragments of a version, with their roots at ``address``, the place of ``key``, or where
-    the key range of a fragment has its own.
-    """
+    the key range of a fragment has its own job group."""
     found = []
     for n, fragment in enumerate(spec.plan.fragments):
         uid = flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}")

@@ -1,12 +1,12 @@
 """The log of a job group: the records of its Raft group, and the state that they lead to.
 
-A *job group* is a job's master together with the roots of the flows that the job bootstrapped (protocol 5.6).
-It is one Raft group, keyed by the job's uid: its leader is master and root, the others hold what it has
+A *job group* is a job's master together with the roots of the flows that the job brought (protocol 5.6). It
+is one Raft group, keyed by the job's uid: its leader is master and root, the others hold what it has
 committed. Each key range after a job's first (``TREES m``) has a job group of its own, elsewhere on the ring,
-keyed by its ``group_uid``: a group of the same kind whose leader is root alone. A record is a fact: who
-applies it to its own store has what the leader has. So every member can go on where the last leader stopped,
-and nothing that was told can be forgotten or done in another way. Members give commits (``elf.job.commits``)
-their numbers, in the order of the records; in a state they have them.
+keyed by its ``group_uid``: a group of the same kind whose leader is only a root. A record is a fact: a member
+that applies it to its own store has what the leader has. So every member can continue where the last leader
+stopped, and nothing that was told can be forgotten or done differently. Members number the commits
+(``elf.job.commits``) in the order of the records; in a state the commits have their numbers.
 
 What is committed of a job or a flow is in the records alone; who leads is in the catalog log
 (``JobGroupMoved``).
@@ -32,8 +32,8 @@ def group_key(uid: str) -> bytes:
 
 
 def bootstrapped_flows(spec: JobSpec) -> tuple[str, ...]:
-    """Uids of the flows that a version of a job proposes. Which of them it bootstraps the catalog log says;
-    the others never are. Those of key ranges after the first are not in the job group."""
+    """Uids of the flows that a version of a job proposes. The catalog log says which of them it brings; the
+    others never exist. Flows of key ranges after the first are not in the job group."""
     return tuple(
         flow_uid(fragment, f"{spec.uid}.{spec.version}.{n}")
         for n, fragment in enumerate(spec.plan.fragments)
@@ -57,8 +57,8 @@ class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class RangeKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The job group of a key range after a job's first: it has no job's record. ``founder``: the agent, by
-    its id, that bootstrapped the group (``elf.job.catalog.bootstrap``)."""
+    """The job group of a key range after a job's first: it has no job's record. ``founder``: the id of the
+    agent that bootstrapped the group (``elf.job.catalog.bootstrap``)."""
 
     uid: str
     founder: str
@@ -72,14 +72,14 @@ class FlowKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class PanesDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Commits of a flow whose panes are all below ``below`` are needed no more."""
+    """Commits of a flow whose panes are all below ``below`` are no longer needed."""
 
     flow: str
     below: int
 
 
 class WindowsDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """Windows of a job that ended by ``below_us`` are kept no longer."""
+    """Windows of a job that ended by ``below_us`` are no longer kept."""
 
     job: str
     below_us: int
@@ -89,7 +89,7 @@ JobGroupRecord = JobKept | FlowKept | PaneCommit | WindowCommit | PanesDropped |
 
 
 class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
-    """All of it, for a snapshot."""
+    """The whole state, for a snapshot."""
 
     job: JobKept | RangeKept
     flows: tuple[FlowKept, ...] = ()
@@ -103,12 +103,12 @@ class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def founder(self) -> str:
-        """Who bootstrapped it, of a key range."""
+        """The founder, of a key range."""
         return self.job.founder if isinstance(self.job, RangeKept) else ""
 
     @property
     def bootstrapped(self) -> tuple[str, ...]:
-        """Flows that are of this job group, if they were bootstrapped."""
+        """Flows that belong to this job group, if they were begun."""
         bootstrapped = self.job.bootstrapped if isinstance(self.job, JobKept) else ()
         return (*bootstrapped, *(fact.flow for fact in self.flows))
 

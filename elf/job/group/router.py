@@ -1,14 +1,14 @@
-"""Which of the job groups here a message, or what the driver has done, is for.
+"""Which of the job groups here a message, or an effect that the driver has performed, is for.
 
-A message about a job is for its master, one about a flow for its root, and for the masters that read it; what
-was read, made or committed is for whoever wanted it. Each window is published once a revision, when it is
-committed.
+A message about a job is for its master. One about a flow is for its root, and for the masters that read it.
+What was read, made or committed is for the one that asked for it. Each revision of a window is published
+once, when it is committed.
 
-**Ahead.** The entry of a new flow reaches members, readers and job group each when the tree comes to it, and
-the job group of a key range is bootstrapped only then. Who hears of it sooner may have begun, failed, or
-asked before the flow is at its job group; who reads a job's windows may ask where its job group has just come
-(or come back) and is not up. Such a word waits here, so that nobody has to wait until it is said again, nor
-misses a window meanwhile.
+**Ahead.** The entry of a new flow reaches members, readers and job group each when the tree comes to them,
+and the job group of a key range is bootstrapped only then. An agent that hears of the flow sooner may have
+begun, failed, or asked before the flow is at its job group. A reader of a job's windows may ask where its job
+group has just come (or come back) and is not up. Such a message waits here, so that nobody has to wait for
+its repetition, or misses a window meanwhile.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from elf.job.messages.rollup import Begun, EarlyState, FlowBegun, Offer, Progres
 from elf.wire.base import Answer
 
 WORDS_MAX: Final = 4_096
-"""Words that wait; of more the oldest are forgotten. All of them are said again, each second or two."""
+"""How many messages wait; beyond that the oldest are forgotten. All are repeated every second or two."""
 
 Word = Progress | Begun | ReadPanes | FunctionFailed | SubscribeJob
 
@@ -88,7 +88,7 @@ class Router:
                 return self._inspected(request)
 
     def arrived(self, sender: str, message: ToFlow, now_ms: int) -> list[Effect]:
-        """A member, a root or a reader of a flow says something, or somebody asks something of its root."""
+        """A member, a root or a reader of a flow sends something, or somebody asks its root for something."""
         match message:
             case Progress() | Begun():
                 return self._progress(message, now_ms)
@@ -140,9 +140,8 @@ class Router:
     # -- what people ask of a job ----------------------------------------------------------------------------
 
     def _reconfigure(self, request: ReconfigureJob, now_ms: int) -> list[Effect]:
-        """Change a job, as a statement says. Functions for panes and windows are tried first; what needs a
-        PREPARE is answered when that has ended.
-        """
+        """Change a job, as a statement says. Functions for panes and windows are tried first; a change with a
+        PREPARE is answered when that has ended."""
         group = self._job_groups.get(request.uid)
         try:
             tried = None if group is None else group.reconfiguration.to_try(request)
@@ -208,7 +207,7 @@ class Router:
             self._ahead.keep_progress(word)
             found = self.roots.heard(word, now_ms)
         first = [effect.flow for effect in found if isinstance(effect, SaveFlow)]
-        begun = [uid for uid in first if not self._log.is_replicated(uid)]  # others have when that is kept
+        begun = [uid for uid in first if not self._log.is_replicated(uid)]  # others: once it is stored
         return [*found, *(effect for uid in begun for effect in self._begun(uid, now_ms))]
 
     def _begun(self, uid: str, now_ms: int) -> list[Effect]:
@@ -227,7 +226,7 @@ class Router:
         return found
 
     def _open_panes(self, state: EarlyState, now_ms: int) -> list[Effect]:
-        """A member's open panes: for the masters here, and by us as the root for those elsewhere."""
+        """A member's open panes: for the masters here, and, if we are the root, for those elsewhere."""
         found = self.roots.early(state)
         for group in self._reading.readers(state.flow):
             self._early.add(group.master.spec.uid)
@@ -275,7 +274,7 @@ class Router:
         self.roots.peer_up(address)
 
     def peer_down(self, address: str, now_ms: int) -> list[Effect]:
-        """It takes one for dead."""
+        """The overlay takes an agent for dead."""
         return self.roots.peer_down(address, now_ms)
 
     def roster_changed(self, stream: str) -> None:
@@ -287,7 +286,7 @@ class Router:
         return [*self._job_groups.log_changed(now_ms), *self.hear_again(now_ms)]
 
     def hear_again(self, now_ms: int) -> list[Effect]:
-        """What was said of flows and job groups that have come meanwhile."""
+        """Handle the messages about flows and job groups that have come meanwhile."""
         found: list[Effect] = []
         for sender, word in self._ahead.take():
             match word:
@@ -315,8 +314,8 @@ class Router:
 
 
 class Ahead:
-    """Of each sender the last word of a kind about a flow, while it is coming here; or about a job, while its
-    job group is rising."""
+    """For each sender the last message of each kind about a flow that is not here yet, or about a job whose
+    job group is not up yet."""
 
     def __init__(self, groups: JobGroups) -> None:
         self._job_groups = groups
@@ -348,7 +347,7 @@ class Ahead:
             self._keep(word.flow, word.agent, word)
 
     def keep_reader(self, request: SubscribeJob) -> None:
-        """Somebody wants a job's windows."""
+        """An agent wants a job's windows."""
         if self._job_groups.is_rising(request.uid):
             self._keep(request.uid, request.origin, request)
 
@@ -359,7 +358,7 @@ class Ahead:
             del self._words[next(iter(self._words))]
 
     def take(self) -> list[tuple[str, Word]]:
-        """(Sender, word) of each whose flow or job group has come, in the order in which they were said."""
+        """(Sender, message) of each whose flow or job group has come, in the order in which they came."""
         if not self._words:
             return []
         known = {key: word for key, word in self._words.items() if not self._waits(key[0], word)}

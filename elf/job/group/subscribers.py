@@ -1,16 +1,16 @@
 """Who reads a job's windows at its job group, and what they are told.
 
-A subscription is a lease, which its reader renews. Each window is published once a revision, when it is
-committed, with its number; a reader asks for the numbers that it has missed (``elf.wire.heard``), and
-whoever comes later for all after the last one that it had.
+A subscription is a lease, which its reader renews. Each revision of a window is published once, when it is
+committed, with its number. A reader asks for the numbers that it has missed (``elf.wire.heard``), and one
+that comes back later for all after the last one that it had.
 
-**Early results** of jobs that say ``EMIT CHANGES`` (protocol 7.7) are made only while somebody reads. Every
-so often each agent sends the state of its open panes, cumulative and whole, straight to the root of the flow,
-which hands it on to the masters of the jobs that read it. A master puts each in the place of the one before:
-what is lost, doubled or overtaken thus does no harm. Panes that an agent has sealed meanwhile are kept from
-the message before, until they are committed. Out of these and of the committed panes the master makes the
-windows that are not complete, at most once a period and only while somebody reads: published, marked with a
-number, never committed and never stored.
+**Early results** of jobs with ``EMIT CHANGES`` (protocol 7.7) are made only while the job has a reader.
+Periodically each agent sends the state of its open panes, cumulative and whole, directly to the root of the
+flow, which passes it on to the masters of the jobs that read it. A master replaces the former state by each,
+so lost, doubled or overtaken messages do no harm. Panes that an agent has sealed meanwhile are kept from the
+message before, until they are committed. From these and the committed panes the master makes the incomplete
+windows, at most once a period and only while there is a reader: they are published, marked with a number,
+never committed and never stored.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from elf.wire.clients import WindowResult
 LEASE_MS = 10_000
 """A subscriber that does not renew for so long is forgotten."""
 ORPHAN_MS = 30_000
-"""A one-shot SELECT's job that nobody reads for so long is dropped."""
+"""A one-shot SELECT's job without a reader for so long is dropped."""
 
 
 class Subscribers:
-    """Those of the windows of one master. ``published``: the number of the last ones."""
+    """The subscribers to the windows of one master. ``published``: the number of the last ones."""
 
     def __init__(self, master: Master, now_ms: int, published: int) -> None:
         self._master = master
@@ -62,14 +62,14 @@ class Subscribers:
         self._until_ms = {to: until for to, until in self._until_ms.items() if until > now_ms}
 
     def orphaned(self, now_ms: int) -> bool:
-        """Whether it is a one-shot job that nobody has read for long."""
+        """Whether it is a one-shot job that had no reader for long."""
         one_shot = not self._master.spec.replicated
         return one_shot and not self and now_ms - self._read_ms > ORPHAN_MS
 
     # -- what they are told ----------------------------------------------------------------------------------
 
     def publish(self, result: WindowResult) -> list[Effect]:
-        """They are committed."""
+        """Windows are committed: publish them."""
         self._published = max(self._published, result.number)
         return self._tell(self.marked(result))
 
@@ -97,7 +97,7 @@ class Subscribers:
         return list(self._early.make(self._master.current, now_ms)) if self else []
 
     def early_made(self, event: EarlyMade, now_ms: int) -> list[Effect]:
-        """Publish them, unless some of these windows are committed meanwhile."""
+        """Publish early windows, unless some of them are committed meanwhile."""
         self._early.made()
         result, done = event.result, self._master.assembled_us()
         found = self.make_early(now_ms)
@@ -107,7 +107,7 @@ class Subscribers:
 
 
 def numbered(result: WindowResult, number: int) -> WindowResult:
-    """A result whose commit has its number now; 0: it has had it before, or needs none."""
+    """A result whose commit has its number now; 0: it had one before, or needs none."""
     return msgspec.structs.replace(result, number=number, before=number - 1) if number else result
 
 
@@ -124,7 +124,7 @@ class EarlyResults:
         self._fresh = False
 
     def take(self, state: EarlyState) -> None:
-        """What an agent says of its open panes."""
+        """An agent sends its open panes."""
         who, order = (state.flow, state.member), (state.incarnation, state.number)
         if order <= self._order.get(who, (0, 0)):
             return

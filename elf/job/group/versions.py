@@ -4,12 +4,12 @@
     preparing --nobody answers, a function raises, PAUSE--> aborted
 
 A window is of one version (protocol 6.3). *By starts*: windows that start before P are the old version's, to
-their end. *By ends*, where the new version goes on with state of the old one (a landmark, sessions): windows
+their end. *By ends*, where the new version continues state of the old one (a landmark, sessions): windows
 that end by P are the old one's. A window is assembled when every flow has committed all its panes; a revision
 of a pane makes a new revision of the windows that hold it. Where streams are joined a window reaches further
 than its own bounds (``Plan.reach``): it needs panes before its start and after its end, and the version
-begins so much later. What is assembled is decided by what the store holds, so a crash between two steps is
-made good by doing them again.
+begins later by as much. The store's contents decide what is assembled, so after a crash between two steps
+they are simply done again.
 
 Panes come from ``elf.job.rollup.panes``: the root of the flow on this node, or a copy of what it commits
 elsewhere.
@@ -36,7 +36,7 @@ class Version:
         self.record = record
         self.flows: tuple[Panes, ...] = ()
         self.failed = False
-        """A window of it cannot be finished."""
+        """A window of the version cannot be finished."""
         self.last = False
         """No window can follow: a finite input, read to its end."""
         self._found: tuple[int | None, ...] = ()
@@ -58,15 +58,14 @@ class Version:
         return self.record.first_pane
 
     def change(self, **changed: object) -> None:
-        """Of its record; to be saved."""
+        """Change the record of the version; it is to be saved."""
         self.record = replace(self.record, **changed)  # type: ignore[arg-type]
 
     # -- its beginning and its end ---------------------------------------------------------------------------
 
     def attach(self, spec: JobSpec, flows: Sequence[Panes], before: Version | None) -> None:
-        """The catalog log has the version: these are the flows that it reads. A flow that runs is read from
-        where it is; one that the version ``before`` reads, from where that needs it.
-        """
+        """The catalog log has the version: these are the flows that it reads. A running flow is read from
+        where it is; a flow that the version ``before`` reads, from where that version needs it."""
         self.change(spec=spec)
         self.flows = tuple(flows)
         known = {flow.flow.uid for flow in before.flows} if before is not None else set()
@@ -75,7 +74,7 @@ class Version:
         )
 
     def begun(self) -> int | None:
-        """The first pane that it could have in every flow; None until all of them have begun."""
+        """The first pane that the version could have in every flow; None until all of them have begun."""
         if not self.flows:
             return None
         pairs = zip(self.flows, self._found, strict=True)
@@ -84,7 +83,7 @@ class Version:
         return self._whole(self._shifted(max(begun), self._before)) if len(begun) == len(firsts) else None
 
     def _whole(self, pane: int) -> int:
-        """The first pane from this one on at which what windows are made of begins."""
+        """The first pane from this one on that begins a unit of which windows are made."""
         plan = self.spec.plan
         if not plan.stages or abs(pane) >= END_OF_TIME:
             return pane
@@ -92,7 +91,7 @@ class Version:
         return -(-pane // panes) * panes
 
     def promised_us(self) -> int:
-        """Windows that end later are not committed, nor being committed."""
+        """Windows that end later are neither committed nor being committed."""
         promised = START_OF_TIME if self._assembled_us is None else self._assembled_us
         if self.first_pane is not None and self.record.after_us is None:
             promised = max(promised, self.calendar().from_us)
@@ -100,11 +99,11 @@ class Version:
         return promised if flying is None or flying.revised else max(promised, flying.last_us)
 
     def owes(self) -> bool:
-        """Whether windows are being committed that it has not made before."""
+        """Whether windows are being committed for the first time."""
         return self._in_flight is not None and not self._in_flight.revised
 
     def ended(self) -> bool:
-        """Everything that is to come of it has come."""
+        """All that the version will make is made."""
         record = self.record
         bound = min(record.cut_us, record.ends_us)
         if bound >= END_OF_TIME or self._in_flight is not None or not self.spec.plan.windows:
@@ -114,7 +113,7 @@ class Version:
         return self._skipped or record.cut_us >= record.ends_us
 
     def release(self) -> None:
-        """It reads no more."""
+        """The version stops reading."""
         self.flows, self._found = (), ()
 
     # -- panes and windows -----------------------------------------------------------------------------------
@@ -128,8 +127,8 @@ class Version:
         return self._shifted(self.committed_to(), -self._after)
 
     def reads_from(self) -> int | None:
-        """The first pane that it needs of its flows; None until that is decided. Of another job's landmark it
-        is known before COMMIT."""
+        """The first pane that the version needs of its flows; None until that is decided. For another job's
+        landmark it is known before COMMIT."""
         first, plan = self.first_pane, self.spec.plan
         if first is None and plan.since is not None:
             first = plan.since[0] // plan.fragment.pane_us
@@ -162,18 +161,18 @@ class Version:
         return self.calendar().from_us if self._assembled_us is None else self._assembled_us
 
     def panes_committed(self, segment: Segment) -> list[Effect]:
-        """Panes of one of the flows, or a revision of some."""
+        """Panes of one of the flows are committed or revised."""
         if segment.revision:
             self._revised.append((segment.start, segment.end))
         return self.assemble()
 
     def recover(self) -> None:
-        """After a restart: revisions of panes that a crash may have kept from their windows."""
+        """After a restart: revise windows with panes whose revision a crash may have kept from them."""
         for flow in self.flows:
             self._revised.extend((s.start, s.end) for s in flow.segments() if s.revision)
 
     def wanted_from(self, settled: int) -> int:
-        """The first pane that it may want yet, if nothing below ``settled`` can change."""
+        """The first pane that the version may yet want, if nothing below ``settled`` can change."""
         if not self.spec.plan.windows or self.first_pane is None:
             return START_OF_TIME
         calendar = self.calendar()
@@ -186,7 +185,8 @@ class Version:
         return self._shifted(needed, -self._before)
 
     def assemble(self) -> list[Effect]:
-        """Commit windows that are complete and not assembled, or revised. One range in flight at a time."""
+        """Commit windows that are complete and not assembled, or revised. One range is in flight at a
+        time."""
         there = self.record.state in ("committed", "finished") and self.first_pane is not None
         if not there or self._in_flight is not None or not self.flows:
             return []
@@ -202,7 +202,7 @@ class Version:
         return Calendar(plan.windows, pane_us, _us(start, pane_us), record.landmarks, record.until_us)
 
     def _kept(self) -> Calendar:
-        """The same, of windows all of whose panes are still here."""
+        """The part of the range whose windows still have all their panes here."""
         calendar = self.calendar()
         kept = max([START_OF_TIME, *(flow.kept_from() for flow in self.flows)])
         kept_us = _us(self._shifted(kept, self._before), calendar.pane_us)
@@ -222,8 +222,8 @@ class Version:
 
     def _revised_span(self) -> tuple[int, int, tuple[int, int]] | None:
         """Windows that end in this range and hold these panes are made again, once all their panes are here:
-        whoever takes a job up may know of windows that are made before its copy of a flow has come to them.
-        """
+        an agent that takes a job up may know of windows that are made before its copy of a flow has come to
+        them."""
         revised, self._revised = self._revised, []
         committed_us = _us(self.complete_to(), self.spec.plan.fragment.pane_us)
         if not self.spec.plan.windows:
@@ -240,7 +240,7 @@ class Version:
         return None
 
     def _touched(self, start: int, end: int) -> tuple[int, int] | None:
-        """The range in which windows end that are assembled and hold some of these panes."""
+        """The range in which assembled windows end that hold some of these panes."""
         if not self.spec.plan.windows:
             return 0, 0
         calendar = self._kept()
@@ -254,7 +254,7 @@ class Version:
         return (first, last) if first < last else None
 
     def _skip(self) -> CommitWindows | None:
-        """What lies across the checkpoint, when all before it is committed."""
+        """Skip what lies across P, when all before it is committed."""
         record, calendar = self.record, self.calendar()
         waits = not self.failed and calendar.last_end(record.cut_us) > self._from_us()
         if self._skipped or waits or record.cut_us >= record.ends_us:
@@ -307,7 +307,7 @@ class Version:
         self._in_flight, self.failed = None, True
 
     def empty(self) -> int:
-        """Landmark windows begin again where the last committed one ends; that moment."""
+        """Landmark windows begin again where the last committed one ends; returns that moment."""
         calendar, at_us = self.calendar(), self.promised_us()
         marks = calendar.landmarks or ((calendar.from_us,) if calendar.from_us > START_OF_TIME else ())
         self.change(landmarks=tuple(dict.fromkeys((*marks, at_us))))
@@ -315,9 +315,8 @@ class Version:
 
 
 def is_kept(old: Plan, new: Plan) -> tuple[bool, str]:
-    """Whether a new version must go on with state of the old one's windows (a landmark's, or of sessions),
-    and why it can't; empty when it can.
-    """
+    """Whether a new version must continue the state of the old one's windows (a landmark's, or of sessions),
+    and why it cannot; empty when it can."""
     held = [kind for kind in old.windows if isinstance(kind, Landmark | Session)]
     if not held:
         return False, ""

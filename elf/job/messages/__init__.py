@@ -1,17 +1,17 @@
-"""What agents and clients say to each other about streams, jobs and windows.
+"""The messages of agents and clients about streams, jobs and windows.
 
-A room each for who speaks to whom. ``rollup``: the members of a flow and its root. ``copies``: an agent and
-the neighbours that have copies of its snapshots. ``reexecution``: an agent, the root, and who runs its work
-again. ``reading``: the root and the nodes whose jobs read the flow. ``entries``, ``following``,
-``proposals``: the catalog log: what it says, its voters and who follows them, what they are asked for.
-``job_groups``: a job group and whoever creates the job, changes it or reads its windows. ``inquiries``: who
-wants to know of flows, trees and streams. ``elf.wire`` has those of a client and its agent, and what all have
-in common: ``Answer`` ends each ``Request``.
+There is a module for each pair of speakers. ``rollup``: the members of a flow and its root. ``replicas``: an
+agent and the neighbours that hold replicas of its snapshots. ``reexecution``: an agent, the root, and the
+agent that runs its work. ``reading``: the root and the nodes whose jobs read the flow. ``entries``,
+``following``, ``proposals``: the catalog log: its entries, its voters and followers, what they are asked for.
+``groups``: a job group and those who create the job, change it or read its windows. ``inquiries``: questions
+about flows, trees and streams. ``elf.wire`` has the messages of a client and its agent, and what all have in
+common: ``Answer`` ends each ``Request``.
 
-Overlay messages are the overlay's own business (``overlay.messages``); these ride beside them, straight to an
-address, or inside a routed or multicast overlay message. Every message is a frozen struct of plain values, so
-that the codec can check any bytes against its type; on the wire it is an array of its fields, so a new field
-goes to the end, with a default. ``payload`` fields hold Arrow IPC and travel as a frame of their own.
+Overlay messages belong to the overlay (``overlay.messages``); these are sent directly to an address, or
+inside a routed or multicast overlay message. Every message is a frozen struct of plain values, so that the
+codec can check any bytes against its type. On the wire it is an array of its fields, so a new field goes to
+the end, with a default. ``payload`` fields hold Arrow IPC and travel as a frame of their own.
 
 Numbers of panes, members and revisions are integers; contribution sets are little-endian bitmaps over member
 numbers; event times are microseconds.
@@ -45,4 +45,4 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     WindowResult,
     *CLIENT_MESSAGES,
 )
-"""Everything that may stand in a frame."""
+"""All messages that may stand in a frame."""

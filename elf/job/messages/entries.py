@@ -1,4 +1,4 @@
-"""What the catalog log says (protocol 2.1): its entries, in the order of ``seq``."""
+"""The entries of the catalog log (protocol 2.1), in the order of ``seq``."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ class MemberLeft(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class JobAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """A job, with its master and the flows that it reads; those that the log does not know yet begin with
-    it.
-    """
+    """A job, with its master and the flows that it reads; flows that the log does not know yet begin with
+    it."""
 
     seq: int
     spec: JobSpec
@@ -63,9 +62,8 @@ class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class JobGroupMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """The job group of a job, and of the flows that it bootstrapped, is the agent at ``leader``: the leader
-    of its Raft group in ``term``.
-    """
+    """The job group of a job, and of the flows that it brought, is at ``leader``, the leader of its Raft
+    group in ``term``."""
 
     seq: int
     uid: str
@@ -74,14 +72,14 @@ class JobGroupMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """PREPARE: a new version of a job, with the flows that it reads beside those of the versions before."""
+    """PREPARE: a new version of a job, with the flows that it reads beside those of earlier versions."""
 
     seq: int
     spec: JobSpec
 
 
 class VersionEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """A tombstone: the version was aborted, or its last window is committed. It reads nothing any more."""
+    """A tombstone: the version was aborted, or its last window is committed. It no longer reads anything."""
 
     seq: int
     uid: str

@@ -1,4 +1,4 @@
-"""The voters of the catalog log and everybody, who follows it (protocol 2.1)."""
+"""The voters of the catalog log, and all agents as its followers (protocol 2.1)."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from elf.wire.base import Message
 
 
 class LogVoters(msgspec.Struct, frozen=True):
-    """Who keeps the catalog log: the voters of its Raft group, as of a membership (``epoch``) and a term,
-    and who leads them ("" while nobody is known). The higher (epoch, term) is news.
-    """
+    """The voters of the catalog log: those of its Raft group, as of a membership (``epoch``) and a term, and
+    their leader ("" while none is known). The higher (epoch, term) is newer."""
 
     epoch: int
     term: int
@@ -20,13 +19,12 @@ class LogVoters(msgspec.Struct, frozen=True):
 
 
 class Hello(Message, frozen=True, kw_only=True):
-    """A node to a neighbour: who keeps the catalog log of this cluster? Four times a second until it knows,
-    then every ten seconds: two clusters in one ring must not stay unnoticed.
-    """
+    """A node to a neighbour: who votes on the catalog log of this cluster? Sent four times a second until the
+    node knows, then every ten seconds: two clusters in one ring must not stay unnoticed."""
 
 
 class Welcome(Message, frozen=True, kw_only=True):
-    """The answer of one that knows. ``entries``: how many of the log it has."""
+    """The answer of a node that knows. ``entries``: how many entries of the log it has."""
 
     voters: LogVoters
     cluster_uid: str
@@ -45,10 +43,9 @@ class Follow(Message, frozen=True, kw_only=True):
 
 
 class LogTail(Message, frozen=True, kw_only=True):
-    """Entries of the log, in order, after ``after``: a voter to one follower, if there is news; and the
-    leader down the trees of the streams that they are about. ``last``: how many the log has there; who has
-    fewer when it has taken these asks for more at once.
-    """
+    """Entries of the log, in order, after ``after``: from a voter to one follower, if it lacks some; and from
+    the leader down the trees of the streams that they are about. ``last``: how many the log has there; a
+    follower that has fewer after taking these asks for more at once."""
 
     cluster_uid: str
     voters: LogVoters
@@ -59,17 +56,16 @@ class LogTail(Message, frozen=True, kw_only=True):
 
 class Spread(Message, frozen=True, kw_only=True):
     """Routed to a topic without a job group: the node nearest to it, its root, multicasts ``body`` (a packed
-    message) down the tree.
-    """
+    message) down the tree."""
 
     topic: bytes
     body: bytes
 
 
 class Refused(Message, frozen=True, kw_only=True):
-    """A voter to an agent that may not join (a copied data folder): it stops and says ``text``, if the
-    proposal was of its present life. An earlier one's may come late. ``incarnation``: whose proposal it was.
-    """
+    """A voter to an agent that may not join (a copied data folder): the agent stops and says ``text``, if the
+    proposal was of its present life. The refusal of an earlier one may come late. ``incarnation``: the
+    proposer's."""
 
     agent_id: str
     text: str

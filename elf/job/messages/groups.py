@@ -1,4 +1,4 @@
-"""A job group and whoever creates the job, changes it, or reads its windows."""
+"""A job group and those who create the job, change it, or read its windows."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class JobFailed(Message, frozen=True, kw_only=True):
 
 
 class FunctionFailed(Message, frozen=True, kw_only=True):
-    """Member to the masters of the jobs that read a flow, each second while it stands in the log: its user's
-    function has failed here, and ``text`` says on which line of which input."""
+    """Member to the masters of the jobs that read a flow, each second while the flow is in the catalog log:
+    its user's function has failed here, and ``text`` says on which line of which input."""
 
     flow: str
     agent: str
@@ -53,7 +53,7 @@ class DropJob(Request, frozen=True, kw_only=True):
 
 
 class ReconfigureJob(Request, frozen=True, kw_only=True):
-    """To a job group: change what it does. Answered with ``JobStatus`` when that is decided.
+    """To a job group: change the job. Answered with ``JobStatus`` when that is decided.
 
     ``verb``: ``alter`` to ``plan``, ``rollback`` to what ``version`` did, ``pause``, ``resume``, ``empty``.
     ``note``: the statement. ``roots``: as ``JobSpec.roots``, for key ranges that have no job group yet;
@@ -87,9 +87,9 @@ class SubscribeJob(Request, frozen=True, kw_only=True):
 
 
 class JobStatus(msgspec.Struct, frozen=True):
-    """What a job group knows of it. ``first_us``: start of the first window that it answers for;
-    ``voters``: the agents that keep the job, by address; ``waiting``: for what, if nothing can be committed.
-    """
+    """What a job group knows of its job. ``first_us``: start of the first window that it answers for;
+    ``voters``: the agents that vote in the group, by address; ``waiting``: for what, if nothing can be
+    committed."""
 
     spec: JobSpec
     state: str

@@ -1,6 +1,5 @@
-"""Questions about flows, trees and streams, to the nodes that know; and two indirect probes: to tell all
-workers of a job something, and to ship an open roll.
-"""
+"""Questions about flows, trees and streams, to the nodes that know; and two requests: to tell all workers of
+a job something, and to ship an open roll."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ class AskWhy(Request, frozen=True, kw_only=True):
 
 
 class InspectClocks(Request, frozen=True, kw_only=True):
-    """To the root of some flow: how far are the clocks apart that you hear? Answered with a map from address
+    """To the root of some flow: how far apart are the clocks that you hear? Answered with a map from address
     to ms ahead of their median."""
 
 
@@ -58,11 +57,11 @@ class RollArchive(Request, frozen=True, kw_only=True):
 
 
 class SampleRows(Request, frozen=True, kw_only=True):
-    """To a member: the rows that have come since ``row_sample``, which somebody keeps looking through, was
-    here last; the first time, none. Answered with ``SampledRows``.
+    """To a member: the rows that have come since the last request of ``row_sample``, a viewer that keeps
+    looking; the first time, none. Answered with ``SampledRows``.
 
     ``columns`` of the rows for which ``where_sql`` (over ``rows AS r``; empty: all) is true. At most
-    ``lines_max`` lines a second are looked at, ``rows_max`` rows a second shown, and ``bytes_max`` held.
+    ``lines_max`` lines a second are examined, ``rows_max`` rows a second shown, and ``bytes_max`` held.
     """
 
     stream: str
@@ -93,11 +92,10 @@ class FlowReader(msgspec.Struct, frozen=True):
 
 
 class FlowStatus(msgspec.Struct, frozen=True):
-    """What a flow's root knows of it. ``first_us``: start of its first pane. ``mirrored``: how many
-    snapshots of which agents neighbours have sent since the root is where it is (``STRAGGLERS MIRROR``).
-    ``reexecution``: of (agent, by whom) how many panes were run again since then; ``not_run``: for which
-    agents how often that did not come about, and why. ``unusable``: of which agents how many pieces could not
-    be opened since then, and why."""
+    """What a flow's root knows of it, counted since the root is where it is. ``first_us``: start of its first
+    pane. ``mirrored``: how many snapshots of each agent neighbours have sent (``STRAGGLERS MIRROR``).
+    ``reexecution``: for (agent, by whom) how many panes were run again; ``not_run``: for each agent how often
+    that failed, and why. ``unusable``: for each agent how many pieces could not be opened, and why."""
 
     flow: Flow
     first_us: int | None
@@ -111,15 +109,15 @@ class FlowStatus(msgspec.Struct, frozen=True):
 
 
 class TreePlace(msgspec.Struct, frozen=True):
-    """A node and its parent in a tree: "" for the root, and for one that has none yet."""
+    """A node and its parent in a tree: "" for the root, and for a node that has none yet."""
 
     address: str
     parent: str
 
 
 class SampledRows(msgspec.Struct, frozen=True):
-    """Rows as they came: ``_ts`` (int64, µs; when they were read, of a stream without event time), then the
-    columns. ``hidden``: rows beyond ``rows_max``; ``unseen``: lines that nobody looked at."""
+    """Rows as they came: ``_ts`` (int64, µs; for a stream without event time, when they were read), then the
+    columns. ``hidden``: rows beyond ``rows_max``; ``unseen``: lines that were not examined."""
 
     rows: bytes
     hidden: int

@@ -1,4 +1,4 @@
-"""What may be asked of the catalog log: words to its voters, each said until its entry is seen."""
+"""Proposals to the voters of the catalog log, each repeated until its entry is seen."""
 
 from __future__ import annotations
 
@@ -27,9 +27,8 @@ class LeaveStream(Message, frozen=True, kw_only=True, tag=True):
 
 
 class AddJob(Message, frozen=True, kw_only=True, tag=True):
-    """A job's master to a voter, until it sees the entry. The voters put a running flow in the place of
-    each proposed one that is equal to it.
-    """
+    """A job's master to a voter, until it sees the entry. The voters replace each proposed flow by an equal
+    running one."""
 
     spec: JobSpec
 
@@ -41,7 +40,7 @@ class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
 
 
 class AddVersion(Message, frozen=True, kw_only=True, tag=True):
-    """A job's master to a voter, until it sees the entry; flows are put in place as for ``AddJob``."""
+    """A job's master to a voter, until it sees the entry; flows are replaced as for ``AddJob``."""
 
     spec: JobSpec
 
@@ -60,8 +59,7 @@ class AddProgram(Message, frozen=True, kw_only=True, tag=True):
 
 
 class MoveJobGroup(Message, frozen=True, kw_only=True, tag=True):
-    """The leader of a job group's Raft group to a voter, until it sees the entry: the job group is here
-    now."""
+    """The leader of a job group to a voter, until it sees the entry: the job group is here now."""
 
     uid: str
     leader: str

@@ -10,10 +10,9 @@ from elf.wire.base import Message
 
 
 class PaneRequest(msgspec.Struct, frozen=True):
-    """What a reader has of a flow: commits up to number ``after``, panes below ``end``, durably. It wants the
-    later commits of panes from ``start`` on; with None it wants to begin, where the flow is now. ``cut``: of
-    each pane it needs these rows only.
-    """
+    """What a reader has of a flow, durably: commits up to number ``after``, panes below ``end``. It wants the
+    later commits of panes from ``start`` on; with None it wants to begin where the flow is now. ``cut``: the
+    rows that it needs of each pane."""
 
     flow: str
     after: int
@@ -23,9 +22,8 @@ class PaneRequest(msgspec.Struct, frozen=True):
 
 
 class ReadPanes(Message, frozen=True, kw_only=True):
-    """A node whose jobs read flows, to the root of these, every second or in its turn: what it has (and the
-    root need not keep for it), and that it is still there.
-    """
+    """A node whose jobs read flows, to the root of these, every second or in its turn: what it has (which the
+    root need not keep for it), and that it is alive."""
 
     requests: tuple[PaneRequest, ...]
 
@@ -39,10 +37,9 @@ class FlowHead(Message, frozen=True, kw_only=True):
 
 
 class PaneRow(Message, frozen=True, kw_only=True):
-    """Root to a reader, at each commit and when asked: commit number ``seq`` of a flow, the next one that
-    concerns the reader after ``after``, if that wants panes from ``wanted`` on. ``more``: there are others,
-    to be asked for. ``cut``: the rows that it has of each pane, all of them with None.
-    """
+    """Root to a reader, at each commit and when asked: commit number ``seq`` of a flow, the next one after
+    ``after`` that concerns the reader, if it wants panes from ``wanted`` on. ``more``: there are others to
+    ask for. ``cut``: the rows of each pane in it; None: all."""
 
     flow: str
     after: int

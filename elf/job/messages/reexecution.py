@@ -1,4 +1,4 @@
-"""Agents whose files others see too, the roots of their flows, and who runs their work again
+"""Agents whose files others see too, the roots of their flows, and the agents that run their work
 (``elf.job.reexecution``)."""
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from elf.wire.base import Message
 
 
 class Whereabouts(Message, frozen=True, kw_only=True):
-    """Member to the root of a flow, when a checkpoint is durable. Who says it can also run others' work
-    again."""
+    """Member to the root of a flow, when a checkpoint is durable. The sender can also run others' work."""
 
     member: int
     where: Where

@@ -1,4 +1,4 @@
-"""Owner, holder and root about replicas of snapshots (``elf.job.rollup.replication``)."""
+"""Owner, holder and root about snapshot replicas (``elf.job.rollup.replication``)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from elf.wire.base import Message
 
 
 class KeepReplicas(Message, frozen=True, kw_only=True):
-    """Owner to holder: keep these until they have their answer."""
+    """Owner to holder: keep these until they are answered."""
 
     replicas: tuple[Replica, ...]
 
@@ -20,13 +20,13 @@ class ReplicasKept(Message, frozen=True, kw_only=True):
 
 
 class DropReplicas(Message, frozen=True, kw_only=True):
-    """Owner to holder: these have their answer."""
+    """Owner to holder: these are answered."""
 
     names: tuple[ReplicaName, ...]
 
 
 class OfferReplicas(Message, frozen=True, kw_only=True):
-    """Holder to root, of snapshots (first pane, end, part) of a member: what is to become of them?"""
+    """Holder to root, about snapshots (first pane, end, part) of a member: what is to become of them?"""
 
     flow: str
     member: int
@@ -34,8 +34,8 @@ class OfferReplicas(Message, frozen=True, kw_only=True):
 
 
 class ReplicaVerdict(Message, frozen=True, kw_only=True):
-    """Root's answer, as a ``Verdict`` on a member's own: ``included``, ``final`` and ``leapt`` mean forget
-    it. ``send``: the owner is gone, and you are its proxy."""
+    """The root's answer, as a ``Verdict`` on a member's own: ``included``, ``final`` and ``leapt`` mean
+    forget it. ``send``: the owner is gone, and you are its proxy."""
 
     flow: str
     member: int

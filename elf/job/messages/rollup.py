@@ -30,7 +30,7 @@ class Excerpt(Slice, frozen=True, kw_only=True):
 
 
 class LeaveOut(Message, frozen=True, kw_only=True):
-    """Root to all workers, down the tree: what groups to send from now on (``elf.job.thresholds``); with
+    """Root to all workers, down the tree: which groups to send from now on (``elf.job.thresholds``); with
     ``least`` 0 all."""
 
     flow: str
@@ -39,10 +39,10 @@ class LeaveOut(Message, frozen=True, kw_only=True):
 
 
 class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
-    """How far a member is with a flow: first pane that it answers for, first pane that it has not sealed; its
-    parent in the tree. Since its start: rows in time, late ones, and rows from the future. ``later_ms``: with
-    many job groups to speak to its next word to this one comes so much later than after a second.
-    """
+    """How far a member is with a flow: the first pane that it answers for, the first pane that it has not
+    sealed; its parent in the tree. Since its start: rows in time, late rows, and rows from the future.
+    ``later_ms``: with many job groups to speak to, its next message to this one comes that much later than
+    after a second."""
 
     flow: str
     live_from: int
@@ -56,7 +56,7 @@ class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
 
 class Progress(Message, frozen=True, kw_only=True):
     """Member to the job group of its flows, every second and when something changed; to each of many job
-    groups in its turn, every four seconds at least. Carries the watermark."""
+    groups in its turn, at least every four seconds. Carries the watermark."""
 
     member: int
     incarnation: int
@@ -88,9 +88,8 @@ class Begun(Message, frozen=True, kw_only=True):
 
 class EarlyState(Message, frozen=True, kw_only=True):
     """Member to the root of a flow, and on to its readers: all open panes, from ``start`` on, as they are now
-    (``elf.job.group.subscribers``). ``end``: after the last that has a row; ``number`` counts since the
-    agent's start.
-    """
+    (``elf.job.group.subscribers``). ``end``: after the last with a row; ``number``: counts since the agent's
+    start."""
 
     flow: str
     member: int
@@ -103,7 +102,7 @@ class EarlyState(Message, frozen=True, kw_only=True):
 
 
 class Resend(Message, frozen=True, kw_only=True):
-    """Root to a member that it misses: send your snapshots of these panes straight to me."""
+    """Root to a missing member: send your snapshots of these panes directly to me."""
 
     flow: str
     start: int
@@ -121,10 +120,9 @@ class Offer(Message, frozen=True, kw_only=True):
 
 
 class Verdict(Message, frozen=True, kw_only=True):
-    """Root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out),
+    """The root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out),
     ``leapt`` (count its rows, see ``elf.job.stragglers``), ``answered`` (by another, from the source offsets
-    with that number: count what that did not have, see ``elf.job.reexecution``), ``send``.
-    """
+    with that number: count what that one lacked, see ``elf.job.reexecution``), ``send``."""
 
     flow: str
     start: int
@@ -135,9 +133,9 @@ class Verdict(Message, frozen=True, kw_only=True):
 
 
 class Committed(Message, frozen=True, kw_only=True):
-    """Root to all workers, down the tree: panes ``[start, end)`` are committed with these members.
-    ``parts``: (member, part) of late rows that the revision adds; ``reexecution``: (member, source offsets)
-    of those in it by another's run of their work (``elf.job.reexecution``)."""
+    """Root to all workers, down the tree: panes ``[start, end)`` are committed with these members. ``parts``:
+    (member, part) of late rows that the revision adds; ``reexecution``: (member, source offsets) of members
+    whose work another agent has run (``elf.job.reexecution``)."""
 
     flow: str
     start: int
@@ -149,7 +147,7 @@ class Committed(Message, frozen=True, kw_only=True):
 
 
 class Broadcast(Message, frozen=True, kw_only=True):
-    """The root of a job's flow to all its workers, down the tree: what a person has to tell them
+    """The root of a job's flow to all its workers, down the tree: a message from a person
     (``elf.job.rollup.broadcasts``). ``sent_ms`` is the root's clock."""
 
     job: str

@@ -1,5 +1,4 @@
-"""Jobs written in Python: the calls of the paper's Tables 1 and 2 (section 2.4), and what makes them
-pleasant.
+"""Jobs written in Python: the calls of the paper's Tables 1 and 2 (section 2.4), in a convenient form.
 
     class Popular(Job):
         every = 5.0
@@ -12,15 +11,14 @@ pleasant.
                 self.multicast("update")
 
 A file with one subclass of ``Job`` is a job: ``elf submit FILE.py`` sends it to all agents, and each runs it
-in a process of its own. The one whose node id is nearest to the app id is the root of the job's tree and its
-master (``is_root``); when that one dies the next takes over, with whatever that agent's job knows.
+in a process of its own. The agent whose node id is nearest to the app id is the root of the job's tree and
+its master (``is_root``); when it dies the next one takes over, with whatever that agent's job knows.
 
-What is promised: a multicast comes to each agent once and in the order of its root, or ``on_missed`` says how
-many will not; ``send_to``, ``route`` and replies come at most once, and not at all when an agent dies or is
-flooded; a callback is never called beside another one. What a job holds in memory is gone with its process.
-For windows that are exact through crashes write ELF-QL: ``CREATE JOB`` is the same tree, with the calls of
-this class made by elf itself (flush and ``send_to`` at the end of a pane, ``on_recv`` merges, ``multicast``
-commits).
+Guarantees: a multicast comes to each agent once and in the order of its root, or ``on_missed`` says how many
+will not come; ``send_to``, ``route`` and replies come at most once, and not at all when an agent dies or is
+flooded; callbacks never run concurrently. What a job holds in memory is gone with its process. For windows
+that are exact through crashes write ELF-QL: ``CREATE JOB`` uses the same tree, and elf itself makes the calls
+of this class (flush and ``send_to`` at the end of a pane, ``on_recv`` merges, ``multicast`` commits).
 
 Never here: sockets, clocks, processes. ``Host`` is whoever runs the job.
 
@@ -615,7 +613,7 @@ class Job:
 
 
 def readable(paos: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table:
-    """Keys, then states; sums of integers as int64 where they fit, for whoever reads them."""
+    """Keys, then states; sums of integers as int64 where they fit, for the reader's convenience."""
     paos = paos.select([*keys, *(state.name for state in states)])
     for index, field in enumerate(paos.schema):
         if pa.types.is_decimal(field.type):

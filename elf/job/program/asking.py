@@ -1,7 +1,7 @@
-"""Queries between masters: those of the jobs here that have no reply yet, and those that an SQL job is asked.
+"""Queries between masters: those of the jobs here that have no reply yet, and those to SQL jobs.
 
-A query ends with a reply, an error or its timeout, always. It carries the path of jobs that wait for it; one
-to a job of its own path would wait for itself, and is refused before it is sent.
+A query always ends with a reply, an error or its timeout. It carries the path of jobs that wait for it; a
+query to a job of its own path would wait for itself, and is refused before it is sent.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from elf.wire.base import Answer
 
 QUERIES_MAX: Final = 1_000
 INSPECT_IDS: Final = 1 << 40
-"""Requests of ours to the job groups of SQL jobs have higher ids than those of clients."""
+"""Our requests to the job groups of SQL jobs have higher ids than those of clients."""
 INSPECT_MS: Final = 10_000
 
 
@@ -35,7 +35,7 @@ class _Query:
 
 
 class Asking:
-    """One node's part in it."""
+    """One node's part in queries."""
 
     def __init__(self, address: str) -> None:
         self._address = address
@@ -82,7 +82,7 @@ class Asking:
         return id_ in self._inspections
 
     def answered(self, answer: Answer) -> Send:
-        """A job group has told what its job knows."""
+        """A job group has answered what its job knows."""
         token, _ = self._inspections.pop(answer.id)
         if answer.error:
             return reply(token, error=answer.error)
@@ -101,12 +101,12 @@ class Asking:
 
 
 def of_client(asked: QueryProgram) -> Routed:
-    """A client's query, as one of a job that nobody waits for."""
+    """A client's query, treated as one of a job that nobody waits for."""
     return Routed(app=asked.app, source=b"", value=asked.value, origin=asked.origin, query=-asked.id)
 
 
 def token_of(routed: Routed) -> str:
-    """Whom and what to reply to; empty when no reply is wanted."""
+    """The address and number to reply to; empty when no reply is wanted."""
     return f"{routed.origin}|{routed.query}" if routed.query else ""
 
 

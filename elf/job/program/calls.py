@@ -13,7 +13,7 @@ VALUE_BYTES_MAX = 4 << 20
 """The largest message of a job, encoded."""
 CALLBACK_BYTES_MAX = 32 << 20
 CALLBACK_SENDS_MAX = 10_000
-"""What one callback may send."""
+"""How many messages one callback may send."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -34,7 +34,7 @@ class Timer(msgspec.Struct, frozen=True, tag=True):
 
 
 class Rows(msgspec.Struct, frozen=True, tag=True):
-    """What a chunk of the stream came to for a subscription; the table is the payload."""
+    """A chunk's rows or groups for a subscription; the table is the payload."""
 
     subscription: str
 
@@ -54,14 +54,14 @@ class Cast(msgspec.Struct, frozen=True, tag=True):
 
 
 class Missing(msgspec.Struct, frozen=True, tag=True):
-    """So many multicasts of an application cannot be had any more."""
+    """So many multicasts of an application are lost."""
 
     app: bytes
     count: int
 
 
 class Delivered(msgspec.Struct, frozen=True, tag=True):
-    """A message of another application to this one's master. ``query``: a reply is wanted."""
+    """A message of another application to this one's master. ``query``: it wants a reply."""
 
     app: bytes
     value: bytes
@@ -110,7 +110,7 @@ JobEffect = SendTo | MulticastOut | RouteOut | ReplyOut
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """What ``subscribe`` was called with: a query, rows of a stream, or another application's multicasts."""
+    """The arguments of ``subscribe``: a query, rows of a stream, or another application's multicasts."""
 
     name: str
     query: str = ""

@@ -1,4 +1,4 @@
-"""What agents say to each other about jobs written in Python. They ride as all messages of ours do."""
+"""The messages of agents about jobs written in Python. They are sent like all other messages of elf."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from elf.wire.base import Message, Request
 
 
 class SubmitProgram(Request, frozen=True, kw_only=True):
-    """Routed to the app id: have the catalog log take this job. Answered when it has, or when it cannot."""
+    """Routed to the app id: have the catalog log take this job. Answered when it has, or cannot."""
 
     spec: ProgramSpec
     replace: bool = False
@@ -51,9 +51,8 @@ class Told(Message, frozen=True, kw_only=True):
 
 
 class Routed(Message, frozen=True, kw_only=True):
-    """``route`` and ``query``: from one application to the master of ``app``. ``query`` is the asker's
-    number, 0 if no reply is wanted, below 0 for a client's request; ``path`` names the jobs that wait for it
-    already."""
+    """``route`` and ``query``: from one application to the master of ``app``. ``query``: the asker's number,
+    0 if no reply is wanted, below 0 for a client's request; ``path``: the jobs that wait for it already."""
 
     app: bytes
     source: bytes
@@ -64,7 +63,7 @@ class Routed(Message, frozen=True, kw_only=True):
 
 
 class Returned(Message, frozen=True, kw_only=True):
-    """The reply to a query, straight to who asked."""
+    """The reply to a query, directly to the asker."""
 
     query: int
     value: bytes = b""
@@ -72,7 +71,7 @@ class Returned(Message, frozen=True, kw_only=True):
 
 
 class ProgramTrouble(Message, frozen=True, kw_only=True):
-    """Agent to the master, when it changes and every few seconds while it is so: the job does not run well
+    """Agent to the master, when it changes and every few seconds while it lasts: the job does not run well
     here. An empty ``state``: it does again."""
 
     uid: str

@@ -1,4 +1,4 @@
-"""What passes between a node and whoever runs its Python jobs: effects out, events in."""
+"""The interface of a node and the runner of its Python jobs: effects out, events in."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class CallProgram:
 
 @dataclass(frozen=True)
 class AnswerProgram:
-    """The end of a query that a callback waits for."""
+    """The end of a query for which a callback waits."""
 
     uid: str
     number: int
@@ -73,7 +73,7 @@ class ProgramAsked:
 
 @dataclass(frozen=True)
 class ProgramState:
-    """How the job is doing. ``query``: the token of a query that will get no reply because of it."""
+    """The state of the job. ``query``: the token of a query that gets no reply because of it."""
 
     uid: str
     state: State

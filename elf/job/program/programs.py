@@ -1,11 +1,11 @@
-"""The jobs written in Python on one node: what the catalog log says runs, calls in, effects out.
+"""The jobs written in Python on one node: which run according to the catalog log, calls in, effects out.
 
     (log) ──▶ starting ──▶ running ◀──▶ failing ──▶ failed        (the job's own trouble, on this agent alone)
 
 A job's tree is at its app id and has no job group: the node nearest to it is the root, which is the job's
-master as long as it lives. Submitting and dropping is routed there, since one node lets one request a name
-through; the entry of the catalog log decides. Rules: what a job sends is counted against a rate, and dropped
-beyond it. It must never run a line of a user's: ``programport`` says who does.
+master as long as it lives. Submissions and drops are routed there, since one node lets one request for a name
+through; the entry of the catalog log decides. What a job sends is counted against a rate, and dropped beyond
+it. This module never runs a line of a user's code: ``elf.job.program.port`` says what does.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from elf.wire.base import Answer, Message
 SENDS_A_SEC: Final = 500
 SENDS_MAX: Final = 2 * SENDS_A_SEC
 BYTES_A_SEC: Final = 16 << 20
-"""What a job on one agent may send; ``SENDS_MAX`` and as many bytes again at once."""
+"""How much a job on one agent may send, in bytes a second; ``SENDS_MAX`` and as many bytes again at once."""
 TROUBLE_MS: Final = 5_000
 """How often an agent tells the master that a job does not run well; the master forgets after three times
 that."""
@@ -67,9 +67,8 @@ Step = Effect | ring.Effect | ProgramEffect | ToApp
 
 @dataclass
 class _Running:
-    """A job here. ``topics``: trees that it takes part in, its own first. ``told``: the trouble that the
-    master was told last, at ``told_ms``. ``flooded_ms``: when it last sent more than it may.
-    """
+    """A job here. ``topics``: the trees that it takes part in, its own first. ``told``: the trouble last
+    reported to the master, at ``told_ms``. ``flooded_ms``: when it last sent more than it may."""
 
     spec: ProgramSpec
     topics: tuple[bytes, ...]
@@ -87,7 +86,7 @@ class _Running:
     """At the master: state, reason, when, by agent."""
 
     def shown(self, now_ms: int) -> tuple[State, str]:
-        """State and reason, for people: a flood is told of for a while."""
+        """State and reason, for people: a flood is shown for a while."""
         if self.state == "running" and now_ms - self.flooded_ms < TROUBLE_MS:
             return "failing", "it floods: messages beyond its rate are dropped"
         return self.state, self.reason
@@ -109,15 +108,15 @@ class Programs:
         self._asking = Asking(address)
         self.submitting = Submitting(log)
         self.counts: Counter[str] = Counter()
-        """Of all jobs there ever were: what was lost, by kind."""
+        """What was lost, by kind, for all jobs there ever were."""
 
     # -- what the log says -----------------------------------------------------------------------------------
 
     def begin(self, spec: ProgramSpec, now_ms: int) -> list[Step]:
-        """Run a job of the log; nothing when it runs, or is dropped."""
+        """Run a job of the log; do nothing when it runs, or is dropped."""
         if spec.uid in self._running or self._log.program(spec.uid) is None:
             return []
-        sql = {app_id(job.name, job.creator) for job in self._log.jobs()}  # whose trees are not ours to join
+        sql = {app_id(job.name, job.creator) for job in self._log.jobs()}  # whose trees we do not join
         topics = tuple(dict.fromkeys((spec.app, *(app for app in spec.apps if app not in sql))))
         running = _Running(spec, topics, filled_ms=now_ms)
         self._running[spec.uid] = running
@@ -144,11 +143,11 @@ class Programs:
         return found
 
     def logged(self, uid: str) -> list[Step]:
-        """The log has an entry of this job: whoever waits for it is answered."""
+        """The log has an entry of this job: answer those who wait for it."""
         return list(self.submitting.logged(uid, self._address))
 
     def _taps(self, spec: ProgramSpec, taps: Sequence[object]) -> list[Step]:
-        """Have the stream tasks of its streams compute what it wants, or (no ``taps``) stop."""
+        """Make the stream tasks of its streams compute what it wants, or (no ``taps``) stop."""
         streams = {tap.fragment.stream for tap in spec.taps} & self._streams
         return [
             Work(
@@ -170,7 +169,7 @@ class Programs:
     # -- what the job wants ----------------------------------------------------------------------------------
 
     def said(self, event: ProgramEvent, now_ms: int) -> list[Step]:
-        """Something of a job that runs here."""
+        """A job here has acted."""
         running = self._running.get(event.uid)
         if running is None:
             return []
@@ -224,7 +223,7 @@ class Programs:
         self.counts["messages_dropped"] += 1
 
     def _flooded(self, running: _Running, effect: JobEffect | None, now_ms: int) -> list[Step]:
-        """It sends more than it may: this message is dropped."""
+        """The job sends more than it may: drop this message."""
         self._drop(running, "flooding")
         running.flooded_ms = now_ms
         found = [] if running.told[0] else self._tell(running, now_ms)
@@ -254,7 +253,7 @@ class Programs:
         return found
 
     def _tell(self, running: _Running, now_ms: int) -> list[Step]:
-        """The master hears of trouble, and of its end."""
+        """Tell the master of trouble, and of its end."""
         state, reason = running.shown(now_ms)
         trouble = (state, reason) if state in ("failing", "failed") else ("", "")
         if not trouble[0] and not running.told[0]:
@@ -292,7 +291,7 @@ class Programs:
         return [reply(token, error="there is no job with that app id")]
 
     def awaits(self, id_: int) -> bool:
-        """Whether that answer is for us."""
+        """Whether that answer is for this node."""
         return self._asking.awaits(id_)
 
     def answered(self, answer: Answer) -> list[Step]:
@@ -301,7 +300,7 @@ class Programs:
     # -- messages --------------------------------------------------------------------------------------------
 
     def arrived(self, sender: str, message: Message, now_ms: int, voter: str | None) -> list[Step]:
-        """A message of ``programmessages``."""
+        """A message of ``elf.job.program.messages``."""
         match message:
             case note.Note():
                 return self._for(message.uid, calls.Sent(sender, message.value), now_ms)
@@ -341,14 +340,14 @@ class Programs:
         ]
 
     def missed(self, topic: bytes, count: int, now_ms: int) -> list[Step]:
-        """Multicasts of an application cannot be had."""
+        """Multicasts of an application are lost."""
         event = calls.Missing(topic, count)
         own = [r for r in self._running.values() if r.spec.app == topic]
         found = [step for running in own for step in self._call(running, event, now_ms)]
         return [*found, *self._listeners(topic, event, now_ms)]
 
     def tapped(self, tapped: Iterable[Tapped], now_ms: int) -> list[Step]:
-        """What a chunk of ours came to."""
+        """A chunk of ours has rows or groups for a tap."""
         found: list[Step] = []
         for tap in tapped:
             running = self._running.get(tap.uid)

@@ -1,10 +1,10 @@
-"""Jobs that work in rounds: a combining tree barrier (paper, section 3.2) out of the calls of ``Job``.
+"""Jobs that work in rounds: a combining tree barrier (paper, section 3.2) made of the calls of ``Job``.
 
     begin ──multicast──▶ contribute, on every agent ──send_to, combine──▶ … ──▶ finish, at the master
 
-The master begins a round with a message; each agent gives its contribution and waits for those of its
-children, combines them, and sends one up. The master gets the whole. A batch is a round; a cycle is rounds of
-which each begins with what the last one came to.
+The master begins a round with a message. Each agent makes its contribution, waits for those of its children,
+combines them, and sends one up. The master gets the whole. A batch is a round; a cycle is a series of rounds
+in which each begins with the result of the last one.
 
 Rules: the next round ends the one before, complete or not. A contribution that came too late for its round
 (its sender, or somebody on its way, was away) goes to ``late`` on the agent where it got to; with
@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from elf.job.program.api import Host, Job
 
 Lines = dict[str, tuple[int, int, int]]
-"""Which lines of each agent's log a result is of: agent → id of the first, id of the last, how many."""
+"""The lines of each agent's log that a result is of: agent → id of the first, id of the last, how many."""
 
 
 class Rounds(Job, ABC):
@@ -56,7 +56,7 @@ class Rounds(Job, ABC):
     """
 
     keep_late: ClassVar[bool] = False
-    """Whether what comes too late for a round is part of the next one, as in batches that are emptied."""
+    """Whether what comes too late for a round is part of the next one, as for batches that are emptied."""
 
     def __init__(self, name: str, creator: str, host: Host) -> None:
         """Made by the agent, as ``Job``.
@@ -236,7 +236,7 @@ class Rounds(Job, ABC):
             self._up()
 
     def _up(self) -> None:
-        """When all below have sent theirs, send on what came together."""
+        """When all children have sent theirs, send the combination on."""
         if not self._open or self._waiting.intersection(self.children):
             return
         self._open = False

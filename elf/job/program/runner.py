@@ -1,7 +1,7 @@
 """Runs one job: its text becomes an object, events become calls, calls become effects.
 
-Pure: no socket, no clock; whoever runs it (a sandbox process, a test) brings ``ask``, which waits for the
-reply to a query. What the user's code raises is told with the line of the user's own file.
+Pure: no socket, no clock. The caller (a sandbox process, a test) supplies ``ask``, which waits for the reply
+to a query. An exception of the user's code is reported with the line of the user's own file.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TEXT_MAX = 400
 
 
 class UserCodeError(Exception):
-    """The user's file is not what it must be."""
+    """The user's file is not a valid job."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Failure:
 
 
 def load(text: str, filename: str) -> dict[str, object]:
-    """Run a file's text as a module of its own; its names."""
+    """Run a file's text as a module of its own; returns its names."""
     code = compile(text, filename, "exec", dont_inherit=True)
     module = types.ModuleType("user_code")
     module.__file__ = filename
@@ -119,7 +119,7 @@ class JobRunner:
         self.job = job_class(load(text, filename), filename)(name, creator, self)
 
     def start(self, place: Place) -> Loaded:
-        """Call the job's ``start``; what it has asked for."""
+        """Call the job's ``start``; returns its subscriptions."""
         self._place, self._open = place, True
         self._effects = []
         self.job.start()

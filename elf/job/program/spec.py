@@ -19,7 +19,7 @@ from elf.job.spec import app_id
 from elf.ql.plan import Fragment
 
 SETTINGS = "SETTINGS"
-"""The name in a job's file whose value, a dict, says which attributes of its class have other values."""
+"""The name in a job's file whose value, a dict, gives attributes of its class other values."""
 TEXT_BYTES_MAX = 64 << 10
 """The longest file that may be sent: every agent keeps it in its copy of the catalog log."""
 
@@ -52,7 +52,7 @@ class Tap:
 
 @dataclass(frozen=True, eq=False)
 class Tapped:
-    """What a chunk came to for a subscription of a job: an encoded table."""
+    """A chunk's result for a subscription of a job: an encoded table."""
 
     uid: str
     name: str
@@ -61,9 +61,9 @@ class Tapped:
 
 @dataclass(frozen=True)
 class ProgramSpec:
-    """A job in Python as its creator sent it. ``title``: the name of its class; ``subscription``: of the
-    request that asked for it, so that a repeat is known; ``every_ms``: between two timers, 0 for none;
-    ``apps``: app ids whose multicasts it wants."""
+    """A job in Python as its creator sent it. ``title``: the name of its class; ``subscription``: that of the
+    request, so that a repeat is recognised; ``every_ms``: between two timers, 0 for none; ``apps``: app ids
+    whose multicasts it wants."""
 
     name: str
     creator: str
@@ -92,24 +92,23 @@ class ProgramSpec:
 
 
 def with_settings(text: str, settings: Mapping[str, object]) -> str:
-    """A job's text with other values for attributes of its class: plain Python values. They are a last line
-    of the text, so they travel with it and the lines above keep their numbers.
-    """
+    """A job's text with other values for attributes of its class: plain Python values. They form a last line
+    of the text, so they travel with it and the lines above keep their numbers."""
     if not settings:
         return text
     return f"{text.rstrip()}\n\n\n{SETTINGS} = {dict(settings)!r}\n"
 
 
 class Question(msgspec.Struct, frozen=True):
-    """A client's query of a job, ``name`` or ``creator/name``. ``message``: anything that JSON has."""
+    """A client's query of a job, ``name`` or ``creator/name``. ``message``: any JSON value."""
 
     job: str
     message: object = None
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """What a client sends to an agent: a file that it has checked, and what came of loading it.
-    ``subscription`` is unique, so that a repeat is known."""
+    """What a client sends to an agent: a file that it has checked, and the result of loading it.
+    ``subscription`` is unique, so that a repeat is recognised."""
 
     name: str
     text: str

@@ -1,8 +1,8 @@
 """How a job in Python gets into the catalog log, and out of it: at the node nearest to its app id.
 
-That node lets one request a name through, gives the job its generation, and asks a voter of the log until it
-has the entry; then it answers. Two nodes that both believe to be nearest give the same generation: the log
-takes one entry of that uid, and the other request is told that the name is taken.
+That node lets one request for a name through, gives the job its generation, and asks a voter of the log until
+the log has the entry; then it answers. Two nodes that both believe to be nearest give the same generation:
+the log takes one entry of that uid, and the other request is told that the name is taken.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The messages of jobs as bytes: what a callback may send, and get.
 
 None, bool, int, float, str, bytes, aware datetimes, lists, dicts, and Arrow tables and batches (which arrive
-as tables), nested as one likes. Tuples and sets arrive as lists. Whole decimals, such as the sums of a query,
+as tables), nested freely. Tuples and sets arrive as lists. Whole decimals, such as the sums of a query,
 arrive as ints, others as floats.
 """
 
@@ -69,7 +69,7 @@ def unpack_value(data: bytes) -> Message:
 
 
 def _plain(value: object) -> object:
-    """Numbers that msgpack has no place for, as those that it has."""
+    """Numbers that msgpack has no type for, as numbers that it has."""
     match value:
         case dict():
             return {_plain(key): _plain(item) for key, item in value.items()}

@@ -1,9 +1,9 @@
-"""Which rows of a chunk are a flow's, in which panes, and which of them are late (protocol 3.5).
+"""Which rows of a chunk belong to a flow, in which panes, and which of them are late (protocol 3.5).
 
 A row is late when its pane is sealed, or when its pane's end plus lateness is not above the highest event
-time that its own source had before it: the same rows are late whatever the chunk sizes. A row of before the
-flow is late by its own source alone; if it is not, it is the business of those who were there then. What
-flows that are alike make of a chunk is computed once, by the first of them that is asked.
+time that its own source had before it: the same rows are late whatever the chunk sizes. A row from before the
+flow is late only by its own source; if it is not late, it belongs to flows that ran then. What equal flows
+compute of a chunk is computed once, by the first of them that asks.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ FEW_ROWS: Final = 512
 
 
 class Stand(NamedTuple):
-    """How far a flow is: it answers for panes from ``live_from`` on, those below ``sealed`` are; while it is
-    ``suspended`` its rows are only counted."""
+    """How far a flow is: it answers for panes from ``live_from`` on, and those below ``sealed`` are sealed;
+    while it is ``suspended`` its rows are only counted."""
 
     live_from: int
     sealed: int
@@ -40,11 +40,11 @@ class Stand(NamedTuple):
     leapt: tuple[int, int] = (0, 0)
     """Panes below ``sealed`` that were dropped while they were open: first, end."""
     since: int | None = None
-    """Rows of panes from this one on that come when they are below ``live_from`` are shed: it was suspended
-    in their time."""
+    """Rows of panes from this one on that are below ``live_from`` are shed: the flow was suspended in their
+    time."""
 
     def shed(self, panes: Int64s) -> Mask:
-        """Which of these."""
+        """Which of these panes are shed."""
         if self.since is None:
             return np.zeros(len(panes), np.bool_)
         return np.asarray((panes >= self.since) & (panes < self.live_from))
@@ -52,7 +52,7 @@ class Stand(NamedTuple):
 
 @dataclass
 class View:
-    """A chunk as every flow sees it: rows with masks beside them, one entry a row. Of rows that are not
+    """A chunk as every flow sees it: rows with masks beside them, one entry a row. For rows that are not
     ``wanted`` (None: all are) no flow's WHERE is true."""
 
     rows: pa.Table
@@ -66,15 +66,15 @@ class View:
     uncast: int
     unrostered: int
     shares: dict[ShareKey, Share] = field(default_factory=dict)
-    """What flows that are alike have in common is computed once a chunk."""
+    """What equal flows share, computed once a chunk."""
     sortings: dict[ShareKey, Sorting] = field(default_factory=dict)
-    """Likewise of flows that are alike in their panes."""
+    """The same for flows with equal panes."""
 
 
 class Sorting(NamedTuple):
-    """Where the rows of a chunk belong, for all flows of such panes that stand at the same place: the pane of
-    each, and which are ``late``, revise panes (``after``), or are ``on_time``; how many are not in panes
-    before the flow (``fresh``), and else as in ``Share``."""
+    """Where the rows of a chunk belong, for all flows with such panes at the same position: the pane of each
+    row, and which rows are ``late``, revise panes (``after``), or are ``on_time``; how many are not in panes
+    before the flow (``fresh``). The rest is as in ``Share``."""
 
     panes: Int64s
     fresh: int
@@ -89,11 +89,11 @@ class Sorting(NamedTuple):
 
 @dataclass(frozen=True)
 class Share:
-    """What a chunk comes to for every flow of one fragment that stands at the same place.
+    """What a chunk comes to for every flow of one fragment at the same position.
 
-    ``groups``: the partial aggregates of its rows on time, or ``few``: these rows, which are not worth a
+    ``groups``: the partial aggregates of its rows on time, or ``few``: these rows, when they are not worth a
     statement of their own; ``panes`` and ``rows``: how many each pane got. ``late``: which rows are in no
-    result. ``leapt``: how many others are in none, since the flow dropped their panes; ``shed``: since it
+    result. ``leapt``: how many others are in none because the flow dropped their panes; ``shed``: because it
     was suspended. ``after``: groups, panes and rows of those that revise panes.
     """
 
@@ -109,9 +109,9 @@ class Share:
     shed: int = 0
     map_us: int = 0
     uncast: int = 0
-    """Values that are none of this fragment's types, though of another's."""
+    """Values that are not of this fragment's types, but of another's."""
     parts: dict[int, tuple[pa.Table, ...]] = field(default_factory=dict)
-    """The groups split in so many key ranges."""
+    """The groups, split into so many key ranges."""
 
     def of(self, fragment: Fragment) -> pa.Table | None:
         """The groups in the key range of a fragment."""
@@ -124,7 +124,7 @@ class Share:
 
 
 class Assigner:
-    """Of one flow. ``work``: what it counts; what is mapped for others too is in the ``Share``."""
+    """The assigner of one flow. ``work``: what it counts; the ``Share`` has what is mapped for others too."""
 
     def __init__(
         self,
@@ -153,8 +153,7 @@ class Assigner:
 
     def late(self, view: View, applied: int, chosen: Mask | None, at: Stand) -> Share:
         """This chunk for a flow over the late rows of another. Such a row has the time at which it came: the
-        highest event time that its source had by then, or the open pane where that is sealed.
-        """
+        highest event time of its source by then, or the open pane where that pane is sealed."""
         chosen = np.zeros(len(view.ts), dtype=np.bool_) if chosen is None else chosen
         if applied:
             chosen = chosen & (view.offsets >= applied)
@@ -171,8 +170,7 @@ class Assigner:
 
     def counted(self, view: View, applied: int, at: Stand) -> tuple[pa.Table | None, Share]:
         """(rows to be counted, share) of this chunk for a flow of windows of rows. A row has the time at
-        which it came, as above; it waits for the map, and then in its window until that is full.
-        """
+        which it came, as above; it waits for the map, and then in its window until that is full."""
         fresh = view.timed & (view.offsets >= applied)
         panes = windows.panes_of(np.maximum(view.before, view.ts), self._fragment.pane_us)
         shed = int((fresh & at.shed(panes)).sum())
@@ -236,8 +234,8 @@ class Assigner:
             return replace(share, panes=nothing, rows=nothing, after=None, failed=failed)
 
     def _is_late(self, panes: Int64s, before: Int64s, at: Stand, more_us: int) -> Mask:
-        """By the seal, or by what its own source had before it; ``more_us``: so much more is allowed, but not
-        to a row of before the flow, which has no pane here."""
+        """Late by the seal, or by the source's earlier rows. ``more_us`` more is allowed, but not to a row
+        from before the flow, which has no pane here."""
         pane_us = self._fragment.pane_us
         late = panes < max(at.sealed - (more_us // pane_us if more_us else 0), at.live_from)
         return late | self._is_late_by(before, panes, more_us)
@@ -268,8 +266,7 @@ class Assigner:
         return (groups, *np.unique(panes[chosen], return_counts=True)), uncast
 
     def _chosen(self, view: View, panes: Int64s, on_time: Mask) -> tuple[pa.Table | None, int]:
-        """The rows on time with their panes, None if there are none that are wanted; how many values of them
-        did not fit."""
+        """The rows on time with their panes, None if none is wanted; how many of their values did not fit."""
         rows = view.rows
         chosen = on_time if view.wanted is None else on_time & view.wanted
         if self._fragment.function is not None:
@@ -283,7 +280,6 @@ class Assigner:
         return rows.select([*self._schema.names, "_pane"]) if few else rows, uncast
 
     def _waits(self, rows: int) -> bool:
-        """Whether so few rows wait for others before they are mapped. A user's function sees them at once: it
-        is to be known which line it fails on.
-        """
+        """Whether so few rows wait for others before they are mapped. A user's function gets them at once, so
+        that it is known which line it fails on."""
         return rows < FEW_ROWS and self._fragment.function is None

@@ -1,19 +1,19 @@
 """Count windows (protocol 7.6): N rows of one source each, in the order of that source.
 
-A source is a path on an agent: what is written there after a rotation goes on with the window that is open.
-Only its own agent reads it, so a window is whole before it leaves: its groups wait here until N rows that
-the query's WHERE lets through were seen, and then go into the flow's tree, all of them in the pane in which
-the last of these rows came. To trees, roots, masters and calendars they are groups with two more keys, source
-and number, in tumbling windows as long as a pane.
+A source is a path on an agent: what is written there after a rotation continues the open window. Only its own
+agent reads it, so a window is whole before it leaves. Its groups wait here until N rows that the query's
+WHERE accepts were seen; then all of them go into the flow's tree, in the pane in which the last of these rows
+came. To trees, roots, masters and calendars they are groups with two more keys, source and number, in
+tumbling windows as long as a pane.
 
-How many rows were seen and what waits are part of the checkpoint, as positions are. So after a crash the rows
-behind the checkpoint are counted again as if they had not been: no window that has left is made twice, or
-otherwise.
+The number of rows seen and the waiting groups are part of the checkpoint, as source offsets are. After a
+crash the rows behind the checkpoint are counted as if for the first time: no window that has left is made
+twice, or differently.
 
-No row is late: order decides, not time. Rows without event time, or beyond the future bound, are left out
-and counted, as everywhere. A window that cannot be full any more (the source is gone, the input has ended,
-the agent leaves) goes as it is. What a flow drops when it is suspended is counted as shed; the next window
-has the next number. One window a source is open, of at most N rows; N is bounded by the language.
+No row is late: order decides, not time. Rows without event time, or beyond the future bound, are left out and
+counted, as everywhere. A window that can no longer be filled (the source is gone, the input has ended, the
+agent leaves) goes as it is. What a flow drops when it is suspended is counted as shed; the next window has
+the next number. Each source has one open window, of at most N rows; the language bounds N.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from elf.ql.plan import Fragment
 
 NUMBER: Final = "window_number"
 _UNMERGED: Final = 1 << 12
-"""Groups of an open window that are not merged yet, or as many as are merged."""
+"""Unmerged groups of an open window, or as many as are merged."""
 
 
 class _Image(msgspec.Struct, array_like=True):
@@ -50,8 +50,7 @@ class _Image(msgspec.Struct, array_like=True):
 @dataclass
 class _Source:
     """``seen``: rows that were counted. ``open``: groups of the window that is not full; ``merged`` of them
-    are merged. ``waiting``: rows for the map, in order.
-    """
+    are merged. ``waiting``: rows for the map, in order."""
 
     seen: int = 0
     ids: list[str] = field(default_factory=list)
@@ -61,7 +60,7 @@ class _Source:
 
 
 class CountWindows:
-    """The windows of one flow on one agent, until they are full. ``image``: of its checkpoint."""
+    """The windows of one flow on one agent, until they are full. ``image``: from its checkpoint."""
 
     def __init__(self, fragment: Fragment, mapper: MapperPort, agent: str, image: bytes = b"") -> None:
         if fragment.count is None:
@@ -79,7 +78,7 @@ class CountWindows:
             self._sources[one.name] = _Source(one.seen, one.ids, groups, sum(g.num_rows for g in groups))
 
     def add(self, source: str, path: str, rows: pa.Table) -> None:
-        """Rows of a file, in order, with their panes. ``source``: the id of the file."""
+        """Add rows of a file, in order, with their panes. ``source``: the id of the file."""
         known = next((one for one in self._sources.values() if source in one.ids), None)
         if known is None:  # whatever the file is called later, its rows belong together
             known = self._sources.setdefault(path, _Source())
@@ -88,7 +87,8 @@ class CountWindows:
         self.waiting += rows.num_rows
 
     def digest(self, sealed: int) -> pa.Table | None:
-        """Map what waits: the groups of the windows that are full now, none in a pane below ``sealed``."""
+        """Map what waits; returns the groups of the windows that are full now, none in a pane below
+        ``sealed``."""
         found = [
             full
             for name, source in self._sources.items()
@@ -98,7 +98,8 @@ class CountWindows:
         return pa.concat_tables(found) if found else None
 
     def close(self, gone: Sequence[str] | None, sealed: int) -> pa.Table | None:
-        """The groups of windows that will not be full: of sources all of whose files are gone, or of all."""
+        """The groups of windows that will not be filled: of sources all of whose files are gone, or of
+        all."""
         found = []
         for name, source in list(self._sources.items()):
             source.ids = [] if gone is None else [one for one in source.ids if one not in gone]
@@ -109,7 +110,7 @@ class CountWindows:
         return pa.concat_tables(found) if found else None
 
     def drop(self) -> int:
-        """Forget what is not full; how many rows that were. The numbers go on."""
+        """Drop windows that are not full; returns how many rows that were. The numbers continue."""
         lost, self.waiting = self.waiting, 0
         for source in self._sources.values():
             lost += source.seen % self._rows
@@ -118,7 +119,7 @@ class CountWindows:
         return lost
 
     def image(self) -> bytes:
-        """For the checkpoint; nothing waits for the map then."""
+        """The image for the checkpoint; nothing waits for the map then."""
         if self.waiting:
             raise ElfBug("a cut with rows that were not counted")
         found = []
@@ -151,13 +152,13 @@ class CountWindows:
         self._tidy(source, max(_UNMERGED, source.merged))
 
     def _tidy(self, source: _Source, most: int) -> None:
-        """Merge the groups of an open window if more than ``most`` of them are not."""
+        """Merge the groups of an open window if more than ``most`` of them are unmerged."""
         if len(source.open) > 1 and sum(table.num_rows for table in source.open) - source.merged > most:
             source.open = [self._merged(source.open)]
             source.merged = source.open[0].num_rows
 
     def _merged(self, tables: Sequence[pa.Table], sealed: int | None = None) -> pa.Table:
-        """A row a window and group, in the pane in which the window's last row came."""
+        """One row for each window and group, in the pane in which the window's last row came."""
         names = [*self._keys, *(state.name for state in self._states)]
         whole = pa.concat_tables([table.select(names) for table in tables], promote_options="permissive")
         panes: Int64s = whole["_pane"].to_numpy().copy()
@@ -167,6 +168,6 @@ class CountWindows:
         return merge_tables([whole.set_column(0, "_pane", pa.array(last[window]))], self._keys, self._states)
 
     def _named(self, path: str, groups: pa.Table) -> pa.Table:
-        """With the name of their source, behind the pane."""
+        """The same with the name of their source, after the pane."""
         name = pa.array([self._before + path] * groups.num_rows, pa.string())
         return groups.add_column(1, "window_source", name)

@@ -1,9 +1,9 @@
 """Rows of a stream as one flow takes them.
 
-A column may look otherwise to a later query than to an earlier one (whole numbers until the first fraction
-came), and the lines are read once for all flows: as the widest type that any of them wants
-(``elf.job.ports.Wanted``). Each flow goes on with the types that it was planned with, since its panes hold
-these. A value that is none of its type is NULL to it, and counted as ``uncast``, as one that no flow could
+A column may have another type for a later query than for an earlier one (whole numbers until the first
+fraction came), and the lines are read once for all flows: as the widest type that any of them wants
+(``elf.job.ports.Wanted``). Each flow converts to the types that it was planned with, since its panes hold
+these. A value that is not of its type is NULL for it, and counted as ``uncast``, like one that no flow could
 read.
 """
 
@@ -39,7 +39,7 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> tuple[pa.Table, int]:
-    """The rows with columns of a flow as they are in its schema; how many values are NULL for that."""
+    """The rows with a flow's columns as in its schema; and how many values became NULL by that."""
     lost = 0
     for field in schema:
         place = rows.schema.get_field_index(field.name)

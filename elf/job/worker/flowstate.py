@@ -1,6 +1,6 @@
-"""One flow on one agent: its open panes, its counters and its positions (protocol 3.2).
+"""One flow on one agent: its open panes, its counters and its source offsets (protocol 3.2).
 
-Owned by the ``StreamWorker`` of its stream. Which rows are its own says ``assigning``; their groups are in
+The ``StreamWorker`` of its stream owns it. ``assigning`` says which rows are its own; their groups are in
 ``openpanes`` until the panes are sealed.
 """
 
@@ -33,16 +33,16 @@ from elf.job.worker.counted import CountWindows
 from elf.job.worker.openpanes import OpenOffsets, OpenPanes
 
 _FEW_WORTH: Final = 16
-"""Rows that are worth a statement while the agent is quiet, so that the end of their pane is not held up by
-it. Fewer (the line that ended the last pane) wait for more, or for that end: it costs them no less."""
+"""Rows that are worth a statement while the agent is quiet, so that they do not delay the end of their pane.
+Fewer rows (the line that ended the last pane) wait for more, or for that end, where they cost the same."""
 EARLY_BYTES_MAX: Final = 16 << 20
 """Open panes that are larger are not sent early."""
 LINE_SHOWN: Final = 200
-"""Characters of a line that a function fails on."""
+"""Characters shown of a line on which a function fails."""
 
 
 class FlowState:
-    """One flow's tree, counters and positions."""
+    """One flow's tree, counters and source offsets."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class FlowState:
         self.panes = OpenPanes(checkpoint, mapper, self.work, spill, cpu_us)
         self._assigner = Assigner(flow.fragment, mapper, lateness_us, self.work, cpu_us)
         self.late_rows: Mask = np.zeros(0, dtype=np.bool_)
-        """Of the last chunk: the rows that are in no result, for flows that read these."""
+        """The rows of the last chunk that are in no result, for flows that read these."""
         self.after = self._late_rows(checkpoint) if flow.fragment.revise_us is not None else None
         counts = flow.fragment.count is not None
         self._counted = CountWindows(flow.fragment, mapper, agent, checkpoint.counted) if counts else None
@@ -80,12 +80,12 @@ class FlowState:
         self.leapt = checkpoint.leapt
         self._since = checkpoint.since
         self.threshold: Threshold | None = None
-        """What goes up of a sealed pane, if that is not all of it."""
+        """What goes up of a sealed pane, if not all of it."""
         self._early_ms = 0
         self._changed = False
         self.dirty = True
         self.failure = ""
-        """How the user's function has failed, since this was last looked at."""
+        """How the user's function has failed, since this was last read."""
 
     def _late_rows(self, checkpoint: FlowCheckpoint) -> LateRows:
         fragment = self.flow.fragment
@@ -108,7 +108,7 @@ class FlowState:
             self.shed += self.after.drop() if self.after is not None else 0
 
     def resume(self, live_from: int) -> None:
-        """Answer for panes from ``live_from`` on; what was shed is told with the first of them."""
+        """Answer for panes from ``live_from`` on; the first of them reports what was shed."""
         if self.suspended:
             self.suspended = False
             self._since = self.live_from if self._since is None else self._since
@@ -119,8 +119,7 @@ class FlowState:
 
     def leap(self, below: int, counted: Mapping[str, int]) -> int:
         """Leave out the open panes below, and go on with what was ``counted`` of snapshots that are left out
-        (``elf.job.stragglers``); how many rows all of them had.
-        """
+        (``elf.job.stragglers``); returns how many rows all of them had."""
         counts = Counter(counted)
         if below > self.sealed and not self.suspended:
             counts += left_over(self.counters.take_below(below), [(START_OF_TIME, below)])
@@ -137,8 +136,8 @@ class FlowState:
         self, spans: Iterable[tuple[int, int, int]], counted: Mapping[str, int], gaps: Iterable[Gap] = ()
     ) -> dict[str, int]:
         """Another agent's piece is in the commits of these panes of our snapshots, made from the source
-        offsets with that number. Goes on with what was ``counted`` of them, and with their ``gaps``; how many
-        rows that one had, and not."""
+        offsets with that number. Go on with what was ``counted`` of them, and with their ``gaps``; returns
+        how many rows that agent had, and how many it had not."""
         counts = Counter(counted)
         rows = counts.pop("rows_in", 0)
         late = rows - min(rows, sum(self.reexecution.read_by(*span) for span in spans))
@@ -154,19 +153,18 @@ class FlowState:
         return self.reexecution.where(max(self.sealed, self.live_from), now)
 
     def _add_counts(self, counts: Mapping[str, int]) -> None:
-        """They are told with the open pane."""
+        """Add counts that are reported with the open pane."""
         if any(counts.values()):
             self.counters.add(np.array([self._open_pane], dtype=np.int64), **counts)
 
     @property
     def _open_pane(self) -> int:
-        """The first that is; ``START_OF_TIME`` before a row has come."""
+        """The first open pane; ``START_OF_TIME`` before a row has come."""
         return max(self.sealed, self.live_from) if self.flow.fragment.pane_us else 0
 
     def feed(self, source: str, chunk: ChunkLike, view: View, late_of: Mask | None = None) -> dict[str, int]:
-        """Map the rows of a chunk that are this flow's into its tree; returns the counts of the chunk.
-        ``late_of``: of a flow over late rows, which of them these are.
-        """
+        """Map the flow's rows of a chunk into its tree; returns the counts of the chunk. ``late_of``: for a
+        flow over late rows, which rows are late."""
         applied = self.applied.get(source, 0)
         self.applied[source] = max(applied, chunk.end)
         done = applied if applied > chunk.start else 0
@@ -223,8 +221,8 @@ class FlowState:
         return counts
 
     def miss(self, gap: Gap) -> None:
-        """Rows of this time are gone. Those of panes that are sealed would have been late; what came before
-        the flow is not its own."""
+        """Rows of this time are gone. Those of sealed panes would have been late; those before the flow are
+        not its own."""
         pane_us, place = self.flow.fragment.pane_us, self.flow.fragment.range[0]
         first = last = 0
         if pane_us:
@@ -234,7 +232,7 @@ class FlowState:
             self.counters.mark(max(first, self._open_pane), max(last, self._open_pane), gap)
 
     def _add_counted(self, rows: pa.Table | None, source: str, path: str) -> None:
-        """Rows for the windows of a source."""
+        """Add rows for the windows of a source."""
         if self._counted is not None and rows is not None:
             self._counted.add(source, path, rows)
             self.dirty = True
@@ -242,7 +240,7 @@ class FlowState:
                 self._digest_counted()
 
     def _digest_counted(self) -> None:
-        """Map what waits; windows that are full go into the tree."""
+        """Map what waits; full windows go into the tree."""
         if self._counted is not None:
             began = self._cpu_us()
             full = self._counted.digest(self.sealed)
@@ -251,7 +249,7 @@ class FlowState:
                 self._insert(full)
 
     def close_counted(self, gone: Sequence[str] | None) -> None:
-        """Windows of rows of these sources (None: of all) will not be full: they are as they are."""
+        """Windows of rows of these sources (None: of all) will not be filled: they go as they are."""
         if self._counted is not None:
             self._digest_counted()
             rest = self._counted.close(gone, self.sealed)
@@ -259,14 +257,14 @@ class FlowState:
                 self._insert(rest)
 
     def digest(self, least: int = 0) -> None:
-        """Map the rows of small chunks that were put by for it, if there are so many."""
+        """Map the rows of small chunks that were put by, if there are enough."""
         if self.panes.few_rows >= least:
             self._digest_below(END_OF_TIME)
         if self._counted is not None and self._counted.waiting >= least:
             self._digest_counted()
 
     def digest_quietly(self) -> None:
-        """The same while there is nothing else to do, and what the next rows will want done first."""
+        """The same while there is nothing else to do, and whatever the next rows need first."""
         self.mapper.prepare()
         self.digest(_FEW_WORTH)
 
@@ -297,7 +295,7 @@ class FlowState:
             self.counters.add(np.array([self._open_pane], dtype=np.int64), **counts)
 
     def seal(self, below: int) -> Sealed | None:
-        """Take all panes below ``below`` out of the tree, as one slice."""
+        """Take all panes below ``below`` out of the tree, as one snapshot."""
         if below <= self.sealed or self.suspended:
             return None
         self._digest_counted()
@@ -321,7 +319,7 @@ class FlowState:
         return Sealed(self.flow.uid, start, below, counters, payload, excerpt=part)
 
     def _excerpt(self, groups: pa.Table, counted: pa.Table | None) -> tuple[bytes, bytes] | None:
-        """(counters, payload) of what goes up, if that is not all."""
+        """(counters, payload) of what goes up, if not all."""
         if self.threshold is None:
             return None
         part = excerpt(groups, counted, self.threshold, self.flow.fragment)
@@ -331,7 +329,7 @@ class FlowState:
         return encode(part[1]), encode(part[0]) if part[0].num_rows else b""
 
     def part(self, now_ms: int | None) -> list[Sealed]:
-        """Parts of what came late and has waited long enough (None: of all of it)."""
+        """Parts of rows that came late and have waited long enough (None: of all)."""
         if self.after is None:
             return []
         uid = self.flow.uid
@@ -357,7 +355,7 @@ class FlowState:
         return Early(self.flow.uid, self.sealed, end, encode(counted), payload)
 
     def progress(self) -> FlowProgress:
-        """How far it is; the counts are since the start of this process."""
+        """How far the flow is; the counts are since the start of this process."""
         at = (self.flow.uid, self.live_from, self.sealed)
         return FlowProgress(*at, rows=self._rows, late=self._late, future=self._future)
 

@@ -1,15 +1,15 @@
 """The groups of a flow's open panes.
 
-One tree holds all open panes, the pane being the first key. A tree a pane was measured beside it (seconds to
-insert and seal, one core, in turns): panes of 300 s, live, 0.48 to 0.60 against 0.43 to 0.46; panes of 5 s,
-live, up to 2 s late, 0.11 to 0.13 against 0.07; an hour of 5 s panes sealed at the end, 0.30 against 0.16 but
-7 MB against 23, since nothing of so many small trees is ever compressed. Most is won where rows may be later
-than several panes are long, as each seal reads all open panes: 5 s panes and rows 30 s late, 0.73 against
-0.07 s a minute at 50,000 rows/s, which is one percent of a core. For that, one tree has one limit on memory,
-one spill and one image in a checkpoint, however many panes are open.
+One tree holds all open panes, with the pane as the first key. It was measured against one tree a pane
+(seconds to insert and seal, one core, in turns): panes of 300 s, live, 0.48 to 0.60 against 0.43 to 0.46;
+panes of 5 s, live, up to 2 s late, 0.11 to 0.13 against 0.07; an hour of 5 s panes sealed at the end, 0.30
+against 0.16 but 7 MB against 23, since so many small trees never compress anything. A tree a pane wins most
+where rows may be later than several panes are long, as each seal reads all open panes: 5 s panes and rows 30
+s late, 0.73 against 0.07 s a minute at 50,000 rows/s, which is one percent of a core. In return one tree has
+one limit on memory, one spill and one image in a checkpoint, however many panes are open.
 
-Small chunks wait: rows for the map, groups for the tree. What never came into the tree needs no tree to be
-taken out.
+Small chunks wait: rows for the map, groups for the tree. What never came into the tree is taken out without
+one.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ than mapping them."""
 
 
 class OpenPanes:
-    """Of the flow of a checkpoint. ``work``: what it counts."""
+    """The open panes of the flow of a checkpoint. ``work``: what it counts."""
 
     def __init__(
         self,
@@ -78,11 +78,11 @@ class OpenPanes:
         return sum(rows.num_rows for rows in self._few)
 
     def put_by(self, rows: pa.Table) -> None:
-        """Rows that are too few for a statement of their own."""
+        """Put by rows that are too few for a statement of their own."""
         self._few.append(rows)
 
     def map_below(self, below: int) -> pa.Table | None:
-        """The groups of what was put by of the panes below. The rest stays: it need not hold up what is
+        """The groups of the put-by rows of the panes below. The rest stays, so that it does not delay what is
         sealed now."""
         if not self._few:
             return None
@@ -101,7 +101,7 @@ class OpenPanes:
     # -- groups ----------------------------------------------------------------------------------------------
 
     def insert(self, groups: pa.Table) -> None:
-        """Partial aggregates, with their panes."""
+        """Insert partial aggregates, with their panes."""
         self._work["groups"] += groups.num_rows
         if groups.num_rows:
             self._waiting.append(groups)
@@ -119,13 +119,13 @@ class OpenPanes:
             self._work["tree_us"] += self._cpu_us() - began
 
     def partials(self) -> pa.Table:
-        """All of them, merged; they stay."""
+        """All groups, merged; they stay."""
         self.settle()
         return self._tree.partials()
 
     def take_below(self, below: int) -> pa.Table | None:
-        """The groups of the panes below, merged. What never came into the tree, since it is so little, needs
-        no tree to be merged (0.3 ms instead of 2)."""
+        """The groups of the panes below, merged. What never came into the tree, because it is so little, is
+        merged without one (0.3 ms instead of 2)."""
         if self._tree.rows or sum(table.num_rows for table in self._waiting) > FEW_ROWS:
             self.settle()
             return self._tree.split_off("_pane", below)
@@ -164,8 +164,8 @@ class OpenOffsets:
     """What an agent knows of the flow ``uid`` for those who may run it again (``elf.job.reexecution``): where
     each open pane began, and which sources its rows came from. Nothing is kept of a flow that nobody may run.
 
-    ``counters`` and ``met``: of the checkpoint that it begins with; from where its open panes were read is
-    not known any more.
+    ``counters`` and ``met``: from the checkpoint that it begins with; from where its open panes were read is
+    no longer known.
     """
 
     def __init__(self, uid: str, counters: pa.Table | None, met: Iterable[tuple[int, int, int]]) -> None:
@@ -188,16 +188,17 @@ class OpenOffsets:
             self._offsets = {pane: offsets for pane, offsets in self._offsets.items() if pane >= below}
 
     def drop(self) -> None:
-        """What is open is no more."""
+        """The open panes are dropped."""
         self._offsets.clear()
 
     def read_by(self, start: int, end: int, number: int) -> int:
-        """How many rows of these panes who began at the source offsets with this number has read too."""
+        """How many rows of these panes an agent that began at the source offsets with this number has read
+        too."""
         inside = [key for key in self._met if start <= key[0] < end]
         return sum(self._met.pop(key) for key in inside if key[1] <= number)
 
     def where(self, sealed: int, now: SourceOffsets | None) -> Where:
-        """What is told of it."""
+        """What others are told of it."""
         told = sorted(self._offsets.items())
         return Where(self._uid, sealed, tuple(told[:OFFSETS_MAX]), now if len(told) <= OFFSETS_MAX else None)
 

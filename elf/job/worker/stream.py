@@ -1,14 +1,14 @@
 """The worker of one stream on one agent: from chunks of lines to sealed panes, and the checkpoint that makes
 them durable.
 
-A ``StreamWorker`` is owned by the *stream task* of its stream, which gives it one ``Command`` at a time and
+A ``StreamWorker`` belongs to the *stream task* of its stream, which gives it one ``Command`` at a time and
 does what the ``Outcome`` says: append to the archive, write the checkpoint, then tell the node. Everything
-that must agree after a crash (positions, trees, panes sealed, watermarks, snapshots) is decided here, between
-two commands, so that it always agrees.
+that must agree after a crash (source offsets, trees, sealed panes, watermarks, snapshots) is decided here,
+between two commands.
 
 Rules:
 
-- each flow has applied its own positions of each source, and skips what it has (protocol 3.2);
+- each flow has applied its own offset of each source, and skips what it has (protocol 3.2);
 - ``live_from`` of a new flow is the first pane after everything read before, all of which is parsed by then
   (protocol 3.6);
 - nothing about a sealed pane leaves the agent before the checkpoint that holds it is durable: an outcome with
@@ -63,11 +63,10 @@ STALL_MS = 2_000
 @dataclass(frozen=True)
 class WorkerSettings:
     """``finite``: nothing is sealed before ``Finish``. ``idle_ms``: a source silent for that long does not
-    hold the watermark. ``future_us``: rows further ahead of the clock than that are set aside (None: no
-    bound). ``lateness_us``: the stream's own, for flows that name none (None: nothing is late). ``since_us``:
-    rows before are outside the roster. ``checkpoint_ms``: a cut at least that often. ``agent``: before the
-    names of its sources, where those alone are not unique.
-    """
+    hold the watermark. ``future_us``: rows further ahead of the clock are set aside (None: no bound).
+    ``lateness_us``: the stream's own, for flows that name none (None: nothing is late). ``since_us``: earlier
+    rows are outside the roster. ``checkpoint_ms``: the longest time between two checkpoints. ``agent``: a
+    prefix for the names of its sources, where those alone are not unique."""
 
     finite: bool = False
     idle_ms: int = 10_000
@@ -77,10 +76,10 @@ class WorkerSettings:
     checkpoint_ms: int = 5_000
     agent: str = ""
     name: str = ""
-    """Of the agent, for people."""
+    """The agent's name, for people."""
     shared: str = ""
-    """Others see the files too, and may run again what we do (``elf.job.reexecution``): how they are to be
-    read."""
+    """How the files are to be read, if others see them too and may run our work again
+    (``elf.job.reexecution``)."""
 
 
 @dataclass
@@ -95,8 +94,7 @@ class _Source:
 
 
 class StreamWorker:
-    """See the module's docstring. ``checkpoint`` is what the last incarnation wrote down, if there was
-    one."""
+    """See the module's docstring. ``checkpoint``: what the last incarnation wrote, if there was one."""
 
     def __init__(
         self,
@@ -153,7 +151,7 @@ class StreamWorker:
         self._renew_extractor()
 
     def _mapper(self, fragment: Fragment) -> MapperPort:
-        """One for all flows of a fragment."""
+        """The mapper that all flows of a fragment share."""
         for state in self._flows.values():
             other = state.flow.fragment
             same = (fragment.map_sql, fragment.columns, fragment.function)
@@ -254,8 +252,8 @@ class StreamWorker:
     def _miss(
         self, missed: Sequence[Missed], before: Sequence[int], now_ms: int, first_us: int | None = None
     ) -> tuple[tuple[Gap, Missed], ...]:
-        """Bytes are gone: which event times they had, from the last row ``before`` them to the first one
-        behind them (or now), and which panes lack them."""
+        """Bytes are gone: their event times, from the last row ``before`` them to the first one behind them
+        (or now), and which panes lack them."""
         found = []
         for one, highest in zip(missed, before, strict=True):
             to_us = first_us if one.ended and first_us is not None else now_ms * 1000
@@ -268,14 +266,14 @@ class StreamWorker:
         return tuple(found)
 
     def _highest_before(self, source: str) -> int:
-        """The highest event time of a source; of one that nothing was read of the lowest of all others."""
+        """The highest event time of a source; of an unread source, the lowest of all others."""
         known = self._sources.get(source)
         if known is not None and known.highest != LONG_AGO:
             return known.highest
         return min((s.highest for s in self._sources.values() if s.highest != LONG_AGO), default=LONG_AGO)
 
     def _awake(self, now_ms: int) -> None:
-        """While nobody looked at them (the process was stopped, or reading held back) sources were not
+        """While nobody looked at the sources (the process was stopped, or reading held back) they were not
         silent: else the first one that is read again would close windows on the others' unread lines."""
         looked, self._looked_ms = self._looked_ms, now_ms
         if looked is None or self._started_ms is None or now_ms - looked < STALL_MS:
@@ -285,7 +283,8 @@ class StreamWorker:
             source.heard_ms += now_ms - looked
 
     def _before(self, chunk: ChunkLike, source: _Source, now_ms: int) -> SourceOffsets | None:
-        """Where we are before a chunk, whose source speaks now; None where it was read before."""
+        """The source offsets before a chunk, whose source is no longer idle; None where it was read
+        before."""
         offsets = self._source_offsets(now_ms, speaks=source)
         return offsets if chunk.start >= source.end else None
 
@@ -294,8 +293,8 @@ class StreamWorker:
         return bool(self._settings.shared) and any(runs)
 
     def _source_offsets(self, now_ms: int, speaks: _Source | None = None) -> SourceOffsets | None:
-        """Where we are; None with too many files. Sources that are not waited for now are *asleep* from here
-        on."""
+        """The present source offsets; None with too many files. Sources that are not waited for now are
+        *asleep* from here on."""
         self._started_ms = now_ms if self._started_ms is None else self._started_ms
         recently = now_ms - self._settings.idle_ms
         for source in self._sources.values():
@@ -357,7 +356,7 @@ class StreamWorker:
         return tuple(early for early in found if early is not None)
 
     def _close_counted(self, gone: tuple[str, ...] | None = None) -> None:
-        """Windows of rows that will not be full any more: of these sources, or of all."""
+        """Windows of rows that will no longer be filled: of these sources, or of all."""
         for state in self._flows.values():
             state.close_counted(gone)
 
@@ -375,8 +374,8 @@ class StreamWorker:
         return target
 
     def _seal_open(self) -> Outcome:
-        """All flows to one moment, which is after what any of them has: panes are of many lengths, and each
-        flow has to have answered for all that begin before it."""
+        """Seal all flows to one moment, which is after all that any of them has: panes have many lengths, and
+        each flow has to have answered for all that begin before it."""
         self._close_counted()
         ends = [
             s.sealed * s.flow.fragment.pane_us for s in self._flows.values() if abs(s.sealed) < END_OF_TIME
@@ -391,8 +390,7 @@ class StreamWorker:
 
     def watermark_us(self, now_ms: int) -> int:
         """The lowest event time that its sources still promise; with every source idle, the clock less the
-        idle timeout.
-        """
+        idle timeout."""
         if self._settings.finite:
             return LONG_AGO
         idle_ms = self._settings.idle_ms
@@ -411,7 +409,7 @@ class StreamWorker:
         return max(self._highest, recently * 1000)
 
     def _seal_all(self, target: Callable[[FlowState], int], now_ms: int | None = None) -> tuple[Sealed, ...]:
-        """What can be sealed, and the parts that are due; without a clock all parts."""
+        """Seal what can be sealed, and take the parts that are due; without a clock all parts."""
         flows = self._flows.values()
         sealed = [one for state in flows if (one := state.seal(target(state))) is not None]
         return (*sealed, *(part for state in flows for part in state.part(now_ms)))
@@ -464,7 +462,7 @@ class StreamWorker:
         return replace(self._outcome((), must_checkpoint=True, counts=counts), forgotten=forgotten)
 
     def seal_below(self, uid: str, pane: int) -> Sealed | None:
-        """Take the panes of a flow below this one, whatever the watermark says; no cut is made."""
+        """Seal the panes of a flow below this one, whatever the watermark says; no checkpoint is made."""
         return self._flows[uid].seal(pane)
 
     def highest_of(self, source: str) -> int:
@@ -472,7 +470,7 @@ class StreamWorker:
         return self._sources[source].highest
 
     def _next_pane(self, flow: Flow) -> int:
-        """The first pane after everything that was read, all of which is parsed, or is known to be gone."""
+        """The first pane after everything that was read, all of which is parsed, or known to be gone."""
         pane_us, known = flow.fragment.pane_us, max(self._highest, self._gone_until)
         return START_OF_TIME if known == LONG_AGO or not pane_us else known // pane_us + 1
 
@@ -528,7 +526,8 @@ class StreamWorker:
         )
 
     def _where(self, now_ms: int | None) -> tuple[Where, ...]:
-        """Where others may run our flows again from. Before the checkpoint: that says who is asleep."""
+        """From where others may run our flows again. It is computed before the checkpoint, which says who is
+        asleep."""
         if now_ms is None or not self._is_shared():
             return ()
         offsets = self._source_offsets(now_ms)
@@ -536,7 +535,7 @@ class StreamWorker:
         return tuple(s.where(offsets) for s in states if can_run(s.flow.fragment) and not s.suspended)
 
     def checkpoint(self) -> StreamCheckpoint:
-        """Everything that this worker must remember to go on after a crash."""
+        """Everything that this worker needs to continue after a crash."""
         known = sorted(self._sources.items())
         sources = tuple(SourceCheckpoint(name, s.highest, s.end, s.number) for name, s in known)
         for state in self._flows.values():
@@ -555,7 +554,7 @@ class StreamWorker:
         return tuple(self._flows)
 
     def states(self) -> Mapping[str, FlowState]:
-        """What it has of each of them."""
+        """Its state of each of them."""
         return self._flows
 
     def suspended(self) -> tuple[str, ...]:

@@ -1,7 +1,7 @@
 """What a stream's worker computes for jobs in Python: partial aggregates, or rows, of each chunk as it comes.
 
-Taps promise nothing beyond the chunk: no panes, no cut, no lateness; rows beyond the future bound or outside
-the roster are left out as everywhere.
+Taps promise nothing beyond the chunk: no panes, no checkpoint, no lateness; rows beyond the future bound or
+outside the roster are left out as everywhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Taps:
         self._taps: dict[str, list[tuple[Tap, MapperPort]]] = {}
 
     def put(self, uid: str, taps: Iterable[Tap]) -> None:
-        """The taps of a job are these from now on; none ends it."""
+        """The taps of a job are these from now on; an empty set ends them."""
         for _, mapper in self._taps.pop(uid, ()):
             mapper.close()
         made = [(tap, self._mapper(tap.fragment)) for tap in taps]
@@ -37,7 +37,7 @@ class Taps:
         return [tap.fragment for taps in self._taps.values() for tap, _ in taps]
 
     def feed(self, view: View) -> tuple[Tapped, ...]:
-        """What a chunk comes to; nothing for those without rows."""
+        """What a chunk comes to for each tap; nothing for taps without rows."""
         if not self._taps:
             return ()
         mask = ~view.future if view.wanted is None else ~view.future & view.wanted
