@@ -1,4 +1,4 @@
-"""Whom a node takes as a child, and where it sends those whom it doesn't."""
+"""Which nodes a node takes as children in a tree, and where it sends the others."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ def scattered(asker: Peer, child: Peer) -> int:
 
 
 class Admission:
-    """The door of a node. It changes nothing."""
+    """The admission decisions of a node. It changes nothing."""
 
     def __init__(self, context: Context, pastry: Pastry) -> None:
         self._context = context
         self._pastry = pastry
 
     def objection(self, message: Subscribe, tree: Tree | None, attached: bool) -> str:
-        """Why the asker can't be our child; empty if it can. ``attached``: we have a parent or are the
+        """Why the asker cannot be our child; empty if it can. ``attached``: we have a parent or are the
         root."""
         asker = message.sender
         if tree is not None and tree.hosting:
@@ -46,10 +46,9 @@ class Admission:
         return ""
 
     def _takes_over(self, message: Subscribe, tree: Tree | None) -> bool:
-        """Whether we are the root now, though in the path of who asks: that it once asked, or became root,
-        for us too closes no loop. Either it is the former root, below which we hang, and we leave our parent
-        for it; or there is nothing above us any more, nor asked for.
-        """
+        """Whether we take over as the parent of an asker whose path holds us: that it once asked, or became
+        root, for us too closes no loop. Either it is the former root, below which we hang, and we leave our
+        parent for it; or there is no longer a parent above us, nor a request for one."""
         former = tree is not None and message.sender.address in tree.path and not message.pushed
         alone = tree is None or (tree.parent is None and not tree.asked)
         mine = message.host in ("", self._context.me.address)
@@ -62,8 +61,8 @@ class Admission:
         return len(tree.children) >= self._context.config.fanout_max
 
     def instead(self, tree: Tree, message: Subscribe) -> str:
-        """The child to which a full node sends an asker: one in its rack, or in its region, if there is any;
-        of several by a hash of both. It lives; empty without one."""
+        """The child to which a full node sends an asker: one in the asker's rack, or in its region, if there
+        is any; among several by a hash of both. It is alive; empty without one."""
         suspect_ms, liveness = self._context.config.suspect_ms, self._pastry.liveness
         fit = [
             child.peer

@@ -15,11 +15,12 @@ class OverlayConfig:
     """How a node routes, watches and repairs. Every bound on memory and on retries is here.
 
     Detection: a watched peer that is silent for ``suspect_ms`` is probed ``probe_tries`` times, ``probe_ms``
-    apart, from the second time on through others too, and is dead when all of that stays unanswered for
-    ``dead_ms`` after its last word. By default that is 3.2 s, because a node that stalls for 2 s may have
+    apart, from the second time on through others too. It is dead when all probes stay unanswered for
+    ``dead_ms`` after its last message. By default that is 3.2 s, because a node that stalls for 2 s may have
     been due to speak 1.1 s before. Both ring neighbours together hear a node twice as often, so when the
-    other one confirms the silence, ``sure_ms`` (2.7 s after the last word to either) are enough: a death is
-    found within 3 s. For a faster (and more easily mistaken) ring divide all four times by the same number.
+    other one confirms the silence, ``sure_ms`` (2.7 s after the last message to either) are enough: a death
+    is found within 3 s. For a faster (and more easily mistaken) ring divide all four times by the same
+    number.
     """
 
     base_bits: int = 4
@@ -36,11 +37,11 @@ class OverlayConfig:
     probe_tries: int = 4
     """Unanswered probes that make a peer dead."""
     probe_helpers: int = 3
-    """Peers that are asked to probe a suspect too, before it is buried."""
+    """Peers that are asked to probe a suspect too, before it is taken for dead."""
     stretch_max: int = 3
     """How many times longer a node waits at most when it is slow or cut off itself."""
     overload_max: int = 16
-    """The same when most answers that it gets come late: all have too much to do, and nobody is dead."""
+    """The same when most answers come late: then all nodes are overloaded, and none is dead."""
 
     join_retry_ms: int = 500
     """Wait for a join's answer before the next contact is asked; doubles up to 8 s."""
@@ -53,12 +54,13 @@ class OverlayConfig:
     hop_tries: int = 12
     """Tries of one hop, over all alternatives, before a routed message is dropped."""
     hops_max: int = 32
-    """A routed message that has come so far is dropped: it can only be going in circles."""
+    """A routed message that has made so many hops is dropped: it can only be going in circles."""
 
     leaf_exchange_ms: int = 7_000
     """Period of comparing leaf sets with a random member."""
     row_exchange_ms: int = 6_000
-    """Period of comparing a table row, with the entry that was silent longest or with a near node in turn."""
+    """Period of comparing a table row, in turn with the entry that was silent longest and with a near
+    node."""
     sweep_ms: int = 150
     """The same while the table is swept after a death; also between measurements just after a join."""
     tune_ms: int = 4_000
@@ -72,21 +74,21 @@ class OverlayConfig:
     dead_probe_ms: int = 2_000
     """Period of asking one remembered dead peer whether it is back."""
     dead_retry_ms: int = 5_000
-    """How long hearsay about a dead peer is not followed up after the last look."""
+    """How long hearsay about a dead peer is not followed up after the last check."""
     dead_forget_ms: int = 600_000
     """How long dead peers are remembered."""
     dead_max: int = 256
     """How many dead peers are remembered."""
     forget_ms: int = 60_000
-    """How long a peer that nobody needs is remembered."""
+    """How long a peer that is no longer needed is remembered."""
 
     tree_refresh_ms: int = 1_000
-    """Period of a child's word to each of its parents, for all topics at once."""
+    """Period of a child's refresh to each of its parents, for all topics at once."""
     refresh_at_once: int = 64
-    """With more parents each of them hears it less often: so many a period. Fewer would be missed later than
-    trees may take to be whole again."""
+    """With more parents each of them hears it less often: so many a period. With fewer, silence would be
+    noticed later than trees may take to be whole again."""
     refresh_turns_max: int = TURNS_MAX
-    """But each once in so many periods, however many there are."""
+    """Each parent hears it at least once in so many periods, however many there are."""
     child_ttl_ms: int = 4_000
     """Silence after which a child is dropped from a topic; that of a child with many parents is longer."""
     host_retry_ms: int = 1_000
@@ -98,7 +100,7 @@ class OverlayConfig:
     kept_bytes: int = 64 << 10
     """The same in bytes of payload; the newest is kept whatever its size."""
     repair_batch: int = 16
-    """Multicasts that are asked for, or given, at once."""
+    """Multicasts that are asked for, or sent, at once."""
     lost_ms: int = 10_000
     """Wait for a missing multicast after which it is lost."""
     window_messages: int = 32
@@ -112,23 +114,24 @@ class OverlayConfig:
 
     @cached_property
     def beat_ms(self) -> int:
-        """Period of heartbeats to one neighbour or the other, and of looking after all who are watched."""
+        """Period of heartbeats to one neighbour or the other, and of checking all watched peers."""
         return self.heartbeat_ms // 2
 
     @cached_property
     def dead_ms(self) -> int:
-        """Silence of a watched peer that is death: what suspicion and probes take together."""
+        """The silence after which a watched peer is dead: the time of suspicion and probes together."""
         return self.suspect_ms + self.probe_tries * self.probe_ms
 
     @cached_property
     def sure_ms(self) -> int:
-        """The same when both ring neighbours have heard nothing: one of them had a word half a period later.
-        Also the time that a peer which owes us no heartbeats has for an answer."""
+        """The same when both ring neighbours have heard nothing: one of them should have heard it half a
+        period later. Also how long a peer that owes us no heartbeats may take to answer."""
         return self.dead_ms - self.beat_ms
 
     @cached_property
     def lease_ms(self) -> int:
-        """How long a neighbour's word lets a node act for its keys: less than any silence that is death."""
+        """How long a neighbour's message lets a node act for its keys: less than any silence that means
+        death."""
         return self.sure_ms - self.heartbeat_ms // 5
 
     def __post_init__(self) -> None:

@@ -1,5 +1,4 @@
-"""What the parts of one node share: who it is, its settings, its clock of the moment, its deadlines and its
-effects."""
+"""What the parts of one node share: its identity, settings, current time, deadlines and effects."""
 
 from __future__ import annotations
 
@@ -10,11 +9,11 @@ from overlay.messages import Message
 from overlay.timers import Timers
 
 Timer = tuple[str, int | bytes]
-"""A deadline's name: what is due, and for whom (0 when for nobody in particular)."""
+"""A deadline's name: what is due, and for which peer or topic (0: for none in particular)."""
 
 
 class Context:
-    """The desk at which ring and trees work together. It decides nothing."""
+    """The state that ring and trees share. It decides nothing."""
 
     def __init__(self, me: Peer, config: OverlayConfig, rng: Rng, place: str = "") -> None:
         self.me = me
@@ -45,5 +44,5 @@ class Context:
         return effects
 
     def every(self, period_ms: int) -> int:
-        """The next time of something periodic: a tenth off, so that nodes don't march in step."""
+        """The next time of something periodic, varied by a tenth so that nodes do not run in step."""
         return self.now + max(1, round(period_ms * (0.9 + 0.2 * self.rng.random())))

@@ -10,7 +10,7 @@ from overlay.messages import Message
 
 
 class Rng(Protocol):
-    """The chance that the overlay needs; ``random.Random`` has it."""
+    """The random numbers that the overlay needs; ``random.Random`` provides them."""
 
     def random(self) -> float: ...
 
@@ -53,7 +53,7 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class Multicasted:
-    """Effect: a payload from the root of a topic that this node subscribes to: once each, in the root's
+    """Effect: a payload from the root of a topic that this node subscribes to: each once, in the root's
     order."""
 
     topic: bytes
@@ -62,10 +62,10 @@ class Multicasted:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """Effect: the multicasts ``first`` to ``last`` of a root of a topic that this node subscribes to can't be
-    had.
+    """Effect: the multicasts ``first`` to ``last`` of a root of a topic that this node subscribes to are
+    lost.
 
-    They come no more. Whoever subscribes late is told so of what the tree keeps no longer.
+    They will not come any more. A late subscriber hears this about what the tree no longer keeps.
     """
 
     topic: bytes
@@ -106,8 +106,8 @@ class PeerDown:
 
 @dataclass(frozen=True, slots=True)
 class TreeChanged:
-    """Effect: this node's place in a topic's tree is another: addresses of parent (None: root, or orphan) and
-    children."""
+    """Effect: this node's place in a topic's tree has changed: addresses of parent (None: root, or orphan)
+    and children."""
 
     topic: bytes
     parent: str | None

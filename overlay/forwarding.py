@@ -1,12 +1,13 @@
-"""Messages on their way: each hop is acknowledged, and a hop that stays silent is gone round.
+"""Routed messages on their way: each hop is acknowledged, and a silent hop is routed around.
 
-Rules: a node acknowledges what it takes on; without an acknowledgement the message goes to the next best
-node, unless the silent one is the closest leaf, which alone may deliver: that one is asked again until it
-answers or is dead. So a payload ends at the closest *live* node, and may only be lost with a node that had
-acknowledged it. One that arrives twice because an acknowledgement was lost is delivered once, also when a
-node has come between in the meantime: its neighbours tell it what they delivered, with the lease. The closest
-node delivers while it holds its leases. What comes before a node is ready, or while it lacks a lease, waits
-there and is acknowledged only when it goes on: if the node dies meanwhile, whoever sent it still has it.
+Rules: a node acknowledges a message that it accepts. Without an acknowledgement the message goes to the next
+best node, unless the silent one is the closest leaf, which alone may deliver: that one is asked again until
+it answers or is dead. So a payload ends at the closest *live* node, and can be lost only with a node that had
+acknowledged it. A payload that arrives twice because an acknowledgement was lost is delivered once, also when
+a node has come between meanwhile: its neighbours tell it what they delivered, with the lease. The closest
+node delivers while it holds its leases. A message that comes before a node is ready, or while it lacks a
+lease, waits there and is acknowledged only when it goes on: if the node dies meanwhile, the sender still has
+it.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _UNDER_WAY_MS = 15_000
 
 @dataclass
 class _Hop:
-    """A message, as it came to us, handed to ``to`` at ``sent``, which has not acknowledged it yet."""
+    """A message, as it came to us, sent to ``to`` at ``sent``, and not acknowledged yet."""
 
     message: Routed
     to: Peer
@@ -47,9 +48,9 @@ class Forwarding:
         self._pastry = pastry
         self._hops: dict[int, _Hop] = {}
         self._held: dict[RouteName, Routed] = {}
-        """What came before we were ready. Of copies the last is kept, whose sender has waited least."""
+        """What came before we were ready. Of copies the last one is kept, as its sender has waited least."""
         self.waiting: dict[RouteName, Route] = {}
-        """What is ours, as far as we know, but came while a lease was missing."""
+        """Messages that are ours, as far as we know, but came while a lease was missing."""
         self._delivered: OrderedDict[RouteName, tuple[int, int | None]] = OrderedDict()
         """When, and the key; None if others say that they delivered it."""
         pastry.neighbours.delivered_for = self._delivered_for
@@ -66,18 +67,18 @@ class Forwarding:
         self._take(Route(me, 0, key, me, self._routes, 0, payload))
 
     def receive(self, message: Routed) -> None:
-        """A message to be passed on, or ours. It is acknowledged unless it waits or finds no room."""
+        """A message to be passed on, or for us. It is acknowledged unless it waits or finds no room."""
         if self._take(message):
             self._acknowledge(message)
 
     def delivered_before(self, names: Iterable[RouteName]) -> None:
-        """Those who had our keys before us have delivered these."""
+        """The former owners of our keys have delivered these."""
         for name in names:
             if name not in self._delivered:
                 self._note(name, None)
 
     def acknowledged(self, message: HopAck) -> None:
-        """The next hop has it (or one that we had given up)."""
+        """The next hop (perhaps one that we had given up) has the message."""
         hop = self._forget(message.token)
         if hop is not None and hop.tries == 1:
             self._pastry.proximity.echoed(hop.to.id, hop.sent)
@@ -140,7 +141,7 @@ class Forwarding:
             self._context.send(message.sender, HopAck(self._context.me, message.token))
 
     def _advance(self, message: Routed) -> bool:
-        """Pass it on, or let it arrive; False if it waits."""
+        """Pass the message on, or let it arrive; False if it waits."""
         if isinstance(message, JoinRequest):
             message = self._with_rows(message)
         following = self._next(message, ())
@@ -169,7 +170,7 @@ class Forwarding:
         return self._hops.pop(token, None)
 
     def _arrive(self, message: Routed) -> bool:
-        """It ends here; False if it waits for our leases."""
+        """The message ends here; False if it waits for our leases."""
         if isinstance(message, JoinRequest):
             leaves = (self._context.me, *self._pastry.leaves)
             self._context.send(message.joiner, JoinReply(self._context.me, leaves, message.peers))
@@ -190,7 +191,7 @@ class Forwarding:
             self._delivered.popitem(last=False)
 
     def _delivered_for(self, neighbour: Peer) -> tuple[RouteName, ...]:
-        """Of keys nearer to it than to us, as long as a copy may be under way."""
+        """What we delivered of keys nearer to that peer than to us, as long as a copy may be under way."""
         since, me = self._context.now - _UNDER_WAY_MS, self._context.id
         return tuple(
             name
@@ -207,7 +208,7 @@ class Forwarding:
 
 
 def _name(message: Routed) -> RouteName:
-    """Of copies it is the same. A node's own routes are counted from 1."""
+    """The same for all copies. A node's own routes are counted from 1."""
     if isinstance(message, JoinRequest):
         return RouteName(message.joiner, 0)
     return RouteName(message.origin, message.number)

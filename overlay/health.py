@@ -1,14 +1,15 @@
-"""How far a node trusts its own senses: one that is slow or cut off waits longer before it calls others dead.
+"""How far a node trusts its own observations: one that is slow or cut off waits longer before it calls others
+dead.
 
-After Lifeguard (Dadgar, Phillips, Currey 2018): a late tick of its own, or probes that mostly fail whomever
-they go to, say more about the prober than about the probed. Unless it still hears many others: then many have
-died at once.
+After Lifeguard (Dadgar, Phillips, Currey 2018): if a node's own ticks are late, or its probes mostly fail
+wherever they go, the fault is probably its own. The exception: it still hears many other peers; then many
+have died at once.
 
-And answers that come late prove that silence means little, whoever is slow: where half of the last answers
-took a second, on a machine that has too much to do, a peer is not dead that has not answered for half a
-second. If it were asked again and again, or buried, everybody would have still more to do: 64 nodes that
-joined at once and took 40 ms a message sent 2,800 messages each, buried each other 3,400 times, and half of
-them were not ready after 40 s.
+Late answers prove that silence means little, whichever side is slow. Where half of the last answers took a
+second, on an overloaded machine, a peer is not dead because it has not answered for half a second. Asking
+again and again, or declaring it dead, would add to the load: 64 nodes that joined at once and took 40 ms a
+message sent 2,800 messages each, declared each other dead 3,400 times, and half of them were not ready after
+40 s.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ _OUTCOMES_TELLING = 4
 _FRESH_MS = 10_000
 _TRIPS_KEPT = 15
 _TRIPS_A_WAIT = 3
-"""Usual round trips for which an answer is waited, at least."""
+"""A node waits for an answer for at least this many usual round trips."""
 _HEARD_A_FAILURE = 3
-"""Peers heard for each that is silent: with so many, the silent are dead and we are well."""
+"""Peers heard for each silent one: with so many, the silent ones are dead and we are well."""
 
 
 class Health:
@@ -43,25 +44,25 @@ class Health:
         self._trips: dict[int, tuple[int, int]] = {}
 
     def ticked(self, late_ms: int) -> None:
-        """A deadline of ours was served so late. The worst counts, half of it after 5 s."""
+        """A deadline of ours was served this late. The worst delay counts, by half after 5 s."""
         if late_ms > self._lateness():
             self._late_ms, self._late_at = float(late_ms), self._context.now
 
     def probed(self, node: int, answered: bool) -> None:
-        """A probe to a peer that we had heard before was answered, or was not. Only the last one a peer
-        counts."""
+        """A probe to a peer that we had heard before was answered, or was not. Only the last probe of each
+        peer counts."""
         self._outcomes.pop(node, None)
         self._outcomes[node] = (self._context.now, answered)
         if len(self._outcomes) > _OUTCOMES_KEPT:
             del self._outcomes[next(iter(self._outcomes))]
 
     def excused(self, node: int) -> None:
-        """Others find it silent too: its silence says nothing about us."""
+        """Others find the peer silent too: its silence says nothing about us."""
         self._outcomes.pop(node, None)
 
     def measured(self, node: int, rtt_ms: int) -> None:
-        """A peer's answer took so long. Only the last one of each peer counts, so that one that is slow by
-        itself changes nothing."""
+        """A peer's answer took so long. Only the last one of each peer counts, so a single slow peer changes
+        nothing."""
         self._trips.pop(node, None)
         self._trips[node] = (self._context.now, rtt_ms)
         if len(self._trips) > _TRIPS_KEPT:
@@ -69,7 +70,7 @@ class Health:
 
     @property
     def stretch(self) -> float:
-        """1 in health; the more, the less our own timeouts prove."""
+        """1 if this node is healthy; the more, the less its own timeouts prove."""
         config = self._context.config
         slow = self._lateness() / config.suspect_ms
         own = min(1 + slow + self._deaf(), config.stretch_max)
@@ -84,7 +85,7 @@ class Health:
 
     @property
     def blind(self) -> bool:
-        """No answer has come yet, ever: nothing is known of how long one takes."""
+        """Whether no answer has ever come: nothing is known of how long one takes."""
         return not self._trips
 
     def _lateness(self) -> float:

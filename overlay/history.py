@@ -1,9 +1,9 @@
-"""What a node has heard of a topic: for each root its numbered multicasts, given out in order, and the last
-of them kept for whoever missed them.
+"""What a node has heard of a topic: for each root its numbered multicasts, released in order, and the last of
+them kept for repairs.
 
 Rules:
 
-- A root numbers its multicasts from 1. Each number is given out once and in its turn, or named as lost.
+- A root numbers its multicasts from 1. Each number is released once and in its turn, or named as lost.
 - Another incarnation of a root is another root. Between roots there is no order.
 - What is kept has bounds for the whole topic, all roots together: the lowest number of the root that was
   silent longest goes first. A number that waits for those before it is kept, too: when it must go, so must
@@ -24,13 +24,12 @@ from overlay.ids import Peer, key_of
 from overlay.treemessages import Head
 
 ROOTS_MAX: Final = 32
-"""Roots of one topic whose numbers are remembered: there is one, and there were others before."""
+"""Roots of one topic whose numbers are remembered: the present one, and former ones."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What is given out: the payload of number ``first``; or (None) the numbers ``first`` to ``last`` are
-    lost."""
+    """A released payload, that of number ``first``; or (None) the numbers ``first`` to ``last`` are lost."""
 
     root: Peer
     first: int
@@ -39,9 +38,8 @@ class Word:
 
 
 class History:
-    """One root's multicasts. All numbers below ``next`` were given out or lost; ``newest`` is the highest
-    that is
-    known to exist."""
+    """One root's multicasts. All numbers below ``next`` were released or lost; ``newest`` is the highest that
+    is known to exist."""
 
     def __init__(self, root: Peer) -> None:
         self.root = root
@@ -52,37 +50,36 @@ class History:
         self._kept: SortedDict[int, bytes] = SortedDict()
 
     def begin(self, number: int) -> None:
-        """We are the root, and this will be our next: what we sent when we were in the tree before is
+        """We are the root, and this will be our next number: what we sent in an earlier stay in the tree is
         over."""
         if self.newest == 0:
             self.next, self.newest = number, number - 1
 
     def lacks(self, number: int) -> bool:
-        """Whether the number is news."""
+        """Whether the number is new."""
         return number >= self.next and number not in self._kept
 
     def take(self, number: int, payload: bytes, now: int) -> list[Word]:
-        """A number that was lacking has come."""
+        """A missing number has come."""
         self._kept[number] = payload
         self.newest = max(self.newest, number)
         return self._advance(now)
 
     def exists(self, number: int, now: int) -> None:
-        """Somebody has all up to this number."""
+        """Somebody has all numbers up to this one."""
         self.newest = max(self.newest, number)
         if self.next <= self.newest and self.waits_since is None:
             self.waits_since = now
 
     def missing(self, most: int) -> tuple[int, int] | None:
-        """The first numbers that are missing, first and last, at most so many."""
+        """The first missing numbers, as (first, last), at most so many."""
         if self.next > self.newest:
             return None
         ahead = next(iter(self._kept.irange(self.next)), self.newest + 1)
         return self.next, min(ahead - 1, self.next + most - 1)
 
     def lose(self, first: int, last: int, now: int) -> list[Word]:
-        """Of the numbers from ``first`` to ``last``, if our turn has come to them, none that is missing can
-        be had."""
+        """The missing ones among the numbers from ``first`` to ``last`` are lost, once it is their turn."""
         if not first <= self.next <= last:
             return []
         words = []
@@ -98,11 +95,11 @@ class History:
         return words + self._advance(now)
 
     def kept(self, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-        """Kept numbers in a range, in order, that were given out."""
+        """Kept and released numbers in a range, in order."""
         return ((number, self._kept[number]) for number in self._kept.irange(first, min(last, self.next - 1)))
 
     def again(self) -> list[Word]:
-        """All that was given out, as for somebody who has heard nothing yet."""
+        """All that was released, as for a subscriber that has heard nothing yet."""
         words, first = [], 1
         for number, payload in self.kept(1, self.next - 1):
             if number > first:
@@ -114,7 +111,7 @@ class History:
         return words
 
     def drop_lowest(self, now: int) -> tuple[int, list[Word]]:
-        """Keep one number less: bytes freed, and what is given out since nobody can wait for it any more."""
+        """Keep one number less: bytes freed, and what is released because nobody can wait for it any more."""
         number = self._kept.peekitem(0)[0]
         words = self.lose(self.next, number, now) if number >= self.next else []
         return len(self._kept.pop(number)), words
@@ -130,7 +127,7 @@ class History:
             raise OverlayBug(f"{self.root}: something is missing and not waited for, or the other way round")
 
     def _advance(self, now: int) -> list[Word]:
-        """Give out what is in its turn."""
+        """Release the numbers whose turn it is."""
         words = []
         while (payload := self._kept.get(self.next)) is not None:
             words.append(Word(self.root, self.next, self.next, payload))
@@ -170,7 +167,7 @@ class Histories:
         return self._of.get(root)
 
     def take(self, root: Peer, number: int, payload: bytes, now: int) -> list[Word] | None:
-        """A multicast: what is to be given out now, perhaps nothing; None if it was no news."""
+        """A multicast: what is to be released now, perhaps nothing; None if it was not new."""
         known = self._of.get(root)
         if number < 1 or (known is not None and not known.lacks(number)):
             return None
@@ -188,12 +185,12 @@ class Histories:
         return words
 
     def waiting(self) -> History | None:
-        """The history that has waited longest for something missing."""
+        """The history that has waited longest for a missing number."""
         waits = [history for history in self if history.waits_since is not None]
         return min(waits, key=lambda history: history.waits_since or 0, default=None)
 
     def heads(self) -> tuple[Head, ...]:
-        """Up to which number each root's are settled with us."""
+        """Up to which number each root's multicasts are settled here."""
         return tuple(Head(history.root, history.next - 1) for history in self if history.next > 1)
 
     def check(self) -> None:

@@ -1,7 +1,8 @@
-"""Probes on behalf of others (SWIM's ping-req): before somebody buries a suspect, we look too, and tell.
+"""Probes on behalf of others (SWIM's ping-req): before a node declares a suspect dead, others probe it too,
+and report.
 
-Rules: an indirect probe never makes us suspect the target ourselves; what is remembered is bounded, and one
-asker too many is simply not answered: it has asked others.
+Rules: an indirect probe never makes us suspect the target ourselves. What is remembered is bounded; an asker
+beyond the bound gets no answer, as it has asked others too.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _ASKERS_MAX = 8
 
 @dataclass
 class _IndirectProbe:
-    """A target that was asked at ``since`` for these."""
+    """A target that was probed at ``since`` for these askers."""
 
     target: Peer
     since: int
@@ -37,7 +38,7 @@ class IndirectProbes:
         self._indirect_probes: dict[int, _IndirectProbe] = {}
 
     def asked(self, message: ProbeRequest) -> None:
-        """Somebody gets no answer from the target."""
+        """A peer gets no answer from the target."""
         target, me, now = message.target, self._context.me, self._context.now
         indirect_probe = self._indirect_probes.get(target.id)
         if target.id == me.id:
@@ -53,13 +54,13 @@ class IndirectProbes:
             indirect_probe.askers[message.sender.id] = message.sender
 
     def heard(self, peer: Peer) -> None:
-        """A peer spoke to us: those who asked for it may know."""
+        """A peer spoke to us: tell those who asked for it."""
         indirect_probe = self._indirect_probes.get(peer.id)
         if indirect_probe is not None and indirect_probe.target == peer:
             self._report(indirect_probe, ProbeReport(self._context.me, peer, True, False, 0))
 
     def due(self, node: int, late: bool) -> None:
-        """The target has not answered us either. ``late``: or we slept, and know nothing."""
+        """The target has not answered us either. ``late``: we slept, and know nothing."""
         indirect_probe = self._indirect_probes[node]
         if late:
             del self._indirect_probes[node]

@@ -1,11 +1,11 @@
 """From start to ready: a table of states, and the join itself.
 
-A joiner asks a contact, whose request is routed to the node closest to the joiner; that one answers with its
-leaf set. The joiner then asks every leaf for its own leaf set, and whoever those name as nearer, until
-nothing new comes: then all its leaves have acknowledged it, and it is ready. All of that is reaction upon
-reaction, so a join lasts about log16 N + 4 message delays; timers only mend losses.
+A joiner asks a contact, whose request is routed to the node closest to the joiner; that node answers with its
+leaf set. The joiner then asks every leaf for its own leaf set, and any nearer nodes that those name, until
+nothing new comes: then all its leaves have acknowledged it, and it is ready. Each step reacts to the one
+before, so a join lasts about log16 N + 4 message delays; timers only repair losses.
 
-A contact that is not ready itself holds the request until it is. So somebody has to be started without
+A contact that is not ready itself holds the request until it is. So one node has to be started without
 contacts: two nodes that know only each other give up in the end.
 """
 
@@ -35,7 +35,7 @@ class State(Enum):
 
 
 class Step(Enum):
-    """What moves it on."""
+    """What moves a node from one state to the next."""
 
     FOUND = "start without contacts"
     SEEK = "start with contacts"
@@ -78,11 +78,11 @@ class Joining:
 
     def start(self, contacts: Sequence[str]) -> None:
         """Join through the first contact that answers, beginning after those that did not the last time; our
-        own address does not count. No contact: be a ring alone."""
+        own address does not count. Without a contact form a ring alone."""
         others = tuple(dict.fromkeys(c for c in contacts if c != self._context.me.address))
         self._answered = False
         self._first, self._asked = self._first + self._asked, 0
-        self.contacts = others or self.contacts  # who begins alone goes on calling those that did not answer
+        self.contacts = others or self.contacts  # a node alone goes on calling contacts that did not answer
         if not others:
             self.step(Step.FOUND)
             self._context.emit(Ready())
@@ -92,13 +92,13 @@ class Joining:
         self._ask()
 
     def reply(self, message: JoinReply, pastry: Pastry) -> None:
-        """Our place is found: ask those around it."""
+        """Our place is found: ask the nodes around it."""
         self._answered = True
         pastry.learn(message.leaves)
         pastry.learn(message.peers, rows_only=True)
 
     def settle(self, pastry: Pastry) -> bool:
-        """Become ready if all that could be asked have answered; True at that moment."""
+        """Become ready if all nodes that were asked have answered; True at that moment."""
         if self.state is not State.JOINING or not self._answered:
             return False
         if not len(pastry.leaves) or not pastry.liveness.settled:
@@ -117,7 +117,7 @@ class Joining:
         self._ask()
 
     def give_up_due(self) -> None:
-        """It takes too long."""
+        """The join takes too long."""
         self.step(Step.GIVE_UP)
         reason = "its ring does not let us settle" if self._answered else "no contact answers"
         self._context.timers.clear()

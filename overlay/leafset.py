@@ -1,7 +1,7 @@
 """The leaf set: the live nodes next to us on the ring, half of them on each side (Pastry section 2.1).
 
 Rules: every member has been heard by us, in its present incarnation; in a ring of at most ``size`` other
-nodes everybody is a member. It is what makes routing right; the routing table only makes it short.
+nodes each node is a member. The leaf set makes routing correct; the routing table only makes it short.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class LeafSet:
         return (self._ordered[-1], self._ordered[0])
 
     def farthest(self) -> tuple[Peer, ...]:
-        """The last member on each side: they know best who comes next."""
+        """The last member on each side: they know best which node is next."""
         split = self._offsets.bisect_left(RING // 2)
         return self._ordered[max(split - 1, 0) : split + 1]
 
@@ -126,9 +126,10 @@ class LeafSet:
 
 
 def gap(offsets: Sequence[int], size: int) -> tuple[int, int]:
-    """Between which clockwise offsets a leaf set with members at these, in order, wants nobody.
+    """The range of clockwise offsets in which a leaf set with members at these offsets, in order, wants no
+    node.
 
-    They are those of its last successor and its last predecessor; before a set is full it wants everybody.
+    It lies between its last successor and its last predecessor; before a set is full it wants all nodes.
     """
     if len(offsets) < size:
         return (RING, 0)
@@ -137,8 +138,8 @@ def gap(offsets: Sequence[int], size: int) -> tuple[int, int]:
 
 
 def reach(me: int, leaves: Sequence[Peer]) -> tuple[int, int]:
-    """The clockwise offsets from ``me`` of the last of these on either side: of what is between them a set
-    with these members says nothing."""
+    """The clockwise offsets from ``me`` of the last of these on either side: about the range between them a
+    set with these members says nothing."""
     offsets = [clockwise(me, peer.id) for peer in leaves]
     ahead = max((offset for offset in offsets if offset < RING // 2), default=0)
     return ahead, min((offset for offset in offsets if offset >= RING // 2), default=RING)

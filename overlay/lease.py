@@ -1,18 +1,19 @@
 """At most one node acts for a key: leases from both ring neighbours.
 
 A node delivers only while each of its two ring neighbours has lately said "you are my neighbour". The proof
-is an echo: our message carried a stamp of our clock, the neighbour's answer brings it back. From the stamp on
-the lease lasts ``lease_ms``; no clock but our own is read.
+is an echo: our message carried a stamp of our clock, which the neighbour's answer brings back. From the stamp
+on the lease lasts ``lease_ms``; only our own clock is read.
 
-Why it is enough: a neighbour that took over our range would first have to bury us, and buries nobody whom it
-heard in the last ``lease_ms`` (``liveness``); it heard us after the stamp. So when it takes over, the lease
-has run out, whether we noticed or slept. Nobody else can come between: a new node is ready only when we have
-answered it, or have been silent to it for ``sure_ms``; then one of our neighbours still knows us, and grants
-it nothing.
+Why it is enough: a neighbour that took over our range would first have to declare us dead, and it does so to
+no node that it heard in the last ``lease_ms`` (``liveness``); it heard us after the stamp. So when it takes
+over, the lease has expired, whether we noticed or slept. No other node can come between: a new node is ready
+only when we have answered it, or have been silent to it for ``sure_ms``; then one of our neighbours still
+knows us, and grants it nothing.
 
-Costs nothing in peace: heartbeats carry stamps and echoes. A node asks (Ping) when a neighbour is new, or
-when a lease nearly runs out since a heartbeat was lost. A new neighbour may say no because our answer to it
-is still on its way: it is asked again soon. Where answers come late (``health``), all of that takes its time.
+This costs nothing in quiet times: heartbeats carry stamps and echoes. A node asks (Ping) when a neighbour is
+new, or when a lease nearly expires because a heartbeat was lost. A new neighbour may refuse because our
+answer to it is still on its way: it is asked again soon. Where answers come late (``health``), these times
+are longer.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from overlay.leafset import LeafSet
 from overlay.messages import NO_STAMP, Ping
 
 _SOON: Final = 20
-"""A neighbour that said no is asked again after that part of a heartbeat's period."""
+"""A neighbour that refused is asked again after this part of a heartbeat's period."""
 
 
 class Leases:
@@ -41,7 +42,7 @@ class Leases:
         self._open = False
 
     def _retry_ms(self) -> int:
-        """Until a neighbour is asked again that has not answered."""
+        """The time until a neighbour that has not answered is asked again."""
         return round(self._context.config.heartbeat_ms // 4 * self._stretch())
 
     def granted(self, neighbour: Peer, stamp: int) -> None:
@@ -57,11 +58,12 @@ class Leases:
             self.settle()
 
     def known(self, neighbour: Peer) -> bool:
-        """Whether it has granted before: its first grant answers a question, and tells what it delivered."""
+        """Whether the peer has granted before: its first grant answers a question, and tells what it
+        delivered."""
         return neighbour in self._granted
 
     def held(self) -> bool:
-        """Whether we may act for our keys now. Alone, always."""
+        """Whether we may act for our keys now; always when alone."""
         return all(self._lasts(peer) > self._context.now for peer in self._leaves.neighbours())
 
     def open(self) -> None:
@@ -70,7 +72,7 @@ class Leases:
         self.settle()
 
     def settle(self) -> None:
-        """Neighbours may be others: ask the new ones, and set the time for the next look."""
+        """Neighbours may have changed: ask new ones, and set the time for the next check."""
         if not self._open:
             return
         context, config = self._context, self._context.config

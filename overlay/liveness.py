@@ -1,14 +1,14 @@
-"""Who lives, as far as we know: records of peers heard, probes under way, and the remembered dead.
+"""Which peers live, as far as we know: records of peers heard, probes under way, and the remembered dead.
 
 Rules: only a message from a peer itself makes it live; a lower incarnation than the known one is ignored; one
 that has *left* stays gone, one taken for *crashed* lives again as soon as it is heard. The dead are
-remembered and asked now and then, since after a partition heals nobody else would. What we are told about
-others is hearsay: worth a question, no more.
+remembered and asked now and then, since otherwise nobody would ask after a partition heals. What others say
+about a peer is hearsay: it leads at most to a question.
 
-A suspect is buried when it was probed ``probe_tries`` times and silent for ``dead_ms``; before that, others
-are asked to probe it (``indirect_probes``), since the way between us may be all that is broken. A word that
-it spoke to them counts as one to us. If its other ring neighbour has heard nothing either, ``sure_ms`` are
-enough. Nobody is buried to whom we may still have granted a lease.
+A suspect is declared dead when it was probed ``probe_tries`` times and silent for ``dead_ms``. Before that,
+others are asked to probe it (``indirectprobes``), since perhaps only the way between us is broken. Its
+message to one of them counts as one to us. If its other ring neighbour has heard nothing either, ``sure_ms``
+are enough. A peer that may still hold a lease from us is not declared dead.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _TRIES_AT_LEAST: Final = 2
 """Probes that must stay unanswered even when others testify: one may have been lost."""
 
 _DOUBLINGS_MAX: Final = 4
-"""Who has had no answer yet, from anybody, waits twice as long each time."""
+"""A node that has had no answer yet, from any peer, waits twice as long each time."""
 
 
 class Evidence(Enum):
-    """Why a peer is probed: it says since when it was silent."""
+    """Why a peer is probed: it says since when the peer was silent."""
 
     NONE = "it has not answered something; it owes us no word"
     OWED = "a heartbeat or refresh is overdue: silent since its last word, or since it owed another"
@@ -62,8 +62,8 @@ class Grave:
 
 @dataclass
 class Probe:
-    """A question that waits for its answer. Only a leaf set answers a ``leaf`` probe, anything at all the
-    others. ``quiet_since``: the peer is taken for silent since then; ``sure``: others testify to it."""
+    """A question that waits for its answer. Only a leaf set answers a ``leaf`` probe, any message the others.
+    ``quiet_since``: the peer is taken for silent since then; ``sure``: others testify to it."""
 
     peer: Peer
     leaf: bool
@@ -74,7 +74,8 @@ class Probe:
 
 
 class Liveness:
-    """Records by node id. ``ask_leaf`` asks a peer for its leaf set, ``ask_helpers`` others to probe it."""
+    """Records by node id. ``ask_leaf`` asks a peer for its leaf set, ``ask_helpers`` asks others to probe
+    it."""
 
     def __init__(
         self, context: Context, ask_leaf: Callable[[Peer], None], ask_helpers: Callable[[Peer], None]
@@ -119,8 +120,8 @@ class Liveness:
         return Sighting.NEW if grave is None else Sighting.RETURNED
 
     def believes(self, peer: Peer) -> bool:
-        """Whether hearsay about a peer may be used. News about a known one is followed up with a question,
-        when it's time."""
+        """Whether hearsay about a peer may be used. News about a known one leads to a question, when it is
+        time."""
         node = peer.id
         if node == self._context.id:
             return False
@@ -147,8 +148,8 @@ class Liveness:
     def probe(
         self, peer: Peer, leaf: bool = False, evidence: Evidence = Evidence.NONE, later_ms: int = 0
     ) -> None:
-        """Ask a peer for a sign of life, or for its leaf set. A question that is already open is not asked
-        twice, but what is known of the peer's silence is added; ``later_ms`` of it prove nothing."""
+        """Ask a peer for a sign of life, or for its leaf set. An open question is not asked twice, but what
+        is known of the peer's silence is added; ``later_ms`` of the silence prove nothing."""
         node = peer.id
         quiet_since = self._quiet_since(node, evidence) + later_ms
         told = evidence is Evidence.TOLD
@@ -180,8 +181,8 @@ class Liveness:
             self._testified(probe)
 
     def _testified(self, probe: Probe) -> None:
-        """Another finds it silent too: that it is silent to us says nothing about us, and need not be asked
-        again."""
+        """Another peer finds it silent too: its silence to us says nothing about us, and needs no further
+        probe."""
         node = probe.peer.id
         probe.sure = True
         self.health.excused(node)
@@ -194,7 +195,7 @@ class Liveness:
         return sum(at >= since for at in self._heard.values())
 
     def forgive(self) -> None:
-        """We slept: what was silent meanwhile may have spoken."""
+        """We slept: a peer that was silent meanwhile may have spoken."""
         for node in self._heard:
             self._heard[node] = self._context.now
 
@@ -202,7 +203,7 @@ class Liveness:
         return node in self._probes
 
     def asked_leaves(self) -> list[Peer]:
-        """Those for whose leaf sets we wait."""
+        """The peers whose leaf sets we wait for."""
         return [probe.peer for probe in self._probes.values() if probe.leaf]
 
     @property
@@ -239,7 +240,7 @@ class Liveness:
     # -- the dead --------------------------------------------------------------------------------------------
 
     def bury(self, peer: Peer, reason: Literal["left", "crashed"]) -> bool:
-        """The peer is gone. False if that is nothing new, or is about an earlier incarnation."""
+        """The peer is gone. False if that is not new, or is about an earlier incarnation."""
         node = peer.id
         known = self.live.get(node)
         grave = self.dead.get(node)
@@ -266,7 +267,7 @@ class Liveness:
             self._ask_dead(min(crashed, key=lambda grave: grave.asked))
 
     def ask_dead(self, wanted: Callable[[int], bool]) -> None:
-        """One has come back: ask all that are wanted whether they have too, each once in ``probe_ms``."""
+        """One has come back: ask all wanted ones whether they have too, each once in ``probe_ms``."""
         horizon = self._context.now - self._context.config.probe_ms
         for node, grave in self.dead.items():
             if grave.reason == "crashed" and grave.asked <= horizon and wanted(node):
@@ -278,7 +279,7 @@ class Liveness:
         return tuple(g.peer for g in self.dead.values() if g.reason == "crashed" and g.since >= since)
 
     def forget(self, needed: Collection[int]) -> None:
-        """Drop records that have grown old and that nobody needs."""
+        """Drop old records that are no longer needed."""
         config, now = self._context.config, self._context.now
         for node in [node for node in self.live if node not in needed and node not in self._probes]:
             if now - self._heard[node] >= config.forget_ms:
@@ -313,7 +314,7 @@ class Liveness:
         if probe is None:
             return
         self.health.probed(node, answered=True)
-        if probe.leaf:  # it lives; its leaf set may just be lost or late
+        if probe.leaf:  # it lives; its leaf set may be lost or late
             probe.tries, probe.sure, probe.helped = 0, False, False
             probe.quiet_since = self._context.now
         else:
@@ -334,14 +335,14 @@ class Liveness:
                 return now - (config.dead_ms - config.sure_ms)
 
     def _dead_at(self, probe: Probe) -> int:
-        """When a silent peer may be buried: not while it may hold a lease of ours."""
+        """When a silent peer may be declared dead: not while it may hold a lease of ours."""
         config = self._context.config
         silence_ms = round((config.sure_ms if probe.sure else config.dead_ms) * self.health.stretch)
         heard = self._heard.get(probe.peer.id, -config.lease_ms)
         return max(probe.quiet_since + silence_ms, heard + config.lease_ms)
 
     def _ask(self, probe: Probe) -> None:
-        """Probe it; the tries that are left share the time that is left."""
+        """Probe it; the remaining tries share the remaining time."""
         context, config = self._context, self._context.config
         probe.tries += 1
         if probe.leaf:

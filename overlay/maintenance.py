@@ -1,10 +1,10 @@
-"""The tree links of a tree kept alive: a child tells each of its parents its topics every
-``tree_refresh_ms``. A parent that does not know it says so and the child asks anew; a child that is silent
-for ``child_ttl_ms`` is dropped. With many parents their turns come less often (``turns``).
+"""Keeps tree links alive: a child tells each of its parents its topics every ``tree_refresh_ms``. A parent
+that does not know the child says so, and the child asks anew; a child that is silent for ``child_ttl_ms`` is
+dropped. With many parents their turns come less often (``turns``).
 
 Both ends compare a checksum of the path above the child and of the multicasts that it has heard. Only where
-they differ does the parent say how it is, so peace costs a message and 23 bytes a topic, whatever was
-multicast.
+they differ does the parent send its state, so quiet times cost a message and 23 bytes a topic, however much
+was multicast.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Maintenance:
         self._context.timers.set(("refresh", 0), self._context.every(self._context.config.tree_refresh_ms))
 
     def due(self, late: bool) -> None:
-        """Speak to all parents, drop silent children (unless we slept), and see who should be root."""
+        """Speak to all parents, drop silent children (unless we slept), and see which node should be root."""
         self._speak()
         for tree in tuple(self._links):
             self._expire(tree, late)
@@ -50,8 +50,8 @@ class Maintenance:
         self.schedule()
 
     def refresh_message(self, message: Refresh) -> None:
-        """A child stays: tell it what has changed above it, what is settled here, and where it is no
-        child."""
+        """A child stays: tell it what has changed above it, what is settled here, and of which topics it is
+        no child."""
         paths: list[TopicPath] = []
         unknown: list[bytes] = []
         spare: list[bytes] = []
@@ -101,7 +101,7 @@ class Maintenance:
         self._rounds[message.sender] = message.round
 
     def owed(self) -> dict[Peer, int]:
-        """All parents and children: how much later than ``tree_refresh_ms`` after a word of theirs the next
+        """All parents and children: how much later than ``tree_refresh_ms`` after their last message the next
         is due, in ms."""
         found: dict[Peer, int] = {}
         ours_ms = self._later_ms(self._turns.every)

@@ -1,16 +1,16 @@
-"""What overlay nodes say to each other.
+"""The messages between overlay nodes.
 
 Every message is a frozen dataclass of plain values (integers of at most 64 bits, text, bytes, tuples,
 :class:`Peer`), so that any codec can write and check it from its annotations alone. Keys and topics are 16
-bytes. ``sender`` is always the node that put the message on the wire, not the one that first thought of it;
-hearing it proves that the sender lives.
+bytes. ``sender`` is always the node that put the message on the wire, not its originator; hearing the message
+proves that the sender lives.
 
-``stamp`` is the asker's clock when it asked, and comes back in the answer: the asker learns the round trip,
+``stamp`` is the asker's clock when it asked, and comes back in the answer. The asker learns the round trip
 and, if the answer says ``neighbour``, that the answerer took it for its ring neighbour at some moment after
 the stamp (see ``lease``). ``NO_STAMP`` where there is none.
 
 Costs are for b = 4, a leaf set of 24 and addresses of about 15 bytes: a peer is about 20 bytes, a leaf set
-480, a row 300. An envelope on the wire adds about 80. What is said in trees is in ``treemessages``.
+480, a row 300. An envelope on the wire adds about 80. The messages of trees are in ``treemessages``.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class LeafProbe:
-    """To a (would-be) leaf-set member: here is my leaf set (clockwise from me), show me yours; these I
-    buried lately.
+    """To a (would-be) leaf-set member: here is my leaf set (clockwise from me), show me yours; I declared
+    these dead lately.
 
     Sent to every candidate at a join, to all members after a ring neighbour's death or return, and to the
     member silent longest every ``leaf_exchange_ms``. About 600 bytes. Unanswered it is repeated and at last
@@ -127,8 +127,8 @@ class RowReply:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """A node that goes on purpose, to all it knows: forget me at once; ``leaves`` may fill the gap. Once, 400
-    bytes."""
+    """A node that leaves on purpose, to all it knows: forget me at once; ``leaves`` may fill the gap. Once,
+    400 bytes."""
 
     sender: Peer
     leaves: tuple[Peer, ...]
@@ -164,7 +164,7 @@ class Ping:
 
 @dataclass(frozen=True, slots=True)
 class RouteName:
-    """What names a routed message for ever."""
+    """The permanent name of a routed message."""
 
     origin: Peer
     number: int
@@ -216,7 +216,7 @@ class ProbeReport:
 class Route:
     """A payload on its way to the live node closest to ``key``, hop by hop, each acknowledged.
 
-    ``origin`` and ``number`` name the message for ever, so that a repeated one is delivered once. ``hops``
+    ``origin`` and ``number`` name the message permanently, so that a repeated one is delivered once. ``hops``
     counts the hops made before this one. Costs the payload and about 80 bytes a hop.
     """
 
@@ -296,7 +296,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
 
 
 def well_formed(message: Message) -> bool:
-    """Whether keys and topics have the length of a key; in what is decoded from a wire they may not."""
+    """Whether keys and topics have the length of a key; decoded messages may be wrong."""
     match message:
         case Route():
             return len(message.key) == KEY_BYTES

@@ -1,16 +1,16 @@
 """Multicasts on their way down a tree: numbered by their root, repaired where they are missing, held back
-from children that are slow.
+from slow children.
 
 Rules:
 
-- A node passes on what is news to it as soon as it comes, and gives it to its application in its turn.
-- Who sees that a number is missing (a later one comes, or the parent says what is settled with it) asks its
-  parent, which sends what it keeps and names what it can't have. What the parent is still missing itself it
-  passes on when it comes. A child that has what its parent lacks gives it up to it, so that what a dead root
-  told one child all will hear.
-- What nobody gives for ``lost_ms`` is lost. It is named to the application, and never given out later.
+- A node passes on a new multicast as soon as it comes, and gives it to its application in its turn.
+- A node that sees that a number is missing (a later one comes, or the parent says what is settled with it)
+  asks its parent, which sends what it keeps and names what is lost. What the parent itself is missing it
+  passes on when it comes. A child that has what its parent lacks sends it up, so that all will hear what a
+  dead root told one child.
+- What no node supplies for ``lost_ms`` is lost. It is named to the application, and never released later.
 - At most a window of multicasts is under way to a child. What has no room is not sent; the child sees the gap
-  when there is room again and repairs it, from us, who keep no more for its sake.
+  when there is room again and repairs it from this node, which keeps no more for its sake.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ALL = 1 << 64
 
 
 class Multicasts:
-    """Sends, passes on and repairs, in the tree that it is given; of its own it only has its own numbers."""
+    """Sends, passes on and repairs, in the tree that it is given; its only own state is its own numbers."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -75,7 +75,7 @@ class Multicasts:
         self._catch_up(tree)
 
     def repair(self, tree: Tree, child: Child, message: Repair) -> None:
-        """A child lacks something: send what we keep, name what we can't have."""
+        """A child lacks something: send what we keep, name what is lost."""
         history = tree.histories.known(message.root)
         if history is None:
             return
@@ -95,7 +95,7 @@ class Multicasts:
             self._lost(tree, child, message, first, last)
 
     def lost(self, tree: Tree, message: Lost) -> None:
-        """Our parent can't have these."""
+        """Our parent has lost these."""
         history = tree.histories.known(message.root)
         if history is not None:
             self._give(tree, history.lose(message.first, message.last, self._context.now))
@@ -118,7 +118,7 @@ class Multicasts:
         self._catch_up(tree)
 
     def resume(self, tree: Tree) -> None:
-        """The deadline is gone with all others."""
+        """Set the deadline again, which is gone with all others."""
         tree.repairing, tree.repair_tries = None, 0
         self._catch_up(tree)
 

@@ -1,8 +1,8 @@
-"""The two ring neighbours: heartbeats in turn, what they carry, and whom we watch.
+"""The two ring neighbours: heartbeats in turn, their contents, and which peers are watched.
 
-Each heartbeat carries our load, a stamp of our clock, and the neighbour's last stamp: so every one of them is
-a sign of life, a measured round trip and a lease at once, and all answers that bring a stamp back are treated
-alike here.
+Each heartbeat carries our load, a stamp of our clock, and the neighbour's last stamp. So each is a sign of
+life, a measured round trip and a lease at once, and all answers that bring a stamp back are treated alike
+here.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Neighbours:
         self._stamps: dict[Peer, tuple[int, int]] = {}
         self._turn = 0
         self.delivered_for: Callable[[Peer], tuple[RouteName, ...]] = lambda _: ()
-        """What we delivered lately of the keys that are that peer's now."""
+        """What we delivered lately of the keys that now belong to that peer."""
 
     def includes(self, peer: Peer) -> bool:
         """Whether it is one of our two ring neighbours: owes us heartbeats, and may get a lease from us."""
@@ -56,7 +56,7 @@ class Neighbours:
         return neighbour, self.delivered_for(peer) if neighbour else ()
 
     def heartbeat(self, message: Heartbeat) -> None:
-        """A ring neighbour's word: its load, its stamp to be echoed, and ours back."""
+        """A ring neighbour's heartbeat: its load, its stamp to be echoed, and ours back."""
         sender = message.sender
         self._liveness.loads[sender.id] = min(max(message.load, 0), LOAD_MAX)
         self._stamps[sender] = (message.stamp, self._context.now)
@@ -70,7 +70,7 @@ class Neighbours:
         context.send(sender, Pong(context.me, message.stamp, neighbour, context.place, delivered))
 
     def pong(self, message: Pong) -> None:
-        """What we asked for."""
+        """The answer to our ping."""
         self._proximity.placed(message.sender.id, message.place)
         self.echoed(message.sender, message.stamp, message.neighbour)
         if not message.neighbour:
@@ -86,18 +86,17 @@ class Neighbours:
             self.leases.granted(sender, stamp)
 
     def ticked(self, late_ms: int) -> None:
-        """A deadline is served so late. After a long sleep nobody's silence counts: it was we who did not
-        listen."""
+        """A deadline is served so late. After a long sleep no silence counts: we did not listen."""
         self._liveness.health.ticked(late_ms)
         if late_ms >= self._context.config.suspect_ms:
             self._liveness.forgive()
 
     def beat(self, tree_neighbours: Mapping[Peer, int], late: bool) -> None:
-        """Speak to one ring neighbour, the next time to the other; and look after all whom we watch.
+        """Speak to one ring neighbour, the next time to the other; and check all watched peers.
 
         In turn, so that at any time one of them has heard us in the last half period. ``tree_neighbours``:
-        how much longer than ring neighbours they may be silent, in ms. ``late``: we slept, so nobody's
-        silence means anything yet.
+        how much longer than ring neighbours they may be silent, in ms. ``late``: we slept, so no silence
+        means anything yet.
         """
         context = self._context
         neighbours = self._leaves.neighbours()
@@ -112,7 +111,7 @@ class Neighbours:
         context.timers.set(("beat", 0), context.every(context.config.beat_ms))
 
     def ask_helpers(self, suspect: Peer) -> None:
-        """Let others probe a suspect: first those next to it on the ring, who know best, then anybody."""
+        """Let others probe a suspect: first those next to it on the ring, who know best, then any peer."""
         leaves = tuple(self._leaves)
         place = next((i for i, peer in enumerate(leaves) if peer.id == suspect.id), None)
         beside = () if place is None else (leaves[place - 1], leaves[(place + 1) % len(leaves)])
@@ -128,7 +127,7 @@ class Neighbours:
             self._context.send(peer, ProbeRequest(self._context.me, suspect))
 
     def forget(self) -> None:
-        """Drop the stamps of those who have not spoken for long."""
+        """Drop the stamps of peers that have not spoken for long."""
         horizon = self._context.now - self._context.config.forget_ms
         self._stamps = {peer: stamp for peer, stamp in self._stamps.items() if stamp[1] > horizon}
 

@@ -1,5 +1,5 @@
-"""One node of the overlay: events in, effects out. Composes ring, routing, trees and life cycle; holds no
-logic of theirs."""
+"""One node of the overlay: events in, effects out. Composes ring, routing, trees and life cycle; holds none
+of their logic."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ _RUNNING = (State.JOINING, State.READY)
 
 
 class Overlay:
-    """A node of the Pastry ring and of Scribe trees, without clock, sockets or chance of its own.
+    """A node of the Pastry ring and of Scribe trees, without clock, sockets or random generator of its own.
 
     Every call takes ``now_ms`` (integer milliseconds of any monotonic clock) and returns effects, to be
-    performed in order. ``deadline()`` names the time at which the node wants a ``Tick``, if nothing else
-    happens before. Keys and topics are 16 bytes; ValueError for anything else.
+    performed in order. ``deadline()`` is the time at which the node wants a ``Tick``, if nothing else happens
+    before. Keys and topics are 16 bytes; ValueError for anything else.
     """
 
     def __init__(self, me: Peer, config: OverlayConfig, rng: Rng, place: str = "") -> None:
@@ -75,10 +75,10 @@ class Overlay:
     # -- life ------------------------------------------------------------------------------------------------
 
     def start(self, contacts: Sequence[str], now_ms: int) -> list[Effect]:
-        """Join the ring of any of these addresses; without one (our own does not count) found a ring, ready
-        at once.
+        """Join the ring of any of these addresses; without one (our own does not count) form a ring alone,
+        ready at once.
 
-        May be called again after JoinFailed. OverlayError at any other second time.
+        May be called again after JoinFailed. OverlayError if called again at any other time.
         """
         self._at(now_ms)
         if self._joining.state is State.FAILED:
@@ -110,7 +110,7 @@ class Overlay:
         return self._context.timers.next()
 
     def leave(self, now_ms: int) -> list[Effect]:
-        """Go: tell everybody who may know us, then be silent for ever. A second call does nothing."""
+        """Leave: tell all that may know us, then be silent for ever. A second call does nothing."""
         self._at(now_ms)
         if self._joining.state is State.LEFT:
             return []
@@ -139,7 +139,7 @@ class Overlay:
         return self._take()
 
     def unsubscribe(self, topic: bytes, now_ms: int) -> list[Effect]:
-        """Take part no more."""
+        """Stop taking part."""
         self._at(now_ms)
         self._scribe.unsubscribe(topic)
         return self._take()
@@ -152,14 +152,14 @@ class Overlay:
         return self._take()
 
     def unhost(self, topic: bytes, now_ms: int, host: str = "") -> list[Effect]:
-        """Be its host no more; ``host`` is, if anybody."""
+        """Stop being its host; ``host`` is, if any."""
         self._at(now_ms)
         self._scribe.unhost(topic, host)
         return self._take()
 
     def rehost(self, topic: bytes, host: str, now_ms: int) -> list[Effect]:
-        """If we are in the topic's tree: its host is another node now. Every node of the tree is to be told
-        so by its own application, which knows the newest; the tree itself says what it heard first."""
+        """If we are in the topic's tree: its host is another node now. The application of every node of the
+        tree must say so, as it knows the newest host; the tree itself says what it heard first."""
         self._at(now_ms)
         self._scribe.rehost(topic, host)
         return self._take()
@@ -172,9 +172,9 @@ class Overlay:
         return self._take()
 
     def seek(self, addresses: Iterable[str], now_ms: int) -> list[Effect]:
-        """Whoever keeps a list of who should be in the ring has these on it: of those that would be leaves of
-        ours, and are not, one is called. After a partition of more than ``dead_forget_ms`` nobody remembers
-        the other side, and the ring would stay in two parts."""
+        """An application that keeps a list of who should be in the ring passes it here: of those that would
+        be leaves of ours, and are not, one is called. After a partition of more than ``dead_forget_ms``
+        nobody remembers the other side, and the ring would stay in two parts."""
         self._at(now_ms)
         if self.ready:
             self._pastry.seek(addresses)
@@ -206,7 +206,7 @@ class Overlay:
         return self._malformed + self._forwarding.dropped
 
     def load_of(self, address: str) -> int | None:
-        """The load that a ring neighbour's last heartbeat told; None if it never told us any."""
+        """The load in a ring neighbour's last heartbeat; None if it never sent any."""
         return self._pastry.liveness.loads.get(node_id(address))
 
     def rtt_ms(self, address: str) -> float | None:
@@ -229,9 +229,9 @@ class Overlay:
         return leased and self.next_hop(key).id == self._context.id
 
     def peers(self) -> tuple[Peer, ...]:
-        """The live peers that we look after (leaf set, routing table, tree neighbours), by address.
+        """The live peers that we watch (leaf set, routing table, tree neighbours), by address.
 
-        In a ring of at most ``leaf_set_size`` other nodes that is everybody.
+        In a ring of at most ``leaf_set_size`` other nodes these are all nodes.
         """
         needed = self._needed()
         live = self._pastry.liveness.live.values()
@@ -242,7 +242,7 @@ class Overlay:
         return tuple(self._pastry.leaves)
 
     def next_hop(self, key: bytes) -> Peer:
-        """Whom we would hand a key to; ourselves if it ends here."""
+        """The node to which we would pass a key; ourselves if it ends here."""
         return self._pastry.next_hop(to_int(key))
 
     def topics(self) -> tuple[bytes, ...]:
@@ -425,7 +425,7 @@ class Overlay:
                 raise OverlayBug(f"nobody set the deadline {kind}")
 
     def _spread_gone(self) -> None:
-        """Let routing and trees know who is gone."""
+        """Let routing and trees know which peers are gone."""
         while gone := self._pastry.take_gone():
             for peer in gone:
                 self._forwarding.gone(peer)

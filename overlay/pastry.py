@@ -1,14 +1,14 @@
-"""The ring: leaf set and routing table, kept true by probes and exchanges, and the choice of the next hop.
+"""The ring: leaf set and routing table, kept correct by probes and exchanges, and the choice of the next hop.
 
 After "Performance and Dependability of Structured Peer-to-Peer Overlays" (Castro, Costa, Rowstron 2004)
-rather than the first Pastry paper: a peer enters the leaf set only when it has spoken to us; whoever asks for
-a leaf set shows its own; what is new in an answer is asked in turn. So parallel joins converge without any
+rather than the first Pastry paper: a peer enters the leaf set only when it has spoken to us; a node that asks
+for a leaf set shows its own; new nodes in an answer are asked in turn. So parallel joins converge without any
 order among them.
 
-Who watches whom: each node its two ring neighbours (``neighbours``) and its neighbours in trees. Who finds a
-death says so to its leaf set, whose members ask for themselves. Rows are compared with the entry that was
-silent longest and with near nodes in turn; after a death, the whole table is swept. All of this is repeated
-periodically as well, since what is only reactive does not survive churn (Bamboo).
+Each node watches its two ring neighbours (``neighbours``) and its neighbours in trees. A node that finds a
+death tells its leaf set, whose members check for themselves. Rows are compared with the entry that was silent
+longest and with near nodes in turn; after a death, the whole table is swept. All of this is repeated
+periodically as well, since a purely reactive ring does not survive churn (Bamboo).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from overlay.tuning import Tuning
 _NEWS_DELAY_MS = 50
 """Deaths and returns found together are told together."""
 _SWEEP_REST_MS = 20_000
-"""From the begin of a sweep of the table to that of the next."""
+"""From the beginning of one sweep of the table to the next."""
 
 
 class Pastry:
@@ -133,11 +133,11 @@ class Pastry:
             self._detach(known)
 
     def learn(self, peers: Iterable[Peer], rows_only: bool = False, near: bool = False) -> None:
-        """Hearsay: ask those that would be leaves, note down those whose cell is empty. ``near``: from a near
+        """Hearsay: ask nodes that would be leaves, note those whose cell is empty. ``near``: from a near
         node.
 
-        A set that is not full would take everybody; so those that it is asking count as if they had answered
-        (``_invite``). If one of them is dead, the farthest leaves are asked who is next.
+        A set that is not full would take all nodes; so those that it is asking count as if they had answered
+        (``_invite``). If one of them is dead, the farthest leaves are asked for the next node.
         """
         leaves, live, table = self.leaves, self.liveness.live, self.table
         wanted: list[Peer] = []
@@ -213,14 +213,14 @@ class Pastry:
         self.liveness.probe(peer, evidence=evidence)
 
     def seek(self, addresses: Iterable[str]) -> None:
-        """Call one, another each time, of those that would be leaves of ours."""
+        """Call one node, a different one each time, of those that would be leaves of ours."""
         lost = sorted(address for address in addresses if self.leaves.wants(node_id(address)))
         if lost:
             self._sought = next((address for address in lost if address > self._sought), lost[0])
             self._context.send_to(self._sought, Ping(self._context.me, self._context.now))
 
     def leave(self, tree_neighbours: Iterable[Peer]) -> None:
-        """Say good-bye to all who may hold us."""
+        """Say good-bye to all that may hold us."""
         farewell = Leave(self._context.me, tuple(self.leaves))
         everybody = {peer.id: peer for peer in (*self.leaves, *self.table, *tree_neighbours)}
         for peer in everybody.values():
@@ -240,8 +240,8 @@ class Pastry:
             self._died(peer)
 
     def leaf_due(self, contacts: Sequence[str]) -> None:
-        """Compare leaf sets with the member that was silent longest; without any, with the closest entry; all
-        alone, call the contacts."""
+        """Compare leaf sets with the member that was silent longest; without any, with the closest entry;
+        when alone, call the contacts."""
         context = self._context
         if len(self.leaves):
             calm = [peer for peer in self.leaves if not self.liveness.probing(peer.id)]
@@ -257,7 +257,7 @@ class Pastry:
         self._again("leaf")
 
     def row_due(self) -> None:
-        """Look after the entry that was silent longest."""
+        """Check the entry that was silent longest."""
         context = self._context
         asked, self._row_asked = self._row_asked, None
         if asked is not None and asked[0].id in self.table:
@@ -293,7 +293,7 @@ class Pastry:
         self._again("dead")
 
     def news_due(self) -> None:
-        """Show all leaves our leaf set and who died; whoever does not answer is dead too."""
+        """Show all leaves our leaf set and the dead; a leaf that does not answer is dead too."""
         for peer in tuple(self.leaves):
             self.liveness.probe(peer, leaf=True)
 
@@ -330,8 +330,8 @@ class Pastry:
         self._context.timers.set((timer, 0), self._context.every(self._periods()[timer]))
 
     def _closest_known(self, key: int) -> Peer:
-        """A ring so small that all are leaves, or a leaf set that has lost members: take the closest of all
-        we know."""
+        """In a ring so small that all are leaves, or with a leaf set that has lost members: the closest of
+        all known."""
         best = self.leaves.closest(key) or self._context.me
         for peer in self.table:
             if closeness(key, peer.id) < closeness(key, best.id):
@@ -362,7 +362,8 @@ class Pastry:
             self.table.put(peer)
 
     def _invite(self, peers: Iterable[Peer]) -> None:
-        """Ask those that would be leaves for theirs, the nearest first, and no more than will be leaves."""
+        """Ask nodes that would be leaves for their leaf sets, the nearest first, and no more than will be
+        leaves."""
         me, size = self._context.id, self._context.config.leaf_set_size
         taken = SortedSet(self.leaves.offsets)
         taken.update(clockwise(me, peer.id) for peer in self.liveness.asked_leaves())
@@ -387,7 +388,7 @@ class Pastry:
         self.learn(leaves)
 
     def _confirm(self, teller: Peer, failed: tuple[Peer, ...]) -> None:
-        """Others buried these: look for ourselves, but not for long. If it is about us, object."""
+        """Others declared these dead: check for ourselves, but not for long. If it is about us, object."""
         for peer in failed:
             if peer == self._context.me:
                 self._context.send(teller, Ping(self._context.me, self._context.now))
@@ -399,13 +400,13 @@ class Pastry:
             self.liveness.probe(peer, evidence=Evidence.TOLD)
 
     def _compare(self, sender: Peer, leaves: tuple[Peer, ...]) -> None:
-        """A leaf of ours that should be one of the sender's too, but is not, may have gone without a word."""
+        """A leaf of ours that should be one of the sender's too, but is not, may have left silently."""
         quiet_ms = self._context.config.suspect_ms
         quiet = [peer for peer in self.leaves if self.liveness.silence(peer) >= quiet_ms]
         shown = {peer.id: peer.incarnation for peer in leaves} if quiet else {}
         missing = [peer for peer in quiet if shown.get(peer.id) != peer.incarnation]
         if not missing or 2 * len(leaves) <= len(self.leaves):
-            return  # the sender is new and knows few yet
+            return  # the sender is new and knows few nodes yet
         ahead, behind = reach(sender.id, leaves)
         for peer in missing:
             if not ahead < clockwise(sender.id, peer.id) < behind:
@@ -423,7 +424,7 @@ class Pastry:
         context.send(peer, RowRequest(context.me, row, self.table.row(row), context.now, context.place))
 
     def _died(self, peer: Peer) -> None:
-        """We found a peer dead. Whoever was not told so tells the others; ring neighbours always do."""
+        """We found a peer dead. A node that was not told by others tells them; ring neighbours always do."""
         if not self.liveness.bury(peer, "crashed"):
             return
         must_tell = peer in self.leaves.neighbours() or (
@@ -436,8 +437,7 @@ class Pastry:
         self._sweep()
 
     def _sweep(self) -> None:
-        """Look after the whole table, entry by entry; under steady deaths not again and again, but once in
-        ``_SWEEP_REST_MS``."""
+        """Check the whole table, entry by entry; under steady deaths only once in ``_SWEEP_REST_MS``."""
         since, now = self._sweep_since, self._context.now
         self._sweep_again = since is not None and now < since + _SWEEP_REST_MS
         if not self._sweep_again:
@@ -445,8 +445,8 @@ class Pastry:
             self._context.timers.set(("row", 0), now + self._context.config.sweep_ms)
 
     def _tell_leaves(self) -> None:
-        """A ring neighbour died or has returned: show all leaves, who then look for themselves. When halves
-        of a ring meet again, the news runs round it in this way."""
+        """A ring neighbour died or has returned: show all leaves, which then check for themselves. When
+        halves of a ring meet again, the news runs round it in this way."""
         self._context.timers.set(("news", 0), self._context.now + _NEWS_DELAY_MS)
 
     def _detach(self, peer: Peer) -> None:
@@ -459,7 +459,7 @@ class Pastry:
     def _refill(self, node: int) -> None:
         """A peer is gone: look for its successors in the leaf set and in its cell.
 
-        If it was only to become a leaf, others may have been passed over for it, though the set is full.
+        If it was only going to be a leaf, others may have been passed over for it, though the set is full.
         """
         if self.leaves.wants(node):
             for peer in self.leaves.farthest() or tuple(self.table):

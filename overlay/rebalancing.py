@@ -1,15 +1,15 @@
-"""Trees that stay flat: who was sent down by the fan-out cap comes up again when there is room.
+"""Keeps trees flat: nodes that the fan-out cap sent down move up again when there is room.
 
 A node with room, in its answer to a child's refresh, offers a place to one of that child's children
-(``spare``); the child names the one of them with the most children of its own (``climb``, in its answer to
-that one's refresh), which asks its grandparent to take it and leaves its parent when that has said yes. So
-nobody is without a parent meanwhile, nothing is said but in answers that are sent anyway, and one JOIN moves
-a subtree up.
+(``spare``). The child names the one of them with the most children of its own (``climb``, in its answer to
+that one's refresh). That node asks its grandparent to take it, and leaves its parent when the grandparent has
+agreed. So no node is without a parent meanwhile, nothing is sent except in answers that are sent anyway, and
+one JOIN moves a subtree up.
 
-It comes to rest: a climb makes its node's path shorter by one, and nothing here makes one longer. Room counts
-when it was there a refresh ago already, so that the orphans of a dead child find it first. A climb that
-fails is not tried again for ``_RETRY_MS``. Who finds the grandparent more than ``tree.FAR_MS`` farther than
-its parent stays: a level less is not worth a way to another region.
+This comes to rest: a climb makes its node's path shorter by one, and nothing here makes one longer. Room
+counts only if it was there a refresh ago already, so that the orphans of a dead child find it first. A climb
+that fails is not tried again for ``_RETRY_MS``. A node whose grandparent is more than ``tree.FAR_MS`` farther
+than its parent stays: a level less is not worth a way to another region.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Rebalancing:
         return True
 
     def offered(self, tree: Tree) -> None:
-        """Our parent has room: choose who shall go there."""
+        """Our parent has room: choose which child moves there."""
         since = self._context.now - _RETRY_MS
         fit = [
             child for child in tree.children.values() if child.raised_at is None or child.raised_at < since

@@ -38,12 +38,12 @@ class RoutingTable:
         return shared_digits(self._me, node, self._bits)
 
     def rival(self, node: int) -> Peer | None:
-        """Who holds the cell of that node or key (perhaps the node itself). It shares one digit more with it
-        than we do."""
+        """The holder of the cell of that node or key (perhaps the node itself). It shares one digit more with
+        it than we do."""
         bits = self._bits
         row = (
             ID_BITS - (self._me ^ node).bit_length()
-        ) // bits  # row_of and digit in line: it is asked often
+        ) // bits  # row_of and digit inlined: this is called often
         cells = self._rows.get(row)
         return None if cells is None else cells.get(node >> ID_BITS - (row + 1) * bits & self._mask)
 

@@ -1,7 +1,6 @@
-"""Trees: a topic's subscribers hang below its root, along the ways that their JOINs took (Scribe; ELF section
-2.3). What the application asks of its trees, and what the network says in them, finds its part here:
-``links`` keep the shape, ``maintenance`` watches over them, ``multicasts`` go down.
-"""
+"""Trees: a topic's subscribers hang below its root, along the ways of their JOINs (Scribe; ELF section 2.3).
+This module passes the application's calls and the network's messages to the parts: ``treelinks`` keeps the
+shape, ``maintenance`` watches the links, ``multicasts`` sends down."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ class Scribe:
         self.links.settle(tree)
 
     def unsubscribe(self, topic: bytes) -> None:
-        """Take part no more; children keep us in the tree as a forwarder."""
+        """Stop taking part; children keep us in the tree as a forwarder."""
         tree = self.links.get(topic)
         if tree is not None:
             tree.subscribed = False
@@ -56,7 +55,7 @@ class Scribe:
         self.links.release(tree)
 
     def rehost(self, topic: bytes, host: str) -> None:
-        """Its root is another node now: who hung below the former one, or waits for it, asks anew."""
+        """Its root is another node now: children of the former one, and nodes that wait for it, ask anew."""
         tree = self.links.get(topic)
         if tree is None or tree.hosting or tree.host == host:
             return
@@ -67,7 +66,7 @@ class Scribe:
             self.links.ask_again(tree)
 
     def unhost(self, topic: bytes, host: str) -> None:
-        """Be its root no more."""
+        """Stop being its root."""
         tree = self.links.get(topic)
         if tree is not None and tree.hosting:
             tree.hosting = False
@@ -113,7 +112,7 @@ class Scribe:
         self.settle()
 
     def resume(self) -> None:
-        """The join had failed, and all deadlines are gone: what was missing still is."""
+        """The join had failed, and all deadlines are gone: set those that are still needed."""
         for tree in self.links:
             self.multicasts.resume(tree)
 
@@ -143,13 +142,13 @@ class Scribe:
             self.multicasts.repair(*link, message)
 
     def lost_message(self, message: Lost) -> None:
-        """Our parent can't help."""
+        """Our parent has lost multicasts."""
         tree = self.links.below(message.topic, message.sender.id)
         if tree is not None:
             self.multicasts.lost(tree, message)
 
     def heard_message(self, message: Heard) -> None:
-        """A child is as far as this."""
+        """A child has received up to this number."""
         link = self.links.child_of(message.topic, message.sender.id)
         if link is not None:
             self.multicasts.acknowledged(link[1], message)
@@ -165,7 +164,7 @@ class Scribe:
             self.multicasts.repair_due(tree)
 
     def check(self) -> None:
-        """Raise OverlayBug unless every place is a possible one."""
+        """Raise OverlayBug unless every place is a valid one."""
         self.links.check()
         for tree in self.links:
             self.multicasts.check(tree)

@@ -1,4 +1,4 @@
-"""One topic as one node sees it: who is above, who is below, what has been heard."""
+"""One topic as one node sees it: its parent and children, and what has been heard."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PATH_MAX: Final = 32
 
 class Flight:
     """What is under way to a child: multicasts that are sent, and neither acknowledged nor known to be lost.
-    They are in the order in which they were sent, each with the round of our answers in which that was."""
+    They are in the order of sending, each with the round of our answers in which it was sent."""
 
     def __init__(self) -> None:
         self._sent: deque[tuple[int, Peer, int, int]] = deque()
@@ -29,19 +29,19 @@ class Flight:
         return not self._sent or (len(self._sent) < messages_max and self._bytes < bytes_max)
 
     def add(self, round_: int, root: Peer, number: int, size: int) -> None:
-        """One is sent."""
+        """A multicast is sent."""
         self._sent.append((round_, root, number, size))
         self._bytes += size
 
     def heard(self, root: Peer, number: int) -> None:
-        """This one has come; so those sent before it have, too, or are lost."""
+        """This one has come; so those sent before it have come too, or are lost."""
         names = [(sent_root, sent_number) for _, sent_root, sent_number, _ in self._sent]
         if (root, number) in names:
             for _ in range(names.index((root, number)) + 1):
                 self._pop()
 
     def round_over(self, round_: int) -> None:
-        """An answer of ours has come: so what was sent before it has, or is lost."""
+        """An answer of ours has come: what was sent before it has come too, or is lost."""
         while self._sent and self._sent[0][0] < round_:
             self._pop()
 
@@ -76,9 +76,9 @@ class Tree:
     Attached: ``parent`` is set, ``path`` leads from it up to the root. Otherwise the node is the root, or
     looks for a parent: then ``asked`` is the address that it asked last, ``pushed`` whether it was sent there
     (``pushes`` times in a row) instead of routed. ``repairing``: the root whose multicasts the parent was
-    asked
-    for, and up to which number. ``rebalancing``: the grandparent that an attached node has asked to take it;
-    ``room``: for so many more children at the last refresh; ``spare``: of these, what is not offered yet.
+    asked for, and up to which number. ``rebalancing``: the grandparent that an attached node has asked to
+    take it; ``room``: for so many more children at the last refresh; ``spare``: of these, what is not offered
+    yet.
     """
 
     topic: bytes
@@ -107,7 +107,7 @@ class Tree:
 
     @property
     def idle(self) -> bool:
-        """Whether nobody needs this node in the tree."""
+        """Whether no subscriber, host or child needs this node in the tree."""
         return not self.subscribed and not self.hosting and not self.children
 
     def place(self) -> tuple[str | None, tuple[str, ...]]:

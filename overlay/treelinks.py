@@ -1,21 +1,22 @@
-"""Who hangs below whom: JOINs, the loss of parents and children, and a node's farewell.
+"""The shape of trees: JOINs, the loss of parents and children, and a node's departure.
 
-A JOIN goes one hop towards the topic; that node takes the asker as a child, answers at once, and if it is not
-in the tree itself asks its own next hop. The rendezvous, closest to the topic, is the root; or, if the topic
+A JOIN goes one hop towards the topic. That node takes the asker as a child, answers at once, and if it is not
+in the tree itself asks its own next hop. The rendezvous, closest to the topic, is the root or, if the topic
 has a *host* elsewhere, an inner node whose parent is the host. While the host is away the tree keeps its
 shape and the rendezvous asks again.
 
 Rules:
 
-- Only the child keeps the tree link (``maintenance``); a dead parent is replaced.
-- Nobody has more than ``fanout_max`` children in a topic. A full node sends a further asker to the child that
-  is nearest to it: so it goes down until there is room, and the depth stays about the logarithm of the
-  members.
-- No circle lasts: a JOIN names those on whose behalf it is made, every node knows the path above it; a node
-  asked by one of its ancestors leaves its parent (it is nearer to the topic) or refuses. Routing has no
-  circles, so stale tree links alone can. Who is sent on goes only below a node that is attached, and not its
-  own descendant.
-- Who leaves gives its children to its parent; a rendezvous without one to the node that will be closest.
+- Only the child maintains the tree link (``maintenance``); a dead parent is replaced.
+- No node has more than ``fanout_max`` children in a topic. A full node sends a further asker to the child
+  that is nearest to it. So the asker goes down until there is room, and the depth stays about the logarithm
+  of the members.
+- No circle lasts. A JOIN names those on whose behalf it is made, and every node knows the path above it; a
+  node that is asked by one of its ancestors leaves its parent (the ancestor is nearer to the topic) or
+  refuses. Routing has no circles, so only stale tree links can make them. An asker is sent on only below a
+  node that is attached and not its own descendant.
+- A node that leaves gives its children to its parent; a rendezvous without a parent gives them to the node
+  that will be closest.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ from overlay.tree import FAR_MS, PATH_MAX, Child, Tree
 from overlay.treemessages import Handover, Refreshed, Refused, Subscribe, Subscribed, TopicPath, Unsubscribe
 
 _SILENT_FORGIVEN_TRIES = 4
-"""After so many tries a next hop that was silent is asked again: it may have been slow only."""
+"""After so many tries a silent next hop is asked again: it may only have been slow."""
 _PUSHES_MAX = PATH_MAX
-"""How often one JOIN is sent on before it rests until its deadline; to be sent away from there counts for
+"""How often one JOIN is sent on before it rests until its deadline; being sent away from there counts for
 ``_RETURN`` times."""
 _RETURN = 8
 
@@ -63,7 +64,7 @@ class TreeLinks:
         return self._trees.get(topic)
 
     def take_part(self, topic: bytes) -> Tree:
-        """Our place, made if we had none."""
+        """Our place in the tree, created if we had none."""
         to_int(topic)
         tree = self._trees.get(topic)
         if tree is None:
@@ -107,17 +108,17 @@ class TreeLinks:
             self._ask(tree)
 
     def ask_again(self, tree: Tree) -> None:
-        """Whoever is being asked for a parent, ask from the beginning."""
+        """Ask for a parent from the beginning, whichever node is being asked."""
         tree.tries = tree.pushes = 0
         self._ask(tree)
 
     def release(self, tree: Tree) -> None:
-        """Be the root: no parent, and no asking for one."""
+        """Become the root: no parent, and no request for one."""
         self._leave_parent(tree)
         self._stop_asking(tree)
 
     def prune(self, tree: Tree) -> None:
-        """Leave the tree if nobody needs us in it."""
+        """Leave the tree if it is not needed here."""
         if not tree.idle:
             return
         self.release(tree)
@@ -126,7 +127,7 @@ class TreeLinks:
         self._vanished[tree.topic] = tree.shown
 
     def orphan(self, tree: Tree) -> None:
-        """Our parent is no more: look for another."""
+        """Our parent is gone: look for another."""
         tree.detach()
         tree.behalf = ()
         self._changed[tree.topic] = None
@@ -146,13 +147,13 @@ class TreeLinks:
             self._tell(tree)
 
     def drop_child(self, tree: Tree, node: int) -> None:
-        """A child is no more."""
+        """A child is gone."""
         del tree.children[node]
         self._changed[tree.topic] = None
         self.prune(tree)
 
     def gone(self, peer: Peer) -> None:
-        """A peer died, left, or lives in a new incarnation and knows nothing of this."""
+        """A peer died, left, or lives in a new incarnation and knows nothing of the tree."""
         for tree in tuple(self._trees.values()):
             child = tree.children.get(peer.id)
             if child is not None and child.peer.incarnation <= peer.incarnation:
@@ -186,7 +187,7 @@ class TreeLinks:
     # -- heard -----------------------------------------------------------------------------------------------
 
     def subscribe_message(self, message: Subscribe) -> None:
-        """Somebody wants to be our child."""
+        """A node wants to be our child."""
         asker = message.sender
         self._pastry.proximity.placed(asker.id, message.place)
         known = self._trees.get(message.topic)
@@ -215,7 +216,7 @@ class TreeLinks:
         self.settle(tree)
 
     def subscribed_message(self, message: Subscribed) -> None:
-        """Somebody takes us as its child."""
+        """A node takes us as its child."""
         sender = message.sender
         tree = self._trees.get(message.topic)
         if tree is not None and self.below(message.topic, sender.id) is not None:
@@ -237,8 +238,8 @@ class TreeLinks:
         self._multicasts.compare(tree, message.heads, up=False)
 
     def refused_message(self, message: Refused) -> None:
-        """Not there: go where we are sent; from there back to routing; else, when the deadline comes, ask
-        elsewhere if there is an elsewhere."""
+        """Refused: go where we are sent; from there back to routing; else, when the deadline comes, ask
+        elsewhere if possible."""
         tree = self._trees.get(message.topic)
         if tree is not None and tree.rebalancing == message.sender.address:
             tree.rebalancing = ""
@@ -263,7 +264,7 @@ class TreeLinks:
                 self.drop_child(link[0], sender.id)
 
     def handover_message(self, message: Handover) -> None:
-        """A neighbour leaves: its children are ours now, or we are another's."""
+        """A neighbour leaves: its children are ours now, or we are another node's."""
         if message.parent.id == self._context.id:
             self._inherit(message)
             return
@@ -282,8 +283,8 @@ class TreeLinks:
     def ask_due(self, topic: bytes) -> None:
         """No answer to our JOIN, or a refusal.
 
-        From now on it names nobody below us. Those who are there know it by now and refuse us themselves; the
-        others hang elsewhere, and a full node whose children they all are would send us nowhere for ever.
+        From now on it names no nodes below us. Those that are there know it by now and refuse us themselves;
+        the others hang elsewhere, and a full node whose children they all are would send us nowhere for ever.
         """
         tree = self._trees[topic]
         tree.behalf = ()
@@ -311,7 +312,7 @@ class TreeLinks:
         self._vanished.clear()
 
     def check(self) -> None:
-        """Raise OverlayBug unless every place is a possible one."""
+        """Raise OverlayBug unless every place is a valid one."""
         for topic, tree in self._trees.items():
             tree.check(self._context.me.address)
             if bool(tree.asked) != (("tree", topic) in self._context.timers):
@@ -324,7 +325,7 @@ class TreeLinks:
     # -- the parts -------------------------------------------------------------------------------------------
 
     def _ask(self, tree: Tree) -> None:
-        """Send a JOIN to whoever should be our parent now; nobody should if we are the root."""
+        """Send a JOIN to the node that should be our parent now; there is none if we are the root."""
         self._stop_asking(tree)
         if not self.ready or tree.hosting or tree.parent is not None:
             return
@@ -386,8 +387,8 @@ class TreeLinks:
         return self._context.me.address in path or len(path) >= PATH_MAX
 
     def _tell(self, tree: Tree) -> None:
-        """The path above us is another: tell the children at once, so that they refuse no JOIN for an old one
-        and a circle is found as fast as messages go round it."""
+        """The path above us has changed: tell the children at once, so that they refuse no JOIN for an old
+        one and a circle is found as fast as messages go round it."""
         item = TopicPath(tree.topic, tree.host, tree.path, tree.histories.heads())
         for child in tree.children.values():
             self._multicasts.round += 1

@@ -1,4 +1,4 @@
-"""What overlay nodes say to each other in trees: plain values, as in ``messages``, which lists them all.
+"""The messages of trees between overlay nodes: plain values, as in ``messages``, which lists them all.
 
 Costs are for addresses of about 20 bytes.
 """
@@ -14,7 +14,7 @@ from overlay.ids import Peer
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Up to which number the multicasts of a root are settled with the sender: given out, or lost."""
+    """Up to which number the multicasts of a root are settled with the sender: released, or lost."""
 
     root: Peer
     number: int
@@ -23,7 +23,7 @@ class Head:
 @dataclass(frozen=True, slots=True)
 class Subscribe:
     """A node without a parent, to its next hop towards the topic, or (``direct``) a rendezvous to the topic's
-    host, or (``pushed``) to whom a full or a leaving parent sent it: JOIN.
+    host, or (``pushed``) to the node to which a full or a leaving parent sent it: JOIN.
 
     ``path`` names the nodes below the sender on whose behalf it asks, so that loops are refused; ``host`` is
     empty when the topic has none that the sender knows; ``place`` is the sender's locality label. Sent on

@@ -1,9 +1,10 @@
-"""Near nodes in the routing table (Pastry section 2.5): rivals for a cell are measured, the nearer holds it.
+"""Near nodes in the routing table (Pastry section 2.5): rivals for a cell are measured, and the nearer gets
+it.
 
-Rules: hearsay never replaces anybody; a rival does when it has answered us and its round trip is clearly
+Rules: hearsay never replaces an entry; a rival does when it has answered us and its round trip is clearly
 shorter. One rival is measured at a time, every ``tune_ms``, faster just after a join. Near nodes know near
-nodes: every other exchange of rows goes to a member of the *neighbourhood set*, what near nodes tell is
-measured first, and a node that turns out to be the nearest so far is asked for its row at once.
+nodes: every other exchange of rows goes to a member of the *neighbourhood set*, the nodes that near nodes
+name are measured first, and a node that turns out to be the nearest so far is asked for its row at once.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class Tuning:
         self._quick = _QUICK_ASKS
 
     def consider(self, peer: Peer, holder: Peer, soon: bool = False) -> None:
-        """Somebody told of a peer whose cell ``holder`` has: measure it when there is time, or ``soon``."""
+        """A peer was named whose cell ``holder`` has: measure it when there is time, or ``soon``."""
         node = peer.id
         if node in self._rivals or holder.id == node or self._proximity.rtt_ms(node) is not None:
             return

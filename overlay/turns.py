@@ -1,9 +1,8 @@
-"""Whom to speak to now, of those who are to hear from us again and again.
+"""Which of many peers to speak to now, when all are to hear from us regularly.
 
-A word to each of them each time costs as many messages as there are of them: with fifty trees, whose roots
-and inner nodes are all different, a hundred a second for each node, when nothing happens. So where there are
-more than ``at_once`` each is spoken to less often, and is told so; we who fall silent are missed that much
-later.
+A message to each of them each time costs as many messages as there are peers: with fifty trees, whose roots
+and inner nodes all differ, a hundred a second for each node, when nothing happens. So where there are more
+than ``at_once`` each is spoken to less often, and is told so; our silence is noticed that much later.
 """
 
 from __future__ import annotations
@@ -18,15 +17,15 @@ One = TypeVar("One", bound=Hashable)
 
 
 class Turns(Generic[One]):
-    """Each time ``at_once`` of them, those who have waited longest; more where somebody would have to wait
-    for more than ``turns_max`` turns; and all to whom nobody has spoken yet."""
+    """Each time ``at_once`` of them, those that have waited longest; more where one would have to wait for
+    more than ``turns_max`` turns; and all that have not been spoken to yet."""
 
     def __init__(self, at_once: int = AT_ONCE, turns_max: int = TURNS_MAX) -> None:
         self._at_once = at_once
         self._turns_max = turns_max
         self._spoken: dict[One, None] = {}
         self.every = 1
-        """Whose turn it was, its next one comes after so many."""
+        """For those whose turn it was, the next one comes after so many."""
 
     def take(self, everybody: Iterable[One]) -> list[One]:
         """Those whose turn it is."""

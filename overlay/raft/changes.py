@@ -1,13 +1,14 @@
 """Which membership comes next: the leader's policy, one member at a time (Raft thesis, section 4).
 
-The order matters: who was started at another address with its disk is there from now on (with its slot, so
-who decides does not change), unless somebody at the old one lives, whose disk it would be a copy of;
-who has lost its disk leaves first, then who wants to go; a learner that has caught up gets its vote; then the
-group shrinks to its size; then new ones enter as learners. A change waits until the one before is committed,
-and until the leader has committed a record of its own term.
+The order matters. A member that was started at another address with its disk is there from now on (with its
+slot, so the voters do not change), unless a node at the old address lives, whose disk it would be a copy of.
+A member that has lost its disk leaves first, then one that wants to go; a learner that has caught up gets its
+vote; then the group shrinks to its size; then new ones enter as learners. A change waits until the one before
+is committed, and until the leader has committed a record of its own term.
 
-Who wants to go waits a while for one in its place, where the group could spare fewer without it: of three
-that let one go the other two need each other from when one of them has that in its log, committed or not.
+A member that wants to go waits a while for a replacement, where the group could spare fewer without it. If
+one of three leaves, the other two need each other as soon as one of them has that in its log, committed or
+not.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from overlay.raft.values import Member, Membership
 
 
 class _Going(NamedTuple):
-    """A voter slot that shall be released, when others have answered a round above ``after``; ``until``: when
-    it waits for nobody in its place any more."""
+    """A voter slot to be released when others have answered a round above ``after``; ``until``: when it stops
+    waiting for a replacement."""
 
     after: int
     until: int
 
 
 class Changes:
-    """What a leader has heard that calls for another membership. Lost with the leadership; asked for
-    again."""
+    """What a leader has heard that calls for another membership. It is lost with the leadership, and
+    requested again."""
 
     def __init__(self, local: LocalMember) -> None:
         self._local = local
@@ -39,19 +40,19 @@ class Changes:
         self._coming: dict[str, Member] = {}
         self._moved: dict[int, str] = {}
         self.invited: dict[str, int] = {}
-        """Addresses that shall join, and until when they are asked."""
+        """Addresses that are to join, and until when they are asked."""
 
     def lost(self, slot: int) -> None:
-        """The slot's disk is gone; the node may come again as somebody new."""
+        """The slot's disk is gone; the node may come again under a new slot."""
         member = self._local.membership.in_slot(slot)
         if member is not None:
             self._lost.add(slot)
             self.invite(member.address)
 
     def leave(self, slot: int, after: int, patience_ms: int = 0) -> None:
-        """The slot shall be released, once the others have answered a round above ``after``: who has just
-        died is silent for no longer than who has nothing to say. ``patience_ms``: how long it waits for one
-        in its place."""
+        """Release the slot once the others have answered a round above ``after``: a member that has just died
+        is silent for no longer than one that has nothing to say. ``patience_ms``: how long it waits for a
+        replacement."""
         until = self._local.context.now + patience_ms
         before = self._leaving.get(slot, _Going(after, until))
         self._leaving[slot] = _Going(before.after, min(before.until, until))
@@ -62,20 +63,20 @@ class Changes:
 
     @property
     def after(self) -> int:
-        """Members shall answer a round above this one."""
+        """Members are to answer a round above this one."""
         return max((going.after for going in self._leaving.values()), default=-1)
 
     def going(self) -> frozenset[str]:
-        """Addresses of members whose slots shall be released."""
+        """Addresses of members whose slots are to be released."""
         members = self._local.membership.members
         return frozenset(member.address for member in members if member.slot in self._leaving)
 
     def invite(self, address: str) -> None:
-        """The address shall join."""
+        """Invite the address to join."""
         self.invited[address] = self._local.context.now + self._local.context.config.learner_ms
 
     def enter(self, member: Member) -> None:
-        """A node with a durable slot wants in, or is elsewhere now; another slot at its address is lost."""
+        """A node with a durable slot wants in, or has moved; another slot at its address is lost."""
         before = self._local.membership.at(member.address)
         if before == member:
             return
@@ -102,13 +103,13 @@ class Changes:
         stale: Callable[[Member], bool],
         answered: Callable[[Member, int], bool],
     ) -> Membership | None:
-        """The next membership, if it should be another. ``stale``: a learner not heard for long;
-        ``answered``: who has answered a round above that one, in this term."""
+        """The next membership, if it should change. ``stale``: a learner not heard for long; ``answered``:
+        which members have answered a round above that one, in this term."""
         membership, size = self._local.membership, self._local.context.config.size
         slots = {member.slot for member in membership.members}
         self._moved = {slot: address for slot, address in self._moved.items() if slot in slots}
         for member in membership.members:
-            address = self._moved.pop(member.slot, member.address)  # who is there says so again
+            address = self._moved.pop(member.slot, member.address)  # the node there says so again
             if membership.at(address) is None and not self._local.links.alive(member.address):
                 return membership.moved(member, address)
         self._lost &= slots
@@ -132,8 +133,8 @@ class Changes:
         return self._admission(membership, size)
 
     def _works(self, membership: Membership, answered: Callable[[Member, int], bool], after: int = 0) -> bool:
-        """Whether a majority of it lives, so that nobody is let go on whom the group depends. Who has not
-        answered yet only counts as alive because nobody had listened to it before this term."""
+        """Whether a majority of it lives, so that no member is released that the group depends on. A member
+        that has not answered yet only counts as alive because no leader listened to it before this term."""
         alive = self._local.links.alive
         others = [voter for voter in membership.voters if voter.slot != self._local.hard.slot]
         sound = [v for v in others if alive(v.address) and v.slot not in self._lost and answered(v, after)]

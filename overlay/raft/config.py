@@ -11,7 +11,7 @@ class RaftConfig:
     """How groups watch, elect and replicate. Every bound on memory, messages and retries is here.
 
     From a leader's crash to the next one: at most ``silence_ms`` until its silence is noticed, then at most
-    ``size`` slots until somebody stands, then two round trips: less than 4 s by default. A node that stalls
+    ``size`` slots until a member stands, then two round trips: less than 4 s by default. A node that stalls
     for ``silence_ms - beat_ms`` keeps what it leads.
     """
 
@@ -19,7 +19,7 @@ class RaftConfig:
     """Voters that a group settles at. While one is replaced there may be one more."""
 
     beat_ms: int = 1_000
-    """Period of the word between a leader's node and a member's, whatever the number of groups they share."""
+    """Period of the beat between a leader's node and a member's, whatever the number of groups they share."""
     silence_ms: int = 3_000
     """Silence after which a leader is given up, and after which a leader without a majority gives up."""
     slot_ms: int = 150
@@ -33,16 +33,16 @@ class RaftConfig:
     ask_ms: int = 500
     """Period of asking for a leader, for admission and for release."""
     replace_ms: int = 3_000
-    """How long a member that wants to go waits for one in its place, where the group could spare fewer
-    without it."""
+    """How long a member that wants to go waits for a replacement, where the group could spare fewer without
+    it."""
     forward_ms: int = 5_000
-    """Wait for the answer to a forwarded record; then its fate is unsure."""
+    """Wait for the answer to a forwarded record; then its outcome is unsure."""
     transfer_ms: int = 2_000
     """Time that a transfer of leadership may take; records are refused meanwhile."""
     learner_ms: int = 30_000
     """Silence after which a learner is dropped, and time for which an address is invited."""
     forget_ms: int = 60_000
-    """How long a peer with whom we share nothing is remembered."""
+    """How long a peer with which we share nothing is remembered."""
 
     batch_entries: int = 64
     """Records in one append."""

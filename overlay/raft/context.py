@@ -1,5 +1,5 @@
-"""What the groups of one node share: who it is, its clock of the moment, its deadlines, and its outbox, which
-puts writes first and the parts of many groups for one peer into one message."""
+"""What the groups of one node share: its identity, the current time, its deadlines, and its outbox. The
+outbox puts writes first and the parts of many groups for one peer into one message."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _GATHERED: Final = (VoteRequests, VoteReplies, AppendRequests, AppendReplies, Un
 
 
 class Context:
-    """It decides nothing but the order: writes, then messages, then word to the caller."""
+    """It decides nothing but the order: writes, then messages, then effects for the caller."""
 
     def __init__(self, me: Peer, config: RaftConfig, rng: Rng) -> None:
         self.me = me
@@ -56,14 +56,14 @@ class Context:
         self._luck: float | None = None
 
     def luck(self) -> float:
-        """A number below 1, the same in one event: groups that begin to wait together stand together, and so
-        share messages."""
+        """A random number below 1, the same within one event: groups that begin to wait together stand
+        together, and so share messages."""
         if self._luck is None:
             self._luck = self.rng.random()
         return self._luck
 
     def write(self, write: Write) -> None:
-        """To the disk, before anything that is said from now on."""
+        """Write to the disk, before anything that is sent from now on."""
         self._writes.append(write)
 
     def send(self, to: str, message: Message) -> None:
@@ -71,11 +71,11 @@ class Context:
         self._messages.append(Send(to, message))
 
     def part(self, to: str, part: Part) -> None:
-        """A part for one peer; it travels with its like at the end of the event."""
+        """A part for one peer; it travels with others of its kind at the end of the event."""
         self._parts.setdefault((to, type(part)), []).append(part)
 
     def emit(self, effect: Effect) -> None:
-        """Word to the caller."""
+        """An effect for the caller."""
         self._words.append(effect)
 
     def after(self, timer: Timer, delay_ms: int) -> None:

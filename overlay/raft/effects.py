@@ -1,8 +1,8 @@
 """What goes into Raft groups (events) and what comes out (effects). Only the driver performs effects.
 
 **The order is the contract.** Effects are performed in order, and a :class:`Persist` is durable before any
-effect behind it is performed; a crash may keep any first part of it. A driver may put several lists together,
-first all their ``Persist`` as one transaction, then the rest: to be durable earlier is never wrong.
+effect behind it is performed; a crash may keep any prefix of it. A driver may join several lists, first all
+their ``Persist`` as one transaction, then the rest: to be durable earlier is never wrong.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Event = Received | Tick
 @dataclass(frozen=True, slots=True)
 class SlotTaken:
     """The group's hard state begins on this disk, with a voter slot: at the founder with the bootstrap as
-    snapshot, elsewhere with nothing."""
+    snapshot, elsewhere empty."""
 
     group: bytes
     birth: int
@@ -43,7 +43,7 @@ class SlotTaken:
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """No lower term will be obeyed, and nobody but ``vote`` (0: nobody yet) gets our vote in this one."""
+    """No lower term will be obeyed, and only ``vote`` (0: none yet) gets our vote in this one."""
 
     group: bytes
     term: int
@@ -52,8 +52,8 @@ class Promised:
 
 @dataclass(frozen=True, slots=True)
 class Recorded:
-    """These entries follow what is before the first of them; whatever else was there from its index on
-    goes."""
+    """These entries follow what is before the first of them; existing entries from its index on are
+    removed."""
 
     group: bytes
     entries: tuple[Entry, ...]
@@ -70,7 +70,7 @@ class Snapped:
 
 @dataclass(frozen=True, slots=True)
 class Forgotten:
-    """We are no member any more: all of the group's hard state goes."""
+    """We are no longer a member: all of the group's hard state is removed."""
 
     group: bytes
 
@@ -108,7 +108,7 @@ class Installed:
 @dataclass(frozen=True, slots=True)
 class Committed:
     """Effect: the entry is decided for ever. Comes at every member in the order of the indices, again after a
-    restart; blanks and memberships too."""
+    restart; for blanks and memberships too."""
 
     group: bytes
     entry: Entry
@@ -133,7 +133,8 @@ class Elected:
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """Effect: a record of our own term is committed, and all before it has come out: the root may act."""
+    """Effect: a record of our own term is committed, and all before it has been reported: the root may
+    act."""
 
     group: bytes
     term: int
@@ -160,7 +161,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Effect: the record or read of that token is refused; ``leader`` may know better ("": nobody known)."""
+    """Effect: the record or read of that token is refused; ``leader`` may know better ("": none known)."""
 
     group: bytes
     token: int
@@ -170,8 +171,8 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Readable:
-    """Effect: what was committed anywhere before the read was asked for is at most ``index``, which has come
-    out here."""
+    """Effect: what was committed anywhere before the read was requested is at most ``index``, which has been
+    reported here."""
 
     group: bytes
     token: int
@@ -188,7 +189,7 @@ class CompactWanted:
 
 @dataclass(frozen=True, slots=True)
 class Retired:
-    """Effect: this node is no member any more and has forgotten the group."""
+    """Effect: this node is no longer a member and has forgotten the group."""
 
     group: bytes
 

@@ -1,7 +1,7 @@
 """Elections: Raft sections 5.2 and 5.4.1, with the pre-vote of Ongaro's thesis (9.6).
 
-A candidate first asks whether it would be elected, which costs nobody a promise; a voter that hears a leader
-says no. So a node that comes back disturbs nobody. Each ``stand`` and ``reply`` says whether it was won.
+A candidate first asks whether it would be elected, which asks for no promise; a voter that hears a leader
+says no. So a returning node disturbs no group. Each ``stand`` and ``reply`` returns whether it was won.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Election:
         self._ballot = 0
 
     def stand(self, *, pre: bool, told_to_stand: bool = False) -> bool:
-        """Stand (or ask first). Alone in the group, we have won."""
+        """Stand (or ask first). A member that is alone in the group has won."""
         local = self._local
         if not local.voter:
             return False
@@ -52,7 +52,7 @@ class Election:
         return False
 
     def request(self, address: str, part: VoteRequest) -> None:
-        """Somebody wants our vote."""
+        """A candidate wants our vote."""
         local, hard, log = self._local, self._local.hard, self._local.log
         complete = (part.last_term, part.last_index) >= (log.last_term, log.last_index)
         candidate = part.header.from_slot

@@ -10,7 +10,7 @@ from overlay.raft.values import Member, Snapshot
 
 
 class Following:
-    """One member's obedience in one group."""
+    """One member as a follower in one group."""
 
     def __init__(self, local: LocalMember) -> None:
         self._local = local
@@ -18,7 +18,7 @@ class Following:
         self._pieces = bytearray()
 
     def append(self, address: str, part: AppendRequest) -> None:
-        """Records, or word of what is committed."""
+        """Records, or news of what is committed."""
         local, log = self._local, self._local.log
         if not self._obeyed(address, part.header):
             self._answer(address, part, part.round, matched=False, match=0)
@@ -46,7 +46,7 @@ class Following:
         self._answer(address, part, part.round, matched=True, match=match)
 
     def piece(self, address: str, part: InstallSnapshot) -> None:
-        """A part of the leader's snapshot; the last one makes it ours."""
+        """A part of the leader's snapshot; the last one installs it."""
         local = self._local
         if not self._obeyed(address, part.header):
             self._answer(address, part, part.round, matched=False, match=0)

@@ -1,4 +1,4 @@
-"""What of the messages decoded from a wire makes sense. The rest is dropped and counted."""
+"""Which decoded messages make sense. The rest is dropped and counted."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from overlay.raft.values import Entry, Membership
 
 
 def well_formed(message: Message) -> bool:
-    """Whether keys have the length of a key, numbers make sense, and entries follow each other; in what is
-    decoded from a wire they may not."""
+    """Whether keys have the length of a key, numbers make sense, and entries follow each other; decoded
+    messages may be wrong."""
     match message:
         case Beat():
             return True

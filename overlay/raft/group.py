@@ -1,4 +1,4 @@
-"""One member of one group: composes election, following and leading, and knows how to come and go."""
+"""One member of one group: composes election, following and leading, and handles entering and leaving."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Group:
         return cls(context, links, Hard.in_slot(context, key, birth, draw(context.rng), NOTHING))
 
     def start(self) -> None:
-        """Begin, or begin again with what the disk holds. Unless we are alone, somebody may lead already."""
+        """Begin, or continue with what the disk holds. Unless we are alone, another node may lead already."""
         local = self.local
         if local.log.base.index:
             local.context.emit(Installed(local.key, local.log.base.index, local.log.base.state))
@@ -85,7 +85,7 @@ class Group:
             self.elect_due()
 
     def enter(self, doors: Iterable[str], hint: str = "", term: int = 0) -> None:
-        """Ask to be taken in, until the log says that we are. ``hint`` leads in ``term``, we hear."""
+        """Ask to enter, until the log has us. ``hint`` is said to lead in ``term``."""
         self._doors = tuple(doors)
         if hint:
             self._hint, self._hint_term = hint, term
@@ -100,7 +100,7 @@ class Group:
 
     @property
     def target_term(self) -> int:
-        """The term in which that one leads."""
+        """The term in which that node leads."""
         return self.local.term if self.local.leader_address() else self._hint_term
 
     @property
@@ -173,8 +173,8 @@ class Group:
                 self.leadership.install_snapshot_reply(part)
 
     def hear(self, told: Told) -> None:
-        """What another node says of the group. Only what is committed can tell us that we are out: a voter
-        slot that is gone from it stays gone."""
+        """What another node says of the group. Only a committed membership can tell us that we are out: a
+        voter slot that is gone from it stays gone."""
         local, slot = self.local, self.local.hard.slot
         leader = local.leader
         mine = told.birth == local.hard.birth
@@ -228,7 +228,8 @@ class Group:
             self.local.obey(self.local.term, None)
 
     def leave(self) -> None:
-        """Go: hand over if we lead, and ask for release until we are out. Who was never let in just goes."""
+        """Leave: hand over if we lead, and ask for release until we are out. A node that was never let in
+        just leaves."""
         if self.leaving and self.leadership is not None:
             return  # it tries again by itself
         self.leaving = True
@@ -238,7 +239,7 @@ class Group:
             self.local.released = True
 
     def ask(self) -> None:
-        """Ask to be taken in, or let go, if that is what we want; again in ``ask_ms``."""
+        """Ask to enter or to be released, if that is what we want; again in ``ask_ms``."""
         local = self.local
         if not self.leaving and self.member and (local.voter or local.leader is not None):
             return
@@ -291,7 +292,8 @@ class Group:
         return "unsure" if term == local.term and local.hard.vote == local.hard.slot else "not leader"
 
     def settle(self) -> None:
-        """What one event leads to: a deposed leader refuses what waits; who is out forgets."""
+        """What one event leads to: a deposed leader refuses what waits; a removed member forgets the
+        group."""
         local = self.local
         if self.leadership is not None and (local.role is not Role.LEADER or local.released):
             leadership, self.leadership = self.leadership, None
@@ -327,5 +329,5 @@ class Group:
         local.show()
         local.context.emit(Elected(local.key, local.term))
         self.leadership = Leadership(local)
-        if self.leaving:  # not at once: who handed over to us may want to go, too, and says so first
+        if self.leaving:  # not at once: the former leader may want to go, too, and says so first
             local.context.after(("ask", local.key), local.context.config.ask_ms)

@@ -1,5 +1,5 @@
-"""All groups of one node: events in, effects out. Sends every message to the group that it is for, and beats
-for all of them together; holds no logic of theirs."""
+"""All groups of one node: events in, effects out. Sends every message to its group, and beats for all of them
+together; holds none of their logic."""
 
 from __future__ import annotations
 
@@ -18,13 +18,12 @@ from overlay.raft.values import Standing, Stored
 
 
 class Groups:
-    """The Raft groups of a node, without clock, sockets, disk or chance of its own.
+    """The Raft groups of a node, without clock, sockets, disk or random generator of its own.
 
     Every call takes ``now_ms`` (integer milliseconds of any monotonic clock) and returns effects, to be
-    performed in order (see :mod:`overlay.raft.effects`). ``deadline()`` names the time at which a ``Tick``
-    is wanted. Groups are named by 16 bytes. ``stored`` is what the disk holds, as
-    :class:`lab.raft.disk.Disk` explains it. A restart must have a higher ``me.incarnation``.
-    ValueError for arguments that make no sense.
+    performed in order (see :mod:`overlay.raft.effects`). ``deadline()`` is the time at which a ``Tick`` is
+    wanted. Groups are named by 16 bytes. ``stored`` is what the disk holds, as :class:`lab.raft.disk.Disk`
+    explains it. A restart must have a higher ``me.incarnation``. ValueError for arguments that make no sense.
     """
 
     def __init__(
@@ -37,8 +36,8 @@ class Groups:
     # -- life ------------------------------------------------------------------------------------------------
 
     def start(self, now_ms: int) -> list[Effect]:
-        """Begin, once. Every stored group says what it has (``Installed``); what is committed behind comes
-        when it is known."""
+        """Begin, once. Every stored group reports its state (``Installed``); later committed records come
+        when they are known."""
         self._at(now_ms)
         for group in self._groups.values():
             group.start()
@@ -59,8 +58,8 @@ class Groups:
         return self._context.timers.next()
 
     def leave(self, now_ms: int) -> list[Effect]:
-        """Go on purpose: hand over every group that we lead and leave all. Done when ``held()`` is empty; a
-        group of which we are the only voter stays, for nobody else has it."""
+        """Leave on purpose: hand over every group that we lead and leave all. Done when ``held()`` is empty;
+        a group of which we are the only voter stays, for no other node has it."""
         self._at(now_ms)
         self._reception.leaving = True
         for group in list(self._groups.values()):
@@ -69,7 +68,7 @@ class Groups:
         return self._take()
 
     def peer_down(self, address: str, now_ms: int) -> list[Effect]:
-        """Somebody else has found out that a peer is gone (the overlay's ``PeerDown``): wait no longer."""
+        """The overlay has found that a peer is gone (``PeerDown``): stop waiting for it."""
         self._at(now_ms)
         if self._reception.links.hush(address):
             self._reception.silent(address)
@@ -77,7 +76,7 @@ class Groups:
 
     def end(self, key: bytes, now_ms: int) -> list[Effect]:
         """Forget a group whose purpose is over, as the caller knows for sure: every member does so by itself.
-        Nothing if we have no slot in it."""
+        Does nothing if we have no slot in it."""
         self._at(now_ms)
         group = self._groups.get(key)
         if group is not None:
@@ -88,10 +87,10 @@ class Groups:
     # -- groups ----------------------------------------------------------------------------------------------
 
     def create(self, key: bytes, state: bytes, invited: Iterable[str], now_ms: int) -> list[Effect]:
-        """CREATE: found the group with this state, and ask others to join it.
+        """CREATE: bootstrap the group with this state, and ask others to join it.
 
-        It is led at once, and alone; it survives us when ``standing`` shows more voters. The only way in
-        which a group comes to be. OverlayError if we have a voter slot in it already.
+        It is led at once, by us alone; it survives us when ``standing`` shows more voters. A group begins in
+        no other way. OverlayError if we have a voter slot in it already.
         """
         self._at(now_ms)
         to_int(key)
@@ -102,13 +101,14 @@ class Groups:
         return self._invite(group, invited)
 
     def invite(self, key: bytes, addresses: Iterable[str], now_ms: int) -> list[Effect]:
-        """Ask these to join, if we lead. The group shrinks to its size afterwards: silent and far ones go."""
+        """Ask these to join, if we lead. The group shrinks to its size afterwards: silent and far members
+        go."""
         self._at(now_ms)
         group = self._groups.get(key)
         return self._invite(group, addresses) if group is not None else []
 
     def enter(self, key: bytes, contacts: Iterable[str], now_ms: int) -> list[Effect]:
-        """Join a group that exists: ask these nodes for it, until one knows. If none does, nothing is
+        """Join a group that exists: ask these nodes for it, until one knows it. If none does, nothing is
         bootstrapped."""
         self._at(now_ms)
         to_int(key)
@@ -122,7 +122,7 @@ class Groups:
         return self._take()
 
     def remove(self, key: bytes, address: str, now_ms: int) -> list[Effect]:
-        """Put a member out, if we lead; one that is dead for good."""
+        """Remove a member, if we lead; one that is dead for good."""
         self._at(now_ms)
         group = self._groups.get(key)
         if group is not None and group.leadership is not None:
@@ -134,7 +134,7 @@ class Groups:
 
     def move(self, key: bytes, now_ms: int) -> list[Effect]:
         """If we lead a group, it has us at our present address from now on. For a node that was started
-        elsewhere with its disk, once the caller is sure that nobody is at the old address, with that slot.
+        elsewhere with its disk, once the caller is sure that no node is at the old address, with that slot.
         """
         self._at(now_ms)
         group = self._groups.get(key)
@@ -192,8 +192,8 @@ class Groups:
         return self._take()
 
     def compact(self, key: bytes, index: int, state: bytes, now_ms: int) -> list[Effect]:
-        """The caller's state at ``index`` (committed here) replaces the records up to it. Nothing if it is
-        old."""
+        """The caller's state at ``index`` (committed here) replaces the records up to it. Does nothing if it
+        is old."""
         self._at(now_ms)
         self._bounded(state, self._context.config.state_bytes_max)
         group = self._groups.get(key)
@@ -202,8 +202,8 @@ class Groups:
         return self._take()
 
     def gathered(self, sends: Sequence[Send]) -> list[Send]:
-        """Messages that were held back, for a caller that performs the effects of several calls at once: what
-        goes to one peer shares messages."""
+        """Messages that were held back, for a caller that performs the effects of several calls at once: the
+        parts for one peer share messages."""
         return gathered(sends, self._context.me, self._context.config)
 
     # -- questions -------------------------------------------------------------------------------------------

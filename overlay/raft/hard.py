@@ -1,5 +1,5 @@
-"""The hard state of one group: term, vote and log. Whatever changes it is handed to the disk in the same
-breath, and the context puts writes before messages: so nothing is answered before it is durable."""
+"""The hard state of one group: term, vote and log. Every change is given to the disk at once, and the context
+puts writes before messages: so nothing is answered before it is durable."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from overlay.raft.messages import (
 from overlay.raft.values import Entry, Member, Membership
 
 DOUBLINGS: Final = 2
-"""Of the wait for an answer, at most."""
+"""How often the wait for an answer is doubled, at most."""
 
 
 @dataclass
@@ -32,7 +32,7 @@ class Progress:
     """One other member. ``next``: the index to be sent next; ``match``: up to there it has our log, durably.
 
     ``acked``: the highest round answered, in this term. ``commit``: what it knows to be committed. ``told``:
-    up to there the last append went; ``repeats``: how often since its last answer one was repeated.
+    the last append went up to there; ``repeats``: how often an append was repeated since its last answer.
     """
 
     member: Member
@@ -50,8 +50,8 @@ class Progress:
     repeats: int = 0
 
     def patience(self, push_ms: int) -> int:
-        """How long to wait for an answer: longer each time, lest a member that is slow for having much to do
-        is given more."""
+        """How long to wait for an answer: longer each time, so that an overloaded member does not get more to
+        do."""
         return push_ms << min(self.repeats, DOUBLINGS)
 
 
@@ -73,7 +73,7 @@ class Read:
 
 
 class Leadership:
-    """From an election to the step down. ``local`` decides what is committed; this knows when it may."""
+    """From an election to the step down. ``local`` performs commits; this decides when."""
 
     def __init__(self, local: LocalMember) -> None:
         self._local = local
@@ -103,7 +103,7 @@ class Leadership:
         return None
 
     def read(self, token: int) -> Reason | None:
-        """Answer with what is committed now, once it is sure that we lead still."""
+        """Answer with what is committed now, once it is sure that we still lead."""
         if not self._ready:
             return "busy"
         self._reads.append(Read(token, self._local.commit, self._round))
@@ -112,7 +112,7 @@ class Leadership:
         return None
 
     def transfer(self, address: str) -> bool:
-        """Hand over to the voter at that address, or without one to the best of those that don't want to go
+        """Hand over to the voter at that address, or without one to the best of those that do not want to go
         themselves; False if there is none."""
         voters = [p for p in self._progress.values() if self._local.membership.votes(p.member.slot)]
         fit = [p for p in voters if self._local.links.alive(p.member.address)]
@@ -137,7 +137,7 @@ class Leadership:
         self.settle()
 
     def leave(self, slot: int, patience_ms: int = 0) -> None:
-        """A voter slot shall be released; one in its place is waited for so long."""
+        """Release a voter slot; wait so long for a replacement."""
         self._changes.leave(slot, self._round, patience_ms)
         self.settle()
         self._push_all()
@@ -152,7 +152,7 @@ class Leadership:
         return self._changes.going()
 
     def lost(self, slot: int) -> None:
-        """At that slot's address nobody knows of it."""
+        """The node at that slot's address does not know the slot."""
         self._changes.lost(slot)
         self.settle()
 
@@ -169,7 +169,7 @@ class Leadership:
             progress.match = max(progress.match, part.match)
             progress.commit = max(progress.commit, part.commit)
             progress.next = max(progress.next if progress.waiting else 0, progress.match + 1)
-            if progress.match >= progress.told:  # also to a word that was repeated since: that was too soon
+            if progress.match >= progress.told:  # also if the append was repeated since: that was too soon
                 progress.waiting = False
             self._commit()
         elif part.round == progress.round:
@@ -190,7 +190,7 @@ class Leadership:
         self._push(progress)
 
     def returned(self, address: str) -> None:
-        """The peer is heard again, or has been restarted, or misses us: begin to talk anew."""
+        """The peer is heard again, or has been restarted, or misses us: begin anew."""
         for progress in self._progress.values():
             if progress.member.address == address:
                 progress.waiting, progress.repeats = False, 0
@@ -222,7 +222,7 @@ class Leadership:
         return heard >= local.membership.quorum
 
     def end(self) -> None:
-        """We lead no more: what is not committed may or may not come to be."""
+        """We no longer lead: what is not committed may or may not be committed later."""
         self._local.context.timers.cancel(("push", self._local.key))
         self._local.context.timers.cancel(("invite", self._local.key))
         for index, origin in self._pending.items():
@@ -241,7 +241,7 @@ class Leadership:
             self.invite_due()
 
     def invite_due(self) -> None:
-        """Ask those who shall join, and again later."""
+        """Ask those that are to join, and again later."""
         local = self._local
         addresses = self._changes.to_invite()
         for address in addresses:
@@ -260,7 +260,7 @@ class Leadership:
         self._push_all()
 
     def _take_slot(self) -> None:
-        """Members have changed: one record of progress each."""
+        """Members have changed: each needs one ``Progress``."""
         local = self._local
         local.tie()
         fresh, known = local.log.last_index + 1, self._progress
@@ -276,7 +276,7 @@ class Leadership:
         return progress is not None and progress.acked > after
 
     def _commit(self) -> None:
-        """Only a record of our own term is committed by counting; it takes all before it along (5.4.2)."""
+        """Only a record of our own term is committed by counting; it commits all before it (5.4.2)."""
         local = self._local
         index = self._majority(lambda progress: progress.match, local.log.last_index)
         if index <= local.commit or local.log.term_at(index) != self._term:
@@ -327,7 +327,8 @@ class Leadership:
             self._local.context.emit(Readable(self._local.key, read.token, read.index))
 
     def _answered(self, part: AppendReply | InstallSnapshotReply) -> Progress | None:
-        """The progress of who has answered; None if it is no member, or spoke to an earlier leader."""
+        """The progress of the member that answered; None if it is no member, or spoke to an earlier
+        leader."""
         progress = self._progress.get(part.header.from_slot)
         if progress is None or part.header.term != self._term:
             return None
@@ -392,14 +393,14 @@ class Leadership:
             self._local.context.after(("push", self._local.key), self._local.context.config.push_ms)
 
     def _unrest(self) -> bool:
-        """Whether anything is left to be done for a member that lives."""
+        """Whether anything is left to be done for a live member."""
         alive, commit = self._local.links.alive, self._local.commit
         return self._moving is not None or any(
             alive(p.member.address) and (p.waiting or p.commit < commit) for p in self._progress.values()
         )
 
     def _timeout_now(self) -> None:
-        """Let the chosen one stand as soon as it has all."""
+        """Let the chosen member stand as soon as it has all records."""
         if self._moving is None:
             return
         member = self._moving[0]

@@ -1,8 +1,8 @@
-"""Peers that lead our groups or follow us: one beat between two nodes speaks for all groups that they share.
+"""Peers that lead our groups or follow us: one beat between two nodes serves all groups that they share.
 
 A *tie* says what one group needs: a leader needs all members, a follower its leader. A node beats every peer
-that any tie names, and hears it; whether the peer lives is judged here, once for all groups. That it still
-leads what we think it leads is seen by the beat's mark.
+that any tie names, and hears it. Whether the peer lives is judged here, once for all groups. The beat's mark
+shows whether it still leads what we think it leads.
 """
 
 from __future__ import annotations
@@ -96,8 +96,8 @@ class Links:
     # -- hearing ---------------------------------------------------------------------------------------------
 
     def hear(self, peer: Peer, *, beat: bool) -> Sighting:
-        """A message from the peer itself has come. Only what leaders and followers say (``beat``) counts as a
-        sign of life: one that has ceased to lead us may go on asking for votes."""
+        """A message from the peer itself has come. Only messages of leaders and followers (``beat``) count as
+        a sign of life: a node that no longer leads us may go on asking for votes."""
         link = self._links.get(peer.address)
         if link is None:
             self._links[peer.address] = Link(peer.incarnation, self._context.now)
@@ -126,7 +126,8 @@ class Links:
         return link is not None and link.mark_followed == beat.mark
 
     def hush(self, address: str) -> bool:
-        """Somebody else says that the peer is gone: it is silent from now on. False if it was."""
+        """Another source says that the peer is gone: it counts as silent from now on. False if it already
+        did."""
         link = self._links.get(address)
         if link is None or link.silent:
             return False
@@ -135,7 +136,7 @@ class Links:
         return True
 
     def due(self, address: str) -> bool:
-        """The deadline of a peer's word has come; True if it is silent indeed."""
+        """The deadline of a peer's beat has come; True if the peer is silent."""
         link = self._links.get(address)
         if link is None or not link.tied:
             return False
@@ -146,7 +147,7 @@ class Links:
         return True
 
     def slept(self) -> None:
-        """We ourselves were late: what peers said meanwhile may wait in our own queue. A beat's grace."""
+        """We ourselves were late: messages of peers may wait in our own queue. Allow one more beat."""
         config = self._context.config
         least = self._context.now - config.silence_ms + config.beat_ms
         for address, link in self._links.items():
@@ -158,7 +159,7 @@ class Links:
     # -- beating ---------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """A word to every tied peer, living or not; forget those of no use."""
+        """Beat every tied peer, living or not; forget the unneeded ones."""
         me, now = self._context.me, self._context.now
         for address, link in list(self._links.items()):
             if link.tied:
@@ -196,7 +197,7 @@ class Links:
             link.mark_followed ^= bit
 
     def _pull(self, group: bytes, tie: Tie, now: Tie) -> None:
-        """The opposite. Of peers that the group needs as before what is known stays known."""
+        """Remove ties. What is known of peers that the group still needs is kept."""
         bit = _mark(group, tie.term)
         for address in sorted(tie.led):
             link = self._links[address]

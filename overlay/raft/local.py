@@ -1,5 +1,5 @@
-"""What one node is in one group at this moment, shared by election, following and leading; and the steps that
-change it."""
+"""The state of one node in one group, shared by election, following and leading; and the steps that change
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Role(Enum):
 
 
 class LocalMember:
-    """Hard state, and the soft state that a restart begins anew."""
+    """Hard state, and the soft state that starts anew at a restart."""
 
     def __init__(self, context: Context, links: Links, hard: Hard) -> None:
         self.context = context
@@ -37,7 +37,7 @@ class LocalMember:
         self.leader: Member | None = None
         self.commit = hard.log.base.index
         self.released = False
-        """Our slot is in no committed membership any more."""
+        """Our slot is no longer in any committed membership."""
         self.attempts = 0
         self._shown: tuple[int, str] | None = None
 
@@ -53,7 +53,7 @@ class LocalMember:
 
     @property
     def membership(self) -> Membership:
-        """The one in force: the latest in the log."""
+        """The membership in force: the latest in the log."""
         return self.hard.log.membership
 
     @property
@@ -67,7 +67,7 @@ class LocalMember:
 
     @property
     def alone(self) -> bool:
-        """Whether nobody else has a vote."""
+        """Whether no other node has a vote."""
         return self.voter and len(self.membership.voters) == 1
 
     def others(self) -> tuple[Member, ...]:
@@ -85,7 +85,7 @@ class LocalMember:
         return self.leader is not None and self.links.alive(self.leader.address)
 
     def leader_address(self) -> str:
-        """Where the leader is, "" while nobody is known."""
+        """Where the leader is, "" while none is known."""
         if self.role is Role.LEADER:
             return self.context.me.address
         return self.leader.address if self.leader else ""
@@ -93,7 +93,7 @@ class LocalMember:
     # -- steps -----------------------------------------------------------------------------------------------
 
     def obey(self, term: int, leader: Member | None) -> None:
-        """Follow ``leader``, or nobody yet, in a term that is not below ours."""
+        """Follow ``leader``, or none yet, in a term that is not below ours."""
         if term > self.hard.term:
             self.hard.promise(term, 0)
         elif self.role is Role.LEADER and leader is not None:
@@ -108,7 +108,7 @@ class LocalMember:
         self.show()
 
     def wait(self, extra_ms: int = 0) -> None:
-        """Stand in our slot, if nobody leads till then: the closest to the key first, later ones if it
+        """Stand in our slot, if no node leads till then: the closest to the key first, later ones if it
         fails."""
         if not self.voter:
             self.context.timers.cancel(("elect", self.key))
@@ -130,7 +130,7 @@ class LocalMember:
         self.links.tie(self.key, tie)
 
     def show(self) -> None:
-        """Tell the caller whom we follow, if that is news."""
+        """Tell the caller which leader we follow, if that is new."""
         now = (self.term, self.leader_address())
         if self.role is not Role.LEADER and now != self._shown:
             self.context.emit(Following(self.key, *now))

@@ -1,8 +1,8 @@
-"""What Raft groups say to each other.
+"""The messages of Raft groups.
 
 Frozen dataclasses of plain values, like :mod:`overlay.messages`. What belongs to one group is a *part*; parts
 of many groups for one peer share a message. A part names its group by key and birth (two bootstraps under one
-key never mix), and both ends by their slots: who no longer has the slot that is addressed says so
+key never mix), and both ends by their slots: a node that no longer has the addressed slot says so
 (:class:`UnknownMember`) and does nothing else. Costs are without the sender, about 25 bytes; a header is
 about 60.
 """
@@ -20,7 +20,7 @@ from overlay.raft.values import Entry, Member, Membership
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """From whom to whom in which group, and the sender's term."""
+    """Sender and receiver of a part, its group, and the sender's term."""
 
     group: bytes
     birth: int
@@ -61,7 +61,7 @@ class AppendRequest:
     """Leader to member: here is what follows (``prev_index``, ``prev_term``); up to ``commit`` all is
     decided.
 
-    One at a time a member: what comes meanwhile goes with the next. Repeated every ``push_ms`` until
+    One at a time for each member: what comes meanwhile goes with the next. Repeated every ``push_ms`` until
     answered, as long as the member's node is heard. ``round`` grows with each. 90 bytes and the records,
     which are at most ``batch_bytes`` unless it is one.
     """
@@ -211,7 +211,7 @@ class InstallSnapshotReply:
 
 @dataclass(frozen=True, slots=True)
 class TimeoutNow:
-    """Leader to the voter that shall follow it, whose log is complete: stand at once. Once a transfer, 60
+    """Leader to the voter that is to succeed it, whose log is complete: stand at once. Once a transfer, 60
     bytes."""
 
     sender: Peer
@@ -248,7 +248,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class Invite:
-    """Leader to a node that shall join: take a voter slot. Every ``ask_ms`` until it is a member or given up.
+    """Leader to a node that is to join: take a voter slot. Every ``ask_ms`` until it is a member or given up.
     30 bytes."""
 
     sender: Peer
@@ -304,7 +304,7 @@ class Forwarded:
 
 
 Part = VoteRequest | VoteReply | AppendRequest | AppendReply | UnknownMember
-"""What may share a message with its like."""
+"""What may share a message with others of its kind."""
 
 Message = (
     Beat

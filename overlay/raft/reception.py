@@ -1,5 +1,5 @@
-"""The one door of all groups of a node: brings every message and deadline to the group that it is for, and
-answers for those that are not here. Holds no logic of theirs."""
+"""The entrance to all groups of a node: brings every message and deadline to its group, and answers for
+groups that are not here. Holds none of their logic."""
 
 from __future__ import annotations
 
@@ -80,12 +80,12 @@ class Reception:
         return group
 
     def seek(self, key: bytes, contacts: tuple[str, ...]) -> None:
-        """Ask these for a group that we shall join."""
+        """Ask these for a group that we are to join."""
         self._doors[key] = contacts
         self._door_due(key)
 
     def forward(self, group: Group, token: int, payload: bytes, term: int) -> None:
-        """Let the leader have a record."""
+        """Send a record to the leader."""
         target, key = group.target, group.local.key
         if not target or target == self._context.me.address:
             self.reject(key, token, "not leader", "")
@@ -99,7 +99,7 @@ class Reception:
             self._context.send(target, Forward(self._context.me, key, token, group.target_term, payload))
 
     def reject(self, key: bytes, token: int, reason: Reason, leader: str) -> None:
-        """Tell the caller that there will be no such record."""
+        """Tell the caller that the record is refused."""
         self._context.emit(Rejected(key, token, reason, leader))
 
     def settle(self, group: Group) -> None:
@@ -141,7 +141,7 @@ class Reception:
         self._dispatch(message, sender.address)
 
     def _too_large(self, message: Message) -> bool:
-        """Whether it would have us keep more than we are set to."""
+        """Whether it would make us keep more than our limit."""
         config = self._context.config
         match message:
             case InstallSnapshot():
@@ -182,7 +182,7 @@ class Reception:
                 assert_never(message)
 
     def _headed(self, address: str, part: Headed) -> None:
-        """A part for a voter slot: ours, or one that we know nothing of (any more)."""
+        """A part for a voter slot: ours, or one that is not here (any more)."""
         header = part.header
         group = self.groups.get(header.group)
         if group is None or group.local.hard.slot != header.to_slot or group.local.hard.birth != header.birth:
@@ -208,8 +208,8 @@ class Reception:
         )
 
     def _misled(self, message: Follows) -> None:
-        """The sender follows us in other groups than we think: in some that another leads by now, or that it
-        is out of."""
+        """The sender follows us in other groups than we think: in some that another node leads by now, or
+        that it has left."""
         address = message.sender.address
         right: set[bytes] = set()
         for item in message.groups:
@@ -342,7 +342,7 @@ class Reception:
                 raise OverlayBug(f"nobody set the deadline {kind}")
 
     def silent(self, address: str) -> None:
-        """A peer says nothing any more: those that it led stand, those that we lead are counted."""
+        """A peer is silent: groups that it led hold elections, groups that we lead count their majority."""
         for key in self.links.followed(address):
             self.groups[key].leader_lost()
         for key in self.links.led(address):
@@ -356,7 +356,7 @@ class Reception:
                 leadership.returned(address)
 
     def _door_due(self, key: bytes) -> None:
-        """Ask around for a group that we shall join."""
+        """Ask around for a group that we are to join."""
         if key in self._doors:
             for address in self._doors[key]:
                 self._context.send(address, Ask(self._context.me, key))

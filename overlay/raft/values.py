@@ -1,4 +1,4 @@
-"""What a group is made of: members, memberships, records, snapshots; plain values that travel and are
+"""The values of a group: members, memberships, records, snapshots; plain values that travel and are
 stored."""
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from overlay.effects import Rng
 
 
 def draw(rng: Rng) -> int:
-    """A number of 62 bits that nobody else has: for slots and births. Never 0."""
+    """A unique random number of 62 bits: for slots and births. Never 0."""
     return 1 + (rng.randrange(1 << 31) << 31 | rng.randrange(1 << 31))
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
     """A node in a group. ``slot`` was drawn by the node itself when it first made hard state for this group,
-    and lies with that state: a node that has lost its disk draws another, so it is never taken for who it
-    was."""
+    and is stored with that state. A node that has lost its disk draws another, so it is never taken for its
+    former self."""
 
     address: str
     slot: int
@@ -34,12 +34,12 @@ class Membership:
 
     @property
     def quorum(self) -> int:
-        """Voters that decide."""
+        """The number of voters that decide."""
         return len(self.voters) // 2 + 1
 
     @property
     def spare(self) -> int:
-        """Voters that may die, and the others still decide."""
+        """How many voters may die while the others still decide."""
         return len(self.voters) - self.quorum
 
     @property
@@ -67,7 +67,7 @@ class Membership:
         return Membership(self.epoch + 1, (*self.voters, member), rest)
 
     def moved(self, member: Member, address: str) -> Membership:
-        """The same with a member at another address; who decides stays as it was."""
+        """The same with a member at another address; the voters stay the same."""
         there = replace(member, address=address)
         voters = tuple(there if other == member else other for other in self.voters)
         learners = tuple(there if other == member else other for other in self.learners)
@@ -98,8 +98,8 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """All that records up to ``index`` have led to: the membership, and the caller's state. The records may
-    go.
+    """What the records up to ``index`` have led to: the membership, and the caller's state. The records may
+    be removed.
 
     The bootstrap is the snapshot of index 1 and term 1; one of index 0 is no knowledge at all.
     """
@@ -128,9 +128,8 @@ class Stored:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """What this node knows of a group (protocol 5.4): its epoch, the term, committed up to; and who leads, as
-    far as known ("" if not). ``going``: addresses of members that want to go, known to the leader.
-    """
+    """What this node knows of a group (protocol 5.4): its epoch, the term, committed up to; and its leader,
+    as far as known ("" if not). ``going``: addresses of members that want to go, known to the leader."""
 
     birth: int
     epoch: int
