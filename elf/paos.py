@@ -1,17 +1,17 @@
-"""The aggregates whose memory is a few columns of a group's row: every one is sums, minima and maxima.
+"""The aggregates whose state is a few columns of a group's row: all are sums, minima and maxima.
 
 An aggregate is described once: the SQL of its partial states over raw rows, how each merges, and the SQL of
-its value. DuckDB's, and Spark's where that differs. (Aggregates that need more rows: ``elf.ql.cells``.)
+its value, for DuckDB, and for Spark where that differs. (Aggregates that need more rows: ``elf.ql.cells``.)
 
 - Variances of integers are exact to the last rounding: n, Σx and Σx², the latter as two sums (its low 62 bits
-  and what is above), so that no sum of 2**63 rows leaves 38 digits. With m = Σx div n and r = Σx mod n, Σ(x -
+  and the rest), so that no sum of 2**63 rows exceeds 38 digits. With m = Σx div n and r = Σx mod n, Σ(x -
   mean)² = (Σx² - n m² - 2 r m) - r²/n, all in integers of 128 bits; where that is too small, in doubles.
 - Variances of doubles are power sums: an error of some 2**-52 (1 + mean²/variance) relative to the value, in
   either direction; a mean that is 10**6 deviations away leaves four digits. Where that matters, scale to
   integers.
 - FIRST and LAST are the least and the greatest of (event time, value), packed into one number or one text:
   ties go to the least value for FIRST and to the greatest for LAST, whatever the order in which rows come.
-  NULLs aside; event times beyond the year 75,000 count as that year.
+  NULLs are ignored; event times beyond the year 75,000 count as that year.
 """
 
 from __future__ import annotations

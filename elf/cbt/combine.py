@@ -1,8 +1,8 @@
 """Combining rows of equal keys: the merge step of the buffer tree, in numpy.
 
-Rows come with the order of their hashes. Rows of one key have one hash, so that they are neighbours in that
-order, unless another key has the same hash; then, and only then, the slower exact grouping of
-``elf.aggregates`` sorts out who is who. Only rows that are kept are copied. No Python loop over rows.
+Rows come with the order of their hashes. Rows of one key have one hash, so they are neighbours in that order,
+unless another key has the same hash. Only then the slower exact grouping of ``elf.aggregates`` separates the
+keys. Only rows that are kept are copied. There is no Python loop over rows.
 """
 
 from __future__ import annotations
@@ -78,8 +78,8 @@ def _reduce(column: pa.ChunkedArray, order: Indexes, starts: Indexes, state: Sta
 
 
 def _sums(numbers: npt.NDArray[np.int64], order: Indexes, starts: Indexes) -> npt.NDArray[np.int64]:
-    """Sums of segments. Where all rows have the same number, as raw rows to be counted do, that many times
-    their rows; else the differences of running sums."""
+    """Sums of segments. Where all rows have the same number, as raw rows to be counted do, it is that number
+    times their rows; else the differences of running sums."""
     if numbers.min() == numbers.max():
         sizes: npt.NDArray[np.int64] = np.diff(starts, append=len(order))
         sizes *= numbers[0]

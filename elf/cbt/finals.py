@@ -1,6 +1,6 @@
 """The tree's own aggregates: from raw rows to partial states, and from merged states to values, in Arrow.
 
-What the states are comes from ``elf.aggregates``; here only, they are computed without a database.
+``elf.aggregates`` defines the states; only here they are computed without a database.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def take_column(column: pa.ChunkedArray, rows: Indexes) -> pa.ChunkedArray:
 
 
 def take_firsts(column: pa.ChunkedArray, order: Indexes, first: Bools) -> pa.ChunkedArray | None:
-    """Of a column in this order, the rows that are the ``first`` of their group; None if another row differs
+    """The rows of a column in this order that are the ``first`` of their group; None if another row differs
     from the one before it. NULL equals NULL and NaN equals NaN."""
     starts = np.flatnonzero(first)
     values = _even_values(column)

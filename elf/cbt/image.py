@@ -1,7 +1,7 @@
 """A whole tree as bytes and back, for recovery after a crash: all buffers as they are, nothing is merged.
 
-Reading trusts nobody: any bytes give a tree of the asked keys and states, or a ``PeerError``. What only a
-look at all rows can tell (order, ranges, hashes) is checked by the tree afterwards.
+Reading trusts no input: any bytes give a tree of the requested keys and states, or a ``PeerError``. The tree
+itself checks afterwards what depends on all rows (order, ranges, hashes).
 """
 
 from __future__ import annotations

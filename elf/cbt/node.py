@@ -1,13 +1,13 @@
 """Nodes of the buffer tree: leaves and inner nodes, their packed buffers, and how rows sink through them.
 
-An (a, b)-tree over the hash (paper, section 2.2 and Figure 5). Rows are appended to the buffer of a node
-and stay there until it is full; then its runs are merged, equal keys combined, and the result cut by the
-hash ranges of the children and appended to theirs. A full leaf is compacted and, if it is still more than
-half full, split at changes of hash; a node with too many children is split in turn.
+An (a, b)-tree over the hash (paper, section 2.2 and Figure 5). Rows are appended to the buffer of a node and
+stay there until it is full. Then its runs are merged, equal keys combined, and the result is cut by the hash
+ranges of the children and appended to theirs. A full leaf is compacted and, if it is still more than half
+full, split at changes of hash; a node with too many children is split in turn.
 
-Rules: every buffer here is packed; all leaves have one depth; a node covers the hashes from its ``low`` up
-to the ``low`` of its right neighbour. A full node need not be relieved at once, but is never forgotten: it
-and all above it are ``owing``. Recursion goes as deep as the tree is high: at most 64 levels.
+Rules: every buffer here is packed; all leaves have one depth; a node covers the hashes from its ``low`` up to
+the ``low`` of its right neighbour. A full node need not be relieved at once, but is never forgotten: it and
+all nodes above it are ``owing``. Recursion goes as deep as the tree is high: at most 64 levels.
 """
 
 from __future__ import annotations
@@ -66,13 +66,14 @@ Node = Leaf | Inner
 
 
 class Fuel:
-    """Rows that may be merged. Nothing is begun that the rest does not pay for, and then nothing else."""
+    """Rows that may be merged. A merge is begun only if the rest pays for it, and after the first that it
+    does not pay for nothing else is begun."""
 
     def __init__(self, rows: int) -> None:
         self.left = rows
         self.spent = 0
         self.missing = 0
-        """What the merge that was not begun would have taken; 0 if there was none."""
+        """The rows of the merge that was not begun; 0 if there was none."""
         self.error: ElfError | None = None
         """Why a merge failed. It left everything as it was."""
 
@@ -158,8 +159,8 @@ class Sinking:
             self._scatter(node, run)
 
     def work(self, node: Node, fuel: Fuel) -> list[Node]:
-        """Relieve full nodes, as far as the fuel goes; what takes the node's place: itself, and its new
-        right neighbours if it was split."""
+        """Relieve full nodes, as far as the fuel goes. Returns what takes the node's place: itself, and its
+        new right neighbours if it was split."""
         if isinstance(node, Leaf):
             return self._split_leaf(node, fuel) if self._full(node) else [node]
         if self._full(node):
@@ -207,7 +208,7 @@ class Sinking:
             self._scatter(node, run)
 
     def merged(self, leaf: Leaf) -> pa.Table:
-        """What a leaf that has any holds, as one run without hashes. It stays as it is."""
+        """The contents of a non-empty leaf, as one run without hashes. The leaf stays as it is."""
         runs = self.read(leaf.buffer)
         return runs[0] if len(runs) == 1 else self._layout.sort(runs).drop_columns([HASH])
 
@@ -292,7 +293,7 @@ def sever(sinking: Sinking, top: Node, chosen: Choice, bound: Callable[[], None]
     """Remove the chosen rows from a tree whose inner buffers are empty; returns them, merged, in order of
     hash, without hashes.
 
-    A leaf that gives nothing is not touched; one that gives some is packed once, with what stays. Leaves
+    A leaf without chosen rows is not touched; others are packed once, with the rest of their rows. Leaves
     that are empty now must be ``closed_up`` after. ``bound`` is called after each leaf, to keep to a limit on
     memory. If a merge fails, everything is put back and the error passed on.
     """
@@ -317,7 +318,7 @@ def sever(sinking: Sinking, top: Node, chosen: Choice, bound: Callable[[], None]
 
 
 def closed_up(sinking: Sinking, top: Node, weight_max: int) -> Node | None:
-    """The tree without its empty leaves, neighbours put together where they weigh no more than that."""
+    """The tree without its empty leaves; neighbours are joined where they weigh no more than that."""
     fresh: list[Node] = []
     for leaf in leaves(top):
         if not leaf.buffer.pieces:

@@ -1,11 +1,11 @@
-"""Columns as few bytes: how the tree keeps its runs.
+"""Columns in few bytes: how the tree keeps its runs.
 
 Each column is coded by what suits it. Whole numbers (and lengths, dates, the halves of decimals) are kept as
 distances from their least, in as many bytes as the greatest needs: none at all where all are the same. Texts
-are lengths and one heap of bytes. What is left is compressed by zstd, whose entropy coder makes 12 random
-letters 9 bytes where lz4, which looks for repetition only, leaves 12. Names, types and hashes are not kept.
+are lengths and one heap of bytes. The rest is compressed by zstd: its entropy coder turns 12 random letters
+into 9 bytes, where lz4, which only finds repetition, leaves 12. Names, types and hashes are not kept.
 
-Unpacking trusts nobody: any bytes give columns of the asked types and length, or a ``ValueError``.
+Unpacking trusts no input: any bytes give columns of the requested types and length, or a ``ValueError``.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from elf.errors import PeerError
 
 _COMPACTED = pa.Codec("zstd", compression_level=1)
 _PASSING = pa.Codec("zstd", compression_level=-1)
-"""Repetition only, no entropy coder: on random letters a tenth of the time, there and back, and a third more
-bytes. Either is read by either."""
+"""Repetition only, no entropy coder: on random letters a tenth of the time, both ways, and a third more
+bytes. Either codec reads both."""
 
 _SMALL = 48
 """Fewer bytes are not worth compressing."""

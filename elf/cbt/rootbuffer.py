@@ -1,7 +1,7 @@
 """The root's buffer: rows as they came, not compressed (paper, section 2.2).
 
-Where keys repeat, each part is combined by itself before it is put here: most rows then never come further.
-Whether that pays is seen from the last parts. Runs made here keep their hashes, so that they are made once.
+Where keys repeat, each part is combined by itself before it is put here: most rows then come no further. The
+last parts show whether that pays. Runs made here keep their hashes, so hashes are computed once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FEW_ROWS = 1 << 13
 """Rows that are combined by themselves: so many fit a cache, and fewer are not worth the calls."""
 
 _REPEATING = 0.5
-"""Combined to less than that, the buffer is kept and not emptied."""
+"""Combined to less than this part, the buffer is kept and not emptied."""
 
 _WORTH_A_TRY = 0.8
 """If combining the whole buffer makes it that small, the next part is combined by itself first."""
@@ -33,7 +33,7 @@ class RootBuffer:
         self.weight = 0
         self._repeating = True
         self.stuck = False
-        """Something failed, and all that came then was put here, full or not."""
+        """A merge failed, and everything since then was put here, full or not."""
 
     def __bool__(self) -> bool:
         return bool(self.tables)
@@ -57,7 +57,7 @@ class RootBuffer:
             self.weight += weight(rows)
 
     def combine(self, part: pa.Table) -> None:
-        """Put rows here, with equal keys combined where the last rows have shown that this makes it less."""
+        """Add rows, with equal keys combined if the last rows have shown that this pays."""
         if not self._repeating or part.num_rows < _FEW_ROWS:
             self.append(part)
             return
@@ -76,12 +76,12 @@ class RootBuffer:
             self.append(run)
 
     def sort(self) -> pa.Table:
-        """All that is here as one run, with its hashes. It stays here, whatever happens."""
+        """All rows here as one run, with its hashes. They stay here, whatever happens."""
         return self._layout.sort([self._layout.current(table) for table in self.tables])
 
     def relieve(self) -> pa.Table | None:
-        """Make all that is here one run. Kept, if that made it half empty; else returned, as it must sink (it
-        stays here until it is replaced)."""
+        """Make all rows here one run. It is kept if the buffer is half empty then; else it is returned, as it
+        must sink (it stays here until it is replaced)."""
         before = self.rows
         run = self.sort()
         self._repeating = run.num_rows < before * _WORTH_A_TRY

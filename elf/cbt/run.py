@@ -1,9 +1,9 @@
-"""Runs: what the buffers of the tree hold.
+"""Runs: the contents of the tree's buffers.
 
 A run is a table of one chunk a column: ``h`` (the keys' 64-bit hash), ``k0``, ``k1`` … (key columns) and
-``s0``, ``s1`` … (state columns), sorted by ``h``, one row a key. Inside the tree columns have these names,
-so that any name outside is allowed. Rows in a buffer have the same columns without ``h``: hashes do not
-compress (6 bytes a key even as sorted differences) and are quickly made again.
+``s0``, ``s1`` … (state columns), sorted by ``h``, one row a key. Inside the tree columns have these names, so
+that any name is allowed outside. Rows in a buffer have the same columns without ``h``: hashes do not compress
+(6 bytes a key even as sorted differences) and are quickly computed again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def weight(table: pa.Table) -> int:
 def order_of(values: UInt64s) -> tuple[npt.NDArray[np.int64], UInt64s]:
     """The order of rows by hash, and their hashes in that order.
 
-    Sorting words is three times quicker than sorting indexes, so that each word gets its row's number in
-    place of its low bits. Where hashes then come out of order, which are alike in all other bits, indexes
-    are sorted after all.
+    Sorting words is three times faster than sorting indexes, so each word gets its row's number in place of
+    its low bits. Where hashes that agree in all other bits then come out of order, indexes are sorted after
+    all.
     """
     low = np.uint64((1 << max(1, len(values) - 1).bit_length()) - 1)
     words = values & ~low
@@ -119,7 +119,7 @@ class Layout:
         return combine_equal(whole, order, values, self.inner_keys, self.inner_states)
 
     def _hashes_of(self, rows: Sequence[pa.Table], whole: pa.Table) -> UInt64s:
-        """The hashes of some tables, which are one whole; those that are known are not made again."""
+        """The hashes of some tables that form one whole; known ones are not computed again."""
         if not any(HASH in table.column_names for table in rows):
             return self.hash_rows(whole)
         return np.concatenate([hashes(t) if HASH in t.column_names else self.hash_rows(t) for t in rows])

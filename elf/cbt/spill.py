@@ -1,7 +1,7 @@
-"""What lies in memory and what was put away: the pieces of all buffers of one tree.
+"""What lies in memory and what was spilled: the pieces of all buffers of one tree.
 
 Paper, section 2.2: buffers that are cold may be "externalized to SSD or disk". The tree itself knows no
-files: it is given a store, puts pieces there when it holds more than it may, and reads them one at a time.
+files: it has a store, puts pieces there when it holds more than its limit, and reads them one at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from elf.errors import ElfError
 
 
 class SpillError(ElfError):
-    """Spilling failed, or what was spilled can't be read back as it was written: then the tree can only be
+    """Spilling failed, or what was spilled cannot be read back as written: then the tree can only be
     emptied."""
 
 
@@ -44,8 +44,8 @@ class SpillStore(Protocol):
 class Piece:
     """A packed run: in memory (``data``) or in the store (``ticket``).
 
-    What stays is in Arrow's memory, what comes and goes in numpy's and Python's: mixed in one heap, the
-    former would keep the system from getting the latter's back.
+    Lasting pieces are in Arrow's memory, temporary data in numpy's and Python's: mixed in one heap, the
+    former would keep the system from getting the latter's memory back.
     """
 
     schema: pa.Schema

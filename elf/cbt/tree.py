@@ -1,19 +1,19 @@
 """The compressed buffer tree: a group-by that takes rows lazily and keeps its groups compressed.
 
-Paper, section 2.2 and Figure 5: rows are appended to the root's buffer, which alone is not compressed; full
-buffers are sorted by key hash, combined, and emptied into the buffers of the children; `flush` reads
-everything out, `empty` forgets it. Only what is needed to combine rows is known here: no streams, no jobs,
-no clock.
+Paper, section 2.2 and Figure 5: rows are appended to the root's buffer, the only one that is not compressed.
+Full buffers are sorted by key hash, combined, and emptied into the buffers of the children; `flush` reads
+everything, `empty` forgets it. This module knows only what is needed to combine rows: no streams, no jobs, no
+clock.
 
 Work is paid for as it is caused. A row is merged once in the root's buffer and once in each inner level's. A
-leaf is merged when it is full; one that was merged is at most half full, so that at least half of what is
-merged there is new: two rows a row. An insert of n rows into a tree of h levels below the root therefore
-causes at most n (h + 1) rows of merging below the root, in the long run, and does up to n (h + 2): what is
-owed never grows without bound. A node is merged whole or not at all, and what an insert could not spend is
-saved while something is owed; so the longest stall is the root's buffer and one node more than that.
+leaf is merged when it is full; after a merge it is at most half full, so at least half of what is merged
+there is new: two rows a row. An insert of n rows into a tree of h levels below the root therefore causes at
+most n (h + 1) rows of merging below the root, in the long run, and does up to n (h + 2): what is owed never
+grows without bound. A node is merged whole or not at all, and what an insert could not spend is saved while
+something is owed; so the longest stall is the root's buffer and one node more than that.
 
-The tree is not safe to share among threads. Reading out merges the runs of a leaf, and stores nothing:
-`flush` is O(n log n), n rows held.
+The tree is not safe to share among threads. Reading merges the runs of a leaf, and stores nothing: `flush` is
+O(n log n) for n rows held.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ NODE_BYTES_MAX = 4 << 20
 FANOUT = 64
 
 _ROOT_NODES = 2
-"""The root's buffer is that many nodes large: emptied, it gives each child a run worth compressing."""
+"""The root's buffer is as large as that many nodes: emptied, it gives each child a run worth compressing."""
 
 _WORKING_ROOTS = 6
 """Working space within a memory limit, in root buffers: itself, its copies while it is sorted, and what the
 allocators hold back."""
 
 _GAP_ROOTS = 4
-"""Up to so much more, but three quarters of the rest at most, is for the gaps that pieces leave that went."""
+"""Up to so much more, but at most three quarters of the rest, is for the gaps that removed pieces leave."""
 
 
 class BufferTree:
@@ -244,7 +244,7 @@ class BufferTree:
         return rows if self._finals is None else self._finals.of_states(rows)
 
     def _runs(self) -> Iterator[pa.Table]:
-        """Everything as runs without hashes, in order of hash, each in turn only."""
+        """Everything as runs without hashes, in order of hash, one at a time."""
         version = self._version
         for leaf in self._merged_leaves():
             yield leaf
@@ -300,7 +300,7 @@ class BufferTree:
         return pa.concat_tables([self._layout.outward(run) for run in (self._none(), *taken)])
 
     def _close_up(self) -> None:
-        """Nodes as few as the rows that are left need; none for so few that the root's buffer holds them."""
+        """As few nodes as the remaining rows need; none for so few that the root's buffer holds them."""
         assert self._top is not None
         self._top = closed_up(self._sinking, self._top, self._node_max // 2)
         if isinstance(self._top, Leaf) and self._top.buffer.weight <= self._node_max // 2:

@@ -1,8 +1,8 @@
 """ELF-QL: from a text to a plan.
 
-A text is parsed once. What follows works on the tree of a query, which ``Query`` carries with its text, so
-that errors find their line and column. Nothing here reads a file or knows a fleet: schemas, tables and other
-jobs' plans are handed in.
+A text is parsed once. The following steps work on the tree of a query, which ``Query`` carries with its text,
+so that errors find their line and column. Nothing here reads a file or knows a fleet: schemas, tables and
+other jobs' plans are arguments.
 
     text
      │  statements.parse        tokens, tree (dialect), parameters; ALTER and its like (changes)
@@ -26,7 +26,7 @@ jobs' plans are handed in.
      │  user_functions          a user's functions over its rows, groups or windows
      │  planner.over_late       the rows that came too late, instead of all (FROM LATE)
 
-On the way aside: two streams that are joined (``streamjoins``, ``join_conditions``), windows over a job's
-windows (``levels``), and what a job in Python subscribes to (``groups``). An expression is rendered by
-``render``, each operation in the form that both engines share (``forms``, ``templates``).
+Special cases have modules of their own: two joined streams (``streamjoins``, ``join_conditions``), windows
+over a job's windows (``levels``), and the subscriptions of a job in Python (``groups``). ``render`` renders
+an expression, each operation in the form that both engines share (``forms``, ``templates``).
 """

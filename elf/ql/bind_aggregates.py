@@ -1,6 +1,6 @@
 """Aggregates: their arguments, DISTINCT and FILTER, and which of ``elf.paos`` and ``elf.ql.cells`` they are.
 
-Every aggregate passes over NULLs, so ``a(x) FILTER (WHERE c)`` is ``a(CASE WHEN c THEN x END)``.
+Every aggregate ignores NULLs, so ``a(x) FILTER (WHERE c)`` is ``a(CASE WHEN c THEN x END)``.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from elf.ql.source import start_of
 TOP_MAX: Final = 1000
 """The largest k of APPROX_TOP_K."""
 DECIMALS_MAX: Final = 9
-"""Of the p of a percentile."""
+"""The most decimals of the p of a percentile."""
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _end(asked: Asked) -> Expr:
 
 
 def _approx_distinct(asked: Asked) -> Expr:
-    """Over text, which all engines write alike: but for doubles, which are counted exactly."""
+    """Over text, which all engines write alike; except doubles, which are counted exactly."""
     text = cast(asked.arg, "text")
     if text is None:
         return asked.aggregate("count distinct", "bigint", asked.arg)

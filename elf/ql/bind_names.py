@@ -1,9 +1,9 @@
 """Names: columns by their paths, aliases of the SELECT list, and back-quoted texts.
 
-A column by its path (``user.location``, ``user['location']``, ``clicks.product``), without regard to case
-where that is unambiguous; then an alias of the SELECT list (in ORDER BY, and where a column has no value,
-the alias comes first). A back-quoted name that is neither is a text constant, so that the paper's Figure 4
-runs as printed.
+A name is a column by its path (``user.location``, ``user['location']``, ``clicks.product``), without regard
+to case where that is unambiguous; otherwise an alias of the SELECT list (in ORDER BY, and where a column has
+no value, the alias comes first). A back-quoted name that is neither is a text constant, so that the paper's
+Figure 4 runs as printed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _path(node: exp.Expr) -> list[str] | None:
 
 
 def name_in_subquery(node: exp.Expr, scope: Scope) -> str | None:
-    """What a subquery in FROM calls the column that a name means; None where it means anything else."""
+    """What a subquery in FROM calls the column that a name means; None if it means anything else."""
     parts = _path(node)
     if parts is None or scope.derived is None:
         return None
@@ -115,7 +115,7 @@ def _names(parts: list[str], scope: Scope) -> list[str]:
 
 
 def _called(node: exp.Expr, parts: list[str], scope: Scope, derived: Mapping[str, Expr]) -> str | None:
-    """The column of a subquery that is called so."""
+    """The column of a subquery with that name."""
     for name in _names(parts, scope):
         found = [name] if name in derived else []
         found += [other for other in derived if other.lower() == name.lower() and other != name]

@@ -55,7 +55,7 @@ def _negated(value: int | float) -> str:
 
 
 def numeric(node: exp.Expr, expr: Expr, op: str, scope: Scope) -> Expr:
-    """``expr``, the meaning of ``node``, where it is a number (NULL as a double); else an error."""
+    """``expr``, the meaning of ``node``, if it is a number (NULL as a double); else an error."""
     if common((expr.kind, "double")) != "double":
         hint = "; CAST it to a number" if expr.kind == "text" else ""
         scope.fail(node, f"{op} needs numbers, this is {expr.kind}{hint}")
@@ -129,7 +129,8 @@ def read_as(node: exp.Expr, expr: Expr, kind: Kind, scope: Scope) -> Expr:
 def _refuse_comparison(
     left_node: exp.Expr, left: Expr, right_node: exp.Expr, right: Expr, scope: Scope
 ) -> NoReturn:
-    """A text may be read as the other side's type: by CAST, or all over the stream where it is its column."""
+    """A text may be read as the other side's type: by CAST, or for the whole stream where it is its
+    column."""
     error = scope.source.at(right_node, f"cannot compare {left.kind} with {right.kind}")
     node, text, other = (left_node, left, right) if left.kind == "text" else (right_node, right, left)
     if text.kind != "text" or other.kind not in COLUMN_TYPES:

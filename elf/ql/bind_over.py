@@ -68,7 +68,7 @@ def _argument(name: str, call: exp.Anonymous, scope: Scope) -> tuple[list[Expr],
 
 
 def ranked_before(rank: Over, keys: tuple[Expr, ...]) -> Over:
-    """A ROW_NUMBER whose ties go by these, so that it means the same everywhere."""
+    """A ROW_NUMBER whose ties are ordered by these, so that it means the same everywhere."""
     if rank.name != "row_number":
         return rank
     said = rank.args[len(rank.args) - len(rank.ways) :]

@@ -16,11 +16,11 @@ CHANGES_US: Final = UNITS_US["SECOND"]
 CHANGES_US_MIN: Final = 100_000
 """Defaults of ``EMIT FINAL REVISE`` and ``EMIT CHANGES``, and the shortest period of the latter."""
 WAIT_US_MAX: Final = 10 * UNITS_US["MINUTE"]
-"""The longest ``STRAGGLERS WAIT``: roots keep in memory all panes that wait."""
+"""The longest ``STRAGGLERS WAIT``: roots keep all waiting panes in memory."""
 DURATION_US_MAX: Final = 1_000_000 * DAY_US
 """The longest duration that is understood."""
 ROWS_MAX: Final = 1_000_000
-"""The most rows of a window of rows: agents keep what is open."""
+"""The most rows of a window of rows: agents keep open windows."""
 PANES_MAX: Final = 100_000
 """The most panes of a window (a day has 86,400 seconds): each is rolled up by itself, and kept while a window
 has it."""
@@ -81,7 +81,7 @@ def _session(source: Source, gap: int, longest: int | None, node: Duration | Non
 
 
 def emission_of(source: Source, clause: Emit, windows: tuple[Kind, ...]) -> tuple[int | None, int | None]:
-    """How late a row may revise a window, and how often changes come (µs). Raises ``QueryError``."""
+    """How late a row may revise a window, and how often changes are sent (µs). Raises ``QueryError``."""
     given = clause.args.get("this")
     kind = clause.args["kind"]
     if kind == "final":
@@ -121,7 +121,7 @@ def _positive_us(source: Source, node: Duration, what: str = "a window's size an
 
 
 def duration_us(source: Source, node: Duration) -> int:
-    """Raises ``QueryError`` where it is no whole number of milliseconds."""
+    """Raises ``QueryError`` if it is not a whole number of milliseconds."""
     exact = Decimal(node.name) * UNITS_US[node.args["unit"].removesuffix("S")]
     if exact > DURATION_US_MAX:
         raise source.at(node, "a duration is at most 1000000 DAYS")

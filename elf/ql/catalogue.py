@@ -1,8 +1,8 @@
-"""All that the language has, for people: the reference page is made of it, and its examples are tests.
+"""All that the language has, for people: the reference page is made from it, and its examples are tests.
 
-Functions and aggregates are described where they are implemented, clauses and operators here;
-``catalogue`` brings them into one form. The examples of clauses are queries over a stream ``log`` with the
-columns of an access log.
+Functions and aggregates are described where they are implemented, clauses and operators here; ``catalogue``
+brings them into one form. The examples of clauses are queries over a stream ``log`` with the columns of an
+access log.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ What = Literal["clause", "operator", "function", "aggregate"]
 
 @dataclass(frozen=True)
 class Entry:
-    """One thing of the language.
+    """One element of the language.
 
-    ``example``: of a clause a whole query over an access log, of an operator or function an expression, and
-    what it ``gives``; of an aggregate a call over the sample of ``lab.reference``.
+    ``example``: for a clause a whole query over an access log, for an operator or function an expression, and
+    what it ``gives``; for an aggregate a call over the sample of ``lab.reference``.
     """
 
     what: What

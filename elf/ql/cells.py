@@ -1,21 +1,21 @@
-"""Aggregates whose memory is more rows: cells, each a row of its group with one more key (``c0``, ``c1`` …).
+"""Aggregates whose state is more rows: cells, each a row of its group with one more key (``c0``, ``c1`` …).
 
 Beside its ordinary row, in which every cell column is NULL, a group has a row for each distinct value of a
 cell column (and NULL in the others): with COUNT(DISTINCT x) each x is a row, and ``cell_count`` says how
-often it was there. So sketches merge as everything else does, by sums and maxima over columns, in any order,
+often it occurred. So sketches merge as everything else does, by sums and maxima over columns, in any order,
 to the same bits in agents, trees, windows and Spark. (A library's sketch, such as those of Apache
-DataSketches, is a Python object a key, and another one in Spark; merged in another order it is another
-sketch.) What that costs: memory by cell, not by group.
+DataSketches, is a Python object a key, and a different one in Spark; merged in another order it is another
+sketch.) The price: memory by cell, not by group.
 
-- COUNT, SUM, AVG (DISTINCT x), MEDIAN(x), PERCENTILE(x, p), APPROX_TOP_K(x, k): a cell a value. They are
-  exact: the error bound of APPROX_TOP_K is 0. Equal arguments share their cells.
-- APPROX_COUNT_DISTINCT(x): a HyperLogLog of 4,096 registers (Flajolet et al. 2007) over 64 bits of md5, a
-  cell a register that was hit, with Ertl's estimator (arXiv 1702.01284, section 4), which needs no constants
-  and no corrections. Standard error 1.04/sqrt(4096) = 1.6 %; a few values are nearly exact. Doubles, whose
-  text the engines write differently, are counted exactly.
-- APPROX_PERCENTILE(x, p): the value of rank ceil(p n), rounded to 7 significant bits: within 0.79 %
-  (2**-7) of the true value of that rank, since rounding keeps the order. Integers up to 128 are exact. A
-  cell a rounded value: 64 for each doubling of x. Beyond 1e-290 to 1e290 values are not rounded.
+- COUNT, SUM, AVG (DISTINCT x), MEDIAN(x), PERCENTILE(x, p), APPROX_TOP_K(x, k): one cell for each value. They
+  are exact: the error bound of APPROX_TOP_K is 0. Equal arguments share their cells.
+- APPROX_COUNT_DISTINCT(x): a HyperLogLog of 4,096 registers (Flajolet et al. 2007) over 64 bits of md5, one
+  cell for each register that was hit, with Ertl's estimator (arXiv 1702.01284, section 4), which needs no
+  constants and no corrections. Standard error 1.04/sqrt(4096) = 1.6 %; a few values are nearly exact.
+  Doubles, whose text the engines write differently, are counted exactly.
+- APPROX_PERCENTILE(x, p): the value of rank ceil(p n), rounded to 7 significant bits: within 0.79 % (2**-7)
+  of the true value of that rank, since rounding keeps the order. Integers up to 128 are exact. One cell for
+  each rounded value: 64 for each doubling of x. Beyond 1e-290 to 1e290 values are not rounded.
 """
 
 from __future__ import annotations
@@ -36,11 +36,10 @@ RANK: Final = State("cell_rank", "max")
 
 @dataclass(frozen=True)
 class Cell:
-    """``key`` tells a group's rows apart, and is not NULL where ``given`` is not; rows where that is NULL
-    have no cell. ``rank``: what the greatest is kept of; None: rows are counted. With a rank, it and the
-    key are of a column ``x``, the distinct values of ``given``: hashing each once a chunk is four times as
-    fast where they repeat.
-    """
+    """``key`` distinguishes a group's rows, and is not NULL where ``given`` is not; rows where that is NULL
+    have no cell. ``rank``: the greatest of it is kept; None: rows are counted. With a rank, it and the key
+    are of a column ``x``, the distinct values of ``given``: hashing each once a chunk is four times as fast
+    where they repeat."""
 
     given: Expr
     key: Expr

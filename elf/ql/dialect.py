@@ -3,11 +3,10 @@
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, back-quoted names beside double-quoted ones, ``SORT
 BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``STRAGGLERS …``, ``FROM LATE
 job``, ``FROM JOB name``, ``TREES …``, ``APPROXIMATE`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION
-(…)``. Every function call but the few with a grammar of their own (CAST, EXTRACT, …) parses as
-``exp.Anonymous``: which functions exist is the business of ``elf.ql.functions``, not of the grammar.
+(…)``. Every function call except the few with a grammar of their own (CAST, EXTRACT, …) parses as
+``exp.Anonymous``: ``elf.ql.functions`` decides which functions exist, not the grammar.
 
-It never resolves a name or checks a type. A syntax error is a ``ParseError`` that carries the offset of its
-token.
+It never resolves a name or checks a type. A syntax error is a ``ParseError`` with the offset of its token.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ UNITS_US: dict[str, int] = {
 
 _ROWS = ("ROW", "ROWS")
 _SLIDES = ("EVERY", "SLIDING", "SLIDES", "ADVANCE", "HOP")
-"""What other languages say for SLIDE."""
+"""What other languages use for SLIDE."""
 _CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE"})
 
 
@@ -108,7 +107,7 @@ _ClauseParser = Callable[..., tuple[str, object]]
 
 
 def _placed(parse: _ClauseParser) -> _ClauseParser:
-    """A clause's parser whose tree knows where the clause starts."""
+    """The parser of a clause, which notes in the tree where the clause starts."""
 
     def run(parser: ElfParser) -> tuple[str, object]:
         start = parser._curr
@@ -158,7 +157,7 @@ class ElfParser(Parser):
         )
 
     def _check_order(self, query: exp.Query) -> None:
-        """sqlglot takes the clauses of a query in any order."""
+        """sqlglot itself accepts the clauses of a query in any order."""
         clauses = [(clause, query.args.get(key)) for key, clause in _ORDER]
         places = [(node.meta["start"], clause) for clause, node in clauses if node and "start" in node.meta]
         for (start, clause), (after, later) in pairwise(places):
@@ -353,7 +352,7 @@ class ElfParser(Parser):
         parse_bracket: bool = False,
         alias_tokens: Collection[TokenType] | None = None,
     ) -> exp.Join | None:
-        """A comma between tables is told from JOIN without ON."""
+        """Tells a comma between tables from JOIN without ON."""
         comma = self._curr is not None and self._curr.token_type == TokenType.COMMA
         join = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
         if join is not None and comma:
@@ -361,7 +360,7 @@ class ElfParser(Parser):
         return join
 
     def _before_name(self, word: str) -> bool:
-        """``LATE`` or ``JOB`` before a name: a stream may be called so too."""
+        """``LATE`` or ``JOB`` before a name; a stream may have either name too."""
         if not self._curr or not self._next or self._curr.text.upper() != word:
             return False
         named = self._next.token_type in {TokenType.VAR, TokenType.IDENTIFIER, *self.TABLE_ALIAS_TOKENS}

@@ -1,7 +1,7 @@
 """A query on its way through the rules (``elf.ql.rules``).
 
-The rules bind each expression in the scope of its clause: every name is a column then, every value has a
-type, every call is known. A node that is not in ``BINDERS`` is refused by name.
+The rules bind each expression in the scope of its clause: then every name is a column, every value has a
+type, and every call is known. A node that is not in ``BINDERS`` is refused by name.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ class Order:
 
 @dataclass(frozen=True)
 class Draft:
-    """A query on its way through the rules. Keys are bound expressions over ``rows``; what comes after them
-    refers to them as slots ``k0``, ``k1`` … in the order of GROUP BY.
-    """
+    """A query on its way through the rules. Keys are bound expressions over ``rows``; later clauses refer to
+    them as slots ``k0``, ``k1`` … in the order of GROUP BY."""
 
     source: Source
     tree: exp.Select
@@ -64,24 +63,24 @@ class Draft:
     ctes: Mapping[str, exp.Expr] = field(default_factory=dict)
     """The queries of WITH, by name in lower case."""
     derived: Mapping[str, Expr] | None = None
-    """A subquery's columns. Of one without groups they are expressions over the stream's rows."""
+    """A subquery's columns. For one without groups they are expressions over the stream's rows."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     """The tables that came with the query, by their names in it, in lower case."""
     joins: tuple[Joined, ...] = ()
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     """The columns of each stream."""
     branches: tuple[Branch, ...] = ()
-    """Of a UNION ALL in FROM, whose rows these are."""
+    """The branches of a UNION ALL in FROM, whose rows these are."""
     below: Draft | None = None
     """A subquery in FROM that groups: this query is over the rows of its windows."""
     beside: tuple[Draft, ...] = ()
     """The jobs that are joined to ``below``, one for each of ``joins``."""
     functions: tuple[Function, ...] = ()
-    """Of a job's query: what is done to its stream's rows, and to its groups."""
+    """The functions of a job's query: applied to its stream's rows, and to its groups."""
     windows: tuple[Kind, ...] = ()
     pane_us: int | None = None
-    """Length of its panes, where that is chosen: by the job that is read, or for a flow that is shared. None:
-    as long as they can be."""
+    """Length of its panes, where it is given: by the job that is read, or by a shared flow. None: as long as
+    possible."""
     lateness_us: int | None = None
     revise_us: int | None = None
     changes_us: int | None = None
@@ -94,7 +93,7 @@ class Draft:
     keys: tuple[Expr, ...] = ()
     outputs: tuple[Output, ...] = ()
     plain: bool = False
-    """Over the rows of ``below``, one by one: ``keys`` are their columns, and nothing is grouped."""
+    """Over the rows of ``below``, one by one: ``keys`` are their columns, and there are no groups."""
     sets: tuple[frozenset[int], ...] = ()
     """GROUPING SETS, as numbers of keys, each as often as the query has it; none: one, with all keys."""
     having: Expr | None = None
@@ -108,7 +107,7 @@ class Draft:
 
     @property
     def bounds(self) -> tuple[str, ...]:
-        """The columns that tell result windows apart: none without windows."""
+        """The columns that distinguish result windows: none without windows."""
         counted = COUNTED if self.counts else ()
         return ("window_start", "window_end", *counted) if self.windows else ()
 
@@ -139,12 +138,12 @@ class Draft:
 
 
 Rule = Callable[[Draft], Draft]
-"""A step of a draft's way."""
+"""A step in a draft's processing."""
 _TIMING: Final = ("windows", "lateness_us", "revise_us", "changes_us", "wait_us", "leap", "mirror")
 
 
 def about(clause: str) -> Callable[[Callable[[Draft, Any], Draft]], Rule]:
-    """A rule about a clause, which it is given; a query without the clause stays as it is."""
+    """A rule about a clause, which it gets as argument; a query without the clause stays as it is."""
 
     def made(step: Callable[[Draft, Any], Draft]) -> Rule:
         @wraps(step)
@@ -158,7 +157,7 @@ def about(clause: str) -> Callable[[Callable[[Draft, Any], Draft]], Rule]:
 
 
 def timed(draft: Draft, other: Draft | None) -> Draft:
-    """With the windows, and what stands with them, of another one; None: without any."""
+    """With the windows, and related clauses, of another draft; None: without any."""
     one = Draft(draft.source, draft.tree, draft.schema) if other is None else other
     return replace(draft, **{name: getattr(one, name) for name in _TIMING})
 

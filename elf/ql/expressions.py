@@ -1,8 +1,9 @@
 """Scalar expressions after binding: names resolved, types known, every coercion explicit.
 
-Values, compared by what they mean: two queries that say the same thing hold equal expressions (``at``, the
-place in the text, takes no part in equality). The constructors at the end bring commutative operators into
-one order, so that equal fragments are equal texts. Nothing here knows an engine; ``elf.ql.render`` does.
+They are values, compared by meaning: two queries that say the same thing hold equal expressions (``at``, the
+place in the text, does not take part in equality). The constructors at the end bring the operands of
+commutative operators into one order, so that equal fragments are equal texts. Nothing here knows an engine;
+``elf.ql.render`` does.
 """
 
 from __future__ import annotations
@@ -116,9 +117,8 @@ def walk(expr: Expr) -> Iterator[Expr]:
 
 
 def rewrite(expr: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Top down: where ``change`` gives an expression it stands for the old one, otherwise the children are
-    visited.
-    """
+    """Top down: where ``change`` returns an expression it replaces the old one, otherwise the children are
+    visited."""
     changed = change(expr)
     if changed is not None:
         return changed

@@ -17,7 +17,7 @@ from elf.ql.templates import text_literal
 
 
 def files_of(query: Query) -> dict[str, str]:
-    """The files that a query joins, by what it calls them, in lower case. Raises ``QueryError``."""
+    """The files that a query joins, by their names in it, in lower case. Raises ``QueryError``."""
     tables = [
         one for one in query.tree.find_all(exp.Table, bfs=False) if _is_joined(one) and not _of_job(one)
     ]
@@ -25,7 +25,7 @@ def files_of(query: Query) -> dict[str, str]:
 
 
 def _is_joined(table: exp.Table) -> bool:
-    """The rules refuse a file elsewhere."""
+    """Whether a file is joined; the rules refuse one elsewhere."""
     join = table.parent
     return (
         is_file(table) and isinstance(join, exp.Join) and bool(join.args.get("on") or join.args.get("using"))
@@ -44,9 +44,8 @@ def _of_job(table: exp.Expr | None) -> bool:
 def tables_of(
     query: Query, contents: Mapping[str, bytes], known: Mapping[str, Table] | None = None
 ) -> dict[str, Table]:
-    """The tables of a query by what it calls them, in lower case: those that are ``known``, else out of the
-    ``contents`` of files that came with it. Raises ``UserError``.
-    """
+    """The tables of a query by their names in it, in lower case: those that are ``known``, else from the
+    ``contents`` of files that came with it. Raises ``UserError``."""
     found = dict(known or {})
     for name, file in files_of(query).items():
         if name not in found and file in contents:
@@ -69,7 +68,7 @@ def tables_in(query: Query, plan: Plan) -> dict[str, Table]:
 
 
 def with_file(query: Query, name: str, file: str) -> Query:
-    """The query with another file for the table that it calls so."""
+    """The query with another file for the table of that name."""
     source = query.source
     table = next(
         table

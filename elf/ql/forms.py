@@ -8,10 +8,10 @@ Rules (the known differences between the engines, and what ELF-QL says instead):
   it;
 - double to bigint rounds half to even, text to bigint rounds half away from zero (both as DuckDB does),
   ``round`` rounds half away from zero;
-- ``//`` is for integers and leaves the fraction out (-7 // 2 is -3);
-- roots and logarithms outside of their domain are NULL, other functions of doubles what IEEE says; their
-  last bits are those of the engine's library, so results agree relatively;
-- lower and upper agree but for letters whose case mapping changes their number (``ß``, ``İ``).
+- ``//`` is for integers and truncates (-7 // 2 is -3);
+- roots and logarithms outside of their domain are NULL, other functions of doubles follow IEEE; their last
+  bits are those of the engine's library, so results agree relatively;
+- lower and upper agree except for letters whose case mapping changes their number (``ß``, ``İ``).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 r"""Forms of JSON and of addresses.
 
-JSON is what RFC 8259 says: DuckDB also takes a comma before a bracket, NaN and Infinity, Spark a rest after
-the value; both are refused here, and a document that is none is NULL. Spark's session must have
+JSON is as in RFC 8259: DuckDB also accepts a comma before a bracket, NaN and Infinity, Spark a rest after the
+value; both are refused here, and an invalid document is NULL. Spark's session must have
 ``spark.sql.variant.allowDuplicateKeys``: of two equal keys the first counts. Texts, booleans, integers of 64
 bits and other numbers from 0.001 to below 10,000,000 have a text, the same in both engines; beyond that the
 engines write numbers differently.

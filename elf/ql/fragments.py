@@ -1,7 +1,7 @@
 """From a bound query to the fragments over its streams.
 
 The map fragment depends only on what decides the contents of its partial aggregates: WHERE, the keys, the
-aggregates, the pane. Names, HAVING, ORDER BY, LIMIT, the spelling and the order of the SELECT list do not
+aggregates, the pane. Names, HAVING, ORDER BY, LIMIT, and the spelling and order of the SELECT list do not
 change it, so jobs share it.
 """
 
@@ -32,7 +32,7 @@ _ORDERED_STATES: Final = ("count_star", "count", "sum", "min", "max")
 def fragments_of(
     draft: Draft, states: States, partner: Joined | None
 ) -> tuple[tuple[Fragment, ...], StreamJoin | None]:
-    """One a stream; and how their panes meet, where one is joined to another."""
+    """One for each stream; and how their panes meet, where one is joined to another."""
     if partner is not None:
         return join_plan(draft, partner, states, draft.schemas)
     made = (
@@ -73,7 +73,7 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
 
 
 def narrowed(draft: Draft, states: States) -> Draft:
-    """With those columns of tables and branches that its map reads."""
+    """With only those columns of tables and branches that its map reads."""
     read = list(_references(draft, states))
     names = {ref.name for ref in read if not ref.table}
     return replace(
@@ -118,21 +118,20 @@ def _of_stream(draft: Draft, states: States, whole: Schema, own: Schema) -> tupl
 
 
 def _branches(draft: Draft, stream: str) -> Draft:
-    """Of a UNION ALL, those that read this stream."""
+    """The branches of a UNION ALL that read this stream."""
     return replace(draft, branches=tuple(one for one in draft.branches if one.stream == stream))
 
 
 def _of_stream_alone(conditions: Iterable[Expr]) -> tuple[Expr, ...]:
-    """Those that no joined table has a part in: they are looked at before the join."""
+    """The conditions in which no joined table takes part: they are checked before the join."""
     return tuple(
         one for one in conditions if not any(isinstance(part, Ref) and part.table for part in walk(one))
     )
 
 
 def counter(draft: Draft) -> tuple[Aggregate, ...]:
-    """What tells how many rows of a window of rows a group has. Raises ``QueryError`` where nobody could say
-    which row comes first.
-    """
+    """The state that tells how many rows of a window of rows a group has. Raises ``QueryError`` where the
+    order of rows is undefined."""
     if draft.counts and draft.branches:
         raise draft.source.at(
             draft.tree, "a window of rows is of one source, and UNION ALL would mix them: make a job for each"
@@ -146,9 +145,8 @@ def _keep(draft: Draft, states: States) -> Top | None:
 
 
 def top_of(draft: Draft, states: States) -> Top | None:
-    """What a LIMIT leaves, where the first item of the ORDER BY is an aggregate in the order of its state,
-    and a group is one row. (Windows of rows that are full in one pane are several.)
-    """
+    """What a LIMIT leaves, if the first item of the ORDER BY is an aggregate in the order of its state, and a
+    group is one row. (Windows of rows that are full in one pane are several.)"""
     later = (draft.having, draft.qualify) != (None, None) or draft.distinct or draft.sets
     if not draft.limit or states.cells or later or not draft.order or draft.counts:
         return None

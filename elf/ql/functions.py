@@ -1,9 +1,9 @@
 """The scalar functions of ELF-QL: those that DuckDB and Spark share with one meaning. These tables are the
 whole list.
 
-Each entry says how it is called, what it gives, and how its arguments become an expression
-(``elf.ql.signatures``). A function that is not here is "not supported yet": never handed through to an engine
-in the hope that both mean the same.
+Each entry says how a function is called, what it gives, and how its arguments become an expression
+(``elf.ql.signatures``). A function that is not here is "not supported yet": it is never passed through to an
+engine in the hope that both mean the same.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ ELSEWHERE: Final[Mapping[str, str]] = MappingProxyType(
         "topk": "APPROX_TOP_K(x, k)",
     }
 )
-"""What other dialects call it, and what stands for it here."""
+"""The names in other dialects, and what replaces them here."""
 
 CHANGING: Final = frozenset(
     {"now", "current_timestamp", "current_date", "today", "random", "rand", "uuid", "getdate", "sysdate"}
 )
-"""Functions that give something else each time: then the live answer could not be checked."""
+"""Functions that give a different value each time: then the live answer could not be checked."""

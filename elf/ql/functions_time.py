@@ -1,6 +1,5 @@
-"""Functions of time. A timestamp is a moment, in microseconds, shown in UTC; there are no dates and no zones
-with rules (the engines carry different tables of them), but fixed offsets: ``ts AT TIME ZONE '+02:00'``.
-"""
+"""Functions of time. A timestamp is a moment, in microseconds, shown in UTC. There are no dates and no zones
+with rules (the engines have different tables of them), only fixed offsets: ``ts AT TIME ZONE '+02:00'``."""
 
 from __future__ import annotations
 

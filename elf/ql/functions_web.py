@@ -1,8 +1,8 @@
-"""Functions of what web logs hold: JSON, addresses, URLs, user agents.
+"""Functions for the contents of web logs: JSON, addresses, URLs, user agents.
 
-The last three are regular expressions and CASE, so they mean the same in both engines by construction.
-Neither is a validator: a URL is taken apart as RFC 3986 (appendix B) does it, a user agent by the first line
-of a table that it matches.
+The last three are regular expressions and CASE, so they mean the same in both engines by construction. None
+is a validator: a URL is split as RFC 3986 (appendix B) does it, a user agent by the first line of a table
+that it matches.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ _CONNECT = r"^(?:\[[^\]/?#]*\]|[^\[\]/?#:@]+):[0-9]+$"
 
 
 def _url(pattern: str, connect: str | None = None) -> Build:
-    """The group of a pattern; of what CONNECT asks for, that of another one, or nothing."""
+    """The group of a pattern; for what CONNECT asks for, that of another pattern, or nothing."""
 
     def build(args: Arguments) -> Expr:
         count(args, 1, 1)

@@ -1,9 +1,9 @@
 """GROUP BY with ROLLUP, CUBE and GROUPING SETS.
 
-The map, the trees and the panes group by all keys, as without them, so that jobs share their flows; the
-final fragment merges the groups once more for each set. ``z0``, ``z1`` … tell which keys a row is without:
-GROUPING(key). As in SQL, the empty set gives its one row over no rows too (in windows there is none: they are
-keys of every set), and a set that is there twice gives its rows twice.
+The map, the trees and the panes group by all keys, so that jobs share their flows; the final fragment merges
+the groups once more for each set. ``z0``, ``z1`` … tell which keys a row lacks: GROUPING(key). As in SQL, the
+empty set gives its one row over no rows too (in windows there is none: they are keys of every set), and a set
+that occurs twice gives its rows twice.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def regrouped(
     groups: str, bounds: Sequence[str], sets: Iterable[frozenset[int]], keys: int, cells: Sequence[str],
     states: Sequence[State],
 ) -> str:  # fmt: skip
-    """SQL of a relation like ``groups`` with a row for each group of each set, and ``z0`` … A set that is
-    there several times has its rows once: ``repeated`` comes last."""
+    """SQL of a relation like ``groups`` with a row for each group of each set, and ``z0`` … A set that occurs
+    several times has its rows once: ``repeated`` comes last."""
     always = [f"g.{bound}" for bound in bounds]
     parts = [f"g.{cell}" for cell in cells]
     items = [*always, *(f"g.k{i}" for i in range(keys)), *parts]
@@ -89,9 +89,8 @@ def regrouped(
 
 
 def _and_nothing(groups: str, names: Sequence[str]) -> str:
-    """The groups, ``counted``, and a row that adds nothing to any: what the empty set has over no groups.
-    (Spark makes groups of a GROUPING SETS out of rows alone, and so do both engines where there are cells.)
-    """
+    """The groups, ``counted``, and a row that adds nothing to any: the empty set over no groups. (Spark makes
+    groups of GROUPING SETS from rows alone, and so do both engines where there are cells.)"""
     all_of = ", ".join(f"g.{name}" for name in names)
     none = ", ".join(f"NULL AS {name}" for name in names)
     return f"(SELECT {all_of}, 1 AS counted FROM {groups} AS g UNION ALL SELECT {none}, NULL AS counted)"
@@ -106,7 +105,7 @@ def _ordinary(cells: Sequence[str]) -> str:
 
 
 def repeated(groups: str, sets: Sequence[frozenset[int]], keys: int) -> str:
-    """The rows of each set as often as the set is there."""
+    """The rows of each set as often as the set occurs."""
     copies = Counter(sets)
     most = max(copies.values())
     if most == 1:

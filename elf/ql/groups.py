@@ -2,8 +2,7 @@
 rows.
 
 The SELECT list has the columns of GROUP BY and aggregates of one state (SUM, COUNT, MIN, MAX), so that a
-table of partial aggregates reads like the query. HAVING, ORDER BY, LIMIT and windows are the job's own
-business.
+table of partial aggregates reads like the query. HAVING, ORDER BY, LIMIT and windows are left to the job.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the rules know of jobs whose queries stand in the places of their names (``elf.ql.jobs``).
+"""What the rules know of jobs whose queries stand in place of their names (``elf.ql.jobs``).
 
 After FROM: the query is over the rows of the job's windows. ``FROM JOB a JOIN JOB b ON …``: in each window of
-jobs that have the same windows, their rows are joined. Each job stands there as a query of its own, with
-fragments, panes and groups of its own; a window is complete when the flows of all of them are. To what comes
+jobs with the same windows, their rows are joined. Each job stands there as a query of its own, with
+fragments, panes and groups of its own; a window is complete when the flows of all of them are. To the clauses
 after FROM the rows of the first job are just wider, as with tables (``elf.ql.tables``).
 """
 
@@ -28,9 +28,8 @@ from elf.windows.kinds import span
 @dataclass(frozen=True)
 class JobQuery:
     """``source``: what the tree is of; ``columns``: those that the job's fragments read, by stream;
-    ``tables``: what they join, by what the query calls it, in lower case; ``pane_us``: the panes of its
-    flows, which may be shorter than its windows ask for (``elf.windows.sharing``).
-    """
+    ``tables``: what they join, by its name in the query, in lower case; ``pane_us``: the panes of its flows,
+    which may be shorter than its windows need (``elf.windows.sharing``)."""
 
     name: str
     source: Source
@@ -63,9 +62,8 @@ def of_job(draft: Draft, inner: exp.Select) -> Draft:
 
 
 def _typed(now: Schema, columns: tuple[Column, ...], inner: exp.Select) -> Schema:
-    """A stream's columns with the types that the job knows, its own first: so that its fragment is the same,
-    whatever has been seen since. (In a UNION ALL ``*`` goes by the places of columns: there they stay.)
-    """
+    """A stream's columns with the types that the job knows, its own first, so that its fragment is the same
+    whatever has been seen since. (In a UNION ALL ``*`` goes by the places of columns: there they stay.)"""
     known = {column.name: column for column in columns}
     if inner.find(exp.SetOperation) is not None:
         there = [known.pop(column.name, column) for column in now.columns]
@@ -75,10 +73,9 @@ def _typed(now: Schema, columns: tuple[Column, ...], inner: exp.Select) -> Schem
 
 
 def with_windows_of(draft: Draft, below: Draft, table: exp.Expr, inner: exp.Select) -> Draft:
-    """A query over a job's rows: in its windows, or in larger ones, each a number of whole windows of it.
-    When a row may be late, when a window is said, and for whom it waits is the job's business. Raises
-    ``QueryError``.
-    """
+    """A query over a job's rows: in its windows, or in larger ones, each a number of whole windows of it. The
+    job decides when a row is late, when a window is published, and which agents it waits for. Raises
+    ``QueryError``."""
     job: JobQuery = inner.meta[JOB]
     lateness_us = None if draft.counts else draft.lateness_us  # windows of rows have none of their own
     given = {

@@ -1,9 +1,9 @@
 """``FROM JOB name``, ``JOIN JOB name``: a query over the rows of other jobs' windows.
 
-The job's query stands in the place of its name, as a subquery: its windows are that query's windows, and the
-two read one flow, so that agents compute nothing twice and the reader's windows are made of the very commits
-that the job's own are made of, revision by revision. While a job is read it is not altered or dropped
-(``agents.answering.changes``), so a reader never stands over another query than the job runs.
+The job's query stands in place of its name, as a subquery: its windows are that query's windows. The two read
+one flow, so agents compute nothing twice, and the reader's windows are made from the same commits as the
+job's own, revision by revision. While a job is read it is not altered or dropped
+(``agents.answering.changes``), so a reader is never over another query than the job runs.
 """
 
 from __future__ import annotations
@@ -50,9 +50,8 @@ class Expanded:
 
 
 def expand(query: Query, find: Callable[[str], Read], within: Sequence[str] = ()) -> Expanded:
-    """``find`` gives a job by its name or raises ``UserError``; ``within``: the jobs whose queries this one
-    is in, outermost first. Raises ``QueryError``.
-    """
+    """``find`` gives a job by its name or raises ``UserError``; ``within``: the jobs whose queries contain
+    this one, outermost first. Raises ``QueryError``."""
     source, places = query.source, _places(query.tree)
     if not places:
         return Expanded(query)

@@ -1,6 +1,5 @@
-"""What the conditions of a join of two streams say: which keys are equal, how far apart in event time two
-rows may be, what each side's agents can look at, and how long panes are for all that.
-"""
+"""The conditions of a join of two streams: which keys are equal, how far apart in event time two rows may be,
+which conditions each side's agents can check, and how long panes are for all that."""
 
 from __future__ import annotations
 
@@ -17,10 +16,11 @@ from elf.windows.kinds import HOUR_US, span
 
 PANES_MAX: Final = 60
 APART_US_MAX: Final = 24 * HOUR_US
-"""The furthest that partners may be apart: so long the rows of both streams are in the job groups' stores."""
+"""The furthest that partners may be apart: the job groups' stores keep the rows of both streams for so
+long."""
 PANE_US_MIN: Final = 1_000_000
-"""Panes are shorter than windows need them, so that a window waits for little more than the interval: in so
-many parts at most, and none shorter than that."""
+"""Panes are shorter than windows need them, so that a window waits for little more than the interval: at most
+so many parts, and none shorter than that."""
 _MIRROR: Final = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 Pair = tuple[Expr | None, Expr | None]
@@ -52,9 +52,8 @@ class Between:
 
 @dataclass(frozen=True)
 class Conditions:
-    """By where they are looked at. ``keys``: (of the left row, of the right one), which are equal; ``on`` and
-    ``where``: when the rows meet, and after that.
-    """
+    """Conditions by where they are checked. ``keys``: (of the left row, of the right one), which are equal;
+    ``on`` and ``where``: when the rows meet, and after that."""
 
     keys: tuple[tuple[Expr, Expr], ...]
     left: tuple[Expr, ...]
@@ -116,7 +115,7 @@ def _known(key: Expr) -> Expr:
 
 
 def _key(one: Expr, place: str) -> tuple[Expr, Expr] | None:
-    """What an equality of the two sides compares."""
+    """The two expressions that an equality compares."""
     if not isinstance(one, Call) or one.op != "=":
         return None
     a, b = one.args
@@ -172,9 +171,8 @@ def _complaint(draft: Draft, joined: Joined, times: tuple[Ref, Ref], keyed: bool
 
 
 def pane_us(draft: Draft, between: Between) -> int:
-    """A whole part of what the windows are made of: no longer than the interval reaches, so that a window
-    waits for less than twice that, but for the shortest intervals.
-    """
+    """A whole part of the windows' unit: no longer than the interval reaches, so that a window waits for less
+    than twice that, except with the shortest intervals."""
     unit = pane_us_of(draft.windows)
     wanted = [reach for reach in (-between.low, between.high) if reach > 0]
     if not unit or not wanted:

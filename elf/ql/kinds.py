@@ -1,9 +1,9 @@
-"""Types: which go together, how one becomes another, and what a text constant means where another type is
+"""Types: which are compatible, how one becomes another, and what a text constant means where another type is
 expected.
 
 Rules:
 
-- bigint, hugeint and double go together; the common type is the widest;
+- bigint, hugeint and double are compatible; the common type is the widest;
 - otherwise types do not mix without a CAST. A text *constant* beside a number, a boolean or a timestamp is
   read as one;
 - a CAST that does not fit is NULL. Integers are 64 bits; there is no FLOAT and no DECIMAL.
@@ -62,7 +62,7 @@ _BOOLEANS = {"true": True, "t": True, "false": False, "f": False}
 
 
 def common(kinds: Iterable[Kind]) -> Kind | None:
-    """The type that all can become without a CAST; None when they do not go together."""
+    """The type that all can become without a CAST; None when they are not compatible."""
     found = {kind for kind in kinds if kind != "null"}
     if not found:
         return "null"
@@ -123,7 +123,7 @@ _READERS: Final[dict[Kind, Callable[[str], int | float | bool | None]]] = {
 
 
 def read_text(text: str, kind: Kind) -> Constant | None:
-    """A text constant read as a value of another type; None when it is none."""
+    """A text constant read as a value of another type; None if it is not one."""
     if kind == "bigint" and _read_integer(text) is None:
         kind = "double"
     value = _READERS[kind](text)

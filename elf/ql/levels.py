@@ -1,9 +1,9 @@
-"""The levels of a query: each subquery with groups is asked about by the one around it.
+"""The levels of a query: each subquery with groups is read by the one around it.
 
 Levels with the same windows are one text for the master's final fragment. A level with larger windows, over
-the rows of a job's, has partial aggregates of its own: the master makes them of the rows of each smaller
-window (a *stage*), and then makes its windows of them as it would of panes. So a row of the job is aggregated
-once, however many of the larger windows it is in; it is in those that hold its whole window.
+the rows of a job's, has partial aggregates of its own: the master makes them from the rows of each smaller
+window (a *stage*), and then makes its windows from them as from panes. So a row of the job is aggregated
+once, however many of the larger windows contain it; it is in those that contain its whole window.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Live:
 
 
 def storeys(levels: Sequence[Level]) -> list[list[Level]]:
-    """Levels of the same windows together; innermost first."""
+    """Levels with the same windows together; innermost first."""
     found: list[list[Level]] = []
     for level in levels:
         if found and found[-1][0].draft.windows == level.draft.windows:
@@ -49,7 +49,8 @@ def storeys(levels: Sequence[Level]) -> list[list[Level]]:
 
 
 def for_master(levels: Sequence[Level], bound: Sequence[Output], pane_us: int) -> Live:
-    """``bound``: what the innermost level says besides its SELECT list; ``pane_us``: its fragment's panes."""
+    """``bound``: the parts of the innermost level besides its SELECT list; ``pane_us``: its fragment's
+    panes."""
     sql, stages = "", []
     for place, (first, *others) in enumerate(storeys(levels)):
         if place:
@@ -70,7 +71,7 @@ def _stage(level: Level, rows: str, pane_us: int) -> Stage:
     return Stage(
         window=Sliding(
             window.size_us, window.slide_us
-        ),  # of windows of rows: those that are full in a second
+        ),  # for windows of rows: those that are full in a second
         sql=render_lift(draft, states, rows, pane_us),
         keys=(*(f"k{index}" for index in range(len(draft.keys))), *states.cells),
         states=(*(column.state for column in states.columns), *states.cell_states),

@@ -1,7 +1,7 @@
 """Parameters: ``… WHERE sc_bytes > :least … WITH (least = 1000)``.
 
-The values stand at the end of a query, in its text, and are put in their places before anything else is read:
-a plan knows no parameters. To change one is to plan the changed text (``with_values``).
+The values stand at the end of a query, in its text, and are substituted before anything else is read: a plan
+has no parameters. To change one is to plan the changed text (``with_values``).
 """
 
 from __future__ import annotations

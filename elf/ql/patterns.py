@@ -1,9 +1,9 @@
 """Text patterns in the common subset of the engines: regular expressions (RE2 and Java) and LIKE.
 
-A regular expression means what it means to RE2, whose classes are ASCII. Java's differs in places, which
-are translated: the line terminators (``(?d)``: only a newline is one), ``$`` (``\\z``: the very end), case
-folding (``(?iu)``), space, word boundaries. What only one of them knows (look-around, back-references,
-possessive quantifiers, class intersections …) is refused.
+A regular expression has its RE2 meaning, with ASCII classes. Java differs in places, which are translated:
+the line terminators (``(?d)``: only a newline is one), ``$`` (``\\z``: the very end), case folding
+(``(?iu)``), space, word boundaries. Features of only one of them (look-around, back-references, possessive
+quantifiers, class intersections …) are refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 REPEAT_MAX: Final = 1000
-"""What RE2 repeats at most."""
+"""The most repetitions in RE2."""
 
 
 class BadPattern(Exception):
@@ -107,9 +107,8 @@ def nullable(pattern: str) -> bool:
 
 
 def _check_repeats(tree: Any, most: int = REPEAT_MAX) -> None:
-    """RE2 repeats at most a thousand times, all levels together. What a group that may be empty holds after
-    it has been repeated is another matter in each engine.
-    """
+    """RE2 repeats at most a thousand times, all levels together. The engines differ in what a group that may
+    be empty holds after it has been repeated."""
     for what, value in tree:
         name = str(what)
         if name in ("MAX_REPEAT", "MIN_REPEAT"):

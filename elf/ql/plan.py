@@ -1,16 +1,16 @@
 """The plan of a query: the values that agents, trees, masters and Spark all work from.
 
-One syntax tree, three renderings. With ``rows`` the extracted, typed rows of a chunk:
+One syntax tree has three renderings. With ``rows`` the extracted, typed rows of a chunk:
 
-- *map*, DuckDB, in the agents: ``rows`` (the fragment's columns, and ``_pane`` BIGINT) to partial
-  aggregates: the columns ``_pane``, then ``keys``, then ``states``, one row for each distinct (pane, keys).
-  Aggregates such as COUNT(DISTINCT x) make several rows of a group, with more keys (``elf.ql.cells``);
+- *map*, DuckDB, in the agents: ``rows`` (the fragment's columns, and ``_pane`` BIGINT) to partial aggregates:
+  the columns ``_pane``, then ``keys``, then ``states``, one row for each distinct (pane, keys). Aggregates
+  such as COUNT(DISTINCT x) make several rows of a group, with more keys (``elf.ql.cells``);
 - *final*, DuckDB, at the master: ``groups`` (``window_start`` and ``window_end`` TIMESTAMP, keys, merged
   states) to result rows;
 - *spark*: the whole query over a view ``rows`` (the columns, and ``_ts`` BIGINT, event time in µs).
 
-Where two streams are joined there is one more, *joining*, DuckDB, at the master: panes of the rows of both
-sides to panes of partial aggregates, which all that comes after works with (``elf.ql.streamjoins``).
+Where two streams are joined there is one more, *joining*, DuckDB, at the master: from panes of the rows of
+both sides to panes of partial aggregates, which all later steps use (``elf.ql.streamjoins``).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from elf.windows import Kind, Sliding
 from elf.windows.sharing import Choice
 
 COUNTED = ("window_source", "window_number")
-"""The keys that tell windows of rows apart."""
+"""The keys that distinguish windows of rows."""
 PLACES = ("_place", "_seen")
-"""What the map numbers rows by where windows are of rows (``elf.job.worker.counted``)."""
+"""The columns by which the map numbers rows where windows are of rows (``elf.job.worker.counted``)."""
 CREDIT = "credit"
-"""The state by which the error of an approximate row is known (``elf.job.approximate``)."""
+"""The state that gives the error of an approximate row (``elf.job.approximate``)."""
 
 
 def side_groups(number: int) -> str:
@@ -96,9 +96,8 @@ class Table:
 
 @dataclass(frozen=True)
 class Count:
-    """Windows of ``rows`` rows of a source; ``state`` says how many of them a group has. ``before``: before
-    the names of sources, where those of several streams meet.
-    """
+    """Windows of ``rows`` rows of a source; ``state`` says how many of them a group has. ``before``: a prefix
+    for the names of sources, where those of several streams meet."""
 
     rows: int
     state: str
@@ -119,23 +118,23 @@ class Fragment:
     lateness_us: int | None
     """None: the stream's default in a fleet, and never late on finite inputs."""
     where_sql: str = ""
-    """The map's WHERE, over ``rows AS r``: rows for which it is not true add nothing. Empty: none. Conditions
-    on joined tables are not in it."""
+    """The map's WHERE, over ``rows AS r``: rows for which it is not true add nothing. Empty: none. It does
+    not contain conditions on joined tables."""
     cells: tuple[str, ...] = ()
-    """The last of ``keys``, which tell the rows of one group apart (``elf.ql.cells``)."""
+    """The last of ``keys``, which distinguish the rows of one group (``elf.ql.cells``)."""
     revise_us: int | None = None
-    """Rows so much later than ``lateness_us`` are kept and become parts (``elf.job.parts``). None: no row
-    is."""
+    """Rows that are later than ``lateness_us`` by no more than this are kept and become parts
+    (``elf.job.parts``). None: no row is."""
     changes_us: int | None = None
-    """How often the state of open panes goes up. None: never."""
+    """How often the state of open panes is sent up. None: never."""
     wait_us: int | None = None
-    """STRAGGLERS WAIT: a pane waits so long for agents that are behind, dead ones too
+    """STRAGGLERS WAIT: how long a pane waits for agents that are behind, dead ones too
     (``elf.job.stragglers``). None: as long as the settings of its root say, and not for the dead."""
     leap: bool = False
-    """STRAGGLERS LEAP: what an agent has of panes that were committed without it is left out for good."""
+    """STRAGGLERS LEAP: an agent's part of panes that were committed without it is left out for good."""
     mirror: bool = False
-    """STRAGGLERS MIRROR: neighbours have copies of snapshots at once, and answer for an agent that is behind
-    (``elf.job.rollup.replication``)."""
+    """STRAGGLERS MIRROR: neighbours have replicas of snapshots at once, and answer for an agent that is
+    behind (``elf.job.rollup.replication``)."""
     late_of: str = ""
     """Uid of a flow of the same stream: the rows are those that it counts as late."""
     range: tuple[int, int] = (0, 1)
@@ -145,14 +144,15 @@ class Fragment:
     first: Top | None = None
     """The rows of a pane that its commit has; agents may leave groups out (``elf.job.thresholds``)."""
     function: Function | None = None
-    """What is done to the rows after WHERE and before the map, which then has no WHERE."""
+    """The function over the rows after WHERE and before the map, which then has no WHERE."""
     tables: tuple[Table, ...] = ()
-    """What the map joins to the rows, in the order of the query. ``columns`` are the stream's alone."""
+    """The tables that the map joins to the rows, in the order of the query. ``columns`` are the stream's
+    alone."""
     count: Count | None = None
-    """The windows are of so many rows of a source: ``keys`` begin with ``COUNTED``, of which the map makes
-    the number alone, out of ``PLACES``: the order of the rows, and how many of their source came before."""
+    """The windows are of so many rows of a source: ``keys`` begin with ``COUNTED``. The map makes only the
+    number of these, from ``PLACES``: the order of the rows, and how many of their source came before."""
     reduce: Reduce | None = None
-    """What is done to the merged groups of each pane of its key range."""
+    """The function over the merged groups of each pane of its key range."""
 
     @property
     def task_states(self) -> tuple[State, ...]:
@@ -161,15 +161,14 @@ class Fragment:
 
     @property
     def group_keys(self) -> tuple[str, ...]:
-        """The keys that tell groups apart: those that are no cells."""
+        """The keys that distinguish groups: those that are no cells."""
         return self.keys[: len(self.keys) - len(self.cells)]
 
 
 @dataclass(frozen=True)
 class StreamJoin:
-    """How panes of joined rows are made of the panes of both streams (``elf.ql.streamjoins``). ``keys``,
-    ``states`` and ``cells`` are those of what is made, as a fragment has them of what a map makes.
-    """
+    """How panes of joined rows are made from the panes of both streams (``elf.ql.streamjoins``). ``keys``,
+    ``states`` and ``cells`` are those of the result, as a fragment has them for the result of a map."""
 
     sql: str
     """Over ``groups``, the flows' panes."""
@@ -179,16 +178,17 @@ class StreamJoin:
     side: str
     """The key of the flows that is 0 in the rows of the left stream, 1 in those of the right one."""
     before_us: int
-    """So far before a left row's pane its partners' panes begin; whole panes, as ``after_us``."""
+    """How far before a left row's pane the panes of its partners begin; whole panes, as ``after_us``."""
     after_us: int
-    """So far after a window's end its partners' panes end."""
+    """How far after a window's end the panes of its partners end."""
     about: str
     """For people: which rows are partners."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """What the master makes of the rows of smaller windows, to make larger ones of (``elf.ql.levels``)."""
+    """What the master makes from the rows of smaller windows, as material for larger ones
+    (``elf.ql.levels``)."""
 
     window: Sliding
     """The smaller windows, which are tumbling."""
@@ -215,10 +215,9 @@ class Plan:
     session_states: tuple[str, str] | None = None
     """Where windows are sessions: the states with a group's first and last event time in a pane."""
     more: tuple[Fragment, ...] = ()
-    """The fragments over the query's other streams, if it has several. They differ from ``fragment`` in what
-    they read only: keys, states, cells and panes are the same, so that panes of all of them merge into one.
-    Spark's ``rows`` are then those of all streams.
-    """
+    """The fragments over the query's other streams, if it has several. They differ from ``fragment`` only in
+    what they read: keys, states, cells and panes are the same, so that panes of all of them merge into one.
+    Spark's ``rows`` are then those of all streams."""
     limit: int | None = None
     """Rows of a window that the query asks for."""
     reads: tuple[str, ...] = ()
@@ -226,11 +225,11 @@ class Plan:
     apart: bool = False
     """Whether Spark has a view for each stream (``elf.ql.unions``), not one for the rows of all."""
     trees: int = 1
-    """In how many key ranges the groups are split, each a flow with a tree and a root of its own."""
+    """The number of key ranges of the groups, each a flow with a tree and a root of its own."""
     join: StreamJoin | None = None
-    """Of a query over two streams that are joined: ``fragments`` then bring its rows, not groups."""
+    """For a query over two joined streams: ``fragments`` then bring its rows, not groups."""
     stages: tuple[Stage, ...] = ()
-    """Where windows are made of another job's: what they are made of, innermost first. ``top`` is theirs."""
+    """Where windows are made from another job's: the steps, innermost first. ``top`` is theirs."""
 
     beside: tuple[Plan, ...] = ()
     """JOIN JOB: the plans of the jobs that are joined, whose windows are the same. Their ``groups`` are
@@ -239,7 +238,7 @@ class Plan:
     """Where windows are those of another job's landmark: that landmark, and the end of those that are over
     (event time, µs)."""
     final: Function | None = None
-    """What the master does to the rows of each window, after the final fragment
+    """The function that the master applies to the rows of each window, after the final fragment
     (``agents.committing.finals``)."""
     named: tuple[tuple[str, str], ...] = field(default=(), compare=False)
     """The fragment's keys and states that stand by themselves in the (innermost) SELECT list, each with its
@@ -247,11 +246,11 @@ class Plan:
     read_as: tuple[str, ...] = ()
     """The ``identity`` of each job in ``reads`` when this was planned."""
     choice: Choice | None = field(default=None, compare=False)
-    """Of its panes, where a flow with shorter ones ran when this was planned."""
+    """The choice of its panes, where a flow with shorter ones ran when this was planned."""
 
     @property
     def identity(self) -> str:
-        """Tells the plans of a job apart that give other rows, whatever else they are."""
+        """Distinguishes plans of a job that give different rows, whatever else differs."""
         told: list[object] = [self.sql, self.final_sql, self.final]
         for one in self.unranged:
             told += [one.map_sql, one.pane_us, one.function, one.reduce, *(t.digest for t in one.tables)]
@@ -259,7 +258,7 @@ class Plan:
 
     @property
     def made(self) -> Fragment | StreamJoin | Stage:
-        """What windows are made of: its ``keys``, ``states`` and ``cells``."""
+        """The ``keys``, ``states`` and ``cells`` from which windows are made."""
         if self.stages:
             return self.stages[-1]
         return self.fragment if self.join is None else self.join
@@ -270,7 +269,7 @@ class Plan:
 
     @property
     def reach(self) -> tuple[int, int]:
-        """(before, after): so far beyond its own bounds a window needs panes, in µs; whole panes."""
+        """(before, after): how far beyond its own bounds a window needs panes, in µs; whole panes."""
         joins = [side.join for side in self.sides if side.join is not None]
         before, after = ([join.before_us for join in joins], [join.after_us for join in joins])
         return max(before, default=0), max(after, default=0)
@@ -288,7 +287,7 @@ class Plan:
 
     @property
     def own_fragments(self) -> tuple[Fragment, ...]:
-        """Those of ``groups``: one a stream and key range."""
+        """The fragments of ``groups``: one for each stream and key range."""
         whole = (self.fragment, *self.more)
         if self.trees == 1:
             return whole
@@ -310,9 +309,8 @@ class Plan:
 
 
 def cut_of(plan: Plan) -> Top | None:
-    """What a root may leave out of each pane that it hands to the master on another node, exactly: a window
-    is one pane, and the root has the complete sums of its groups (one stream; key ranges share no group).
-    """
+    """What a root may leave out of each pane that it passes to the master on another node, exactly: a window
+    is one pane, and the root has the complete sums of its groups (one stream; key ranges share no group)."""
     plain = plan.made is plan.fragment and not plan.more and not plan.beside
     if plan.top is None or not plain or len(plan.windows) != 1:
         return None
@@ -322,9 +320,8 @@ def cut_of(plan: Plan) -> Top | None:
 
 
 def with_first(plan: Plan) -> Plan:
-    """The same plan, its agents sending only what may be among the first rows (``elf.job.thresholds``), if
-    they are the greatest COUNTs or SUMs.
-    """
+    """The same plan, with agents sending only what may be among the first rows (``elf.job.thresholds``), if
+    these are the greatest COUNTs or SUMs."""
     top, fragment = cut_of(plan), plan.fragment
     if top is None or not top.descending or top.nulls_first or fragment.keep is not None or plan.trees > 1:
         return plan

@@ -106,8 +106,9 @@ def plan_streams(
     tables: Mapping[str, Table] | None = None,
     pane_us: int | None = None,
 ) -> Plan:
-    """The plan of ``query`` over these streams, each with its columns: a fragment a stream. ``pane_us``: the
-    length of its panes, a whole part of what they would be (``is_free``); jobs that it reads have their own.
+    """The plan of ``query`` over these streams, each with its columns: one fragment for each stream.
+    ``pane_us``: the length of its panes, a whole part of the default (``is_free``); jobs that it reads have
+    their own.
 
     A column that a stream lacks is NULL there; integers and doubles make doubles. Raises ``QueryError``.
     """
@@ -134,7 +135,7 @@ def plan_streams(
 
 
 def check_names(plan: Plan) -> None:
-    """Raises ``QueryError`` for columns of one fragment that DuckDB, or Spark, would take for each other."""
+    """Raises ``QueryError`` for columns of one fragment that DuckDB, or Spark, would confuse."""
     for fragment in plan.fragments:
         if (pair := alike(column.name for column in fragment.columns)) is not None:
             raise QueryError(
@@ -143,9 +144,8 @@ def check_names(plan: Plan) -> None:
 
 
 def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -> Plan:
-    """``beside``: of the jobs that are joined anywhere in it, in the order of their ``groups_1`` …;
-    ``joined``: whether it is one of them.
-    """
+    """``beside``: the jobs that are joined anywhere in it, in the order of their ``groups_1`` …; ``joined``:
+    whether it is one of them."""
     drafts = _innermost_first(sql, asked, beside)
     ends = session_ends(drafts[0])
     states = collect([*after_grouping(drafts[0]), *ends, *counter(drafts[0])])
@@ -183,7 +183,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
 
 
 def _innermost_first(sql: str, asked: Draft, beside: list[Plan]) -> list[Draft]:
-    """The queries with groups that are one in the other, with the rows of jobs that are joined to them."""
+    """The nested queries with groups, innermost first, with the rows of jobs that are joined to them."""
     drafts = [number_keys(asked)]
     while (below := drafts[0].below) is not None:
         drafts.insert(0, number_keys(below))
@@ -191,7 +191,7 @@ def _innermost_first(sql: str, asked: Draft, beside: list[Plan]) -> list[Draft]:
 
 
 def _spark_sql(levels: list[Level], partner: Joined | None) -> str:
-    """The whole query for Spark; of windows of rows there is none."""
+    """The whole query for Spark; there is none for windows of rows."""
     draft, before = levels[0].draft, ""
     if draft.counts:
         return ""
@@ -224,7 +224,7 @@ def _with_sides(sql: str, draft: Draft, beside: list[Plan]) -> Draft:
 
 
 def _trees(drafts: Sequence[Draft]) -> int:
-    """TREES may stand at any level; what it spreads are the innermost groups."""
+    """TREES may stand at any level; it spreads the innermost groups."""
     for draft in drafts:
         if draft.trees > 1 and not drafts[0].keys and join_of(drafts[0]) is None:
             raise draft.source.at(draft.tree.args["trees"], "TREES spreads groups: it needs GROUP BY")

@@ -75,12 +75,12 @@ def render(expr: Expr, engine: Engine) -> str:
 
 
 def direction(descending: bool, nulls_first: bool) -> str:
-    """Of an item of ORDER BY."""
+    """The direction of an item of ORDER BY."""
     return f"{'DESC' if descending else 'ASC'} NULLS {'FIRST' if nulls_first else 'LAST'}"
 
 
 def _over(over: Over, engine: Engine) -> str:
-    """Its first partition is the result window, which the binder put there."""
+    """Its first partition is the result window, added by the binder."""
     args = [render(arg, engine) for arg in over.args]
     first, last = over.arguments, len(args) - len(over.ways)
     parts = [f"PARTITION BY {', '.join(args[first:last])}"] if first < last else []

@@ -1,9 +1,9 @@
 """The final fragment: from merged groups to result rows, in DuckDB at the master, or in Spark.
 
 LIMIT counts in each window. Rows are ordered in their window by the query's order, then by the group keys,
-ascending, NULLs last; that makes the order total, the LIMIT unambiguous and the result the same everywhere.
-Only a LIMIT needs each row's rank. HAVING comes before window functions, QUALIFY after them, then DISTINCT,
-then LIMIT, each in a SELECT of its own where there is one.
+ascending, NULLs last; so the order is total, the LIMIT unambiguous and the result the same everywhere. Only a
+LIMIT needs each row's rank. HAVING comes before window functions, QUALIFY after them, then DISTINCT, then
+LIMIT, each in a SELECT of its own where there is one.
 """
 
 from __future__ import annotations
@@ -87,9 +87,8 @@ def _from(draft: Draft, engine: Engine, rows: str) -> str:
 
 
 def render_lift(draft: Draft, states: States, rows: str, pane_us: int) -> str:
-    """Partial aggregates out of the rows of smaller windows: ``_pane`` (the flow's, where a window begins),
-    keys, cells, states, as of a map fragment. For the master alone.
-    """
+    """Partial aggregates from the rows of smaller windows: ``_pane`` (the flow's, where a window begins),
+    keys, cells, states, as of a map fragment. For the master alone."""
 
     def scan(conditions: tuple[Expr, ...]) -> list[str]:
         return ["FROM (", indented(rows), ") AS r", *where_clause(conditions, "duckdb")]

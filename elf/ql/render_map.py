@@ -1,7 +1,7 @@
 """From raw rows to partial aggregates, and back to one row a group.
 
 ``render_map`` is the map fragment, DuckDB SQL that runs on every chunk. ``partial_rows`` makes the same
-columns for either engine, ``one_row_a_group`` what the final fragment begins with.
+columns for either engine, ``one_row_a_group`` the beginning of the final fragment.
 
 A query without cells has one SELECT. With cells (``elf.ql.cells``) the rows are scanned once for the groups
 and once for each cell column: GROUPING SETS took as long (58 and 60 ms, 200,000 rows, two cell columns), and
@@ -56,9 +56,8 @@ def render_map(draft: Draft, states: States) -> str:
 
 
 def _numbered(draft: Draft) -> Scan:
-    """The rows of one source that WHERE lets through, with the number of their window. Rows that a join makes
-    of one are in the order of what it adds.
-    """
+    """The rows of one source that WHERE accepts, with the number of their window. Rows that a join makes from
+    one row are in the order of the joined columns."""
     columns = [f"{one.place}.{column.name}" for one in draft.joins for column in one.table.columns]
     added = [f"r.{name(column, 'duckdb')}" for column in columns]
     place = f"ROW_NUMBER() OVER (ORDER BY {', '.join(['r._place', *added])})"
@@ -77,9 +76,8 @@ def _numbered(draft: Draft) -> Scan:
 def partial_rows(
     draft: Draft, states: States, engine: Engine, first: Sequence[str], scan: Scan, grouping: str
 ) -> str:
-    """The columns ``first``, the keys, the cells, the states: a row a group, then one a cell. ``grouping``
-    is the list of GROUP BY for the ordinary rows (empty: they are one group), or ALL.
-    """
+    """The columns ``first``, the keys, the cells, the states: one row for each group, then one for each cell.
+    ``grouping`` is the list of GROUP BY for the ordinary rows (empty: they are one group), or ALL."""
     head = [*first, *(f"{render(key, engine)} AS k{index}" for index, key in enumerate(draft.keys))]
     plain = [
         f"{column.duckdb if engine == 'duckdb' else column.spark} AS {column.state.name}"
@@ -127,7 +125,8 @@ def _null(name: str, cell: Cell, engine: Engine) -> str:
 
 
 def _unused(state: State) -> str:
-    """What a row has in a state that is not its own, which nobody reads. Merging is faster without NULLs."""
+    """The value of a row in a state that is not its own, which nobody reads. Merging is faster without
+    NULLs."""
     return f"{'0' if state.merge == 'sum' or state == RANK else 'NULL'} AS {state.name}"
 
 

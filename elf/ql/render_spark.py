@@ -1,9 +1,9 @@
 """The whole query for Spark, over a view ``rows`` (the columns, and ``_ts`` BIGINT, event time in µs).
 
-It groups by window and keys into the same columns that the master's ``groups`` has, and ends in the same
-final fragment. Window bounds are integer arithmetic (``pmod``, so that times before 1970 are right); rows are
-multiplied, one for each window that they are in. Sessions are found by the gaps between the rows that
-are wanted. The session's time zone must be UTC.
+It groups by window and keys into the same columns as the master's ``groups``, and ends in the same final
+fragment. Window bounds are integer arithmetic (``pmod``, so that times before 1970 are right); rows are
+multiplied, one for each window that contains them. Sessions are found by the gaps between the wanted rows.
+The session's time zone must be UTC.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ _MARK: Final = re.compile(r"/\*landmark\*/.*?/\*since\*/", re.DOTALL)
 
 def render_spark(draft: Draft, states: States, below: str = "") -> str:
     """The same columns and rows as the live answer, in the same order. ``below``: the query whose rows these
-    are, each at the start of its window, if they are not ``rows``.
-    """
+    are, each at the start of its window, if they are not ``rows``."""
     rows = f"FROM {base_rows(draft.branches, draft.joins, 'spark')}"
     if below:
         rows = f"FROM (SELECT *, unix_micros(window_start) AS _ts FROM (\n{indented(below)}\n)) AS r"
@@ -34,7 +33,7 @@ def render_spark(draft: Draft, states: States, below: str = "") -> str:
 
 
 def since(spark_sql: str, landmark_us: int) -> str:
-    """The same query with a landmark of its own, where it would be that of the first row."""
+    """The same query with a landmark of its own, in place of that of the first row."""
     return _MARK.sub(f"{landmark_us}L", spark_sql)
 
 

@@ -1,7 +1,7 @@
 """From a parsed query to a bound one, in steps: the tuple ``RULES`` is the order, each step a pure function.
 
-A draft goes through all of them; each reads the tree and fills in what it is about, or refuses the query
-with a ``QueryError`` at the place. What comes out says everything that the three renderings need.
+A draft goes through all steps. Each reads the tree and fills in its part, or refuses the query with a
+``QueryError`` at the place. The result says everything that the three renderings need.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ def _has_groups(draft: Draft) -> bool:
 
 
 def _fresh(draft: Draft) -> Draft:
-    """A query inside another: what it is over, and when, but nothing of what the other does with it."""
+    """A query inside another: its streams and windows, but nothing that the outer query does with it."""
     fresh = Draft(draft.source, draft.tree, draft.schema, ctes=draft.ctes)
     fresh = replace(fresh, tables=draft.tables, schemas=draft.schemas, functions=draft.functions)
     fresh = replace(fresh, pane_us=draft.pane_us)
@@ -264,7 +264,7 @@ def read_window(draft: Draft) -> Draft:
 
 
 def _windows(draft: Draft, clause: Windowings) -> tuple[Kind, ...]:
-    """The kinds of WINDOWING, which stands once in a query."""
+    """The kinds of WINDOWING, which occurs once in a query."""
     if draft.schema.event_time is None:
         names = ", ".join(EVENT_TIMES)
         message = (
@@ -344,7 +344,7 @@ def _key(draft: Draft, node: exp.Expr, scope: Scope) -> Expr:
 
 @about("distinct")
 def read_distinct(draft: Draft, clause: exp.Expr) -> Draft:
-    """SELECT DISTINCT: without groups, the SELECT list is what to group by."""
+    """SELECT DISTINCT: without groups, the SELECT list gives the groups."""
     if clause.args.get("on"):
         raise draft.source.at(
             clause.args["on"],

@@ -1,4 +1,4 @@
-"""The rules from SELECT on: what is made of groups, in which order, and how much of it."""
+"""The rules from SELECT on: what is made from groups, in which order, and how much of it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def bind_outputs(draft: Draft) -> Draft:
 
 
 def output_name(scope: Scope, item: exp.Expr, value: Expr) -> str:
-    """The alias, else the column's own name (of a subquery, what that calls it), else the text as written."""
+    """The alias, else the column's own name (for a subquery, its name there), else the text as written."""
     if isinstance(item, exp.Alias):
         return item.alias
     called = name_in_subquery(item, scope)
@@ -133,12 +133,12 @@ def _whole(draft: Draft, node: exp.Expr, clause: str) -> int:
 
 
 def _bounds(draft: Draft) -> tuple[Expr, ...]:
-    """What keeps result windows apart."""
+    """The columns that separate result windows."""
     return tuple(Slot(bound, "timestamp") for bound in draft.bounds)
 
 
 def _slots(draft: Draft) -> tuple[Expr, ...]:
-    """What tells rows after grouping apart."""
+    """The columns that distinguish rows after grouping."""
     slots = [Slot(f"k{index}", key.kind) for index, key in enumerate(draft.keys)]
     left_out = [Slot(f"z{index}", "bigint") for index in range(len(draft.keys) if draft.sets else 0)]
     return (*slots, *left_out)
@@ -146,8 +146,7 @@ def _slots(draft: Draft) -> tuple[Expr, ...]:
 
 def _over_groups(draft: Draft, expr: Expr, clause: str) -> Expr:
     """``expr`` with keys as slots. A column that is neither a key nor inside an aggregate has no single value
-    a group.
-    """
+    a group."""
     slots = {key: Slot(f"k{index}", key.kind) for index, key in enumerate(draft.keys)}
 
     def change(part: Expr) -> Expr | None:
@@ -191,7 +190,7 @@ def read_approximate(draft: Draft, clause: exp.Expr) -> Draft:
 
 
 def _not_approximate(draft: Draft) -> str:
-    """Why the rows of a query cannot be cut with a bound on what that may change; empty if they can."""
+    """Why the rows of a query cannot be cut with a bound on the error; empty if they can."""
     order = draft.order[0] if draft.order else None
     if draft.limit is None:
         return "goes with a LIMIT"

@@ -1,4 +1,4 @@
-"""The rules about joins: which there are, what they need, and what is said against the others."""
+"""The rules about joins: which kinds there are, what they need, and why others are refused."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _check(source: Source, join: exp.Join, named: set[str]) -> None:
 
 
 def _check_job(source: Source, join: exp.Join, side: str) -> None:
-    """Of jobs the windows are joined, which are complete; of the first one all rows may be kept."""
+    """The windows of jobs are joined once they are complete; all rows of the first job may be kept."""
     select = join.parent_select
     first = None if select is None else select.args.get("from_")
     if first is None or not first.this.meta.get("job"):

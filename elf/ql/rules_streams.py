@@ -1,6 +1,5 @@
-"""The columns of several streams: those whose rows are read as one, and one that is joined to another. What
-ON must say of both is seen to when the whole query is known (``elf.ql.join_conditions``).
-"""
+"""The columns of several streams: those whose rows are read as one, and one that is joined to another.
+``elf.ql.join_conditions`` checks ON once the whole query is known."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ def is_stream(table: exp.Expr, named: set[str]) -> bool:
 
 
 def check_stream_join(source: Source, join: exp.Join) -> None:
-    """What can be said without columns. Raises ``QueryError``."""
+    """The checks that need no columns. Raises ``QueryError``."""
     table, side = join.this, str(join.args.get("side") or "").upper()
     if isinstance(table.this, exp.Star) or table.meta.get("late"):
         raise source.at(table, "what is joined is one stream, by its name")
@@ -72,9 +71,8 @@ def other_stream(draft: Draft, join: exp.Join) -> tuple[tuple[str, str], Table]:
 
 
 def together(schemas: Mapping[str, Schema], source: Source, tree: exp.Select) -> Schema:
-    """The columns of all streams, with the types that go for all; of a join, those of its left one. Of no
-    stream none: the rules say where one is missing.
-    """
+    """The columns of all streams, with types that hold for all; of a join, those of its left stream. Without
+    a stream none: the rules report where one is missing."""
     if not schemas:
         return Schema((), "ts")
     one, *more = schemas.values()

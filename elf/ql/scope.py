@@ -50,7 +50,7 @@ _PARTS: Final[Mapping[type[exp.Expr], frozenset[str]]] = {
     exp.Interval: frozenset({"this", "unit"}),
     exp.JSONExtractScalar: frozenset({"this", "expression", "only_json_types", "scalar_only"}),
 }
-"""What each node may consist of; anything else that the grammar found is refused, never overlooked."""
+"""The allowed parts of each node; anything else that the grammar found is refused, never overlooked."""
 
 
 def _feature(node: exp.Expr) -> str:
@@ -68,7 +68,7 @@ class Scope:
     streams: tuple[str, ...] = ()
     """Names that may stand before a column: the stream's, or its alias."""
     derived: Mapping[str, Expr] | None = None
-    """Of a subquery in FROM: its columns by name; then the schema's names mean nothing."""
+    """For a subquery in FROM: its columns by name; then the schema's names mean nothing."""
     joins: tuple[Joined, ...] = ()
     """Tables whose columns have a meaning too."""
     aliases: Mapping[str, exp.Expr] = field(default_factory=dict)
@@ -79,14 +79,14 @@ class Scope:
     ranks: bool = False
     """Whether window functions (OVER) may stand here."""
     within: str | None = None
-    """The aggregate that we are in the argument of."""
+    """The aggregate whose argument is being bound."""
 
     binders: Mapping[type[exp.Expr], Callable[..., Expr]] = field(default_factory=dict, repr=False)
     """How each kind of node is bound (``elf.ql.draft.BINDERS``)."""
 
     @property
     def place(self) -> str:
-        """Where we are, for messages."""
+        """The clause or aggregate that is being bound, for messages."""
         return f"the argument of {self.within}" if self.within else self.clause
 
     def bind(self, node: exp.Expr) -> Expr:

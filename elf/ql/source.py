@@ -37,9 +37,8 @@ class Source:
 
 
 def start_of(node: exp.Expr) -> int | None:
-    """Offset of the first character of a node: the least of what its parts know (operators know nothing
-    themselves). What stands in it for the name of a job is of another text.
-    """
+    """Offset of the first character of a node: the least offset of its parts (operators themselves have
+    none). A job's query in it, in place of its name, is of another text."""
     own = (part for part in node.walk(prune=lambda part: JOB in part.meta) if JOB not in part.meta)
     starts = [part.meta["start"] for part in own if part.meta.get("start") is not None]
     return min(starts) if starts else None

@@ -1,7 +1,7 @@
 """Statements: what a person may say to an agent, read from text.
 
-``parse`` gives one value a statement, each with the text that it came from. It reads no schema: names in
-queries are resolved by ``elf.ql.planner.plan``. Errors carry their place in the whole text.
+``parse`` gives one value for each statement, with the text that it came from. It reads no schema:
+``elf.ql.planner.plan`` resolves the names in queries. Errors carry their place in the whole text.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class DropJob:
 
 @dataclass(frozen=True)
 class NotifyJob:
-    """``NOTIFY JOB name 'text'``: a word to every worker of a job, at once."""
+    """``NOTIFY JOB name 'text'``: a broadcast to every worker of a job, at once."""
 
     sql: str
     name: str
@@ -153,7 +153,7 @@ JOB_NAME_MAX = 128
 
 
 def too_long(name: str) -> str:
-    """What is said to who names a job so."""
+    """The refusal of a job name that is too long."""
     return f"a job's name of {len(name)} characters is too long: {JOB_NAME_MAX} at most"
 
 
@@ -210,7 +210,7 @@ class Words:
         return int(self.tokens[self.index - 1].text)
 
     def at_the_end(self, *words: str) -> frozenset[str]:
-        """Which of these words the statement ends with, in any order; they are taken off."""
+        """The words among these with which the statement ends, in any order; they are removed."""
         found: set[str] = set()
         while len(self.tokens) > self.index and self.tokens[-1].text.upper() in words:
             found.add(self.tokens.pop().text.upper())

@@ -1,8 +1,8 @@
-"""Aggregates of a query as state columns and cells: which there are, what they are called, how a value is
-made of them.
+"""Aggregates of a query as state columns and cells: which there are, their names, and how a value is made
+from them.
 
-States are numbered in the order of their own text, and equal ones are one (AVG(x) shares the states of
-SUM(x) and COUNT(x)), so that queries which aggregate the same have the same states. Cells likewise.
+States are numbered in the order of their own text, and equal ones are one (AVG(x) shares the states of SUM(x)
+and COUNT(x)), so that queries with the same aggregates have the same states. The same holds for cells.
 """
 
 from __future__ import annotations
@@ -96,8 +96,7 @@ class States:
 
 def collect(expressions: Iterable[Expr]) -> States:
     """The states of all aggregates in ``expressions``. A query without any in columns counts its rows, so
-    that no group is empty.
-    """
+    that no group is empty."""
     found = {part: None for expr in expressions for part in walk(expr) if isinstance(part, Aggregate)}
     plain = [aggregate for aggregate in found if aggregate.name in AGGREGATES]
     rules: dict[str, tuple[StateRule, Aggregate]] = {}

@@ -1,35 +1,33 @@
 """Two streams joined within an interval: ``clicks AS c JOIN buys AS b ON c.user = b.user AND b.ts BETWEEN
 c.ts AND c.ts + INTERVAL 10 SECONDS``.
 
-What must hold (``elf.ql.join_conditions``): keys that are equal, so that rows which may meet come to one
-place, and two bounds on the time between two rows, so that a row is kept for that long and no longer. A
-joined row is in the window of its *left* row: a LEFT JOIN has each left row as often as it has partners, or
-once, in the window in which it would be alone. (Who wants windows of the other stream's time writes the
-streams the other way round.)
+Requirements (``elf.ql.join_conditions``): equal keys, so that rows which may meet come to one place, and two
+bounds on the time between two rows, so that a row is kept for that long and no longer. A joined row is in the
+window of its *left* row: a LEFT JOIN has each left row as often as it has partners, or once, in the window in
+which it would be alone. (For windows of the other stream's time, write the streams the other way round.)
 
     clicks ─ map: the left side's WHERE ─▶ groups = rows ─┐ a flow a stream           ┌▶ panes ─▶ windows
     buys ─── map: the right side's ──────▶ groups = rows ─┴ and key range ─ joining ──┘  as of any query
                                                                           at the master
 
-- *The flows bring rows.* A group of a flow is a row as the query needs it, told from others by its key, its
-  side, its event time and its columns; equal rows are counted. The key of the join is the fragment's group
-  key and all the rest are cells (``elf.ql.cells``), so that a key range has all rows of its keys, of both
-  sides: they are partitioned alike over the trees.
+- *The flows bring rows.* A group of a flow is a row as the query needs it, identified by its key, its side,
+  its event time and its columns; equal rows are counted. The key of the join is the fragment's group key and
+  all the rest are cells (``elf.ql.cells``), so a key range has all rows of its keys, of both sides: they are
+  partitioned alike over the trees.
 - *Panes are joined, not windows.* The joined rows of pane p are its left rows with partners of the panes from
-  p - before to p + after. They become partial aggregates of pane p by the very SQL that an agent would run
-  over joined rows: ``rows`` and ``partners`` are made of the groups again, each row as often as it was
-  counted. So what may be asked of joined rows is what may be asked of rows, and a row of many windows is
-  joined once.
+  p - before to p + after. They become partial aggregates of pane p by the same SQL that an agent would run
+  over joined rows: ``rows`` and ``partners`` are made from the groups again, each row as often as it was
+  counted. So joined rows allow the same queries as rows, and a row of many windows is joined once.
 - *A window waits for its partners.* It is complete when all flows have committed up to its end and ``after``;
-  a revised pane touches windows up to ``before`` later and from ``after`` earlier; and a job begins
-  ``before`` later than its flows, since partners of its first rows would be missing. ``Plan.reach`` says both
-  to ``elf.job.group.versions``, which is all that the protocol knows of it: which panes are in which commit
-  is decided as ever, so a join is as exactly once as they are.
+  a revised pane affects windows up to ``before`` later and from ``after`` earlier; and a job begins
+  ``before`` later than its flows, since partners of its first rows would be missing. ``Plan.reach`` gives
+  both to ``elf.job.group.versions``, which is all that the protocol knows of it: which panes are in which
+  commit is decided as always, so a join is as exactly-once as they are.
 - *What is kept* are the rows of both streams for a pane and the interval around it, and the aggregates of
   open windows.
 
-Conditions on one side are looked at by the agents: in a LEFT JOIN those of ON for the right side and of WHERE
-for the left; the others wait until the rows have met. Spark runs the join as it is written.
+The agents check conditions on one side: in a LEFT JOIN those of ON for the right side and of WHERE for the
+left; the others wait until the rows have met. Spark runs the join as it is written.
 """
 
 from __future__ import annotations
@@ -52,7 +50,7 @@ from elf.schema import Schema
 from elf.windows import Cumulative, Sliding
 
 RIGHT: Final = "partners"
-"""What the right rows are called where they meet the left ones, which are ``rows`` as ever."""
+"""The name of the right rows where they meet the left ones, which are ``rows``."""
 Column = tuple[Kind, Pair]
 
 
@@ -73,7 +71,7 @@ def offline(draft: Draft, joined: Joined, apart: bool) -> tuple[Draft, str]:
 def join_plan(
     draft: Draft, joined: Joined, states: States, schemas: Mapping[str, Schema]
 ) -> tuple[tuple[Fragment, ...], StreamJoin]:
-    """The fragments over the streams, and what the master makes of them. Raises ``QueryError``."""
+    """The fragments over the streams, and what the master makes from them. Raises ``QueryError``."""
     _refuse(draft, joined)
     said = conditions_of(draft, joined, schemas)
     met = replace(draft, joins=(replace(joined, on=said.on, relation=RIGHT),), where=said.where)
@@ -119,9 +117,8 @@ def _refuse(draft: Draft, joined: Joined) -> None:
 
 
 def _columns(said: Conditions, joined: Joined, met: Draft, states: States) -> tuple[Column, ...]:
-    """The columns of the flows after keys and side: those that are read once the rows have met and are no
-    key. A left and a right one of one type share a place.
-    """
+    """The columns of the flows after keys and side: those that are read once the rows have met and are not
+    keys. A left and a right one of one type share a place."""
     keys = {part for key in said.keys for part in key}
     read = [ref for ref in dict.fromkeys(_read(met, states)) if ref not in keys]
     found: list[Column] = []

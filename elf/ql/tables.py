@@ -1,9 +1,9 @@
 """Static tables that are joined to a stream: ``FROM clicks JOIN 'products.csv' AS p ON product = p.id``.
 
-A table goes with the query: who submits it reads the file, the planner keeps the columns that are needed, and
-the fragment carries them to every agent, which joins them to each chunk's rows (nothing is kept of the rows,
-so the join needs no state). To all that comes after FROM the rows are just wider: a column of the table at
-place ``t0`` is ``"t0.price"`` there, in the agents' DuckDB and in Spark alike.
+A table goes with the query: the client reads the file, the planner keeps the needed columns, and the fragment
+carries them to every agent, which joins them to each chunk's rows (no rows are kept, so the join needs no
+state). To all clauses after FROM the rows are just wider: a column of the table at place ``t0`` is
+``"t0.price"`` there, in the agents' DuckDB and in Spark alike.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from elf.ql.templates import Engine, name
 from elf.schema import Column, ColumnType, Schema
 
 SENT_BYTES_MAX: Final = 256 << 10
-"""What the contents of a job's tables may come to, compressed, in all its fragments together. They are in the
-fleet's log, in each agent's store and in the records of the job's last versions."""
+"""The most bytes of the contents of a job's tables, compressed, in all its fragments together. They are in
+the catalog log, in each agent's store and in the records of the job's last versions."""
 
 TYPES: Final[Mapping[pa.DataType, ColumnType]] = {
     pa.int64(): "bigint",
@@ -51,7 +51,8 @@ class Joined:
     merged: frozenset[str] = frozenset()
     """Columns of USING, in lower case: without a name before them they are those of the left side."""
     streams: tuple[str, ...] = ()
-    """Where a stream is joined (``elf.ql.streamjoins``), the names of both; ``table`` is columns alone."""
+    """Where a stream is joined (``elf.ql.streamjoins``), the names of both; ``table`` then has only
+    columns."""
     relation: str = ""
     """What it is called in SQL, if it is a stream."""
     at: int | None = None
@@ -125,7 +126,7 @@ def source_rows(joins: Sequence[Joined], engine: Engine, rows: str = "rows AS r"
 
 
 def _inside(part: Expr) -> Expr | None:
-    """Where tables and rows still stand side by side."""
+    """The names where tables and rows still stand side by side."""
     if not isinstance(part, Ref) or not part.table:
         return None
     return Spelled(

@@ -3,21 +3,20 @@
 Between blanks (spaces, tabs, ends of lines) stands one of
 
 - a date, ``2025-10-10``: its midnight in UTC;
-- a date and a clock (RFC 3339, and what is commonly written for it): ``T``, ``t`` or a blank between them;
-  seconds, and a fraction of any length behind a point or a comma, may be missing; then ``Z``, ``UTC``,
-  ``GMT`` or an offset (``+02:00``, ``+0200``, ``+02``, up to 23:59), with or without a blank before it, or
-  nothing, which is UTC;
+- a date and a clock (RFC 3339, and its common variants): ``T``, ``t`` or a blank between them; seconds, and a
+  fraction of any length behind a point or a comma, may be missing; then ``Z``, ``UTC``, ``GMT`` or an offset
+  (``+02:00``, ``+0200``, ``+02``, up to 23:59), with or without a blank before it, or nothing, which is UTC;
 - a date of the common log format, ``10/Oct/2025:13:55:36 +0200``, also in brackets;
 - a number since 1970: seconds where that is from the year 1 to below 10^11, else milliseconds (to below
   10^14), else microseconds (to below 10^17).
 
-What is finer than a microsecond is cut off (of numbers: rounded). ``24:00:00`` is the end of its day (not in
-a log). A leap second, ``23:59:60`` in UTC, is the first second of the next day, as computers' clocks count
-it; no other minute has a second 60. A moment outside of the years 1 to 9999 is none.
+Anything finer than a microsecond is truncated (numbers are rounded). ``24:00:00`` is the end of its day (not
+in a log). A leap second, ``23:59:60`` in UTC, is the first second of the next day, as computers' clocks count
+it; no other minute has a second 60. A moment outside of the years 1 to 9999 is no timestamp.
 
-``read_timestamp`` (Python, of constants) and ``timestamp_us`` (SQL, of values, in either engine) use the
-same patterns, which mean the same in RE2, Java and Python; ``tests/spark/test_timestamps.py`` holds both to
-a reader that uses none.
+``read_timestamp`` (Python, of constants) and ``timestamp_us`` (SQL, of values, in either engine) use the same
+patterns, which mean the same in RE2, Java and Python; ``tests/spark/test_timestamps.py`` compares both to a
+reader without patterns.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _USUAL_YEAR: Final = "[12][0-9]{3}"
 _USUAL_CLOCK: Final = f"{_HOUR}:{_SIXTY}:{_SIXTY}"
 _USUAL_HOURS: Final = "[+-](?:0[0-9]|1[0-4])"
 _USUAL: Final = f"{_USUAL_YEAR}-{_MONTH}-{_DAY}[T ]{_USUAL_CLOCK}(?:[.][0-9]+)?(?:Z|{_USUAL_HOURS}:{_SIXTY})?"
-"""What the engines read as they are, and alike."""
+"""What both engines read as it is, and alike."""
 _COMMON: Final = (
     f"{_USUAL_YEAR}-{_MONTH}-{_DAY}(?:[Tt ]{_USUAL_CLOCK}(?:[.,][0-9]+)?"
     f"(?:[Zz]| (?:Z|UTC|GMT)| ?{_USUAL_HOURS}(?::?{_SIXTY})?)?)?"

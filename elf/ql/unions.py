@@ -1,8 +1,8 @@
 """``FROM (SELECT … FROM a UNION ALL SELECT … FROM b)``: rows of several streams, each made in its own way.
 
-Every branch reads one stream. The fragment over a stream has its branches in the place of ``rows``; to all
-that comes after FROM the rows have the union's columns. Spark has a view for each of several
-streams, ``rows_a``.
+Every branch reads one stream. The fragment over a stream has its branches in place of ``rows``; to all
+clauses after FROM the rows have the union's columns. Spark has a view for each of several streams,
+``rows_a``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Branch:
     where: tuple[Expr, ...] = ()
     joins: tuple[Joined, ...] = ()
     view: str = "rows"
-    """What Spark calls the rows of the stream."""
+    """The name of the stream's rows in Spark."""
 
     def references(self) -> Iterator[Ref]:
         """Every column of the stream, and of the tables, that it reads."""
@@ -45,13 +45,13 @@ class Branch:
 
 
 def view_of(stream: str) -> str:
-    """What Spark's view of a stream's rows is called, where a query reads several."""
+    """The name of Spark's view of a stream's rows, where a query reads several."""
     name = f"rows_{stream}"
     return name if name.isidentifier() and name.isascii() else f"rows_x_{stream.encode().hex()}"
 
 
 def side_view(number: int, view: str) -> str:
-    """What Spark's view is called where it is for the ``number``-th job that is joined; the first being 0."""
+    """The name of Spark's view for the ``number``-th joined job; the first being 0."""
     return f"side_{number}_{view}" if number else view
 
 

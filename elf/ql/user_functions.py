@@ -1,6 +1,5 @@
 """A plan with users' functions: *map* between WHERE and the grouping, *reduce* on the groups of each pane
-before they are committed, *final* after all else.
-"""
+before they are committed, *final* after all else."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ def with_function(plan: Plan, function: Function) -> Plan:
 
 
 def _with_final(plan: Plan, function: Function) -> Plan:
-    """Sessions are many windows of a row each, as are windows of rows; approximate rows get their bounds
+    """Sessions are many windows of one row each, as are windows of rows; approximate rows get their bounds
     after the final fragment."""
     if any(isinstance(kind, Session) for kind in plan.windows):
         raise UserError("a final function over sessions is not supported yet")
@@ -41,7 +40,7 @@ def _with_reduce(plan: Plan, function: Function) -> Plan:
     """A root must have whole groups, each in one row whose columns have names."""
     fragment = plan.fragment
     if fragment.reduce is not None and fragment.reduce.function == function:
-        return plan  # of the job that it reads
+        return plan  # the function of the job that it reads
     if plan.reads:
         raise UserError("the groups are those of a job that it reads: SET FUNCTION reduce there")
     what = next((what for what, there in _not_whole(plan) if there), None)
@@ -87,7 +86,7 @@ def functions_of(plan: Plan) -> tuple[Function, ...]:
 
 
 def _with(fragment: Fragment, function: Function) -> Fragment:
-    """WHERE is applied before the function, so not again by the map."""
+    """WHERE is applied before the function, so the map does not apply it again."""
     map_sql = fragment.map_sql
     if fragment.tables:
         raise UserError("a map function over rows that are joined with a table is not supported yet")

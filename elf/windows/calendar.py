@@ -1,8 +1,8 @@
 """Which windows a job has, when each is complete, and which panes it needs.
 
 A ``Calendar`` is the kinds of a job's windows and the event time from which the job answers: windows that
-start before that are skipped (protocol 6.3). Two kinds may have the same window (10 minutes, and the first
-step of a cumulative day): it is the same interval, so it is there once, of the first kind that has it.
+start earlier are skipped (protocol 6.3). Two kinds may have the same window (10 minutes, and the first step
+of a cumulative day): it is the same interval, so it occurs once, under the first kind that has it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Spans:
 
     @classmethod
     def joined(cls, several: Iterable[Spans]) -> Spans:
-        """Of all of them, each once, by start, then end."""
+        """All of them, each once, by start, then end."""
         parts = list(several)
         if not parts:
             return cls.none()
@@ -42,10 +42,9 @@ class Spans:
 
 @dataclass(frozen=True)
 class Calendar:
-    """``from_us``: windows start here or later (``-FOREVER_US``: of a finite input, all). ``landmarks``: the
-    moments since which landmark windows reach, ascending (EMPTY adds one); without any, ``from_us``.
-    ``until_us``: windows start before that (those that start later are the job's next version's).
-    """
+    """``from_us``: windows start here or later (``-FOREVER_US``: of a finite input, all). ``landmarks``:
+    where landmark windows begin, ascending (EMPTY adds one); without any, ``from_us``. ``until_us``: windows
+    start before that (later ones are the next version's)."""
 
     kinds: tuple[Kind, ...]
     pane_us: int
@@ -55,20 +54,19 @@ class Calendar:
 
     @property
     def session(self) -> Session | None:
-        """Sessions are alone in a job."""
+        """The kind, if it is a session; sessions are alone in a job."""
         return next((kind for kind in self.kinds if isinstance(kind, Session)), None)
 
     def beginning_at(self, first_us: int) -> Calendar:
-        """The same where the first row wanted is in the pane at ``first_us``: where landmark windows begin of
-        a finite input, and of a job whose agents had read nothing before it.
-        """
+        """The same where the first wanted row is in the pane at ``first_us``: landmark windows begin there
+        for a finite input, and for a job whose agents had read nothing before it."""
         if self.landmarks or self.from_us > -FOREVER_US:
             return self
         every = [kind.every_us for kind in self.kinds if isinstance(kind, Landmark)]
         return replace(self, landmarks=(first_us // max(every) * max(every),)) if every else self
 
     def landmark(self, us: int) -> int:
-        """The landmark of the stretch that ``us`` is in."""
+        """The landmark of the stretch that contains ``us``."""
         marks = [mark for mark in self.landmarks or (self.from_us,) if mark <= us]
         return marks[-1] if marks else (self.landmarks or (self.from_us,))[0]
 
@@ -81,7 +79,7 @@ class Calendar:
         return max(kind.ends_by(by_us) for kind in self.kinds)
 
     def needs_from(self, after_us: int) -> int:
-        """The first event time that a window that ends after ``after_us`` may hold, a whole pane."""
+        """The first event time, a whole pane, that a window which ends after ``after_us`` may contain."""
         if abs(after_us) >= FOREVER_US:
             return after_us
         found = [
@@ -91,7 +89,7 @@ class Calendar:
         return max(self.from_us, min(found) // self.pane_us * self.pane_us)
 
     def touched_to(self, start_us: int, end_us: int) -> int:
-        """Windows that end after this hold nothing of ``[start_us, end_us)``."""
+        """Windows that end after this contain nothing of ``[start_us, end_us)``."""
         if end_us >= FOREVER_US or start_us <= -FOREVER_US:
             return FOREVER_US
         found = [
@@ -101,8 +99,7 @@ class Calendar:
 
     def last_started(self, before_us: int) -> int:
         """The last end of any window that starts before ``before_us``. A landmark has none after it: its
-        windows are whose who has their end.
-        """
+        windows belong to the version that has their end."""
         found = [kind.last_end(before_us - 1) for kind in self.kinds if not isinstance(kind, Landmark)]
         return max([before_us, *found])
 
@@ -118,7 +115,7 @@ class Calendar:
         return Spans.joined(found)
 
     def holding(self, panes: Int64s, first_us: int, last_us: int) -> Spans:
-        """Those of them that hold any of these panes."""
+        """Those of them that contain any of these panes."""
         starts = np.unique(panes) * self.pane_us
         found = []
         for kind in self.kinds:

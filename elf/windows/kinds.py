@@ -9,14 +9,14 @@ committed, so windows are counted by their ends: "the windows that end in ``(fir
 - *cumulative* (Flink's CUMULATE): from a multiple of the size to each multiple of the step above it;
 - *landmark*: from the landmark to each multiple of ``every``, where that last stretch brought a row (else
   nothing has changed, and a finite input would have no last window);
-- *counted*: so many rows of one source each. To calendars they are tumbling windows of a second, which is
-  when the last row of each came: only agents count (``elf.job.worker.counted``);
+- *counted*: so many rows of one source each. To calendars they are tumbling windows of a second, in which the
+  last row of each came: only agents count (``elf.job.worker.counted``);
 - *session*: a key's rows that are less than the gap apart; ``[first row, last row + gap)``.
 
-Sessions have no unbounded past: a chain of rows is cut at every multiple of half of ``max_us`` but for the
-first one after its first row. So no session is longer than ``max_us``; a part of a chain that is cut is at
-least half as long; and which part a row is in depends on at most ``max_us / 2 + gap_us`` before it, which
-is what a master must read to go on after a crash.
+Sessions have no unbounded past: a chain of rows is cut at every multiple of half of ``max_us`` except the
+first one after its first row. So no session is longer than ``max_us``, and a part of a chain that is cut is
+at least half as long. Which part a row is in depends on at most ``max_us / 2 + gap_us`` before it: that is
+what a master must read to go on after a crash.
 """
 
 from __future__ import annotations
@@ -95,7 +95,8 @@ class Sliding(msgspec.Struct, frozen=True, tag="sliding"):
 
 
 class Counted(Sliding, frozen=True, tag="counted"):
-    """Windows of ``rows`` rows of a source: all those that were full in the same second are said together."""
+    """Windows of ``rows`` rows of a source: all those that were full in the same second are published
+    together."""
 
     rows: int = 1
 
@@ -138,7 +139,7 @@ class Cumulative(msgspec.Struct, frozen=True, tag="cumulative"):
 
 
 class Landmark(msgspec.Struct, frozen=True, tag="landmark"):
-    """Everything since the landmark, each ``every_us``. Where it starts is the calendar's to say."""
+    """Everything since the landmark, each ``every_us``. The calendar knows where it starts."""
 
     every_us: int
 
@@ -179,9 +180,8 @@ class Session(msgspec.Struct, frozen=True, tag="session"):
 
     @property
     def unit_us(self) -> int:
-        """Rows of a key in one pane of this length are in one session: no longer than the gap, and a whole
-        part of what chains are cut at.
-        """
+        """Rows of a key in one pane of this length are in one session: it is no longer than the gap, and a
+        whole part of the length at which chains are cut."""
         least = -(-self.half_us // self.gap_us)
         parts = (n for n in range(least, least + 10_000) if self.half_us % n == 0)
         return self.half_us // next(parts, self.half_us // math.gcd(self.gap_us, self.half_us))
@@ -217,8 +217,7 @@ def counted(rows: int) -> Counted:
 
 def in_order(kinds: tuple[Kind, ...]) -> tuple[Kind, ...]:
     """Of two kinds that have the same window, the one that makes it comes first: a landmark's is made only
-    after a new row, the longest stretch has it most often.
-    """
+    after a new row, the longest stretch has it most often."""
     return tuple(
         sorted(kinds, key=lambda kind: -kind.every_us if isinstance(kind, Landmark) else -FOREVER_US)
     )
@@ -257,8 +256,7 @@ def sealable(watermark_us: int, lateness_us: int, pane_us: int) -> int:
 
 def sums_by_window(panes: Int64s, values: Int64s, starts: Int64s, ends: Int64s) -> Int64s:
     """Sums of ``values`` (a row a pane, which may repeat; a column each) over the panes ``[start, end)`` of
-    each window: running sums, what had come before subtracted, which is exact for integers.
-    """
+    each window: differences of running sums, which is exact for integers."""
     order = np.argsort(panes, kind="stable")
     running = np.zeros((len(panes) + 1, values.shape[1]), np.int64)
     np.cumsum(values[order], axis=0, out=running[1:])

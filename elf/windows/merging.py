@@ -2,14 +2,14 @@
 
 Each kind of window is made of *units*: pieces of one length that lie end to end (a tumbling window is its own
 unit; a sliding one is made of pieces as long as the gcd of size and slide, a cumulative one of its steps). A
-unit is tiled by shorter units that are built already, panes being the shortest: with 1-minute panes,
-windows of 5 / 10 / 15 / 20 minutes are 5 panes, 2 × 5, 10 + 5 or 5 + 10, and 2 × 10 minutes: 86 pieces are
-merged an hour, not 240.
+unit is tiled by shorter units that are built already, panes being the shortest. With 1-minute panes, windows
+of 5 / 10 / 15 / 20 minutes are 5 panes, 2 × 5, 10 + 5 or 5 + 10, and 2 × 10 minutes: 86 pieces are merged an
+hour, not 240.
 
-The tiles of a unit depend on its place alone, never on what happens to be in memory, so that a sum of doubles
-is the same, bit by bit, after a restart. Enorm chooses among tilings that are equally short by the number
-of keys, measured while it runs; keys grow more slowly than time, so the most uneven tiling has the fewest:
-the largest pieces are taken first.
+The tiles of a unit depend on its place alone, never on what happens to be in memory, so a sum of doubles is
+the same, bit by bit, after a restart. Enorm chooses among equally short tilings by the number of keys,
+measured while it runs. Keys grow more slowly than time, so the most uneven tiling has the fewest: the largest
+pieces are taken first.
 
 Windows that overlap (sliding, cumulative, landmark) are then made of units by ``elf.job.assembly.twostacks``:
 two stacks, or one that only grows.
@@ -31,9 +31,8 @@ from elf.windows.kinds import HOUR_US, Cumulative, Kind, Landmark, Sliding, span
 Mask = npt.NDArray[np.bool_]
 
 PLACES_MAX: Final = 20_000
-"""A pattern of tiles that repeats only after more places is not looked for: then the longest unit that
-divides is the tile.
-"""
+"""A pattern of tiles that repeats only after more places is not searched: then the longest unit that divides
+is the tile."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +51,7 @@ class Tiles:
 
 
 def plan_merges(lengths: Sequence[int]) -> tuple[Tiles, ...]:
-    """The tiles of each unit, shortest first. ``lengths`` are in panes; what is 1 is a pane and not
-    merged."""
+    """The tiles of each unit, shortest first. ``lengths`` are in panes; 1 is a pane and not merged."""
     found: list[Tiles] = []
     built = [1]
     for length in sorted({length for length in lengths if length > 1}):
@@ -90,14 +88,14 @@ def _fewest(start: int, end: int, built: Sequence[int]) -> dict[int, int]:
 
 @dataclass(frozen=True)
 class Merges:
-    """Partial results that are merged an hour: for the plan, and if each window were made of its panes."""
+    """Partial aggregates that are merged an hour: for the plan, and if each window were made of its panes."""
 
     planned: float
     naive: float
 
 
 def merges_an_hour(kinds: Sequence[Kind], pane_us: int) -> Merges:
-    """Of windows that have a length; a landmark's, which only grow, count 2 on either side."""
+    """For windows that have a length; a landmark's, which only grow, count 2 on either side."""
     tiles = plan_merges([kind.unit_us // pane_us for kind in kinds])
     planned = sum(sum(t.pieces.values()) * HOUR_US / (t.length * pane_us) for t in tiles)
     naive = 0.0

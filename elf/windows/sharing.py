@@ -2,12 +2,12 @@
 own would be: the cost model (Enorm, sections 3.3 and 5.1.1: partial windows are shared where that takes less
 CPU).
 
-A flow of its own has each row mapped once more, at all agents, and its groups sent up; with a shared one a
-master is handed more panes, and merges them. Costs are CPU time of all agents together for an hour of event
-time, from the counts of the flow that runs. Those of own panes are what they are at least: a longer pane has
-no fewer groups than a shorter one, in a stream task or at a root. Those of sharing are what they are at most:
-as if its root and the master were never on one node. What both ways have in common (longer windows of shorter
-ones, stacks, final fragments) is in neither. So where sharing is chosen it is certainly cheaper.
+A flow of its own maps each row once more, at all agents, and sends its groups up; a shared one gives the
+master more panes to merge. Costs are CPU time of all agents together for an hour of event time, from the
+counts of the running flow. The cost of own panes is a lower bound: a longer pane has no fewer groups than a
+shorter one, in a stream task or at a root. The cost of sharing is an upper bound: as if its root and the
+master were never on one node. What both ways have in common (longer windows from shorter ones, stacks, final
+fragments) is in neither. So where sharing is chosen it is certainly cheaper.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from elf.windows.kinds import HOUR_US, Cumulative, Kind, Sliding, span
 from elf.windows.merging import plan_merges
 
 ROW_US: Final = 0.05
-"""CPU of a row in the stream task of its agent for one flow more, many rows at a time (0.05 to 0.08). This
-and the next three are what ``elf bench sharing`` had, with ``--rows 1000000`` and ``3000000`` and both
-lengths of its page, on the machine of the figures while others worked there: of what own panes cost the least
-that was seen, of what sharing costs the most, but for single runs."""
+"""CPU of a row in the stream task of its agent for one more flow, many rows at a time (0.05 to 0.08). This
+and the next three are from ``elf bench sharing``, with ``--rows 1000000`` and ``3000000`` and both lengths of
+its page, on the machine of the figures under other load: for own panes the least that was measured, for
+sharing the most, without single outliers."""
 SENT_US: Final = 0.4
 """CPU of a group of an agent's pane: in its tree, sealed, committed at the root (0.4 to 0.6)."""
 MERGED_US: Final = 0.6
@@ -33,9 +33,9 @@ PANE_US: Final = 800.0
 WAITING_US: Final = 0.5
 """CPU of a row where few come at a time, at least: they wait for a statement of 0.6 ms, which gets less than
 1,200 at once (``elf.job.worker.assigning``). A flow with shorter panes has fewer of them in one, so its
-measured time a row is no lower bound, but the less of both is."""
+measured time a row is no lower bound, but the smaller of both is."""
 HELD_MAX: Final = 1_000_000
-"""Groups of shorter panes that a master may have in its hands at once (``held``)."""
+"""Groups of shorter panes that a master may hold at once (``held``)."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Choice:
-    """The panes of a job that could have read a flow with shorter ones. ``own_us``: how long its own are."""
+    """The panes of a job that could have read a flow with shorter ones. ``own_us``: the length of its own."""
 
     own_us: int
     pane_us: int
@@ -69,7 +69,7 @@ class Choice:
 
 
 def shared_ms(measured: Measured, kinds: Sequence[Kind]) -> float:
-    """What it costs at most to make these windows of a flow's panes, beyond making them of own ones."""
+    """An upper bound on the cost of making these windows from a flow's panes, beyond that from own ones."""
     pane_us = measured.pane_us
     tiles = plan_merges([kind.unit_us // pane_us for kind in kinds])
     used = sum(t.pieces.get(1, 0) * HOUR_US / (t.length * pane_us) for t in tiles)
@@ -77,23 +77,22 @@ def shared_ms(measured: Measured, kinds: Sequence[Kind]) -> float:
 
 
 def own_ms(measured: Measured, own_us: int) -> float:
-    """What a flow with panes of ``own_us`` costs at least."""
+    """A lower bound on the cost of a flow with panes of ``own_us``."""
     groups = max(measured.sent, measured.merged) * HOUR_US / own_us
     row = max(ROW_US, min(measured.map_us, WAITING_US))
     return (row * measured.rows + SENT_US * groups) / 1_000
 
 
 def held(measured: Measured, kinds: Sequence[Kind]) -> float:
-    """Groups of the flow's panes in the longest window: what a master has in its hands when that is over, or
-    when it begins again after a crash."""
+    """Groups of the flow's panes in the longest window: what a master holds when that is over, or when it
+    begins again after a crash."""
     lengths = (kind.size_us if isinstance(kind, Sliding | Cumulative) else kind.unit_us for kind in kinds)
     return measured.merged * max(lengths) / measured.pane_us
 
 
 def choose(kinds: Sequence[Kind], own_us: int, flows: Sequence[Measured], unknown: Sequence[str]) -> Choice:
     """``flows``: those that could be shared, of which there may be none; ``unknown``: why nothing is known of
-    others.
-    """
+    others."""
     if not flows:
         return Choice(own_us, own_us, f"own panes of {span(own_us)}: {'; '.join(unknown)}")
     fits = [one for one in flows if held(one, kinds) <= HELD_MAX]

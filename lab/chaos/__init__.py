@@ -1,7 +1,13 @@
-"""Whole fleets on virtual time, with faults by schedule and an oracle: ``elf sim chaos``.
+"""Whole fleets on virtual time, with scheduled faults and an oracle: ``elf sim chaos``.
 
-``world`` and ``agent`` are the fleet: everything of the protocol is real (nodes, overlay, groups, workers,
-stores, merges, commits), but clock, network and disk, and the map, a few lines of Python (``engine``).
-Where agents read files (``files``, ``filetask``) their ``Tail`` and ``StreamTask`` are real too, and so are
-the files, but for the times of their last change; ``fates`` knows what has become of each row.
+    seed ─▶ ``schedule``: faults and requests, as values ─▶ ``story``: one run
+                 ▲                                             │ ``world``, ``agent``: the fleet
+                 └── ``shrink``: fewer faults                  ▼ ``ledger``: checks each commit at once
+                                                            ``judge``: what must be true in the end
+
+The whole protocol is real (nodes, overlay, groups, workers, stores, merges, commits). Clock, network and disk
+are simulated (``ports``, ``disk``), and the map is a few lines of Python (``engine``). Where agents read
+files (``files``, ``filetask``) their ``Tail`` and ``StreamTask`` are real too, and so are the files, except
+the times of their last change; ``fates`` knows what has become of each row. ``reference`` computes what a
+window must contain.
 """

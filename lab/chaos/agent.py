@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from lab.chaos.world import World
 
 SUPERVISOR_MS: Final = 1_000
-"""After so long an agent that stopped is started again."""
+"""An agent that stopped is started again after so long."""
 HELD_MAX = 200
-"""So much that comes to a stopped process is kept for it."""
+"""How many messages and events are kept for a stopped process."""
 COPY_AFTER_MS = 1_000
-"""Sooner than agents do, so that a storm has copies."""
+"""Sooner than agents do by default, so that a storm has replicas."""
 
 
 class SimAgent:
@@ -81,11 +81,11 @@ class SimAgent:
         self.clock_ms = 0
         """How far its clock is ahead."""
         self.slow_ms = 0
-        """What it does, and says, takes up to so much longer."""
+        """Its work and messages are delayed by up to this."""
         self.stuck = False
         """Its stream tasks do nothing."""
         self.slow_disk_ms = 0
-        """A write takes up to so much longer."""
+        """A write is delayed by up to this."""
         self.stopped = False
         """Its process gets no time (SIGSTOP)."""
         self.stops = 0
@@ -113,8 +113,7 @@ class SimAgent:
 
     @property
     def belongs(self) -> bool:
-        """Whether it has been in the cluster, or bootstraps it: then it may begin the ring without
-        anybody."""
+        """Whether it has been in the cluster, or bootstraps it: then it may begin the ring alone."""
         return self.life > 0 and (self.index == 0 or self.store.get(CLUSTER_FACT) is not None)
 
     def start(self, contacts: Sequence[str]) -> None:
@@ -179,7 +178,7 @@ class SimAgent:
             task.close()
 
     def stop(self) -> None:
-        """As by SIGSTOP: nothing happens until ``go_on``, and then at once all that was due."""
+        """As by SIGSTOP: nothing happens until ``go_on``, and then all that was due happens at once."""
         self.stopped = self.up
         self.stops += self.up
 
@@ -193,18 +192,19 @@ class SimAgent:
 
     @property
     def overrun(self) -> bool:
-        """Whether it is stopped, and those who send to it have no more room for what it does not take."""
+        """Whether it is stopped, and there is no more room for what others send to it."""
         return self.stopped and len(self._held) >= HELD_MAX
 
     @property
     def well(self) -> bool:
-        """Whether nothing keeps it from reading its files, and from writing down what it has read."""
+        """Whether nothing keeps it from reading its files, and from writing a checkpoint of what it has
+        read."""
         ails = self.stopped or self.stuck or self.slow_ms or self.slow_disk_ms
         return self.up and not ails and self.node.ready and not self.node.leaving
 
     def guard(self, action: Callable[[], None]) -> None:
-        """Something that the agent does, or that comes to it; when its store refuses, it stops and is started
-        again later."""
+        """An action of the agent, or an event for it; when its store refuses, it stops and is started again
+        later."""
         if self.stopped:
             self._held.append(action)
             return

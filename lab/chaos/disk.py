@@ -18,7 +18,7 @@ Transaction = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 class SimStore(Store):
     """Tells the ledger, if there is one, what it has kept. ``remember``: keep an image of what is synced, for
-    ``cut_power``, which costs a copy of all for each write that is not."""
+    ``cut_power``; this costs a copy of everything for each write that is not synced."""
 
     def __init__(self, ledger: Ledger | None, agent: int) -> None:
         super().__init__(":memory:")
@@ -43,7 +43,7 @@ class SimStore(Store):
         self._synced, self.remember = None, False
 
     def _writing(self, plain: Transaction) -> Transaction:
-        """A transaction: all before it is synced with it, unless it is not itself."""
+        """A transaction: everything before it is synced with it, unless it itself is not synced."""
 
         @contextmanager
         def writing() -> Iterator[sqlite3.Connection]:

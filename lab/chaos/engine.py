@@ -1,4 +1,5 @@
-"""What simulated agents compute with, not DuckDB: lines are ``"<ts µs>,<key>"``, a query counts by key."""
+"""What simulated agents compute with instead of DuckDB: lines are ``"<ts µs>,<key>"``, a query counts by
+key."""
 
 from __future__ import annotations
 
@@ -54,7 +55,7 @@ class PyExtractor:
 
 
 class PyMapper:
-    """``keys``: the letters that the query's WHERE lets through; empty: all."""
+    """``keys``: the letters that the query's WHERE accepts; empty: all."""
 
     def __init__(self, keys: str = "") -> None:
         self._keys = keys

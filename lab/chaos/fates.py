@@ -1,11 +1,11 @@
 """The fate of each row of a stream in files, and what its agent must have made of it.
 
-A row is in no file, one or several (a copy, a compressed file). It is *owed* unless its last bytes were gone
-before its agent, well all the while, had ``COMFORT_MS`` to read it and to write that down. An owed row is
-taken once, and any other at most once: durably, by the cut with which its chunk is. Where a row of a log was
-not taken a gap names that log, unless somebody has deleted a file that the agent cannot have seen. A gap that
-says how many bytes it has says no more than there are; one that does not say needs a cause: a cut of the log,
-a file of it that went while its agent was away, or one with the inode of another.
+A row is in no file, in one or in several (a copy, a compressed file). A row is *owed* unless its last bytes
+were gone before its agent, well all the while, had ``COMFORT_MS`` to read it and to write a checkpoint. An
+owed row is taken once, and any other at most once: durably, by the checkpoint that has its chunk. Where a row
+of a log was not taken a gap names that log, unless somebody has deleted a file that the agent cannot have
+seen. A gap with a number of bytes names no more than there are. A gap without one needs a cause: a truncation
+of the log, a file of it that disappeared while its agent was away, or a file with the inode of another.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Final
 from elf.job.gaps import Missed
 
 COMFORT_MS: Final = 4_000
-"""An agent that is well for so long has found a file, read its rows and written a cut."""
+"""An agent that is well for so long has found a file, read its rows and written a checkpoint."""
 
 
 @dataclass
 class Fate:
-    """Of a row of a log. ``files``: so many hold it; ``gone_ms``: since when none does; ``nameless_ms``:
-    since when no path leads to the file that it was written to, which its agent had open then; ``taken``: how
-    often it was read durably."""
+    """The fate of a row of a log. ``files``: how many contain it; ``gone_ms``: since when none does;
+    ``nameless_ms``: since when no path leads to the file that it was written to, which its agent had open
+    then; ``taken``: how often it was read durably."""
 
     log: str
     written_ms: int
@@ -39,19 +39,19 @@ class Fate:
 
 
 class Fates:
-    """Of the rows of one stream of an agent, by their numbers."""
+    """The fates of the rows of one stream of an agent, by their numbers."""
 
     def __init__(self) -> None:
         self.gaps: list[Missed] = []
-        """Those that its agent has durably named."""
+        """The gaps that its agent has durably named."""
         self._fates: list[Fate] = []
         self._numbers: dict[str, int] = {}
         self._well: list[list[int]] = []
         """Times in which the agent was well: from, to."""
         self._causes: Counter[str] = Counter()
-        """Of gaps whose size nobody can know, by log: those that are ones whoever looked."""
+        """The causes of gaps whose size nobody can know, by log: those that count whichever agent looked."""
         self._gone: list[tuple[str, int]] = []
-        """Files that are there no more, of which log, and since when."""
+        """Files that no longer exist: of which log, and since when."""
         self._cut: set[str] = set()
 
     # -- what happens ----------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ class Fates:
         return len(self._fates) - 1
 
     def copied(self, rows: Iterable[int]) -> None:
-        """One more file has them."""
+        """One more file contains them."""
         for number in rows:
             self._fates[number].files += 1
 
@@ -81,8 +81,8 @@ class Fates:
         *,
         fleeting: bool = False,
     ) -> None:
-        """One less has them; it was there and had a name from the one time to the other (ms), when it was
-        deleted by hand. ``fleeting``: it came and went between two looks that need not be far apart."""
+        """One file less contains them; it existed and had a name from the one time to the other (ms), when it
+        was deleted by hand. ``fleeting``: it came and went between two looks that need not be far apart."""
         seen = deleted is not None and self._was_well(*deleted)
         for fate in (self._fates[number] for number in rows):
             fate.files -= 1
@@ -91,19 +91,19 @@ class Fates:
                 fate.nameless_ms = deleted[1] if deleted is not None and seen else None
 
     def cut(self, log: str, rows: Iterable[int], now_ms: int) -> None:
-        """A log was cut. Nobody can know what was written to it between the copy and the cut."""
+        """A log was truncated. Nobody can know what was written to it between the copy and the truncation."""
         self.dropped(rows, now_ms)
         self._cut.add(log)
         self._causes[log] += 1
 
     def reused(self, log: str, rotated: int) -> None:
-        """A file has the inode of another: who has read that one takes it for one that was begun anew, and
-        what lies beside it for copies."""
+        """A file has the inode of another: an agent that has read the other takes it for one that was begun
+        anew, and the files beside it for copies."""
         self._causes[log] += max(rotated, 1)
 
     def destroyed(self, log: str, now_ms: int) -> None:
-        """The last name of a file of this log went. Who was away then, or soon after, cannot know that all of
-        it was read."""
+        """The last name of a file of this log is gone. An agent that was away then, or soon after, cannot
+        know that all of it was read."""
         self._gone.append((log, now_ms))
 
     def took(self, lines: Iterable[str], gaps: Iterable[Missed]) -> None:
@@ -136,11 +136,12 @@ class Fates:
         return any(since <= since_ms and to_ms <= to for since, to in self._well)
 
     def _was_well(self, since_ms: int, to_ms: int) -> bool:
-        """Whether its agent was, for long enough, in that time."""
+        """Whether its agent was well for long enough in that time."""
         return any(min(to_ms, to) - max(since_ms, since) >= COMFORT_MS for since, to in self._well)
 
     def lost(self) -> Iterator[str]:
-        """What is missing and ought not to be, or is missing in silence, or is said to be and is not."""
+        """Rows that are missing and should not be, are missing without a gap, or are in a gap and not
+        missing."""
         missing: dict[str, list[int]] = {}
         for number, fate in enumerate(self._fates):
             if not fate.taken:
@@ -168,7 +169,7 @@ class Fates:
                 yield f"{unsized} gaps of {log}, of which {causes} have a cause"
 
     def missing(self) -> Iterator[tuple[int, str]]:
-        """(number, log) of rows that were not taken, of which their agent can know when they were."""
+        """(number, log) of rows that were not taken, where their agent can know that they existed."""
         for number, fate in enumerate(self._fates):
             if not (fate.taken or fate.unseen):
                 yield number, fate.log
@@ -182,5 +183,5 @@ class Fates:
 
 
 def is_of(path: str, log: str) -> bool:
-    """Whether rotation has made a path of a log, or it is the log."""
+    """Whether rotation has made a path from a log, or it is the log."""
     return Path(path).name.startswith(log)

@@ -1,11 +1,11 @@
-"""What web servers do to their log files on virtual time: rows are written, and the files rotated under the
-eyes of an agent, or while it is away.
+"""What web servers do to their log files on virtual time: rows are written, and the files are rotated while
+an agent reads them, or while it is away.
 
 The files are real and small, and agents read them with their real ``Tail``; only the times of their last
-change are virtual, by a clock that never jumps. What becomes of each row is for ``fates``.
+change are virtual, by a clock that never jumps. ``fates`` follows each row.
 
-An inode that nobody holds open when its last name goes is given to the next file of that log, as file systems
-do; in a folder in memory the kernel would never do it, and has no versions of inodes.
+An inode that no process holds open when its last name goes is given to the next file of that log, as file
+systems do; in a folder in memory the kernel would never do it, and has no versions of inodes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
 
 LINE_BYTES: Final = 40
-"""Of a row, at least: several of them are shorter than the fingerprint of a file."""
+"""The least length of a row: several of them are shorter than the fingerprint of a file."""
 LOOK_MS: Final = 100
-"""Between two looks whether an agent is well."""
+"""The pause between two looks whether an agent is well."""
 PACKING_MS: Final = 200
-"""So long a compressed file is there beside what it is made of, at most."""
+"""How long a compressed file exists beside its original, at most."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Style:
     """How a log is rotated, in logrotate's words.
 
     ``copies``: copytruncate; else it is renamed, and the server reopens it. ``pause_ms``: until it does, or
-    between the copy and the cut. ``dated``: dateext. ``packed``: compress, "" or "now" or "later"
+    between the copy and the truncation. ``dated``: dateext. ``packed``: compress, "" or "now" or "later"
     (delaycompress). ``keep``: rotate. ``hidden``: no pattern of the agent's matches a rotated file.
     """
 
@@ -69,7 +69,7 @@ class _File:
 
     @property
     def deleted(self) -> tuple[int, int] | None:
-        """Of one that was deleted by hand: since when, and until when, a path led to it."""
+        """For a file that was deleted by hand: since when, and until when, a path led to it."""
         return None if self.nameless_ms is None else (self.born_ms, self.nameless_ms)
 
 
@@ -94,7 +94,7 @@ class FileLog(Log):
         self._look()
 
     def add(self, ts: int, key: str) -> None:
-        """Its time is made its own, by microseconds."""
+        """The row's time is made unique, by microseconds."""
         ts += len(self.rows) % 1_000
         self.rows.append((ts, key))
         self.rng.choice(self.sites).write(f"{ts},{key},".ljust(LINE_BYTES, "-"))
@@ -115,7 +115,7 @@ class FileLog(Log):
         self.agent.world.at(self.now_ms + delay_ms, action)
 
     def create(self, path: Path, rotated: int) -> int:
-        """A new file, open to be appended to, of a log that has so many rotated ones."""
+        """A new file, open for appending, of a log that has so many rotated ones."""
         if self._spare[path]:
             self._spare[path].pop(0).rename(path)
             self.fates.reused(path.name, rotated)
@@ -125,8 +125,9 @@ class FileLog(Log):
         return descriptor
 
     def unlink(self, file: _File, log: Path, *, written: bool = False) -> None:
-        """Of this log. ``written``: a server has it open. Its inode is free for another if nobody has it
-        open; where inodes have no versions nobody can tell that one from a file of which nothing was read."""
+        """Delete a file of this log. ``written``: a server has it open. Its inode is free for another file if
+        no process has it open; where inodes have no versions nobody can tell that file from one of which
+        nothing was read."""
         self.touch(file.path.parent)
         read = self.fates.was_read(file.rows)
         if not read:
@@ -140,7 +141,7 @@ class FileLog(Log):
             self._spare[log].append(spare)
 
     def touch(self, file: int | Path) -> None:
-        """It was changed now."""
+        """The file was changed now."""
         os.utime(file, ns=(self.now_ms * 1_000_000,) * 2)
 
     def close(self) -> None:
@@ -149,7 +150,7 @@ class FileLog(Log):
 
 
 class _Site:
-    """One log, and what has become of it by rotation: newest first."""
+    """One log, and its rotated files: newest first."""
 
     def __init__(self, log: FileLog, path: Path, style: Style) -> None:
         self.path = path
@@ -175,7 +176,8 @@ class _Site:
             log.fates.dropped(file.rows[-1:], log.now_ms, file.deleted)
 
     def rotate(self) -> None:
-        """Unless that is going on. An empty log is not copied (notifempty): an empty copy says nothing."""
+        """Rotate, unless that is going on. An empty log is not copied (notifempty): an empty copy says
+        nothing."""
         if not self._busy and (self._file.rows or not self.style.copies):
             self._log.rotations += 1
             self._begin(self._rotation())
@@ -186,7 +188,7 @@ class _Site:
             self._begin(self._removal())
 
     def _begin(self, steps: Iterator[int]) -> None:
-        """``steps`` yields how long the next one takes to come (ms)."""
+        """``steps`` yields the time until the next one (ms)."""
         self._busy = True
 
         def step() -> None:

@@ -1,8 +1,8 @@
 """One stream of a simulated agent that reads files: a real ``Tail`` and a real ``StreamTask``, on virtual
 time.
 
-What feeds the stream task is a few lines here in place of ``agents.tasks.feeding``, which has threads: the
-same order, chunks ahead, positions with each chunk, and sources that have ended with the ``Idle`` after it.
+A few lines here feed the stream task in place of ``agents.tasks.feeding``, which has threads: the same order,
+chunks ahead, source offsets with each chunk, and ended sources with the ``Idle`` after it.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
 
 CHUNK_BYTES: Final = 8_000
-"""At most, but for one line: some thirty rows."""
+"""The most bytes, except for a single line: some thirty rows."""
 ROTATE_WAIT_S: Final = 2.0
-"""As ``rotate_wait_secs``. Sooner than by default, as all else."""
+"""As ``rotate_wait_secs``; shorter than by default, like all other times."""
 IDLE_EVERY_MS: Final = 250
 FACTS: Final = TaskStatus("", get_format("json"), "_ts", "")
 
@@ -69,7 +69,7 @@ class FileTask(SimTask):
         self._tail = Tail(log.include, rotate_wait_secs=ROTATE_WAIT_S, positions=positions)
         self._log = log
         self._positions: deque[tuple[Position, ...]] = deque()
-        """Those of the input after each chunk and each ``Idle`` that waits."""
+        """The source offsets of the input after each chunk and each ``Idle`` that waits."""
         self._taken: list[Callable[[], None]] = []
         """What is durable with the next checkpoint."""
         self._idle_ms = 0
@@ -77,7 +77,7 @@ class FileTask(SimTask):
         self._busy = False
 
     def _work(self) -> None:
-        """The next command, and the death of the agent before or after it."""
+        """The next command, with a chance that the agent dies before or after it."""
         agent, world = self._agent, self._agent.world
         if agent.stuck:
             world.after(STUCK_MS, agent, self._work)

@@ -1,7 +1,7 @@
 """What must be true when the storm is over: nothing lost, nothing twice, and all windows complete.
 
 While the fleet recovers, ``open`` says what is still missing; when that is nothing (or it took too long),
-``close`` adds up the books. What was wrong the moment it was said is the ledger's to find.
+``close`` compares the sums. The ledger finds what is wrong at the moment of a commit.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from lab.chaos.task import Log, SimTask
 from lab.chaos.world import BEGIN_MS, World
 
 LOST_COUNTS = ("late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
-"""Rows of a table of counters that are in no result."""
+"""The counters of rows that are in no result."""
 
 
 class Judge:
@@ -68,7 +68,7 @@ class Judge:
     # -- what is still missing -------------------------------------------------------------------------------
 
     def open(self) -> list[Finding]:
-        """What is not as it must be in the end, and may still become so."""
+        """What is not yet as it must be in the end, and may still become so."""
         self._found = []
         for agent in self._world.agents:
             if agent.life and not agent.ended and not (agent.up and agent.node.ready):
@@ -90,7 +90,7 @@ class Judge:
         return self._found
 
     def _panes(self, uid: str) -> None:
-        """Every snapshot is in the last word on its pane; every agent that lives has made its own."""
+        """Every snapshot is in the last commit of its pane; every live agent has made its own."""
         ledger = self._ledger
         words = ledger.panes.get(uid)
         if not words:
@@ -126,8 +126,8 @@ class Judge:
                     self._say(LOST, f"{name}: late ones, part {missing[0]}, are not in the last commit")
 
     def _must(self, agent: int, uid: str, pane: int, part: int = 0) -> bool:
-        """Whether what an agent has sealed must be in the last word: of one that is gone for good what others
-        had of it then, where nobody drops stragglers."""
+        """Whether what an agent has sealed must be in the last commit: for an agent that is gone for good
+        what others had of it then, where no job drops stragglers."""
         if agent not in self._ledger.gone:
             return True
         leap = self._ledger.flows[uid].fragment.leap
@@ -140,7 +140,8 @@ class Judge:
         return any(states) and (uid, agent) not in self._ledger.shed
 
     def _windows(self, spec: JobSpec) -> None:
-        """All windows of all versions are there, and their last words are those of the last panes."""
+        """All windows of all versions are there, and their last commits agree with those of the last
+        panes."""
         leader = self._world.leader(spec)
         stored = next((job for job in stored_jobs(leader.store) if job.spec.uid == spec.uid), None)
         if not leader.node.job_groups.has(spec.uid) or stored is None:
@@ -164,7 +165,7 @@ class Judge:
                 self._last_word(spec, record, span, status, counts)
 
     def _heard(self, spec: JobSpec, leader: SimAgent) -> None:
-        """The reader has heard of every commit, however many words to it got lost."""
+        """The reader has heard of every commit, however many messages to it got lost."""
         if self._told is None:
             return
         for row in leader.store.windows_after(spec.uid, 0):
@@ -191,7 +192,7 @@ class Judge:
                 kind.slide_us,
             )
             found |= {(start, start + kind.size_us) for start in starts if start <= ends}
-        after_us = record.after_us  # of a version that goes on by ends
+        after_us = record.after_us  # for a version that goes on by ends
         return found if after_us is None else {span for span in found if span[1] > after_us}
 
     def _last_word(
@@ -210,7 +211,7 @@ class Judge:
     # -- the books -------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Rows against snapshots, and what was published against what is kept."""
+        """Rows against snapshots, and what was published against what is stored."""
         for (uid, index), book in self._ledger.books.items():
             agent = self._world.agents[index]
             stream = self._ledger.flows[uid].fragment.stream
@@ -271,7 +272,7 @@ class Judge:
             sealed = Counter(book.rows.get(pane, Counter()))
             for (at, _), part in book.parts.items():
                 sealed.update(part if at == pane else Counter())
-            if not book.covers(pane):  # of a flow over its quota: the agent is named as missing
+            if not book.covers(pane):  # for a flow over its quota: the agent is named as missing
                 missing += truth[pane].total() if not shed else 0
                 continue
             short_of = truth[pane].total() - book.rows_in[pane]
@@ -308,7 +309,7 @@ def _gone(log: Log, fragment: Fragment) -> dict[int, Counter[str]]:
 
 
 def _late_before(log: Log, fragment: Fragment, live_from: int) -> int:
-    """Rows of before a flow that are late whoever was there: an agent that had the flow when it read them has
+    """Rows from before a flow that are late for every agent: an agent that had the flow when it read them has
     counted them."""
     highest, found = -(1 << 62), 0
     for ts, _ in log.rows:
@@ -322,7 +323,7 @@ def _late_before(log: Log, fragment: Fragment, live_from: int) -> int:
 
 
 def _chosen(fragment: Fragment, rows: Counts) -> Counts:
-    """What the WHERE of a fragment lets through, of its key range."""
+    """What the WHERE of a fragment accepts, of its key range."""
     where = fragment.map_sql.removeprefix("count by key ").strip()
     keys = [key for key in rows if not where or key in where]
     place, count = fragment.range

@@ -1,11 +1,11 @@
 """What a simulated fleet has ever made durable: every snapshot, pane commit and window commit, once.
 
-Agents write through a ``SimStore``, which tells the ledger what has become durable, and on whose disk.
-The ledger outlives crashes, prunings and drops. It checks each word when it is first heard, and that nobody
-says another one under its name: the running half of the oracle (``judge`` is the other).
+Agents write through a ``SimStore``, which tells the ledger what has become durable, and on whose disk. The
+ledger outlives crashes, prunings and drops. It checks each commit when it first hears it, and that no other
+commit has its name: this is the running half of the oracle (``judge`` is the other).
 
-Three sums are compared, each with the one below it, as far as a word claims it: a window's rows with the pane
-commits that it names, a pane commit with the snapshots of the members that it names (through the flow's
+Three sums are compared, each with the one below it, as far as a commit claims it: a window's rows with the
+pane commits that it names; a pane commit with the snapshots of the members that it names (through the flow's
 reduce function, if it has one); and the judge compares snapshots with the rows of the logs.
 """
 
@@ -37,7 +37,7 @@ from lab.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
 
 PaneCounts = dict[int, Counter[str]]
 CLOCKS_US = 3_500_000
-"""So early a pane may seem to be over, to an agent with a fast clock."""
+"""How early a pane may seem to be over, to an agent with a fast clock."""
 WindowsName = tuple[str, int, int, int, int]
 """Job, first start, last end, revision and version."""
 WRONG, LOST, DOUBLED, BROKEN = "wrong", "lost", "doubled", "broken"
@@ -69,7 +69,7 @@ class Book:
     counter_tables: dict[int, Counter[str]] = field(default_factory=dict)
     """By pane, of what is no part."""
     gaps: dict[int, set[Gap]] = field(default_factory=lambda: defaultdict(set))
-    """What its panes say that they lack."""
+    """The gaps that its panes name."""
     part_gaps: dict[tuple[int, int], set[Gap]] = field(default_factory=lambda: defaultdict(set))
     """The same of parts."""
     leapt: set[int] = field(default_factory=set)
@@ -91,9 +91,9 @@ class PaneWord:
     rows: PaneCounts
     row: PaneCommit
     failed: frozenset[int] = frozenset()
-    """Panes on which a reduce function has failed, as it says itself."""
+    """Panes on which a reduce function has failed, as the commit itself says."""
     gaps: Mapping[int, Set[Gap]] = field(default_factory=dict)
-    """What it says that its panes lack."""
+    """The gaps that its panes name."""
 
 
 class Ledger:
@@ -123,9 +123,9 @@ class Ledger:
         self._over: set[str] = set()
         """Flows that have ended."""
         self.copies: dict[ReplicaName, set[int]] = defaultdict(set)
-        """Durable copies of snapshots: who holds them."""
+        """Durable replicas of snapshots: who holds them."""
         self.gone: dict[int, tuple[ReplicaName, ...]] = {}
-        """Agents that are gone for good: what others had of them then."""
+        """Agents that are gone for good: the replicas that others had of them then."""
 
     def found(self, kind: str, text: str) -> None:
         self.findings.append(Finding(kind, text, self.now_ms))
@@ -136,7 +136,7 @@ class Ledger:
         self._numbers[agent_id] = index
 
     def heard(self, entry: LogEntry) -> None:
-        """A new entry of the catalog log: who has which member number."""
+        """A new entry of the catalog log: which agent has which member number."""
         if isinstance(entry, MemberJoined):
             self._agents[entry.stream, entry.number] = self._numbers[entry.agent_id]
             self._since.setdefault((entry.stream, entry.number), entry.seq)
@@ -166,7 +166,7 @@ class Ledger:
         rows: Sequence[Sealed],
         forgotten: Sequence[tuple[str, Name]],
     ) -> None:
-        """An agent has written a checkpoint, with these snapshots; it needs those no more."""
+        """An agent has written a checkpoint, with these snapshots; it no longer needs those."""
         for flow in checkpoint.flows:
             self.begins(agent, flow.flow, flow.live_from)
         for row in rows:
@@ -216,8 +216,8 @@ class Ledger:
                 book.counter_tables[pane] = Counter(counted)
 
     def drops(self, agent: int, checkpoint: FlowCheckpoint, names: Iterable[Name]) -> None:
-        """An agent has durably dropped panes of a flow: those of these snapshots that are in no commit,
-        and the open ones that its checkpoint names."""
+        """An agent has durably dropped panes of a flow: those of these snapshots that are in no commit, and
+        the open ones that its checkpoint names."""
         flow, book = checkpoint.flow.uid, self.books[checkpoint.flow.uid, agent]
         (number,) = (n for n, who in self.numbers(checkpoint.flow.fragment.stream).items() if who == agent)
         first = min((start for start, _, _ in self.panes[flow]), default=0)
@@ -236,15 +236,15 @@ class Ledger:
             book.leapt.add(pane)
 
     def _panes_of(self, flow: str, start: int, end: int) -> range:
-        """Those of which there can be rows."""
+        """The panes in which there can be rows."""
         return range(max(start, self.first_us // self.flows[flow].fragment.pane_us), end)
 
-    # -- copies of snapshots ---------------------------------------------------------------------------------
+    # -- replicas of snapshots -------------------------------------------------------------------------------
 
     def copied(self, holder: int, row: ReplicaRow) -> None:
-        """A holder has made a copy durable."""
+        """A holder has made a replica durable."""
         name = ReplicaName(row.flow, row.member, row.start, row.end, row.part)
-        if row.flow not in self.flows:  # its owner has it of a checkpoint that nobody wrote
+        if row.flow not in self.flows:  # its owner has it from a checkpoint that nobody wrote
             self.found(WRONG, f"{self._of_copy(holder, name)}: nobody has begun that flow")
             return
         book = self.books.get((row.flow, self._owner(name)))
@@ -260,7 +260,7 @@ class Ledger:
         self.copies[name].add(holder)
 
     def uncopied(self, holder: int, name: ReplicaName) -> None:
-        """A holder has deleted a copy: that may be when the snapshot has its answer."""
+        """A holder has deleted a replica: that is allowed when the snapshot is answered."""
         if holder in self.copies[name]:
             self.copies[name].discard(holder)
             if name.flow not in self._over and not self.flows[name.flow].fragment.leap:
@@ -271,7 +271,7 @@ class Ledger:
                     )
 
     def goes(self, agent: int, others: Set[int]) -> None:
-        """An agent is gone for good: what others have of it must be in the last words."""
+        """An agent is gone for good: what others have of it must be in the last commits."""
         self.gone[agent] = tuple(
             name
             for name, holders in self.copies.items()
@@ -286,19 +286,19 @@ class Ledger:
         return f"a{holder}'s copy of member {name.member}'s snapshot of {panes}"
 
     def _panes_of_replica(self, name: ReplicaName) -> range:
-        """Those of which there is a word; what is below the flow's first one is dropped."""
+        """The panes that have a commit; what is below the flow's first pane is dropped."""
         first = min((start for start, _, _ in self.panes[name.flow]), default=name.end)
         return self._panes_of(name.flow, max(name.start, first), name.end)
 
     def has_copied(self, name: ReplicaName, pane: int) -> bool:
-        """Whether the last word on a pane has the snapshot."""
+        """Whether the last commit of a pane has the snapshot."""
         word = self.latest(name.flow, pane)
         if word is None:
             return False
         return (name.member, name.part) in word.parts if name.part else bool(word.members >> name.member & 1)
 
     def rescued(self, agent: int, pane: int, flow: str, part: int = 0) -> bool:
-        """Whether others had a durable copy of a snapshot of it when that agent was gone for good."""
+        """Whether others had a durable replica of an agent's snapshot when the agent was gone for good."""
         names = (name for name in self.gone[agent] if name.flow == flow and name.part == part)
         return any(name.start <= pane < name.end for name in names)
 
@@ -332,7 +332,7 @@ class Ledger:
         self._check_policy(name, word)
 
     def _check_policy(self, name: str, word: PaneWord) -> None:
-        """Whether it came when its jobs' STRAGGLERS allow that."""
+        """Whether the commit came when its jobs' STRAGGLERS allow it."""
         flow, fragment = word.row.flow, self.flows[word.row.flow].fragment
         if fragment.leap and word.revision:
             self.found(WRONG, f"{name}: a job that leaps is never revised")
@@ -348,7 +348,7 @@ class Ledger:
                 self.found(WRONG, f"{name}: it has waited {waited_us / 1e6:g} s only for a{agent}")
 
     def _check_panes(self, name: str, word: PaneWord) -> None:
-        """Against the snapshots that it claims."""
+        """Compare with the snapshots that the commit claims."""
         flow, sums = word.row.flow, defaultdict[int, Counter[str]](Counter)
         for agent in self.who(flow, word.members):
             book = self.books.get((flow, agent))
@@ -373,7 +373,7 @@ class Ledger:
             )
 
     def _check_gaps(self, name: str, word: PaneWord) -> None:
-        """It lacks what the snapshots lack that it claims, and says so."""
+        """The commit lacks what its snapshots lack, and says so."""
         flow, lacks = word.row.flow, defaultdict[int, set[Gap]](set)
         stream = self.flows[flow].fragment.stream
         known = ((flow, agent) for agent in self.who(flow, word.members))
@@ -412,7 +412,7 @@ class Ledger:
                     self.found(WRONG, f"{name}: it says {dict(counts)} of pane {pane}")
 
     def latest(self, flow: str, pane: int, revision: int = 1 << 62) -> PaneWord | None:
-        """The last word on a pane, up to a revision."""
+        """The last commit of a pane, up to a revision."""
         flow = bootstrapped(flow)
         holding = (w for w in self.panes[flow].values() if w.start <= pane < w.end and w.revision <= revision)
         return max(holding, key=lambda word: word.revision, default=None)
@@ -471,7 +471,7 @@ class Ledger:
         return sums
 
     def last_sums(self, spec: JobSpec) -> Sums:
-        """Over panes by the last words on them."""
+        """Over panes by their last commits."""
         pane_us, flows = spec.plan.fragment.pane_us, flows_by_side(spec)
 
         def sums(side: int, span: Span) -> Counts:
@@ -496,7 +496,7 @@ class Ledger:
         return False
 
     def _missing(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[str]:
-        """The names of those who were expected and are not in all panes of a window."""
+        """The names of the members that were expected and are not in all panes of a window."""
         found: set[str] = set()
         for part in coverage:
             first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
@@ -508,7 +508,7 @@ class Ledger:
         return found
 
     def _gaps(self, coverage: Sequence[Coverage], span: tuple[int, int], pane_us: int) -> set[Gap]:
-        """What the panes of a window say that they lack."""
+        """The gaps that the panes of a window name."""
         found: set[Gap] = set()
         for part in coverage:
             first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
@@ -518,7 +518,7 @@ class Ledger:
         return found
 
     def publish(self, result: WindowResult) -> None:
-        """A subscriber got windows: what it is told must be durable, and never something else."""
+        """A subscriber got windows: they must be durable, and never change."""
         key = name_of_result(result)
         ends = f"({result.first_us}, {result.last_us}]"
         name = f"windows of {result.name} that end in {ends}, revision {result.revision}"
@@ -561,7 +561,7 @@ def counts_of(payload: bytes, start: int, end: int) -> PaneCounts:
 
 
 def unreduced(row: PaneCommit) -> frozenset[int]:
-    """The panes of a commit that a reduce function has failed on."""
+    """The panes of a commit on which a reduce function has failed."""
     counted = decode(row.counters).to_pylist() if row.counters else []
     return frozenset(one["_pane"] for one in counted if one.get(UNREDUCED.name))
 

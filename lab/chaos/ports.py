@@ -37,7 +37,7 @@ class SimClock:
         return self._agent.now_ms
 
     def soon(self, action: Callable[[], None]) -> None:
-        """At once, where the agent still runs."""
+        """At once, if the agent still runs."""
         if self._agent.up:
             action()
 
@@ -52,18 +52,19 @@ class SimClock:
             world.after(at_ms - world.now, self._agent, partial(self._woken, at_ms, tick))
 
     def _woken(self, at_ms: int, tick: Callable[[], None]) -> None:
-        if at_ms == self._tick_ms:  # else one that is due sooner was planned meanwhile
+        if at_ms == self._tick_ms:  # else an earlier one was planned meanwhile
             self._tick_ms = None
             tick()
 
 
 class SimWork:
-    """What threads do: it takes a while, and the agent may die before and after it, and before it is told."""
+    """The work of threads: it takes a while, and the agent may die before and after it, and before it is
+    reported."""
 
     def __init__(self, agent: SimAgent) -> None:
         self._agent = agent
         self.disk_ms: float = agent.world.now
-        """When the disk's thread has done all that it was given."""
+        """When the disk's thread has done all its work."""
 
     def submit(self, queue: Queue, work: Callable[[], T], then: Callable[[T], None]) -> None:
         match queue:
@@ -107,7 +108,7 @@ class SimWork:
             action()
 
     def in_order(self, action: Callable[[], None]) -> None:
-        """What the disk's thread does, one after the other."""
+        """The work of the disk's thread, one after the other."""
         agent, world = self._agent, self._agent.world
         takes_ms = world.rng.randrange(1, 5) + world.lag(agent.slow_disk_ms)
         self.disk_ms = max(self.disk_ms, world.now) + takes_ms
@@ -138,7 +139,7 @@ class SimTasks:
 
 
 class PyFunctions:
-    """What panes and windows are made with, in place of DuckDB and of sandboxes: a few lines of Python."""
+    """What makes panes and windows, in place of DuckDB and of sandboxes: a few lines of Python."""
 
     where = ""
 
@@ -152,5 +153,5 @@ class PyFunctions:
         return nullcontext(here(function))
 
     def why_not(self, effect: do.TryFunctions, store: Store) -> str:
-        """All can be had."""
+        """Everything is available."""
         return ""

@@ -1,4 +1,4 @@
-"""Python jobs on virtual time: each runs in line, in the process of the test, with everything else of it
+"""Python jobs on virtual time: each runs in line, in the process of the test; everything else of it is
 real."""
 
 from __future__ import annotations

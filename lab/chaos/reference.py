@@ -1,9 +1,9 @@
 """What a job has to say of a window, from the rows of its panes: the oracle's reference, a few plain lines.
 
-The queries of simulated fleets count by key. ``HAVING count >= n`` is a final fragment that is a number, and
-so is a stage, which adds up the counts of smaller windows. Joined jobs have the keys that all of them have,
-with the sum of their counts. The one final function drops a key, and fails on another; a reduce
-function drops the keys of few rows in a pane, and fails on a third.
+The queries of simulated fleets count by key. ``HAVING count >= n`` is a final fragment that is a number; so
+is a stage, which adds up the counts of smaller windows. Joined jobs have the keys that all of them have, with
+the sum of their counts. The one final function drops a key, and fails on another; a reduce function drops the
+keys with few rows in a pane, and fails on a third.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Sums = Callable[[int, Span], Counts]
 
 DROPPED: Final = "a"
 BOOM: Final = "boom"
-"""A key that no row has but those that are to make the final function fail."""
+"""A key that only the rows have which are to make the final function fail."""
 DROPPING: Final = Function(
     "final",
     f"""\
@@ -43,7 +43,7 @@ BANG: Final = "bang"
 
 
 def several(least: int) -> Function:
-    """Groups of at least so many rows: what that makes of parts of a pane is not what it makes of all."""
+    """Groups of at least so many rows; its result for parts of a pane is not that for the whole."""
     return Function(
         "reduce",
         f"""\
@@ -81,8 +81,8 @@ def reduced(fragment: Fragment, counts: Counts, *, failed: bool) -> Counts | Non
 
 
 def is_right(plan: Plan, counts: Counts, sums: Sums, span: Span, *, failed: bool = False) -> bool:
-    """Whether these are a window's rows; of a LIMIT the first ones with any of those that are equal to the
-    last. ``failed``: the final function, if there is one, was taken out."""
+    """Whether these are a window's rows; for a LIMIT the first ones with any of those that tie with the last.
+    ``failed``: the final function, if there is one, was taken out."""
     whole = _final(plan, sums, span)
     if plan.final is not None and not failed:
         if BOOM in whole:
@@ -107,7 +107,7 @@ def _final(plan: Plan, sums: Sums, span: Span) -> Counts:
 
 
 def _groups(side: Plan, sums: Callable[[Span], Counts], span: Span) -> Counts:
-    """What the final fragment is over: rows, or what a stage makes of smaller windows."""
+    """The input of the final fragment: rows, or what a stage makes of smaller windows."""
     if not side.stages:
         return sums(span)
     stage, below = side.stages[-1], side.before(len(side.stages) - 1)
@@ -118,5 +118,5 @@ def _groups(side: Plan, sums: Callable[[Span], Counts], span: Span) -> Counts:
 
 
 def having(counts: Counts, least: str) -> Counts:
-    """The groups with at least so many rows; all if that is empty."""
+    """The groups with at least so many rows; all if the text is empty."""
     return Counter({key: n for key, n in counts.items() if n >= int(least or 0)})

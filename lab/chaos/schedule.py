@@ -1,6 +1,6 @@
-"""A seed's schedule: how the fleet is made, what people ask of it, and what befalls it, as values.
+"""A seed's schedule: how the fleet is made, what people ask of it, and which faults befall it, as values.
 
-Every fault has its number in the schedule. A run may leave some out: that is how a failing one is made small.
+Every fault has a number in the schedule. A run may leave some out: that is how a failing one is made small.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ JOINERS_MAX = 2
 GONE_OF, GONE_SHARE = 5, 0.4
 """Of fleets with so many agents from the beginning this share loses one for good."""
 HEIR_SHARE = 0.5
-"""Of those fleets in this share those who have copies of that agent are asked to leave then."""
+"""In this share of those fleets the holders of that agent's replicas are asked to leave then."""
 MIRRORED_SHARE = 0.3
-"""In so many schedules jobs have ``STRAGGLERS MIRROR``."""
+"""The share of schedules in which jobs have ``STRAGGLERS MIRROR``."""
 EQUAL_SHARE = 0.35
-"""In so many schedules there are jobs with equal queries at one agent."""
+"""The share of schedules with jobs with equal queries at one agent."""
 REDUCED_SHARE = 0.3
-"""In so many some job gets a reduce function."""
+"""The share of schedules in which some job gets a reduce function."""
 LISTED_SHARE = 0.3
-"""In so many agents that come back have a list of others, and no word of who lives."""
+"""The share of schedules in which returning agents have a list of others, and do not know which of them
+live."""
 BARE_SHARE = 0.15
-"""In so many some agent has no stream: it keeps jobs, and gives windows nothing."""
+"""The share of schedules in which some agent has no stream: it votes in job groups, and adds nothing to
+windows."""
 FILES_SHARE = 0.34
-"""In so many agents read files, which are rotated, and are stopped."""
+"""The share of schedules in which agents read files, which are rotated, and are stopped."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something that befalls the fleet ``at_ms`` after the storm has begun, or that somebody asks of it.
+    """A fault that befalls the fleet ``at_ms`` after the storm has begun, or a request.
 
     ``who``: numbers of agents; ``for_ms``: how long; ``amount``: percent, milliseconds, points of work, or
     the number of a job, as the kind says.
@@ -111,18 +113,18 @@ class Schedule:
     rate_ms: int = 400
     """Between two rows of an agent's log."""
     quota: int = 256 << 20
-    """Bytes that an agent retains of a flow."""
+    """Bytes that an agent may retain of a flow."""
     storm_ms: int = STORM_MS
     mirrored: tuple[int, ...] = ()
     """Jobs with ``STRAGGLERS MIRROR``."""
     together: tuple[int, ...] = ()
     """Jobs with equal queries that are to have one job group."""
     at_once: int = AT_ONCE
-    """So many job groups, and parents, an agent speaks to each second."""
+    """How many job groups, and parents, an agent speaks to each second."""
     files: tuple[tuple[Style, ...], ...] = ()
     """The logs of each agent, in each of its streams; none: its rows come without files."""
     listed: bool = False
-    """Who comes back asks those whom its configuration names, whatever has become of them."""
+    """A returning agent asks those that its configuration names, whatever has become of them."""
 
     def only(self, numbers: tuple[int, ...]) -> Schedule:
         """The same with these faults only (numbers from 1)."""
@@ -132,7 +134,7 @@ class Schedule:
 PACKED = ("", "", "now", "later")
 KEPT = (1, 2, 3, 9)
 HIDDEN_SHARE = 0.4
-"""Of rotated files: how they are packed, how many are kept, and how often no pattern matches them."""
+"""For rotated files: how they are packed, how many are kept, and how often no pattern matches them."""
 DRAWN = 4
 """Jobs of each schedule; equal ones come after them."""
 JOBS = {
@@ -154,7 +156,7 @@ JOBS = {
 }
 """Kinds of jobs, and how often they are."""
 OTHERWISE = ("wait", "leap", "first")
-"""They have policies for stragglers of their own."""
+"""They have straggler policies of their own."""
 READERS = ("over", "joined")
 """They read job 0, which is plain."""
 OWN = ("larger", "final", *READERS)
@@ -198,7 +200,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
 
 
 def _bared(seed: int, streams: tuple[str, ...]) -> tuple[str, ...]:
-    """The same, perhaps but for an agent that has none; not the first one. Drawn apart."""
+    """The same, perhaps with one agent without a stream; not the first one. Drawn apart."""
     rng = random.Random(f"bare {seed} {len(streams)}")
     if len(streams) < 2 or rng.random() >= BARE_SHARE:
         return streams
@@ -207,7 +209,8 @@ def _bared(seed: int, streams: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _gone(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
-    """Perhaps one agent that never comes back. Drawn apart: what else befalls a seed is as it was before."""
+    """Perhaps one agent that never comes back. Drawn apart, so that a seed's other faults stay as they were
+    before."""
     rng = random.Random(f"gone {seed} {nodes}")
     if first < GONE_OF or rng.random() >= GONE_SHARE:
         return ()
@@ -281,7 +284,7 @@ def _reduced(seed: int, nodes: int, first: int, begun: int, together: tuple[int,
 
 def _files(seed: int, nodes: int, first: int) -> tuple[tuple[tuple[Style, ...], ...], tuple[Fault, ...]]:
     """Perhaps the logs of agents, and what is done to them: rotations at any time, and agents that are
-    stopped or killed, most of them over some more. Drawn apart."""
+    stopped or killed, most of them during rotations. Drawn apart."""
     rng = random.Random(f"files {seed} {nodes}")
     if rng.random() >= FILES_SHARE:
         return (), ()
@@ -291,7 +294,7 @@ def _files(seed: int, nodes: int, first: int) -> tuple[tuple[tuple[Style, ...], 
     for who, number in there:
         times = (rng.randrange(STORM_MS) for _ in range(rng.choice([0, 1, 1, 2, 3])))
         found += [Fault("rotate", at, (who,), amount=number) for at in times]
-        if rng.random() < 0.1 and not files[who][number].copies:  # nobody could know that it was cut before
+        if rng.random() < 0.1 and not files[who][number].copies:  # nobody could know of an earlier truncation
             found.append(Fault("remove", rng.randrange(STORM_MS), (who,), amount=number))
     for _ in range(rng.choice([1, 2, 2, 3])):
         who, at = rng.randrange(first), rng.randrange(STORM_MS - 2_000)

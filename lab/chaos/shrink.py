@@ -13,10 +13,9 @@ RUNS_MAX = 40
 def shrunk(
     schedule: Schedule, verdict: Verdict, run: Callable[[Schedule], Verdict] = play, runs: int = RUNS_MAX
 ) -> tuple[tuple[int, ...], Verdict]:
-    """The numbers of the faults that are left, and what comes of them. A smaller schedule counts when it is
-    found to be wrong, lost, doubled or broken as the whole one first was. Groups of half the faults are left
-    out, then smaller ones, then each alone (Zeller's ddmin, complements only); at most ``runs`` runs.
-    """
+    """The numbers of the remaining faults, and their verdict. A smaller schedule counts when its finding is
+    wrong, lost, doubled or broken as the first one of the whole schedule. Groups of half the faults are left
+    out, then smaller ones, then each alone (Zeller's ddmin, complements only); at most ``runs`` runs."""
     kind = verdict.findings[0].kind
     left = tuple(range(1, len(schedule.faults) + 1))
     size = max(1, len(left) // 2)

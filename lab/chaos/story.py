@@ -1,4 +1,4 @@
-"""One run of a schedule: the fleet begins in peace, the storm, peace again, and what the oracle says."""
+"""One run of a schedule: the fleet begins in peace, the storm, peace again, and the oracle's verdict."""
 
 from __future__ import annotations
 
@@ -35,24 +35,25 @@ from lab.chaos.world import GONE, Armed, World
 CHECK_EVERY = 20
 """Steps of agents between two checks of a node's own invariants."""
 QUIET_MS = 60_000
-"""So long after the storm all must be well again, at most."""
+"""All must be well again at most so long after the storm."""
 LOOK_MS = 2_000
 WAIT_US = 6 * SECOND
 """How long a job waits for stragglers."""
 LATENESS_US = 2 * SECOND
-"""Of queries over files, and the agents' own."""
+"""The lateness of queries over files, and the agents' own."""
 LATE_BY = {"clock", "leave", "heir"}
-"""What makes rows come too late, however they are read: clocks go back, and who leaves seals early."""
+"""What makes rows come too late, however they are read: clocks go back, and an agent that leaves seals
+early."""
 MEMORY = Path("/dev/shm")
 PEOPLE = "client:people"
 ASK_RETRY_MS = 1_500
-"""After so long somebody asks again for a reduce function that a job has not got."""
+"""A reduce function that a job has not got is requested again after so long."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What came of a run. ``windows``, ``records``: committed, and written to the logs; ``rotations``,
-    ``stops``: of files, and of processes; ``gaps``: that agents have named in what they read of files."""
+    """The result of a run. ``windows``, ``records``: committed, and written to the logs; ``rotations``,
+    ``stops``: of files, and of processes; ``gaps``: named by agents in what they read of files."""
 
     seed: int
     windows: int
@@ -69,7 +70,7 @@ class Verdict:
 
 
 def play(schedule: Schedule) -> Verdict:
-    """Run it. The same schedule has the same verdict and fingerprint, in every process."""
+    """Run a schedule. The same schedule has the same verdict and fingerprint, in every process."""
     return Story(schedule).play()
 
 
@@ -256,7 +257,7 @@ class Story:
         self.world.submit(through, query, name, PEOPLE, self.world.range_roots(name, query))
 
     def _name(self, number: int) -> str:
-        """Of a job that is to be where others are, one whose keys are those of their agent."""
+        """The name of a job; for one that is to be where others are, both keys are those of their agent."""
         if number not in self._names:
             others = filter(None, map(self._spec, self.schedule.together))
             leader = next(map(self.world.leader, others), None) if number in self.schedule.together else None
@@ -265,7 +266,7 @@ class Story:
         return self._names[number]
 
     def _spec(self, number: int) -> JobSpec | None:
-        """As the longest log has it, or as it was before the storm."""
+        """The spec in the longest log, or as it was before the storm."""
         known, name = self.world.longest(), self._names.get(number)
         specs = known.jobs() if known is not None else ()
         return next((spec for spec in specs if spec.name == name), self._specs.get(number))
@@ -278,7 +279,7 @@ class Story:
         return self._suited(query)
 
     def _suited(self, query: Plan) -> Plan:
-        """Rows of files come later."""
+        """The query with a lateness that suits its rows: rows of files come later."""
         return tardy(query) if self.schedule.files else query
 
     def _storm(self) -> None:
@@ -288,7 +289,7 @@ class Story:
         world.run(self.schedule.storm_ms)
 
     def _calm(self) -> None:
-        """All that ails the fleet is over; who is down is started."""
+        """All faults of the fleet end; agents that are down are started."""
         world = self.world
         world.calm()
         for agent in world.agents[: self.schedule.nodes - self.schedule.joiners]:
@@ -384,7 +385,8 @@ class Story:
             self.world.at(self.world.now + down_ms, lambda: self.world.restart(agent))
 
     def _goes(self, agent: SimAgent) -> None:
-        """For good, with its disk. Where the fleet cannot do without it, it comes back after all."""
+        """An agent goes for good, with its disk. Where the fleet cannot do without it, it comes back after
+        all."""
         world, ledger = self.world, self.ledger
         world.unheard.discard(agent.address)
         in_time = world.now < self._storm_ms + self.schedule.storm_ms
@@ -396,7 +398,8 @@ class Story:
         ledger.goes(agent.index, {one.index for one in world.agents if not one.ended})
 
     def _heir(self) -> None:
-        """All that have copies of who is gone for good are asked to leave; they may be needed, and stay."""
+        """All holders of replicas of the agent that is gone for good are asked to leave; those that are
+        needed stay."""
         gone = {name for names in self.ledger.gone.values() for name in names}
         for agent in self.world.agents:
             if agent.up and gone & replicastore.held(agent.store).keys():
@@ -406,7 +409,7 @@ class Story:
     # -- people ----------------------------------------------------------------------------------------------
 
     def _ask(self, fault: Fault) -> None:
-        """Something that a person wants. It may be refused, or get lost: then it is not asked again."""
+        """A person's request. It may be refused, or get lost: then it is not repeated."""
         world, number = self.world, fault.amount
         if fault.kind == "create":
             if world.agents[fault.who[0]].up:
@@ -442,12 +445,12 @@ class Story:
 
     def _reduce(self, number: int, spec: JobSpec) -> ReconfigureJob:
         """ALTER JOB … SET FUNCTION reduce, with another query beside it."""
-        rng = random.Random(f"reduce {self.schedule.seed}")  # whoever asks, and however often
+        rng = random.Random(f"reduce {self.schedule.seed}")  # the same whoever asks, and however often
         size, slide = rng.choice([(2, 2), (4, 2), (3, 1)])
         query = plan(size, slide, where=rng.choice(["", "", "abc"]))
         query = reducing(query, rng.choice([*SEVERAL.values()]))
         match rng.choice(["plain", "trees", "late", "late", "wait", "leap"]):
-            case "trees":  # with no policy beside it, as the planner has it
+            case "trees":  # without a policy beside it, as the planner has it
                 query = replace(query, trees=3)
             case "late":
                 query = revising(query)
@@ -489,4 +492,4 @@ class Story:
 
 
 def _nothing() -> None:
-    """It is over by itself."""
+    """It ends by itself."""

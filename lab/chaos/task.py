@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 
 STUCK_MS = 100
-"""Between two looks whether a stream task goes on."""
+"""The pause between two looks whether a stream task goes on."""
 READ_MS = 100
-"""Between two looks whether there is something to be read."""
+"""The pause between two looks whether there is something to read."""
 CHUNKS_AHEAD = 4
 """Chunks that may wait."""
 SAMPLES = 100
-"""Of its last lines, on which an agent tries a map function."""
+"""The number of its last lines on which an agent tries a map function."""
 
 
 @dataclass
 class Log:
-    """A growing log: (event time, key) a row; the position of a row is its index."""
+    """A growing log: (event time, key) a row; the offset of a row is its index."""
 
     rows: list[tuple[int, str]] = field(default_factory=list)
 
@@ -132,7 +132,7 @@ class SimTask:
 
     @property
     def unread(self) -> str:
-        """What there is to be read yet, in words."""
+        """What is still to be read, in words."""
         rows = len(self._agent.logs[self._stream].rows)
         return f"has read {self.position} rows of {self._stream}, not all" if self.position < rows else ""
 
@@ -141,4 +141,4 @@ class SimTask:
         return self._agent.logs[self._stream].rows[: self.position]
 
     def close(self) -> None:
-        """The agent's process is no more."""
+        """The agent's process has ended."""

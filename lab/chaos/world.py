@@ -1,7 +1,7 @@
-"""A fleet of real nodes on virtual time: a lossy network, and crashes that keep only what the stores have.
+"""A fleet of real nodes on virtual time: a lossy network, and crashes after which only the stores remain.
 
-Everything of the protocol is real (nodes, overlay, workers, stores, merges, commits); lines are ``"<ts
-µs>,<key>"`` and are mapped by a few lines of Python instead of DuckDB.
+The whole protocol is real (nodes, overlay, workers, stores, merges, commits); lines are ``"<ts µs>,<key>"``
+and are mapped by a few lines of Python instead of DuckDB.
 """
 
 from __future__ import annotations
@@ -40,26 +40,26 @@ from overlay.ids import closeness, node_id, to_int
 BEGIN_MS = 1_000_000
 """When time begins."""
 CLOCKS_MS = 60_000
-"""No clock is so slow, and no row so old, that it has a time before the beginning less this."""
+"""No clock is so slow, and no row so old, that it has a time more than this before the beginning."""
 READER_LOSS = 0.5
 """Share of the windows that get lost on their way to the reader, while messages do."""
 GONE = "gone for good"
 SPARED_OF = 3
-"""Members of a group that can lose one for good."""
+"""With so many members a group can lose one for good."""
 GROUP_MEMBERS = 5
-"""Of a job group's group, at most."""
+"""Members of a job group, at most."""
 LISTED = 2
 """Contacts in a configuration."""
 NAMES_MAX = 20_000
-"""So many are tried until one is where it is wanted: of 8 agents one in 64 is."""
+"""How many names are tried until one is in the wanted place: with 8 agents one in 64 is."""
 
 
 @dataclass
 class Network:
-    """What is wrong with it beside ``World.loss`` and ``doubles``. Addresses that are not in ``sides`` are on
-    side 0; only what is on one side hears one another. ``mute``: what they send gets lost, what they are
-    sent does not. ``slow``: share of messages that take up to two seconds, and so are overtaken by others;
-    as large as the loss with None."""
+    """What is wrong with the network beside ``World.loss`` and ``doubles``. Addresses that are not in
+    ``sides`` are on side 0; only addresses on one side hear each other. ``mute``: what they send gets lost,
+    what is sent to them does not. ``slow``: the share of messages that take up to two seconds, and so are
+    overtaken by others; None: as large as the loss."""
 
     sides: dict[str, int] = field(default_factory=dict)
     mute: set[str] = field(default_factory=set)
@@ -71,8 +71,8 @@ class Network:
 
 @dataclass
 class Armed:
-    """An agent dies after so many points of its work, and comes back after a while. ``power``: with it all
-    that its disk was not yet asked to sync."""
+    """An agent dies after so many points of its work, and comes back after a while. ``power``: it also loses
+    everything that its disk was not yet asked to sync."""
 
     points: int
     down_ms: int
@@ -81,8 +81,7 @@ class Armed:
 
 class World:
     """Virtual time for a fleet. ``loss`` and ``doubles`` are shares of messages; ``now`` is in ms and is also
-    event time.
-    """
+    event time."""
 
     agent_type: type[SimAgent] = SimAgent
 
@@ -103,13 +102,13 @@ class World:
         self.now = BEGIN_MS
         self.disorder_ms = 300
         self.delay_ms = (1, 20)
-        """A message takes at least so long, and less than so long, unless it is slow."""
+        """A message takes at least the first, and less than the second, unless it is slow."""
         self.work_ms = (1, 60)
-        """Long work, likewise."""
+        """The same for long work."""
         self.supervised = False
         """Whether an agent that stops with an error is started again."""
         self.listed = False
-        """Whether who has belonged to the cluster is started with the same contacts each time."""
+        """Whether an agent that has belonged to the cluster is started with the same contacts each time."""
         self.network = Network()
         self.armed: dict[int, Armed] = {}
         """By agent: where it dies next."""
@@ -117,7 +116,8 @@ class World:
         self._steps = 0
         self._said = hashlib.blake2b(digest_size=8)
         self.has_files = False
-        """Agents read files: messages name inodes and a temporary folder, which differ in every run."""
+        """Whether agents read files: then messages name inodes and a temporary folder, which differ in every
+        run."""
         self.loss = loss
         self.doubles = doubles
         self.keys = "abcdef"
@@ -138,11 +138,11 @@ class World:
         self.entries: list[LogEntry] = []
         """The longest log that any agent ever had."""
         self.unheard: set[str] = set()
-        """Agents whose snapshots get lost on the way, though all else of them arrives."""
+        """Agents whose snapshots get lost on the way, while all their other messages arrive."""
 
     def fingerprint(self) -> str:
-        """Of every message that was sent so far: when, by whom, to whom, and all its bytes, or its type where
-        agents read files."""
+        """A hash of every message that was sent so far: when, by whom, to whom, and all its bytes, or its
+        type where agents read files."""
         return self._said.hexdigest()
 
     def at(self, when: float, action: Callable[[], None]) -> None:
@@ -163,7 +163,7 @@ class World:
         self.after(self.rng.randrange(*self.work_ms) + self.lag(agent.slow_ms), agent, action)
 
     def lag(self, most_ms: int) -> int:
-        """Of something slow: a random while."""
+        """The delay of something slow: a random time."""
         return self.rng.randrange(most_ms) if most_ms else 0
 
     def checks(self) -> bool:
@@ -172,7 +172,7 @@ class World:
         return self.check_every > 0 and self._steps % self.check_every == 0
 
     def arm(self, agent: SimAgent, armed: Armed) -> None:
-        """It will die."""
+        """Arrange that an agent dies."""
         self.armed[agent.index] = armed
         agent.store.remember = armed.power
 
@@ -189,7 +189,7 @@ class World:
                 self.at(self.now + armed.down_ms, lambda: self.restart(agent))
 
     def crash_point(self, agent: SimAgent) -> None:
-        """Before or after something durable: it may die here, by chance too."""
+        """Before or after something durable: the agent may die here, by chance too."""
         self.point(agent)
         if agent.up and self.crash_share and self.rng.random() < self.crash_share:
             agent.crash()
@@ -201,13 +201,13 @@ class World:
             contacts = [a.address for a in self.agents if a.up][:2]
             if self.listed and agent.belongs:
                 contacts = [a.address for a in self.agents if a is not agent][:LISTED]
-            if not agent.belongs and not contacts:  # its bootstrap: with none it would found a cluster
+            if not agent.belongs and not contacts:  # with no contacts it would found a cluster
                 contacts = [a.address for a in self.agents if a is not agent and not a.ended][:2]
             agent.guard(lambda: agent.start(contacts))
 
     def spares(self, agent: SimAgent) -> bool:
-        """Whether the fleet can do without an agent for good: each group in which it is, be it a job group
-        that it leads, has three members, as far as anybody knows, and others have its streams."""
+        """Whether the fleet can do without an agent for good: each group that it is in, including job groups
+        that it leads, has three members, as far as any agent knows, and others have its streams."""
         up = [one for one in self.agents if one.up]
         log = max((one.node.log for one in up), key=lambda log: log.last)
         job_groups = {spec.uid for spec in log.jobs()} | {
@@ -227,7 +227,7 @@ class World:
         return free and all(size >= SPARED_OF for size in sizes)
 
     def only_with(self, agent: SimAgent) -> set[str]:
-        """Streams that no other agent has: without it they stand still, and what is over them."""
+        """Streams that no other agent has: without it they stop, and so do the jobs over them."""
         others = [one for one in self.agents if one.life and not one.ended and one is not agent]
         return {*agent.streams} - {stream for one in others for stream in one.streams}
 
@@ -264,8 +264,8 @@ class World:
         agent.guard(lambda: agent.handle(event))
 
     def check_log(self, agent: SimAgent) -> None:
-        """All logs are prefixes of one another at every moment: a new entry is the one that others have, or
-        the tombstone that they have of it by now, or have it of."""
+        """All logs are prefixes of one another at every moment: a new entry equals that of the others, or is
+        the tombstone that they have of it by now, or they have its tombstone."""
         log = agent.node.log
         for seq in range(agent.checked, log.last):
             (entry,) = log.after(seq, 1)
@@ -310,7 +310,7 @@ class World:
         )
 
     def calm(self) -> None:
-        """Nothing ails network, disks and machines any more."""
+        """End all faults of network, disks and machines."""
         self.loss = self.doubles = self.crash_share = 0.0
         self.network = Network()
         self.unheard.clear()
@@ -358,7 +358,8 @@ class World:
         leader.handle(was.Arrived(leader.address, DropJob(id=1, origin=leader.address, uid=spec.uid)))
 
     def name_at(self, name: str, leader: SimAgent) -> str:
-        """A name that begins so, of which both keys are nearest to an agent (``elf.job.group.placing``)."""
+        """A name with this beginning, both of whose keys are nearest to an agent
+        (``elf.job.group.placing``)."""
         nodes = {node_id(agent.address): agent for agent in self.agents if agent.up or agent is leader}
 
         def there(key: bytes) -> bool:
@@ -368,7 +369,7 @@ class World:
         return next((one for one in names if all(map(there, topics_of(one, "me")))), name)
 
     def longest(self) -> CatalogLog | None:
-        """The longest log of those that run."""
+        """The longest log of the running agents."""
         logs = (agent.node.log for agent in self.agents if agent.up)
         return max(logs, key=lambda log: log.last, default=None)
 
