@@ -1,6 +1,6 @@
 """Ids on the ring: 128-bit numbers, their digits and distances.
 
-Node ids are SHA-1 of the advertised address, keys are 16 bytes that somebody else hashed (ELF section 2.3,
+Node ids are SHA-1 of the advertised address, keys are 16 bytes that the application hashed (ELF section 2.3,
 Pastry section 2). On the wire and in the API a key is ``bytes``; inside the overlay ids and keys are plain
 integers, because routing is arithmetic on them.
 """

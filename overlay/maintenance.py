@@ -31,7 +31,7 @@ class Maintenance:
         self._multicasts = multicasts
         self._rebalancing = Rebalancing(context, links)
         self._rounds: dict[Peer, int] = {}
-        """Of each parent, the round of its last answer."""
+        """For each parent, the round of its last answer."""
         config = context.config
         self._turns: Turns[Peer] = Turns(config.refresh_at_once, config.refresh_turns_max)
 

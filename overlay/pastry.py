@@ -209,7 +209,7 @@ class Pastry:
                 self._ask_row(peer)
 
     def suspect(self, peer: Peer, evidence: Evidence = Evidence.NONE) -> None:
-        """The peer did not answer somebody: ask whether it lives."""
+        """The peer did not answer another node: ask whether it lives."""
         self.liveness.probe(peer, evidence=evidence)
 
     def seek(self, addresses: Iterable[str]) -> None:

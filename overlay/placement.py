@@ -18,10 +18,10 @@ about as many a heartbeat as there are nodes. With 50 trees a heartbeat among 1,
 than 3 of 500 trees and fewer than 5 of 2,000; with exact loads, 99.97 and 99.93 %; with one key, 98.5 and
 93.9 % (``lab.sim.balance``).
 
-**Finding a tree again.** Whoever knows only the name asks the root of the first candidate: it is the root, or
-it holds a *pointer* that names the second. Equal loads go to the first, which needs no pointer. Who asks both
-at once finds the root with no extra hop, at twice the messages. A root that took a tree keeps it: loads move,
-trees don't.
+**Finding a tree again.** A node that knows only the name asks the root of the first candidate: it is the
+root, or it holds a *pointer* that names the second. Equal loads go to the first, which needs no pointer. A
+node that asks both at once finds the root with no extra hop, at twice the messages. A root that took a tree
+keeps it: loads move, trees do not.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Proximity:
         self._reach: OrderedDict[int, Reach] = OrderedDict()
 
     def echoed(self, node: int, stamp: int, held_ms: int = 0) -> int | None:
-        """A peer echoed a stamp of ours which it had held so long: the round trip, if it is one."""
+        """A peer echoed our stamp, which it had held for so long: note the round trip, if it is valid."""
         rtt_ms = self._context.now - stamp - held_ms
         if stamp == NO_STAMP or held_ms < 0 or rtt_ms < 0:
             return None

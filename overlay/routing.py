@@ -48,7 +48,7 @@ class RoutingTable:
         return None if cells is None else cells.get(node >> ID_BITS - (row + 1) * bits & self._mask)
 
     def put(self, peer: Peer) -> None:
-        """Let the peer have its cell, whoever held it."""
+        """Put the peer into its cell, in place of any other."""
         row = self.row_of(peer.id)
         if row * self._bits >= ID_BITS:
             raise OverlayBug(f"{peer.address} has our own id")

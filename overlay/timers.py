@@ -21,7 +21,7 @@ class Timers(Generic[Name]):
         self._count = 0
 
     def set(self, name: Name, at_ms: int) -> None:
-        """Let ``name`` come due at ``at_ms``, and no more when it was due before."""
+        """Let ``name`` come due at ``at_ms``, and no longer when it was due before."""
         self._count += 1
         self._current[name] = self._count
         heapq.heappush(self._heap, (at_ms, self._count, name))

@@ -140,7 +140,7 @@ class BufferTree:
 
     @property
     def nbytes(self) -> int:
-        """Bytes stored, in memory or spilled: compressed, but for the root's buffer."""
+        """Bytes stored, in memory or spilled: compressed, except the root's buffer."""
         shelf = self._sinking.shelf
         return shelf.resident_bytes + shelf.spilled_bytes + self._root.nbytes
 

@@ -15,7 +15,7 @@ from elf.keys import UInt64s
 
 Span = tuple[int, int]
 Name = tuple[int, int, int]
-"""Of a snapshot: first pane, end, part."""
+"""The name of a snapshot: first pane, end, part."""
 
 
 class SnapshotName(NamedTuple):

@@ -103,7 +103,7 @@ _RANKED = Form(
     _distinct_estimate("CAST(shiftleft(1L, CAST(52 - {rank} AS INT)) AS DECIMAL(38, 0))"),
 )
 
-# Of rank p (total - 1), counted from 0, between two values; p is the fraction {0}/{1}.
+# The value of rank p (total - 1), counted from 0, between two values; p is the fraction {0}/{1}.
 _LOW = "MIN({c}) FILTER (WHERE {upto} * {1} > {0} * ({total} - 1))"
 _HIGH = "MIN({c}) FILTER (WHERE ({upto} - 1) * {1} >= {0} * ({total} - 1))"
 _BETWEEN = "CAST(MAX({0} * ({total} - 1) % {1}) FILTER (WHERE {c} IS NOT NULL) AS DOUBLE) / {1}"

@@ -154,7 +154,7 @@ def arithmetic(op: str, left: Expr, right: Expr, kind: Kind) -> Expr:
 
 
 def connect(op: Literal["and", "or"], parts: tuple[Expr, ...], whole: Container[Expr] = ()) -> Expr:
-    """AND or OR of any number of conditions: flat (but for those that are to stay ``whole``), without
+    """AND or OR of any number of conditions: flat (except those that are to stay ``whole``), without
     repetition, in canonical order.
     """
     flat: dict[Expr, None] = {}

@@ -30,7 +30,7 @@ from elf.ql.templates import text_literal
 _T: Kind = "text"
 _I: Kind = "bigint"
 REPEAT_MAX: Final = 1000
-"""Of repeat, and the greatest width of lpad and rpad: text must not grow without bound."""
+"""The most repeats, and the greatest width of lpad and rpad: text must not grow without bound."""
 
 
 def as_text(expr: Expr) -> Expr | None:

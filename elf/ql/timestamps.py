@@ -146,12 +146,12 @@ def timestamp_us(text: str, engine: Engine) -> str:
 
 
 def usual_log_date_us(text: str, engine: Engine) -> str:
-    """Of a text that matches ``USUAL_LOG_DATE``; NULL where there is no such day."""
+    """SQL of the µs of a text that matches ``USUAL_LOG_DATE``; NULL where there is no such day."""
     return _logged_us(text, _Sql(engine))
 
 
 def log_date_us(text: str, engine: Engine) -> str:
-    """Of a text that matches ``LOG_DATE``; NULL where there is no such moment."""
+    """SQL of the µs of a text that matches ``LOG_DATE``; NULL where there is no such moment."""
     return _rest_us(text, LOG_DATE, "", _Sql(engine))
 
 
@@ -198,7 +198,7 @@ def _rest_us(text: str, logged: str, dated: str, sql: _Sql) -> str:
     them."""
     if sql.engine == "spark":
         return _sum_of_parts(text, logged, dated, sql)
-    # DuckDB reads all of it but for a second 60.
+    # DuckDB reads all of it except a second 60.
     read = rf"replace(trim({_bare(text)}, E' \t\r\n'), ':60', ':59')"
     cases = f"WHEN {sql.matches(text, logged)} THEN {_logged_us(read, sql)}"
     if dated:

@@ -73,7 +73,7 @@ def _not_whole(plan: Plan) -> tuple[tuple[str, bool], ...]:
 
 
 def check_sides(plan: Plan) -> None:
-    """Of jobs that are joined. Raises ``UserError``."""
+    """Check the functions of jobs that are joined. Raises ``UserError``."""
     if plan.beside and any(one.reduce is not None for one in plan.unranged):
         raise UserError("JOIN JOB over a job with a reduce function is not supported yet")
 

@@ -138,7 +138,7 @@ class Calendar:
         return spans.where(inside & (spans.starts < spans.ends))
 
     def starts_of(self, kind: Kind, ends: Int64s) -> Int64s:
-        """Of the windows of a kind that end there."""
+        """The starts of the windows of a kind that end there."""
         if isinstance(kind, Landmark):
             marks = np.array(self.landmarks or (self.from_us,), np.int64)
             found: Int64s = marks[np.maximum(np.searchsorted(marks, ends, side="left") - 1, 0)]

@@ -29,7 +29,7 @@ SENT_US: Final = 0.4
 MERGED_US: Final = 0.6
 """CPU of a group of a committed pane: handed to another node, kept there, merged into a window (to 0.6)."""
 PANE_US: Final = 800.0
-"""The same of the pane itself, however few groups it has (580 to 790)."""
+"""CPU of a committed pane itself, however few groups it has (580 to 790)."""
 WAITING_US: Final = 0.5
 """CPU of a row where few come at a time, at least: they wait for a statement of 0.6 ms, which gets less than
 1,200 at once (``elf.job.worker.assigning``). A flow with shorter panes has fewer of them in one, so its

@@ -216,7 +216,7 @@ class Group:
             self._lead()
 
     def leader_lost(self) -> None:
-        """The leader's node is silent, has restarted, or says that it leads no more."""
+        """The leader's node is silent, has restarted, or says that it no longer leads."""
         if self.local.role is Role.FOLLOWER and self.local.leader is not None:
             self.local.obey(self.local.term, None)
             if not self.local.voter:

@@ -79,7 +79,7 @@ class LocalMember:
         return Header(self.key, self.hard.birth, to, self.hard.slot, self.hard.term)
 
     def led(self) -> bool:
-        """Whether somebody leads who was heard lately (perhaps ourselves)."""
+        """Whether a leader was heard lately (perhaps ourselves)."""
         if self.role is Role.LEADER:
             return True
         return self.leader is not None and self.links.alive(self.leader.address)
@@ -120,7 +120,7 @@ class LocalMember:
         self.context.after(("elect", self.key), extra_ms + round((rank + self.context.luck()) * width))
 
     def tie(self) -> None:
-        """Let the links know whom we need."""
+        """Tell the links which peers we need."""
         if self.role is Role.LEADER:
             tie = Tie(self.term, frozenset(member.address for member in self.others()), "")
         elif self.leader is not None:

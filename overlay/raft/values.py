@@ -26,7 +26,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Who belongs to the group. ``epoch`` counts the changes; learners get records and have no vote."""
+    """The members of a group. ``epoch`` counts the changes; learners get records and have no vote."""
 
     epoch: int
     voters: tuple[Member, ...]

@@ -1,13 +1,13 @@
 """Job groups: a job's master and the roots of its flows, on the agent that leads the job's Raft group.
 
-    groups           which are here: how they come, how they go             (the registry)
-    router           which of them a message or an event is for             (the router)
-    group            one of them: master, reconfiguration, subscribers
+    groups           which job groups are here: how they come and go        (the registry)
+    router           the job group that a message or an event is for        (the router)
+    group            one job group: master, reconfiguration, subscribers
     master           the life of a job; ``versions``: one version's windows
-    reconfiguration  how it is changed; who waits for that
+    reconfiguration  how a job is changed; who waits for that
     reading          the panes of flows that masters here read
     commits          what a job group commits, and who is told; ``records``: its log
-    proposals        what the catalog log is to say of job groups, and does not say yet
+    proposals        what the catalog log should say of job groups and does not say yet
 
 **The way of an ALTER, from shell to worker.** Each arrow is a call or a message; each box is passed once.
 
@@ -39,6 +39,6 @@
       ▼
     Clients ─▶ Changes, until its log has the version ─▶ Reply ─▶ shell
 
-All that is known of a change under way is one value, ``master.Change``: the version that is prepared, since
-when, who waits for it, and how it has ended. Whoever leads the group next begins with the job's record.
+A change under way is one value, ``master.Change``: the version that is prepared, since when, who waits for
+it, and how it has ended. The next leader of the group begins with the job's record.
 """

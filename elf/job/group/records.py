@@ -27,7 +27,7 @@ RECORD_BYTES_MAX: Final = 32 << 20
 
 
 def group_key(uid: str) -> bytes:
-    """Key of the Raft group of a job group: first 128 bits of SHA-1("job group", NUL, uid)."""
+    """Key of the Raft group of a job group: first 128 bits of SHA-1("home", NUL, uid)."""
     return hashlib.sha1(f"home\0{uid}".encode()).digest()[:16]
 
 

@@ -87,7 +87,7 @@ class ProgramSpec:
 
     @property
     def hash(self) -> str:
-        """Of the text, for people."""
+        """A hash of the text, for people."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
 

@@ -15,21 +15,21 @@
                                               ▼
     at the agent    Committed, down the tree: the snapshot is in it, and forgotten
 
-Six types have panes on this way, since each is another thing:
+Panes go through six types on this way:
 
-    Sealed          what an agent has sealed, as it lies on its disk. It has no member number: that is the
-                    catalog log's, and the stream task does not know it.
-    Slice           a message. Its contribution set is bytes. (``Excerpt``, ``RunSlice``: what is left out of
-                    it, or that another has run it, is in the type: who does not know it refuses it.)
-    Piece           the same in memory: its contribution set is an integer, it is clipped and laid beside
-                    others, and nobody opens its tables.
-    CommitPanes     what is to be done: the pieces of the same panes, and the revision that they make.
-    PaneCommit      what was done: merged tables, durable, for good. The row of the store is the record of a
-                    replicated job group. ``Drafted`` has it until its group has it. (``PaneRow``: the message
-                    that takes it to a reader, with its place in what that has asked for.)
-    Segment         what is known of it without its tables, in memory for as long as a revision may come;
-                    neighbours that are alike are one.
+    Sealed          what an agent has sealed, as stored on its disk. It has no member number: only the catalog
+                    log has that, and the stream task does not know it.
+    Slice           a message. Its contribution set is bytes. (``Excerpt``: groups are left out; ``RunSlice``:
+                    another agent has run it. These are types, so that an elf without them refuses them.)
+    Piece           the same in memory: its contribution set is an integer. Pieces are clipped and joined, and
+                    their tables are not opened.
+    CommitPanes     a request: the pieces of the same panes, and the revision that they make.
+    PaneCommit      the result: merged tables, durable and final. The row of the store is also the record of a
+                    replicated job group; until the group has it, it is in ``Drafted``. (``PaneRow``: the
+                    message that brings it to a reader, with its place in the reader's request.)
+    Segment         the same without tables, in memory for as long as a revision may come; neighbours that
+                    are alike are joined.
 
-What is not covered comes again: who is missing is asked (``answer``), and an agent offers what has had no
-answer for a while. What is covered is refused. So each row is in one commit.
+What is not covered comes again: missing members are asked (``answer``), and an agent offers what was not
+answered for a while. What is covered is refused. So each row is in one commit.
 """

@@ -1,7 +1,7 @@
 """Broadcasts: messages from people to every worker of a job, at once and outside the panes (``NOTIFY JOB j
 'text'``).
 
-    anybody --NotifyJob--> the root of each flow --Notice, down the flow's tree--> every agent that runs it
+    an agent --NotifyJob--> the root of each flow --Notice, down the flow's tree--> every agent that runs it
 
 A root sends a broadcast once, and answers to which agents it goes. An agent that runs several flows of the
 job takes it from the first of them. The tree numbers and repairs broadcasts as every multicast, so each agent

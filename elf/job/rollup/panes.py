@@ -255,7 +255,7 @@ class Panes:
 
 
 def disjoint(rows: Sequence[tuple[int, int, int, bytes]]) -> list[tuple[int, int, int, bytes]]:
-    """Of stored commits (start, end, revision, members): for each pane its highest revision, and of these the
+    """From stored commits (start, end, revision, members): each pane's highest revision, and of these the
     last ones without a hole. What lies before a hole is left over from a pruning."""
     found: list[tuple[int, int, int, bytes]] = []
     for new in sorted(rows, key=lambda row: row[2]):

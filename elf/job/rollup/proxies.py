@@ -45,7 +45,7 @@ LOOKED_AT: Final = 64
 
 
 class Proxies:
-    """Of one flow: (member, first pane, end, part) → holder, and when it was appointed. ``proxy_ms``: how
+    """For one flow: (member, first pane, end, part) → holder, and when it was appointed. ``proxy_ms``: how
     long it may take."""
 
     def __init__(self, proxy_ms: int = PROXY_MS) -> None:
@@ -102,7 +102,7 @@ class _Asked:
 
 
 class Runs:
-    """Of one flow. ``by``: (agent, by whom) → panes; ``failed``: agent → how often it did not
+    """The runs of one flow. ``by``: (agent, by whom) → panes; ``failed``: agent → how often it did not
     come about, and why the last time."""
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ class Root(Panes):
     # -- how it begins ---------------------------------------------------------------------------------------
 
     def prepare(self, now_ms: int, since_ms: int) -> int | None:
-        """Of a new flow, known to the members since ``since_ms``: the first pane, after every ``live_from``,
+        """The first pane of a new flow, known to the members since ``since_ms``: after every ``live_from``,
         when all members have said theirs, or some have and the limit is up. It is durable before ``begin``.
         """
         presence = self.stragglers.presence
