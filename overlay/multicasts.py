@@ -62,7 +62,7 @@ class Multicasts:
         self._catch_up(tree)
 
     def acknowledged(self, child: Child, message: Heard) -> None:
-        """A child is as far as this."""
+        """A child has received up to this number."""
         child.flight.heard(message.root, message.number)
 
     def compare(self, tree: Tree, heads: tuple[Head, ...], up: bool) -> None:

@@ -193,7 +193,7 @@ class Pastry:
         self.learn(message.peers, near=message.sender in self.neighbourhood())
 
     def left(self, message: Leave) -> None:
-        """A peer goes on purpose."""
+        """A peer leaves on purpose."""
         if self.liveness.bury(message.sender, "left"):
             self._detach(message.sender)
             self._refill(message.sender.id)

@@ -257,7 +257,7 @@ class TreeLinks:
             tree.silent.add(message.sender.id)
 
     def unsubscribe_message(self, topics: Iterable[bytes], sender: Peer) -> None:
-        """A child goes."""
+        """A child leaves."""
         for topic in topics:
             link = self.child_of(topic, sender.id)
             if link is not None:

@@ -66,8 +66,8 @@ Node = Leaf | Inner
 
 
 class Fuel:
-    """Rows that may be merged. A merge is begun only if the rest pays for it, and after the first that it
-    does not pay for nothing else is begun."""
+    """Rows that may be merged. A merge is begun only if what is left pays for it; after the first that is not
+    begun, none is."""
 
     def __init__(self, rows: int) -> None:
         self.left = rows
@@ -182,7 +182,7 @@ class Sinking:
         return nodes[0]
 
     def owes(self, node: Node) -> bool:
-        """Is it full, or something below it?"""
+        """Whether the node is full, or a node below it."""
         return self._full(node) if isinstance(node, Leaf) else node.owing
 
     def _sink_by(self, node: Inner, fuel: Fuel) -> None:

@@ -147,7 +147,7 @@ class Layout:
 
 
 def _alike(ours: pa.DataType, theirs: pa.DataType) -> bool:
-    """Types of which one can be cast to the other without becoming another key."""
+    """Whether one type can be cast to the other without becoming another key."""
     if ours == theirs or pa.types.is_null(ours) or pa.types.is_null(theirs):
         return True
     families = (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal, pa.types.is_timestamp)

@@ -360,7 +360,7 @@ class ElfParser(Parser):
         return join
 
     def _before_name(self, word: str) -> bool:
-        """``LATE`` or ``JOB`` before a name; a stream may have either name too."""
+        """Whether ``LATE`` or ``JOB`` stands before a name; a stream may have either name too."""
         if not self._curr or not self._next or self._curr.text.upper() != word:
             return False
         named = self._next.token_type in {TokenType.VAR, TokenType.IDENTIFIER, *self.TABLE_ALIAS_TOKENS}

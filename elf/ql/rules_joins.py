@@ -25,7 +25,7 @@ def is_comma(join: exp.Join) -> bool:
 
 
 def is_file(table: exp.Expr) -> bool:
-    """A text where a stream's name might stand."""
+    """Whether a text stands where a stream's name might."""
     return isinstance(table, exp.Table) and "file" in table.meta
 
 

@@ -14,7 +14,7 @@ from elf.schema import Column, ColumnType, Schema, unify
 
 
 def is_stream(table: exp.Expr, named: set[str]) -> bool:
-    """A name in JOIN that stands for a stream; ``named``: those of WITH."""
+    """Whether a name in JOIN stands for a stream; ``named``: those of WITH."""
     if not isinstance(table, exp.Table) or {"file", "job"} & table.meta.keys():
         return False
     return table.name.lower() not in named

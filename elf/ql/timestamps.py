@@ -165,7 +165,7 @@ class _Sql:
         return duckdb if self.engine == "duckdb" else spark
 
     def matches(self, text: str, pattern: str) -> str:
-        """Whether the whole of a text does."""
+        """SQL of whether the whole of a text matches."""
         whole = escaped(rf"^(?:{pattern})\z")
         return self.either(f"regexp_full_match({text}, '{pattern}')", f"({text} RLIKE '{whole}')")
 

@@ -238,7 +238,7 @@ class SimAgent:
     # -- its process, as the loop sees it --------------------------------------------------------------------
 
     def goes_on(self, effect: object) -> bool:
-        """It may die before any effect."""
+        """Whether the agent still runs; it may die before any effect."""
         if self.up:
             self.world.point(self)
         work = effect.work if isinstance(effect, leader.Draft) else effect

@@ -332,7 +332,7 @@ class Ledger:
         self._check_policy(name, word)
 
     def _check_policy(self, name: str, word: PaneWord) -> None:
-        """Whether the commit came when its jobs' STRAGGLERS allow it."""
+        """Check that the commit came when its jobs' STRAGGLERS allow it."""
         flow, fragment = word.row.flow, self.flows[word.row.flow].fragment
         if fragment.leap and word.revision:
             self.found(WRONG, f"{name}: a job that leaps is never revised")
@@ -373,7 +373,7 @@ class Ledger:
             )
 
     def _check_gaps(self, name: str, word: PaneWord) -> None:
-        """The commit lacks what its snapshots lack, and says so."""
+        """Check that the commit lacks what its snapshots lack, and says so."""
         flow, lacks = word.row.flow, defaultdict[int, set[Gap]](set)
         stream = self.flows[flow].fragment.stream
         known = ((flow, agent) for agent in self.who(flow, word.members))

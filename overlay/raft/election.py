@@ -71,7 +71,7 @@ class Election:
         local.context.part(address, reply)
 
     def reply(self, part: VoteReply) -> bool:
-        """An answer to our request."""
+        """An answer to our request; returns whether the ballot is won."""
         local = self._local
         if part.header.term > local.term:
             local.obey(part.header.term, None)

@@ -336,7 +336,7 @@ class Ahead:
                 self._keep(begun.flow, str(one.member), word)
 
     def keep_requests(self, sender: str, message: ReadPanes) -> None:
-        """A reader asks."""
+        """A reader asks for commits."""
         for request in message.requests:
             if self._job_groups.is_coming(request.flow):
                 self._keep(request.flow, sender, ReadPanes(requests=(request,)))

@@ -103,7 +103,7 @@ class Version:
         return self._in_flight is not None and not self._in_flight.revised
 
     def ended(self) -> bool:
-        """All that the version will make is made."""
+        """Whether all that the version will make is made."""
         record = self.record
         bound = min(record.cut_us, record.ends_us)
         if bound >= END_OF_TIME or self._in_flight is not None or not self.spec.plan.windows:

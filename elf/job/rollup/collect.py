@@ -97,7 +97,7 @@ class Covered:
         return any(members >> member & 1 for _, _, members in spans)
 
     def has_part(self, name: PartName, pane: int) -> bool:
-        """The same of a part of late rows."""
+        """Whether a part of late rows is proposed or held."""
         coming = any(name in work.new and work.start == pane for work in self._proposed)
         return coming or self._parts.has(pane, name)
 

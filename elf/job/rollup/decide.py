@@ -118,9 +118,9 @@ class Stragglers:
         return max(self.passed_to(), self._covered.committed_to() if begun else self.presence.latest)
 
     def half_passed(self, now_ms: int) -> int | None:
-        """Whether half of the expected members have passed every pane below this one; where the dead are
-        awaited, half of those that may be there. (All that ever were would be wrong: where more have left
-        than stay, half would never pass, so nobody would be asked, and the limit would never be up.)"""
+        """Half of the expected members have passed every pane below this one; where the dead are awaited,
+        half of those that may be there. (All that ever were would be wrong: where more have left than stay,
+        half would never pass, so nobody would be asked, and the limit would never be up.)"""
         start, there = self._unpassed_from(), self._may_be_there(now_ms)
         passed: int | None = None
         for end in (*self._panes.roster.edges(start, END_OF_TIME), END_OF_TIME):
@@ -134,7 +134,7 @@ class Stragglers:
         return passed
 
     def _half_of(self, members: int) -> int | None:
-        """Whether half of these say that they have sealed the panes below."""
+        """Half of these say that they have sealed the panes below this one."""
         told = numbers(members & self.presence.heard)
         sealed = sorted((self.presence[n].progress.sealed for n in told), reverse=True)
         need = (members.bit_count() + 1) // 2

@@ -79,8 +79,7 @@ class Proxies:
         return found
 
     def take(self, root: Root, sender: str, piece: Piece, now_ms: int) -> None:
-        """A piece has come directly: return whether another agent than the member sent it, and it is
-        wanted."""
+        """A piece has come directly: count it if it is wanted and another agent than the member sent it."""
         for number in numbers(piece.members):
             member = root.member(number)
             others = member is not None and member.address != sender

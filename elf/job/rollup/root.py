@@ -87,7 +87,7 @@ class Root(Panes):
             self.covered.add_part(name, piece)
 
     def told(self, thresholds: tuple[Threshold, ...]) -> None:
-        """The last thresholds of its agents (``elf.job.thresholds``)."""
+        """Set the last thresholds of its agents (``elf.job.thresholds``)."""
         self._deciding.told = thresholds
 
     # -- commits ---------------------------------------------------------------------------------------------
