@@ -11,7 +11,7 @@ import pyarrow as pa
 from elf.aggregates import State, merge_tables
 from elf.batch import decode_all
 from elf.errors import PanesGone, PeerError
-from elf.job.approximate import CHECKPOINT_STATE
+from elf.job.approximate import CUT_STATE
 from elf.job.commits import PaneCommit
 from elf.job.contributions import Piece
 from elf.job.counters import COUNTER_STATES, UNREDUCED, completed
@@ -72,7 +72,7 @@ def joined(tables: Sequence[pa.Table | None]) -> pa.Table | None:
 
 def counter_states(fragment: Fragment) -> tuple[State, ...]:
     """The states of a table of counters of a fragment's panes."""
-    return COUNTER_STATES if fragment.keep is None else (*COUNTER_STATES, CHECKPOINT_STATE)
+    return COUNTER_STATES if fragment.keep is None else (*COUNTER_STATES, CUT_STATE)
 
 
 def committed_counters(fragment: Fragment) -> tuple[State, ...]:

@@ -25,7 +25,7 @@ from elf.job.counters import counters
 from elf.ql.plan import CREDIT, Plan, Top
 
 CUT = "cut"
-CHECKPOINT_STATE = State(CUT, "sum", True)
+CUT_STATE = State(CUT, "sum", True)
 _EXACT = 2.0**53
 
 Floats = npt.NDArray[np.float64]

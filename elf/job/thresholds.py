@@ -37,7 +37,7 @@ import pyarrow as pa
 
 from elf.aggregates import State, canonical_key
 from elf.errors import ElfError
-from elf.job.approximate import CHECKPOINT_STATE, CUT, places, with_cuts
+from elf.job.approximate import CUT, CUT_STATE, places, with_cuts
 from elf.job.assembly.rows import Int64s
 from elf.job.snapshots import Threshold
 from elf.job.tops import cut_panes
@@ -45,7 +45,7 @@ from elf.keys import UInt64s, hash_keys
 from elf.ql.plan import Fragment, Top
 
 LEFT, LOWEST, HIGHEST, SEEN = "left", "lowest", "highest", "seen"
-LEFT_STATES: Final = (CHECKPOINT_STATE, State(LEFT, "sum", True), State(LOWEST, "min"), State(HIGHEST, "max"))
+LEFT_STATES: Final = (CUT_STATE, State(LEFT, "sum", True), State(LOWEST, "min"), State(HIGHEST, "max"))
 """Of a table of counters: the sum of the cuts, how many agents have left groups out, and the lowest and the
 highest number of their thresholds."""
 SEEN_STATE: Final = State(SEEN, "sum", True)

@@ -13,7 +13,7 @@ import pytest
 
 from elf.aggregates import State, merge_tables
 from elf.cli.main import main
-from elf.job.approximate import CHECKPOINT_STATE, CUT, keep_best
+from elf.job.approximate import CUT, CUT_STATE, keep_best
 from elf.job.counters import COUNTER_STATES, counters
 from elf.ql.plan import CREDIT, Top
 
@@ -34,7 +34,7 @@ VALUES: dict[str, Draw] = {
 
 def merged(parts: list[tuple[pa.Table, pa.Table]]) -> tuple[pa.Table, pa.Table]:
     groups = merge_tables([groups for groups, _ in parts], ("_pane", "k0"), STATES)
-    counted = merge_tables([one for _, one in parts], ("_pane",), (*COUNTER_STATES, CHECKPOINT_STATE))
+    counted = merge_tables([one for _, one in parts], ("_pane",), (*COUNTER_STATES, CUT_STATE))
     return groups, counted
 
 

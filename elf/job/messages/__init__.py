@@ -22,9 +22,9 @@ from __future__ import annotations
 from typing import Final
 
 from elf.job.messages.following import LOG_MESSAGES
-from elf.job.messages.groups import HOME_MESSAGES
+from elf.job.messages.groups import GROUP_MESSAGES
 from elf.job.messages.inquiries import INQUIRIES
-from elf.job.messages.proposals import WISHES
+from elf.job.messages.proposals import PROPOSALS
 from elf.job.messages.reading import READING_MESSAGES
 from elf.job.messages.reexecution import REEXECUTION_MESSAGES
 from elf.job.messages.replicas import REPLICA_MESSAGES
@@ -39,8 +39,8 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     *REEXECUTION_MESSAGES,
     *READING_MESSAGES,
     *LOG_MESSAGES,
-    *WISHES,
-    *HOME_MESSAGES,
+    *PROPOSALS,
+    *GROUP_MESSAGES,
     *INQUIRIES,
     WindowResult,
     *CLIENT_MESSAGES,

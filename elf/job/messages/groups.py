@@ -103,7 +103,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     waiting: str = ""
 
 
-HOME_MESSAGES = (
+GROUP_MESSAGES = (
     JobFailed,
     FunctionFailed,
     CreateJob,

@@ -87,7 +87,7 @@ Proposal = (
 ``elf.job.catalog.voters``."""
 
 
-WISHES = (
+PROPOSALS = (
     JoinStream,
     LeaveStream,
     AddJob,
