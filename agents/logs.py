@@ -14,7 +14,6 @@ from typing import Final, Literal, TextIO
 import structlog
 from structlog.typing import Processor
 
-Level = Literal["debug", "info", "warning", "error"]
 Format = Literal["json", "console"]
 
 _LEVELS: Final[dict[str, int]] = {

@@ -58,10 +58,6 @@ class Aggregate:
     final: str
     spark: str | None = None
 
-    def partial_sql(self, argument: str) -> tuple[str, ...]:
-        """One expression a state, over raw rows, in DuckDB; for aggregates that don't ask for the time."""
-        return tuple(rule.partial.format(x=argument) for rule in self.states)
-
     def final_sql(self, columns: Sequence[str], type_name: str, *, spark: bool = False) -> str:
         """The aggregate's value; ``columns`` are quoted names of its merged state columns, in order."""
         template = self.spark if spark and self.spark is not None else self.final

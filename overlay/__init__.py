@@ -92,13 +92,9 @@ from overlay.effects import (
 from overlay.errors import NotRoot, OverlayBug, OverlayError
 from overlay.ids import Peer, key_of, node_id
 from overlay.joining import State
-from overlay.messages import (
-    LOAD_MAX,
-)
 from overlay.node import Overlay
 
 __all__ = [
-    "LOAD_MAX",
     "Delivered",
     "Effect",
     "Event",

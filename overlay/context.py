@@ -18,7 +18,6 @@ class Context:
     def __init__(self, me: Peer, config: OverlayConfig, rng: Rng, place: str = "") -> None:
         self.me = me
         self.place = place
-        self.load = 0
         self.id = me.id
         self.config = config
         self.rng = rng

@@ -86,8 +86,6 @@ class Liveness:
         self.health = Health(context, self._heard_lately)
         self.live: dict[int, Peer] = {}
         self.dead: dict[int, Grave] = {}
-        self.loads: dict[int, int] = {}
-        """What peers last said of their load."""
         self._heard: dict[int, int] = {}
         self._probes: dict[int, Probe] = {}
 
@@ -250,7 +248,6 @@ class Liveness:
             return False
         self._drop_probe(node)
         self._heard.pop(node, None)
-        self.loads.pop(node, None)
         if known is not None:
             del self.live[node]
             self._context.emit(PeerDown(known, reason))
@@ -284,7 +281,6 @@ class Liveness:
         for node in [node for node in self.live if node not in needed and node not in self._probes]:
             if now - self._heard[node] >= config.forget_ms:
                 del self.live[node], self._heard[node]
-                self.loads.pop(node, None)
         for node in [n for n, grave in self.dead.items() if now - grave.since >= config.dead_forget_ms]:
             del self.dead[node]
 

@@ -34,7 +34,6 @@ from overlay.treemessages import (
 )
 
 NO_STAMP: Final = -1
-LOAD_MAX: Final = 255
 
 # -- joining and the ring ------------------------------------------------------------------------------------
 
@@ -141,16 +140,13 @@ class Leave:
 class Heartbeat:
     """To the two ring neighbours in turn, to each every ``heartbeat_ms``. 45 bytes.
 
-    ``load`` (0 … 255) is what the application says of itself. ``echo`` is the last stamp of the receiver,
-    which came ``held_ms`` ago.
+    ``echo`` is the last stamp of the receiver, which came ``held_ms`` ago.
     """
 
     sender: Peer
-    load: int
     stamp: int
     echo: int
     held_ms: int
-    neighbour: bool
 
 
 @dataclass(frozen=True, slots=True)

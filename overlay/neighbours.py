@@ -15,7 +15,7 @@ from overlay.indirectprobes import IndirectProbes
 from overlay.leafset import LeafSet
 from overlay.lease import Leases
 from overlay.liveness import Evidence, Liveness
-from overlay.messages import LOAD_MAX, NO_STAMP, Heartbeat, Ping, Pong, ProbeRequest, RouteName
+from overlay.messages import NO_STAMP, Heartbeat, Ping, Pong, ProbeRequest, RouteName
 from overlay.proximity import Proximity
 from overlay.routing import RoutingTable
 from overlay.tuning import Tuning
@@ -56,12 +56,10 @@ class Neighbours:
         return neighbour, self.delivered_for(peer) if neighbour else ()
 
     def heartbeat(self, message: Heartbeat) -> None:
-        """A ring neighbour's heartbeat: its load, its stamp to be echoed, and ours back."""
+        """A ring neighbour's word: its stamp to be echoed, and ours back."""
         sender = message.sender
-        self._liveness.loads[sender.id] = min(max(message.load, 0), LOAD_MAX)
         self._stamps[sender] = (message.stamp, self._context.now)
-        renews = message.neighbour and self.leases.known(sender)
-        self.echoed(sender, message.echo, renews, message.held_ms)
+        self.echoed(sender, message.echo, self.leases.known(sender), message.held_ms)
 
     def ping(self, message: Ping) -> None:
         """A peer wants a sign of life, and a grant if it is our ring neighbour."""
@@ -135,4 +133,4 @@ class Neighbours:
         context = self._context
         echo, came_at = self._stamps.get(neighbour, (NO_STAMP, context.now))
         held_ms = context.now - came_at
-        context.send(neighbour, Heartbeat(context.me, context.load, context.now, echo, held_ms, True))
+        context.send(neighbour, Heartbeat(context.me, context.now, echo, held_ms))

@@ -15,7 +15,6 @@ from overlay.forwarding import Forwarding
 from overlay.ids import Peer, node_id, to_int
 from overlay.joining import Joining, State, Step
 from overlay.messages import (
-    LOAD_MAX,
     Heartbeat,
     HopAck,
     JoinReply,
@@ -180,12 +179,6 @@ class Overlay:
             self._pastry.seek(addresses)
         return self._take()
 
-    def set_load(self, load: int) -> None:
-        """What this node's heartbeats say of its load from now on, 0 … 255. ValueError for anything else."""
-        if not 0 <= load <= LOAD_MAX:
-            raise ValueError(f"a load is 0 … {LOAD_MAX}, not {load}")
-        self._context.load = load
-
     # -- questions -------------------------------------------------------------------------------------------
 
     @property
@@ -204,10 +197,6 @@ class Overlay:
     def dropped(self) -> int:
         """Messages dropped for good: malformed ones, and routed ones beyond the bounds of the config."""
         return self._malformed + self._forwarding.dropped
-
-    def load_of(self, address: str) -> int | None:
-        """The load in a ring neighbour's last heartbeat; None if it never sent any."""
-        return self._pastry.liveness.loads.get(node_id(address))
 
     def rtt_ms(self, address: str) -> float | None:
         """The smoothed round trip to an address; None if it was not measured lately."""

@@ -62,8 +62,8 @@ class Query:
         return table
 
     def partials(self, rows: pa.Table) -> pa.Table:
-        columns = zip(self.rule.partial_sql("x"), self.states, strict=True)
-        states = ", ".join(f"{sql} AS {state.name}" for sql, state in columns)
+        columns = zip(self.rule.states, self.states, strict=True)
+        states = ", ".join(f"{rule.partial.format(x='x')} AS {state.name}" for rule, state in columns)
         return self._run(f"SELECT k, {states} FROM rows GROUP BY k", rows)
 
     def final(self, merged: pa.Table) -> dict[object, object]:

@@ -249,7 +249,6 @@ class Node:
         return min((at for at in waits if at is not None), default=now_ms + 1_000)
 
     def tick(self, now_ms: int) -> list[NodeEffect]:
-        self.overlay.set_load(min(self.job_groups.load, ring.LOAD_MAX))
         found: list[Step] = list(self.overlay.handle(ring.Tick(), now_ms))
         found.extend(self.catalog.tick(now_ms))
         found.extend(self.hosting.tick(now_ms))

@@ -36,7 +36,6 @@ from elf.job.gaps import Missed
 from elf.job.messages.inquiries import RollArchive, SampleRows, StreamSeen
 from elf.job.ports import Spill
 from elf.job.reexecution import Reading
-from elf.job.snapshots import SnapshotName
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.schema import ColumnType, declare
 from elf.wire.base import Request
@@ -290,7 +289,3 @@ def _keep_heap() -> None:
     of a chunk's time), until an array of that size has been freed once; none of its pages is touched.
     """
     np.empty(_HEAP_KEPT_BYTES, dtype=np.uint8)
-
-
-def snapshot_names(flow: str, names: Sequence[tuple[int, int, int]]) -> list[SnapshotName]:
-    return [SnapshotName(flow, *name) for name in names]

@@ -299,7 +299,7 @@ def test_fields_may_be_appended_and_one_without_them_is_still_understood() -> No
 
 def test_a_heartbeat_is_small() -> None:
     """Fields have no names on the wire: with them it was 152 bytes."""
-    beat = ring.Heartbeat(Peer("10.0.0.7:7071", 3), 17, 1 << 40, 1 << 40, 250, True)
+    beat = ring.Heartbeat(Peer("10.0.0.7:7071", 3), 1 << 40, 1 << 40, 250)
     assert len(sent(beat)[0]) < 100
 
 

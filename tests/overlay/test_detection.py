@@ -104,7 +104,7 @@ def test_who_is_asked_to_probe_says_what_it_hears() -> None:
     overlay, asker, target = node(), Peer("asker", 1), Peer("target", 1)
     asked = overlay.handle(Received(ProbeRequest(asker, target)), 1_000)
     assert Send("target", Ping(overlay.me, 1_000)) in asked
-    heard = overlay.handle(Received(Heartbeat(target, 0, 5, NO_STAMP, 0, False)), 1_010)
+    heard = overlay.handle(Received(Heartbeat(target, 5, NO_STAMP, 0)), 1_010)
     assert Send("asker", ProbeReport(overlay.me, target, True, False, 0)) in heard
 
 
@@ -112,18 +112,6 @@ def test_a_report_about_us_is_answered_for_ourselves() -> None:
     overlay, asker = node(), Peer("asker", 1)
     said = overlay.handle(Received(ProbeRequest(asker, overlay.me)), 5)
     assert Send("asker", ProbeReport(overlay.me, overlay.me, True, False, 0)) in said
-
-
-def test_load_travels_with_heartbeats() -> None:
-    world = ring(5)
-    one, two = neighbours(world)
-    assert world.nodes[two].overlay.load_of(one) == 0
-    world.nodes[one].overlay.set_load(77)
-    world.run(1_200)
-    assert world.nodes[two].overlay.load_of(one) == 77
-    assert world.nodes[two].overlay.load_of("nobody") is None
-    with pytest.raises(ValueError, match="0 … 255"):
-        world.nodes[one].overlay.set_load(256)
 
 
 def test_who_is_late_itself_waits_longer_and_recovers() -> None:

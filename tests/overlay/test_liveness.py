@@ -14,7 +14,7 @@ from tests.support.worlds import downs, names, ring, ring_rests, ups
 
 
 def beat(sender: Peer) -> Heartbeat:
-    return Heartbeat(sender, 0, 1, NO_STAMP, 0, True)
+    return Heartbeat(sender, 1, NO_STAMP, 0)
 
 
 @pytest.mark.parametrize("count", [2, 3, 8, 30])

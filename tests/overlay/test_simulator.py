@@ -98,7 +98,7 @@ def count_heartbeats(world: Simulator, times: int) -> int:
 
     node.handle = handle  # type: ignore[method-assign]
     for _ in range(times):
-        world.perform("n0", [Send("n1", Heartbeat(Peer("Probe-of-the-test", 1), 0, 1, 1, 0, True))])
+        world.perform("n0", [Send("n1", Heartbeat(Peer("Probe-of-the-test", 1), 1, 1, 0))])
     world.run(100)
     return arrived
 

@@ -110,11 +110,6 @@ class JobGroups:
         """The masters of the jobs that have subscribers."""
         return tuple(group.master for group in self if group.subscribers)
 
-    @property
-    def load(self) -> int:
-        """The load here: the number of jobs and of roots of flows."""
-        return len(self._job_groups) + len(self.roots.topics())
-
     def work(self, uids: Iterable[str]) -> tuple[JobWork, ...]:
         """The work of the masters of those of these jobs that are here."""
         return tuple(self._job_groups[uid].work() for uid in dict.fromkeys(uids) if uid in self._job_groups)
