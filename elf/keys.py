@@ -16,16 +16,13 @@ decimal                               5     16, little endian, two's complement,
 The hash of a key of one column is that of its value. Further columns are mixed in from left to right:
 ``h = fmix64(h * 0x9E3779B97F4A7C15 + next)`` modulo 2**64, fmix64 being murmur3's. Without columns it is 0.
 
-``hash_key_reference`` says the same, a row at a time; ``hash_keys`` does it for columns, in numpy. It must
-never depend on how rows are batched, on chunks, or on the machine.
+``hash_keys`` does it for columns, in numpy. It must never depend on how rows are batched, on chunks, or on
+the machine.
 """
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from typing import Final
 
 import mmh3
@@ -37,14 +34,13 @@ import pyarrow.compute as pc
 UInt64s = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
 KeyHash = Callable[[Sequence[pa.Array | pa.ChunkedArray]], UInt64s]
-Value = None | bool | int | float | str | bytes | date | Decimal
 
-_NULL, _INTEGER, _DOUBLE, _BYTES, _BOOLEAN, _DECIMAL = range(6)
+NULL, INTEGER, DOUBLE, BYTES, BOOLEAN, DECIMAL = range(6)
+"""The seeds."""
 
-_GOLDEN: Final = 0x9E3779B97F4A7C15
+GOLDEN: Final = 0x9E3779B97F4A7C15
 _C1: Final = np.uint64(0x87C37B91114253D5)
 _C2: Final = np.uint64(0x4CF5AD432745937F)
-_MASK: Final = (1 << 64) - 1
 
 _LOW_MASKS: Final = np.array([(1 << 8 * min(size, 8)) - 1 for size in range(16)], dtype=np.uint64)
 _HIGH_MASKS: Final = np.array([(1 << 8 * max(size - 8, 0)) - 1 for size in range(16)], dtype=np.uint64)
@@ -61,67 +57,13 @@ _LONG_BYTES: Final = 192
 """From this length on a call of the library a value is cheaper than numpy's calls a block."""
 
 
-# -- the definition ------------------------------------------------------------------------------------------
-
-
-def hash_key_reference(values: tuple[Value, ...]) -> int:
-    """The hash of one key, slowly. Decimals must have the scale that their column has."""
-    if not values:
-        return 0
-    mixed = _hash_value(values[0])
-    for value in values[1:]:
-        mixed = _fmix_int((mixed * _GOLDEN + _hash_value(value)) & _MASK)
-    return mixed
-
-
-def _hash_value(value: Value) -> int:
-    seed, data = _canonical(value)
-    return int(mmh3.hash64(data, seed, signed=False)[0])
-
-
-def _canonical(value: Value) -> tuple[int, bytes]:
-    match value:
-        case None:
-            return _NULL, b""
-        case bool():
-            return _BOOLEAN, bytes([value])
-        case int():
-            return _INTEGER, (value & _MASK).to_bytes(8, "little")
-        case float():
-            return _DOUBLE, struct.pack("<d", float("nan") if value != value else value + 0.0)
-        case str():
-            return _BYTES, value.encode()
-        case bytes():
-            return _BYTES, value
-        case datetime():
-            zoned = value if value.tzinfo else value.replace(tzinfo=UTC)
-            return _canonical((zoned - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1))
-        case date():
-            return _canonical((value - date(1970, 1, 1)).days)
-        case Decimal():
-            sign, digits, _ = value.as_tuple()
-            unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
-            return _DECIMAL, unscaled.to_bytes(16, "little", signed=True)
-
-
-def _fmix_int(h: int) -> int:
-    h ^= h >> 33
-    h = h * 0xFF51AFD7ED558CCD & _MASK
-    h ^= h >> 33
-    h = h * 0xC4CEB9FE1A85EC53 & _MASK
-    return h ^ h >> 33
-
-
-# -- the same for columns ------------------------------------------------------------------------------------
-
-
 def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray]) -> UInt64s:
     """The hash of each row of some key columns of equal length. Raises ``TypeError`` for nested types."""
     if not columns:
         return np.zeros(0, dtype=np.uint64)
     mixed = _hash_column(columns[0])
     for column in columns[1:]:
-        mixed *= np.uint64(_GOLDEN)
+        mixed *= np.uint64(GOLDEN)
         mixed += _hash_column(column)
         _fmix(mixed)
     return mixed
@@ -147,23 +89,27 @@ def _hash_array(array: pa.Array) -> UInt64s:
     elif pa.types.is_null(kind):
         hashes = np.zeros(len(array), dtype=np.uint64)
     elif pa.types.is_boolean(kind):
-        both = np.array([_hash_value(False), _hash_value(True)], dtype=np.uint64)
+        both = np.array([_hash_bytes(b"\0", BOOLEAN), _hash_bytes(b"\1", BOOLEAN)], dtype=np.uint64)
         hashes = both[array.fill_null(False).to_numpy(zero_copy_only=False).astype(np.int8)]
     elif pa.types.is_floating(kind):
         values = array.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
         values[np.isnan(values)] = np.nan
-        hashes = _hash_words([values.view(np.uint64)], _DOUBLE)
+        hashes = _hash_words([values.view(np.uint64)], DOUBLE)
     elif _is_text(kind):
         hashes = _hash_texts(array)
     elif pa.types.is_decimal128(kind):
         hashes = _hash_decimals(array)
     elif pa.types.is_primitive(kind):
-        hashes = _hash_words([_integers(array)], _INTEGER)
+        hashes = _hash_words([_integers(array)], INTEGER)
     else:
         raise TypeError(f"a key column cannot be {kind}")
     if array.null_count:
-        hashes[array.is_null().to_numpy(zero_copy_only=False)] = np.uint64(_hash_value(None))
+        hashes[array.is_null().to_numpy(zero_copy_only=False)] = np.uint64(_hash_bytes(b"", NULL))
     return hashes
+
+
+def _hash_bytes(value: bytes, seed: int) -> int:
+    return int(mmh3.hash64(value, seed, signed=False)[0])
 
 
 def _is_text(kind: pa.DataType) -> bool:
@@ -184,7 +130,7 @@ def _integers(array: pa.Array) -> UInt64s:
 def _hash_decimals(array: pa.Array) -> UInt64s:
     words = np.frombuffer(array.buffers()[1], dtype=np.uint64, count=2 * (array.offset + len(array)))
     pairs = words.reshape(-1, 2)[array.offset :]
-    return _hash_words([np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])], _DECIMAL)
+    return _hash_words([np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])], DECIMAL)
 
 
 def _hash_words(words: Sequence[UInt64s], seed: int) -> UInt64s:
@@ -246,7 +192,7 @@ def even_values(array: pa.Array) -> npt.NDArray[np.uint8] | None:
 def _hash_even(values: npt.NDArray[np.uint8]) -> UInt64s:
     """The same for values of one length, (rows, bytes): their words lie at even distances."""
     rows, size = values.shape
-    h1 = np.full(rows, _BYTES, dtype=np.uint64)
+    h1 = np.full(rows, BYTES, dtype=np.uint64)
     h2 = h1.copy()
     whole, tail = size & ~15, size & 15
     for at in range(0, whole, 16):
@@ -283,7 +229,7 @@ def _hash_slice(heap: npt.NDArray[np.uint8], edges: npt.NDArray[np.int64], out: 
         long = sizes >= _LONG_BYTES
         for row in np.flatnonzero(long).tolist():
             value = heap[edges[row] : edges[row + 1]].tobytes()
-            out[row] = mmh3.hash64(value, _BYTES, signed=False)[0]
+            out[row] = _hash_bytes(value, BYTES)
         short = np.flatnonzero(~long)
         if len(short):
             lengths = sizes[short]
@@ -313,7 +259,7 @@ def _hash_short(
     words: npt.NDArray[np.uint64], starts: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64], longest: int
 ) -> UInt64s:
     """``words[i]`` are the 8 bytes from byte ``i`` on."""
-    h1 = np.full(len(starts), _BYTES, dtype=np.uint64)
+    h1 = np.full(len(starts), BYTES, dtype=np.uint64)
     h2 = h1.copy()
     for done in range(0, longest - 15, 16):
         rows = np.flatnonzero(sizes >= done + 16)

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from elf.keys import Value, hash_key_reference, hash_keys
+from elf.keys import hash_keys
+from tests.support.key_hashes import Value, hash_key_reference
 
 KeyTable = tuple[list[pa.DataType], list[tuple[Value, ...]]]
 CENTURIES = (datetime(1900, 1, 1), datetime(2200, 1, 1))

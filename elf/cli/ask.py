@@ -14,9 +14,8 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 
-from elf.cli.choices import Output
 from elf.cli.errors import INTERRUPTED
-from elf.cli.options import one_text
+from elf.cli.options import Output, one_text
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.cli.statements import statements
 from elf.client import Client, Window, connect

@@ -9,13 +9,14 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import Output, Shown
 from elf.cli.options import (
     DEFAULT_ADDRESS,
     Cluster,
     Connect,
     JobName,
+    Output,
     OutputOption,
+    Shown,
     SqlFile,
     SqlText,
     SqlWords,

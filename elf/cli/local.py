@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from elf.cli.choices import DemoApp, Output
-from elf.cli.options import OutputOption, SeveralValues, SqlFile, one_text
+from elf.cli.options import Output, OutputOption, SeveralValues, SqlFile, one_text
+
+
+class DemoApp(StrEnum):
+    """The paper's applications (``elf.examples``)."""
+
+    MICRO_PROMOTION = "micro-promotion"
+    PRODUCT_BUNDLING = "product-bundling"
+    SALE_PREDICTION = "sale-prediction"
+    SPAM = "spam"
 
 
 def register(app: typer.Typer) -> None:

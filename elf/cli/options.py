@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final
 
 import typer
 from typer.core import TyperCommand
 
-from elf.cli.choices import Output
 from elf.errors import UserError
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:7071"
+
+
+class Output(StrEnum):
+    """``--output``"""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+
+
+class Shown(StrEnum):
+    """``elf top --output``"""
+
+    TABLE = "table"
+    JSON = "json"
+
 
 Connect = Annotated[
     str,
@@ -55,12 +71,6 @@ class SeveralValues(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         return list(super().parse_args(ctx, spread(args, self.several)))
-
-
-class SeveralEngines(SeveralValues):
-    """The same for ``--engines`` and ``--install``."""
-
-    several: ClassVar[tuple[str, ...]] = ("--engines", "--install")
 
 
 def spread(args: list[str], several: tuple[str, ...]) -> list[str]:

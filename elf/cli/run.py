@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from elf.batch import decode
-from elf.cli.choices import Output
 from elf.cli.errors import INTERRUPTED, ended_at_once
 from elf.cli.inputs import Inputs, inputs_of, stdin_pipe
+from elf.cli.options import Output
 from elf.cli.printing import Printer, printer, use_utf8
 from elf.client.windows import split
 from elf.errors import InputError, UserError

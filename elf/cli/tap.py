@@ -19,7 +19,7 @@ import pyarrow as pa
 from rich.cells import cell_len, set_cell_size
 
 from elf.cli.ask import ask
-from elf.cli.choices import Output
+from elf.cli.options import Output
 from elf.cli.printing import console, printer, use_utf8
 from elf.client import connect
 from elf.client.values import for_terminal

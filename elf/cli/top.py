@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from elf.cli.ask import ask
-from elf.cli.choices import Shown
+from elf.cli.options import Shown
 from elf.cli.printing import console
 from elf.client import Client, connect
 from elf.wire.stats import AgentStats, FleetStats, Stats

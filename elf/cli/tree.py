@@ -216,7 +216,7 @@ def plot_tree(facts: TreeStatus, tree: FlowTree, names: dict[str, str], path: Pa
     """Draw a tree into a file: PNG or SVG by its suffix."""
     import numpy as np
 
-    from elf.cli.pictures.plots import draw_tree
+    from elf.cli.pictures import draw_tree
 
     labels, children = _Labels(facts, tree, names), children_of(tree)
     loose = children.get("", [])

@@ -19,7 +19,6 @@ from typing import Annotated, Final
 import msgspec
 from typer import Option
 
-from elf.cli.choices import BenchKeys
 from elf.cli.pictures import check_plot
 from elf.errors import ElfError, UserError
 from lab.bench.cbt_side import SIDES, CbtRun, Mapped, Work, run_hash_map
@@ -27,6 +26,7 @@ from lab.bench.options import Plot, Repeat
 from lab.bench.plots import draw_curves
 from lab.bench.runner import Bench, Figure, Report, Scratch, median
 from lab.bench.sides import ask
+from lab.cli.choices import BenchKeys
 
 PYTHON_SIDES: Final = tuple(SIDES)
 MAP_SIDES: Final = ("sparse_hash_map", "dense_hash_map")

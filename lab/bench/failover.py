@@ -31,11 +31,11 @@ from typing import Annotated, Final
 from typer import Option
 
 from elf.cli.agents import Agent
-from elf.cli.choices import Detect, Strike
 from elf.client import Client, Window, connect
 from elf.errors import ElfError, UserError
 from lab.bench.control_fleet import CLUSTER, ControlFleet, on_fleet, until
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
+from lab.cli.choices import Detect, Strike
 
 JOB: Final = "alive"
 LINES_PER_S: Final = 100

@@ -23,7 +23,6 @@ import pyarrow as pa
 from typer import Option
 
 from elf.batch import decode
-from elf.cli.choices import BenchFormat
 from elf.cli.pictures import check_plot
 from elf.errors import ElfError, InputError
 from lab.bench.duckdb_side import run_duckdb
@@ -33,6 +32,7 @@ from lab.bench.plots import draw_bars
 from lab.bench.runner import Bench, Figure, Report, Scratch, median
 from lab.bench.sides import ask
 from lab.bench.task_side import run_lane
+from lab.cli.choices import BenchFormat
 from lab.cli.generate import GenerateOptions, write
 
 PLAIN: Final = "one job, one core"

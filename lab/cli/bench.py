@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Final, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from elf.cli.options import SeveralEngines
+from elf.cli.options import SeveralValues
 
 if TYPE_CHECKING:
     from lab.bench.runner import Bench
@@ -100,6 +100,12 @@ class Benches(TyperGroup):
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, help) for name, (_, help) in BENCHES.items()])
+
+
+class SeveralEngines(SeveralValues):
+    """A command whose ``--engines`` and ``--install`` take all words up to the next option."""
+
+    several: ClassVar[tuple[str, ...]] = ("--engines", "--install")
 
 
 app = typer.Typer(cls=Benches, help="Measure elf on this machine.", no_args_is_help=True)

@@ -7,8 +7,8 @@ import random
 from dataclasses import asdict, dataclass
 from typing import Final
 
-from elf.cli.choices import Lifetimes
 from elf.errors import UserError
+from lab.cli.choices import Lifetimes
 from lab.overlay.churn import ChurnReport, churn
 from overlay.config import OverlayConfig
 

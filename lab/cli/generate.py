@@ -13,8 +13,8 @@ from typing import Annotated, BinaryIO, Final, Literal
 
 import typer
 
-from elf.cli.choices import LogKind
 from elf.errors import UserError
+from lab.cli.choices import LogKind
 
 ROWS: Final = 100_000
 

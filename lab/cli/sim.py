@@ -21,7 +21,7 @@ from overlay.ids import ID_BITS, node_id
 from overlay.messages import Message
 
 if TYPE_CHECKING:
-    from elf.cli.pictures.layout import Scene
+    from lab.pictures.scene import Scene
     from lab.sim.model import Model
 
 DIGIT_VALUES: Final = 16
@@ -284,7 +284,7 @@ def scene_of(report: Report) -> Scene:
     """What is drawn of a run: the ring and its first tree before any crash."""
     import numpy as np
 
-    from elf.cli.pictures.layout import Scene
+    from lab.pictures.scene import Scene
 
     tree = report.jobs.trees[0]
     addresses = sorted(_nodes(report), key=node_id)
@@ -331,7 +331,7 @@ def _print(report: Report, limit: int, seed: int, seconds: float) -> None:
 
 
 def _run_model(options: SimOptions, config: OverlayConfig) -> int:
-    from elf.cli.pictures.layout import Scene
+    from lab.pictures.scene import Scene
     from lab.sim.model import measure
 
     asked = {
@@ -411,10 +411,10 @@ def _show(scene: Scene | None, title: str, options: SimOptions) -> None:
     if scene is None:
         return
     if options.plot is not None:
-        from elf.cli.pictures.plots import draw_overlay
+        from lab.pictures.plots import draw_overlay
 
         draw_overlay(scene, title, options.plot)
     elif not options.as_json:
-        from elf.cli.pictures.text import overlay_lines
+        from lab.pictures.text import overlay_lines
 
         print("\n".join(["", *overlay_lines(scene)]))

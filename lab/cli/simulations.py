@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from elf.cli.choices import Lifetimes
+from lab.cli.choices import Lifetimes
 
 app = typer.Typer(help="Simulate a fleet on virtual time.", no_args_is_help=True)
 

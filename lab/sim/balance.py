@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from elf.cli.pictures.layout import BOUNDS, loads
+from lab.pictures.scene import BOUNDS, loads
 from lab.sim.ring import Nodes, StaticRing
 from overlay.placement import CHOICES, choose
 

@@ -7,8 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from elf.cli.pictures.layout import depths, fanouts
+from elf.cli.pictures import depths
 from lab.overlay.simulator import Hops, Lookups, TreeShape
+from lab.pictures.scene import fanouts
 from lab.sim.balance import ARRIVALS_PER_S, place, places, shares
 from lab.sim.ring import Nodes, StaticRing, random_ids
 from overlay.config import OverlayConfig

@@ -9,11 +9,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from elf.cli.choices import Detect, Strike
 from elf.cli.processes import ROOT
 from elf.client import Window
 from elf.errors import UserError
 from lab.bench.failover import Failover, Ledger
+from lab.cli.choices import Detect, Strike
 
 
 @pytest.mark.parametrize(("agents", "at_once"), [(3, 1), (5, 2)])

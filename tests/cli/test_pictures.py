@@ -10,11 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.cli.pictures.layout import Scene, depths, nearest_to_root, stand
-from elf.cli.pictures.plots import NAMES_DRAWN, draw_overlay, draw_tree
-from elf.cli.pictures.text import balance_lines, bar, overlay_lines, ring_lines, tree_lines
+from elf.cli.pictures import NAMES_DRAWN, depths, draw_tree, stand
 from lab.overlay.jobs import Jobs
 from lab.overlay.simulator import simulate
+from lab.pictures.plots import draw_overlay
+from lab.pictures.scene import Scene, nearest_to_root
+from lab.pictures.text import balance_lines, bar, overlay_lines, ring_lines, tree_lines
 
 
 @st.composite

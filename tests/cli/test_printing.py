@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.cli.choices import Output
+from elf.cli.options import Output
 from elf.cli.printing import json_rows, printer, status_json
 from elf.client import split
 from elf.client.values import for_terminal, rfc3339

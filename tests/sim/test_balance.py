@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.cli.pictures.layout import BOUNDS, loads
+from lab.pictures.scene import BOUNDS, loads
 from lab.sim.balance import place, places, shares
 from lab.sim.model import balance
 from lab.sim.ring import StaticRing, random_ids

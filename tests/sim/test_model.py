@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from elf.cli.pictures.layout import depths, fanouts
+from elf.cli.pictures import depths
+from lab.pictures.scene import fanouts
 from lab.sim.model import measure
 
 

@@ -23,7 +23,6 @@ from typing import IO, Annotated, Final
 import psutil
 from typer import Option
 
-from elf.cli.choices import BenchQuery
 from elf.cli.pictures import check_plot
 from elf.cli.processes import environment
 from elf.errors import ElfError, UserError
@@ -45,6 +44,7 @@ from lab.bench.plots import draw_bars
 from lab.bench.runner import Bench, Figure, Report, Scratch, ratio
 from lab.bench.sides import resident_bytes
 from lab.bench.sliding import DISORDER_MS, TOP_ROWS, generate
+from lab.cli.choices import BenchQuery
 
 PRODUCTS: Final = 200_000
 PER_HOUR: Final = 2_000_000

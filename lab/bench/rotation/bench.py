@@ -16,7 +16,6 @@ from typing import Annotated, Final
 import msgspec
 from typer import Option
 
-from elf.cli.choices import RotationWriter
 from elf.cli.compare import check_spark
 from elf.cli.processes import Processes, ended
 from elf.errors import UserError
@@ -25,6 +24,7 @@ from lab.bench.rotation.side import Result, Task, place
 from lab.bench.rotation.writers import found
 from lab.bench.runner import Bench, Figure, Report, Scratch
 from lab.bench.sides import clocked
+from lab.cli.choices import RotationWriter
 
 SIDES: Final = "lab.bench.sides"
 SIDE: Final = ("lab.bench.rotation.side", "run")

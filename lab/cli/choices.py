@@ -5,21 +5,6 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Output(StrEnum):
-    """``--output``"""
-
-    TABLE = "table"
-    JSON = "json"
-    CSV = "csv"
-
-
-class Shown(StrEnum):
-    """``elf top --output``"""
-
-    TABLE = "table"
-    JSON = "json"
-
-
 class BenchFormat(StrEnum):
     """``elf bench ingest --format``"""
 
@@ -72,15 +57,6 @@ class Lifetimes(StrEnum):
     WEIBULL = "weibull"
     PARETO = "pareto"
     EXPONENTIAL = "exponential"
-
-
-class DemoApp(StrEnum):
-    """The paper's applications (``elf.examples``)."""
-
-    MICRO_PROMOTION = "micro-promotion"
-    PRODUCT_BUNDLING = "product-bundling"
-    SALE_PREDICTION = "sale-prediction"
-    SPAM = "spam"
 
 
 class RotationWriter(StrEnum):

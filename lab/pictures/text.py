@@ -6,7 +6,8 @@ from typing import Final
 
 import numpy as np
 
-from elf.cli.pictures.layout import Reals, Scene, depths, fanouts, loads
+from elf.cli.pictures import Reals, depths
+from lab.pictures.scene import Scene, fanouts, loads
 
 _BAR: Final = 32
 _EIGHTHS: Final = " ▏▎▍▌▋▊▉"

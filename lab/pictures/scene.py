@@ -1,4 +1,4 @@
-"""What is drawn, as arrays, and where it stands."""
+"""What is drawn of a simulated overlay, as arrays."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
-Numbers = npt.NDArray[np.int64]
-Reals = npt.NDArray[np.float64]
+from elf.cli.pictures import Numbers, Reals, depths
 
 BOUNDS: Final = {500: 3, 1000: 5, 2000: 5}
 """Trees → the load below which the paper counts an agent (section 4.2, Figure 13)."""
@@ -55,26 +53,6 @@ class Scene:
         return first, chosen
 
 
-@dataclass(frozen=True)
-class Stand:
-    """Where the nodes of a forest stand: ``depth`` below its root, and ``across``: leaves at 0, 1, 2 …,
-    others in the middle of their children."""
-
-    depth: Numbers
-    across: Reals
-    leaves: int
-
-
-def depths(parents: Numbers) -> Numbers:
-    """Edges between each node and the root of its tree."""
-    at = np.arange(len(parents))
-    depth = np.zeros(len(parents), np.int64)
-    while (moving := parents[at] != at).any():
-        depth += moving
-        at = parents[at]
-    return depth
-
-
 def fanouts(parents: Numbers) -> Numbers:
     """Children of each node."""
     below = parents[parents != np.arange(len(parents))]
@@ -92,29 +70,3 @@ def nearest_to_root(parents: Numbers, most: int) -> tuple[Numbers, Numbers]:
     place = np.full(len(parents), -1, np.int64)
     place[kept] = np.arange(len(kept))
     return kept, place[parents[kept]]
-
-
-def stand(parents: Numbers) -> Stand:
-    """Lay a forest out so that no two edges cross; the larger subtrees come first."""
-    depth = depths(parents)
-    children: list[list[int]] = [[] for _ in parents]
-    size = np.ones(len(parents), np.int64)
-    for node in np.argsort(-depth, kind="stable").tolist():
-        if parents[node] != node:
-            size[parents[node]] += size[node]
-            children[parents[node]].append(node)
-    across = np.zeros(len(parents))
-    leaves = 0
-    waiting = [(int(root), False) for root in np.flatnonzero(parents == np.arange(len(parents)))[::-1]]
-    while waiting:
-        node, below_done = waiting.pop()
-        if below_done:
-            across[node] = (across[children[node][0]] + across[children[node][-1]]) / 2
-        elif children[node]:
-            children[node].sort(key=lambda child: (-size[child], child))
-            waiting.append((node, True))
-            waiting.extend((child, False) for child in reversed(children[node]))
-        else:
-            across[node] = leaves
-            leaves += 1
-    return Stand(depth, across, leaves)
