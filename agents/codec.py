@@ -23,8 +23,7 @@ import msgspec
 from elf.job import messages as job_messages
 from elf.job import work as work_messages
 from elf.job.program import messages as program_messages
-from elf.wire import base
-from elf.wire import stats as stats_messages
+from elf.wire import base, clients
 from elf.wire.base import FAMILY
 from elf.wire.frames import Codec, Form, form_of_struct
 from overlay import messages as overlay_messages
@@ -100,7 +99,7 @@ CODEC: Final[Codec[Message]] = Codec(
         FAMILY: job_messages.MESSAGES,
         "program": program_messages.MESSAGES,
         "work": work_messages.MESSAGES,
-        "stats": stats_messages.MESSAGES,
+        "stats": clients.STATS_MESSAGES,
         "overlay": overlay_messages.MESSAGES,
         "group": raft.MESSAGES,
     },

@@ -17,9 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from agents.settings.build import build
-from agents.settings.declare import named, required, section, setting, values_of
-from agents.settings.example import example
+from agents.settings.declare import example, named, required, section, setting, values_of
 from agents.settings.kinds import (
     address,
     choice,
@@ -32,7 +30,7 @@ from agents.settings.kinds import (
     table,
     whole,
 )
-from agents.settings.tree import Branch, ConfigProblems, overlay_variables, read_yaml
+from agents.settings.tree import Branch, ConfigProblems, build, overlay_variables, read_yaml
 from elf.addresses import clash, is_wildcard, split_address
 from elf.schema import COLUMN_TYPES
 from elf.transport.base import Limits

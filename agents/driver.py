@@ -39,8 +39,8 @@ from elf.job import effects as do
 from elf.job.program.port import ProgramEvent
 from elf.transport import Closed, Transport
 from elf.wire.base import Message
+from elf.wire.clients import Stats
 from elf.wire.frames import OtherCluster
-from elf.wire.stats import Stats
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
 

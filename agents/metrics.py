@@ -257,7 +257,7 @@ class Metrics:
         return sum(int(value) for _, value in _values(self._windows))
 
     def streams(self) -> dict[str, Counts]:
-        """What was counted of each stream, under the names of ``elf.wire.stats.StreamStats``."""
+        """What was counted of each stream, under the names of ``elf.wire.clients.StreamStats``."""
         found: dict[str, Counts] = {}
         kept = {"rows": self._rows, "bytes": self._bytes, "rejected": self._rejected, "uncast": self._uncast}
         for name, counter in kept.items():

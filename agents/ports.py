@@ -16,7 +16,7 @@ from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job.commands import Command
 from elf.job.program.port import ProgramEffect
-from elf.wire.stats import Stats
+from elf.wire.clients import Stats
 
 T = TypeVar("T")
 

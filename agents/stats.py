@@ -1,4 +1,4 @@
-"""What an agent says of itself when it is asked how it is (``elf.wire.stats``): the counters of
+"""What an agent says of itself when it is asked how it is (``elf.wire.clients``): the counters of
 ``/metrics``, its node's view, and its process."""
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ import psutil
 
 from agents.metrics import Counts, Metrics
 from agents.node.node import Node
-from elf.wire.clients import ONE_SHOT_PREFIX
-from elf.wire.stats import Stats, StreamStats
+from elf.wire.clients import ONE_SHOT_PREFIX, Stats, StreamStats
 
 
 def stats_of(node: Node, metrics: Metrics, backlogs: Mapping[str, int], now_ms: int) -> Stats:

@@ -28,8 +28,7 @@ from elf.job.messages.inquiries import (
 from elf.job.spec import stream_topic
 from elf.schema import Schema, merge_schemas
 from elf.wire.base import Answer
-from elf.wire.clients import Reply
-from elf.wire.stats import AgentStats, FleetStats, InspectAgent, Stats
+from elf.wire.clients import AgentStats, FleetStats, InspectAgent, Reply, Stats
 
 SAMPLE_MEMBERS: Final = 5
 """Members that are asked which columns a stream has."""

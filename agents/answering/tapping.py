@@ -24,8 +24,7 @@ from elf.job.catalog.log import CatalogLog, Member
 from elf.job.messages.inquiries import SampledRows, SampleRows, StreamSeen
 from elf.ql.plan import Fragment
 from elf.schema import Column, Schema, merge_schemas
-from elf.wire.clients import Call, Reply
-from elf.wire.tapping import LINES_MAX, RETRY_MS_MIN, ROWS_MAX, TapOptions, TapReply
+from elf.wire.clients import LINES_MAX, RETRY_MS_MIN, ROWS_MAX, Call, Reply, TapOptions, TapReply
 
 ROWS_TOGETHER_MAX = 20_000
 BYTES_MAX = 4 << 20

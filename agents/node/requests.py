@@ -31,7 +31,7 @@ from elf.job.messages.inquiries import (
 from elf.job.spec import app_id
 from elf.job.work import InspectWork, WorkStatus, flow_work
 from elf.wire.base import Answer, Request
-from elf.wire.stats import InspectAgent
+from elf.wire.clients import InspectAgent
 
 Step = catalog.Step | ToKey
 

@@ -5,7 +5,7 @@
      ▼
     Chunk
      │  feeding                 a thread reads; at most so many chunks wait for the stream task
-     │  ahead                   under a backlog they are extracted on another core before their turn
+     │  streams                 under a backlog they are extracted on another core before their turn
      ▼
     Stream task.feed                   the stream task's own thread: one command at a time
      │  elf.job.worker          which rows are a flow's, in which panes, and which are late

@@ -23,13 +23,12 @@ from agents.disk.store import Store
 from agents.formats import Format
 from agents.inputs import Chunk, Position
 from agents.metrics import Metrics
-from agents.tasks.ahead import Ahead, Parsed
 from agents.tasks.checkpoints import Checkpoints, StoredCheckpoint
 from agents.tasks.rowsamples import RowSamples
 from agents.tasks.running import found_at
 from agents.tasks.samples import spread
 from agents.tasks.sinks import Sinks
-from agents.tasks.streams import StreamEngine
+from agents.tasks.streams import Ahead, Parsed, StreamEngine
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
 from elf.job.gaps import Missed

@@ -103,7 +103,8 @@ def demo(
     ] = None,
 ) -> int:
     """Start eight agents and their logs on this machine, watch a job, and check it offline with Spark."""
-    from elf.cli.demo import DemoOptions, run_app, run_demo
+    from elf.cli.demo.apps import run_app
+    from elf.cli.demo.play import DemoOptions, run_demo
     from elf.cli.laboratory import require
 
     require("elf demo")

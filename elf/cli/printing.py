@@ -240,7 +240,14 @@ class TablePrinter:
 
 def console(out: TextIO) -> Console:
     """A rich console; where nobody looks at it in a terminal, lines are as long as they need to be."""
-    from elf.cli.terminal import Terminal
+    from rich.console import Console
+
+    class Terminal(Console):
+        """Rich's, but for one thing: that its reader has gone (``elf run … | head``) is for the caller to
+        know, who may be in the middle of a loop, and not the end of the process."""
+
+        def on_broken_pipe(self) -> None:
+            raise
 
     return Terminal(file=out, highlight=False, width=None if out.isatty() else UNBOUNDED_COLUMNS)
 

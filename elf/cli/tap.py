@@ -24,7 +24,7 @@ from elf.cli.printing import console, printer, use_utf8
 from elf.client import connect
 from elf.client.values import for_terminal
 from elf.errors import ElfError
-from elf.wire.tapping import TapReply
+from elf.wire.clients import TapReply
 
 CELL_CHARS_MAX: Final = 48
 """A wider cell does not make its column wider."""

@@ -1,4 +1,4 @@
-"""``elf top``: the agents of a fleet at work, as each says itself (``elf.wire.stats``).
+"""``elf top``: the agents of a fleet at work, as each says itself (``elf.wire.clients``).
 
 On a terminal it is one picture that is drawn anew in place; elsewhere, and for ``--rounds``, one table below
 the other, or JSON, an object a round. A rate is what came between two answers of an agent by that agent's own
@@ -21,7 +21,7 @@ from elf.cli.ask import ask
 from elf.cli.options import Shown
 from elf.cli.printing import console
 from elf.client import Client, connect
-from elf.wire.stats import AgentStats, FleetStats, Stats
+from elf.wire.clients import AgentStats, FleetStats, Stats
 
 if TYPE_CHECKING:
     from rich.console import Console, Group

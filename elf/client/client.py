@@ -25,14 +25,11 @@ import msgspec
 import pyarrow as pa
 
 from elf.batch import decode
-from elf.client.changes import Changes
 from elf.client.connection import ANSWER_SECS, CONNECT_SECS, Connection, object_of
 from elf.client.files import files_of, tables_of
-from elf.client.windows import Window, split
+from elf.client.windows import Changes, Window, split
 from elf.errors import ElfError, UserError
-from elf.wire.clients import Execute, Reply
-from elf.wire.stats import FleetStats
-from elf.wire.tapping import TapOptions, TapReply
+from elf.wire.clients import Execute, FleetStats, Reply, TapOptions, TapReply
 
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
@@ -479,28 +476,9 @@ class Client:
         return self._read("fleet", await self._connection.ask("fleet", "", ANSWER_SECS), FleetStats)
 
     async def tap(self, stream: str, where: str = "", columns: Sequence[str] = ()) -> AsyncGenerator[Tapped]:
-        """Rows of a stream as its agents read them, for as long as they are read here.
-
-        An agent shows at most 1,000 rows a second, and looks at 10,000 lines. What is beyond that is counted.
-
-        Args:
-            stream (str): the stream.
-            where (str): a condition in ELF-QL; empty: all rows.
-            columns (Sequence[str]): those wanted beside time and agent; none: all.
-
-        Yields:
-            Tapped: the rows since the last ones, some times a second; also when there are none.
-
-        Raises:
-            UserError: for a stream or column that there is not, or a condition that is wrong.
-            ElfError: without an answer.
-
-        Example:
-            >>> async for tapped in client.tap("clicks", where="clicks_count > 1"):
-            ...     if tapped.rows is not None:
-            ...         break
-            >>> min(tapped.rows["clicks_count"].to_pylist()) > 1
-            True
+        """Rows of a stream as its agents read them, as long as they are asked for; at most so many a second
+        (``elf.wire.clients``), what is beyond that is counted. ``where``: a condition in ELF-QL;
+        ``columns``: those wanted, if not all. Raises ``UserError``.
         """
         options = msgspec.json.encode(TapOptions(str(uuid.uuid4()), stream, where, tuple(columns))).decode()
         while True:

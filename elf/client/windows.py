@@ -2,11 +2,17 @@
 
 A ``WindowResult`` holds the rows and the status of many windows as two Arrow tables. Nothing here talks to
 anybody; it never changes rows, their order within a window, or their types.
+
+Those of a job that says ``EMIT CHANGES`` are rows with a sign (``Changes``): what differs from what a reader
+had of the window before. Early results are whole each time, so a reader that comes late, or to whom some get
+lost, still gets changes that add up: after each result the rows with ``+`` less those with ``-`` are that
+result, and after the committed one the window.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +27,13 @@ from elf.wire.clients import WindowResult
 
 WINDOW_COLUMNS: Final = ("window_start", "window_end")
 _US: Final = pa.timestamp("us")
+
+_Span = tuple[datetime | None, datetime | None]
+OP: Final = "_op"
+"""The column of changes before those of the SELECT list: ``+`` or ``-``."""
+REMEMBERED_MAX: Final = 1_000
+"""Windows of which the last rows are kept; a revision of an older one comes with ``+`` alone."""
+_Place = tuple[object, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +154,6 @@ def split(result: WindowResult) -> Iterator[Window]:
         )
 
 
-_Span = tuple[datetime | None, datetime | None]
-
-
 def _parts(rows: pa.Table) -> Iterator[tuple[_Span, pa.Table]]:
     """(start and end, rows) of each window that has rows. Slices: no row is copied when they come window by
     window.
@@ -179,3 +189,45 @@ def _span(row: dict[str, object]) -> _Span:
 
 def _utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+class Changes:
+    """What one reader has of each window."""
+
+    def __init__(self) -> None:
+        self._had: OrderedDict[_Place, pa.Table] = OrderedDict()
+
+    def of(self, window: Window) -> pa.Table:
+        """The changes that this result makes, those that take away first."""
+        place = (window.job, window.start, window.end)  # an open window may become another version's
+        before = self._had.pop(place, None)
+        self._had[place] = window.table
+        if len(self._had) > REMEMBERED_MAX:
+            self._had.popitem(last=False)
+        if before is None or not before.num_rows:
+            return _signed(window.table, "+")
+        gone, come = _differing(before, window.table)
+        parts = [_signed(before.take(pa.array(gone, pa.int64())), "-")] if gone else []
+        parts += [_signed(window.table.take(pa.array(come, pa.int64())), "+")] if come else []
+        parts = parts or [_signed(window.table.slice(0, 0), "+")]
+        return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _differing(before: pa.Table, after: pa.Table) -> tuple[list[int], list[int]]:
+    """The places of rows that are in only one of both, as often as they are."""
+    old, new = (list(map(repr, table.to_pylist())) for table in (before, after))
+    return _beyond(old, Counter(new)), _beyond(new, Counter(old))
+
+
+def _beyond(rows: list[str], others: Counter[str]) -> list[int]:
+    found = []
+    for place, row in enumerate(rows):
+        others[row] -= 1
+        if others[row] < 0:
+            found.append(place)
+    return found
+
+
+def _signed(rows: pa.Table, sign: str) -> pa.Table:
+    place = len(WINDOW_COLUMNS) if tuple(rows.column_names[:2]) == WINDOW_COLUMNS else 0
+    return rows.add_column(place, OP, pa.array([sign] * rows.num_rows, pa.string()))

@@ -297,7 +297,7 @@ class Consult:
 
 @dataclass(frozen=True)
 class Examine:
-    """A request that the process answers: how are you (``elf.wire.stats``)? Comes back as ``Consulted``."""
+    """A request that the process answers: how are you (``elf.wire.clients``)? Comes back as ``Consulted``."""
 
     request: Request
 

@@ -1,13 +1,24 @@
-"""A client and the agent that it talks to."""
+"""A client and the agent that it talks to: statements, calls and windows, what ``elf tap`` is answered, and
+how an agent is, in a few numbers, for ``elf top``.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from elf.wire.base import Message
+import msgspec
+
+from elf.wire.base import Message, Request
 
 ONE_SHOT_PREFIX: Final = "_select_"
 """What the name of a SELECT's job begins with."""
+
+ROWS_MAX: Final = 1_000
+"""Rows that an agent shows a second."""
+LINES_MAX: Final = 10_000
+"""Lines a second that an agent looks at, to find those that a condition is true for."""
+RETRY_MS_MIN: Final = 300
+"""Between an answer and the next wish: what is shorter looks no quicker."""
 
 
 class Execute(Message, frozen=True, kw_only=True):
@@ -108,3 +119,93 @@ class Published(Message, frozen=True, kw_only=True):
 
 
 CLIENT_MESSAGES: Final = (Execute, Call, KeepAlive, Cancel, Reply, Failed, Published)
+
+
+class TapOptions(msgspec.Struct, frozen=True):
+    """The argument of the call ``tap``, in JSON, as its answer, ``TapReply``; the rows are the reply's table.
+
+    Rows of ``stream`` for which ``where`` is true (ELF-QL; empty: all), since the last wish of this
+    ``tap``, a name that the client has made up; the first one begins it. ``columns``: which of them, beside
+    time and agent; none: all."""
+
+    tap: str
+    stream: str
+    where: str = ""
+    columns: tuple[str, ...] = ()
+
+
+class TapReply(msgspec.Struct, frozen=True):
+    """``hidden``: rows that are not among those shown, since an agent shows ``rows_max`` a second;
+    ``unseen``: lines at which nobody looked, since it looks at ``lines_max``. ``silent``: agents of which
+    nothing came, and why. ``waiting``: why there can't be any rows yet. ``retry_ms``: when to ask next, so
+    that the questions to many agents are not too many.
+    """
+
+    hidden: int = 0
+    unseen: int = 0
+    rows_max: int = ROWS_MAX
+    lines_max: int = ROWS_MAX
+    silent: dict[str, str] = {}
+    waiting: str = ""
+    retry_ms: int = RETRY_MS_MIN
+
+
+class InspectAgent(Request, frozen=True, kw_only=True):
+    """To an agent: how are you? Answered with ``Stats``."""
+
+
+class StreamStats(msgspec.Struct, frozen=True):
+    """Of one stream that it reads. ``backlog_bytes``: in its files by the last look at them, and not fed
+    yet; ``late`` to ``leapt``: rows that parsed and are in no result, ``rejected``: lines that did not;
+    ``uncast``: values that are NULL since they do not fit the types of their flow."""
+
+    stream: str
+    rows: int = 0
+    bytes: int = 0
+    rejected: int = 0
+    late: int = 0
+    future: int = 0
+    unrostered: int = 0
+    shed: int = 0
+    leapt: int = 0
+    backlog_bytes: int = 0
+    uncast: int = 0
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """Of an agent. Counts are since its start and its process's; two answers of one ``incarnation`` less each
+    other, over the time between their ``clock_us``, are rates, however late either of them came. Where
+    several agents share a process, its memory and CPU time are in each answer.
+
+    ``state``: ``joining``, ``live`` or ``leaving``; ``windows``: committed as a master;
+    ``retained``: snapshots that wait for their commit; ``clock_us`` never steps back."""
+
+    incarnation: int
+    clock_us: int
+    state: str
+    streams: tuple[StreamStats, ...]
+    jobs: int
+    flows: int
+    windows: int
+    retained: int
+    resident_bytes: int
+    cpu_us: int
+
+
+class AgentStats(msgspec.Struct, frozen=True):
+    """An agent as the one that was asked knows it; ``stats`` is None of one that did not answer."""
+
+    agent: str
+    address: str
+    streams: tuple[str, ...]
+    stats: Stats | None
+
+
+class FleetStats(msgspec.Struct, frozen=True):
+    """All agents that have not left, and how many jobs there are."""
+
+    jobs: int
+    agents: tuple[AgentStats, ...]
+
+
+STATS_MESSAGES: Final[tuple[type[Message], ...]] = (InspectAgent,)

@@ -18,11 +18,11 @@ from agents.disk import sqlite
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Chunk, Position, Whole, split_inputs
-from agents.tasks.ahead import Parsed
 from agents.tasks.archive import Archive
 from agents.tasks.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
 from agents.tasks.samples import sample_lines
 from agents.tasks.sinks import Sinks
+from agents.tasks.streams import Parsed
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
 from elf.job.commands import Finish, Install

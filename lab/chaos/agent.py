@@ -27,8 +27,7 @@ from elf.job.group import port as leader
 from elf.job.program.port import ProgramEvent
 from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
-from elf.wire.clients import WindowResult
-from elf.wire.stats import Stats
+from elf.wire.clients import Stats, WindowResult
 from lab.chaos.disk import SimStore
 from lab.chaos.engine import STREAM
 from lab.chaos.files import FileLog

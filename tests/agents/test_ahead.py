@@ -17,9 +17,8 @@ import pytest
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs import Chunk, Whole, split_inputs
-from agents.tasks.ahead import CHUNK_BYTES_LEAST, Ahead, Parsed
 from agents.tasks.engine import Extractor
-from agents.tasks.streams import StreamEngine
+from agents.tasks.streams import CHUNK_BYTES_LEAST, Ahead, Parsed, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
 from elf.job.commands import Finish, Install, Outcome, Uninstall

@@ -17,8 +17,7 @@ import pytest
 from elf.batch import encode
 from elf.cli.tap import CELL_CHARS_MAX, Lines
 from elf.wire.base import Message
-from elf.wire.clients import Call, Failed, Reply
-from elf.wire.tapping import TapOptions, TapReply
+from elf.wire.clients import Call, Failed, Reply, TapOptions, TapReply
 from tests.support.commands import ELF, UNREACHABLE, Here, elf_beside
 from tests.support.fleet_of_one import fake_agent
 from tests.support.terminal import watch

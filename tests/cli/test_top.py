@@ -15,8 +15,7 @@ import pytest
 from elf.cli.printing import console
 from elf.cli.top import Round, head, number, picture, round_of, size
 from elf.wire.base import Message
-from elf.wire.clients import Call, Failed, Reply
-from elf.wire.stats import AgentStats, FleetStats, Stats, StreamStats
+from elf.wire.clients import AgentStats, Call, Failed, FleetStats, Reply, Stats, StreamStats
 from tests.support.commands import UNREACHABLE, Here, elf_beside
 from tests.support.fleet_of_one import fake_agent
 from tests.support.terminal import BACK, HOME, OTHER_SCREEN, plain, watch

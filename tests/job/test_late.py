@@ -10,8 +10,7 @@ from functools import partial
 import pytest
 
 from agents.codec import Message
-from elf.client.changes import Changes
-from elf.client.windows import split
+from elf.client.windows import Changes, split
 from elf.job import events as was
 from elf.job.effects import Effect
 from elf.job.messages.groups import SubscribeJob

@@ -36,8 +36,7 @@ import pyarrow as pa
 
 from agents.answering.clients import Step
 from elf.batch import decode as table_of
-from elf.client.changes import Changes
-from elf.client.windows import split
+from elf.client.windows import Changes, split
 from elf.job import events as was
 from elf.job.commands import Feed, Idle
 from elf.job.messages.groups import SubscribeJob

@@ -21,9 +21,8 @@ import elf.examples
 from elf.cli.demo import batch
 from elf.cli.demo import fleet as layout
 from elf.cli.demo.batch import Result, Row
-from elf.cli.demo.fleet import CLICKS, POSTS, Fleet
+from elf.cli.demo.fleet import CLICKS, POLL_SECS, POSTS, Fleet, gathered, reached, told, workplace
 from elf.cli.demo.play import DemoOptions
-from elf.cli.demo.stage import POLL_SECS, gathered, reached, told, workplace
 from elf.cli.printing import console, use_utf8
 from elf.cli.processes import ended
 from elf.client import Client

@@ -1,5 +1,5 @@
-"""The demo's story: the fleet gathers, a job is submitted, windows come, Spark checks them, everything is
-gone.
+"""The demo's story, and what it shows while the job runs (in place in a terminal, plain lines otherwise): the
+fleet gathers, a job is submitted, windows come, Spark checks them, everything is gone.
 """
 
 from __future__ import annotations
@@ -7,23 +7,25 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
+from rich.text import Text
 
 from elf.cli.compare import check_spark
 from elf.cli.demo import fleet as layout
-from elf.cli.demo.fleet import CLICKS, CLUSTER, Fleet, Place
-from elf.cli.demo.show import Scene, screen
-from elf.cli.demo.stage import gathered, reached, told, workplace
+from elf.cli.demo.fleet import CLICKS, CLUSTER, Fleet, Place, gathered, reached, told, workplace
 from elf.cli.errors import INTERRUPTED
-from elf.cli.printing import console, use_utf8
+from elf.cli.printing import console, rich_table, use_utf8
 from elf.cli.processes import Processes, ended
 from elf.cli.tree import read_tree, shape
 from elf.client import Client, Window, user_name
+from elf.client.values import cell
 from elf.errors import ElfError
 from elf.job.spec import topics_of
 from overlay.ids import closeness, node_id, to_int
@@ -31,6 +33,81 @@ from overlay.ids import closeness, node_id, to_int
 JOB: Final = "micro_promotion"
 WINDOW_WAIT_SECS: Final = 30.0
 """How long a window may be overdue before the demo gives up."""
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What stays the same from window to window, but for the tree, which may still grow."""
+
+    job: str
+    submitted_to: str
+    master: str
+    tree: str
+
+
+class Screen(Protocol):
+    """Where windows are shown."""
+
+    def show(self, window: Window, scene: Scene) -> None: ...
+
+
+def facts_of(window: Window) -> str:
+    """Time, coverage and speed of a window in a line."""
+    status = window.status
+    rows = _number(status.get("rows_in"))
+    seconds = (window.end - window.start).total_seconds() if window.start and window.end else 0.0
+    span = f"{window.start:%H:%M:%S} – {window.end:%H:%M:%S}" if window.start and window.end else "all"
+    speed = f", {rows / seconds:,.0f} rows/s" if seconds else ""
+    late = _number(status.get("late"))
+    revision = f", revision {window.revision}" if window.revision else ""
+    return (
+        f"{span}  {cell(status.get('reported'))} of {cell(status.get('expected'))} agents, "
+        f"{rows:,} rows{speed}, {late} late{revision}"
+    )
+
+
+@contextmanager
+def screen(console: Console) -> Iterator[Screen]:
+    """A screen on that console."""
+    if console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            yield _LiveScreen(live)
+    else:
+        yield _PlainScreen(console)
+
+
+class _LiveScreen:
+    def __init__(self, live: Live) -> None:
+        self._live = live
+
+    def show(self, window: Window, scene: Scene) -> None:
+        head = Text.assemble((scene.job, "bold"), f"  {facts_of(window)}")
+        foot = Text(f"submitted to {scene.submitted_to}, master {scene.master}\ntree: {scene.tree}", "dim")
+        self._live.update(Group(head, rich_table(window.table), foot), refresh=True)
+
+
+class _PlainScreen:
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._scene: Scene | None = None
+
+    def show(self, window: Window, scene: Scene) -> None:
+        if scene != self._scene:
+            self._print(f"{scene.job}: submitted to {scene.submitted_to}, master {scene.master}")
+            self._print(f"tree: {scene.tree}")
+            self._scene = scene
+        self._print(f"{facts_of(window)}")
+        names = [name for name in window.table.column_names if not name.startswith("window_")]
+        rows = zip(*(window.table[name].to_pylist() for name in names), strict=True)
+        for place, row in enumerate(rows, 1):
+            self._print(f"  {place:2}. {'  '.join(map(cell, row))}")
+
+    def _print(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) else 0
 
 
 @dataclass(frozen=True)
