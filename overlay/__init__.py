@@ -18,38 +18,38 @@ table rows on its way. That node shows its leaf set. The joiner asks every leaf 
 nodes that these name, until nothing new comes. Then all its leaves know it, and it is ready. The order of
 joins does not matter.
 
-**Failure detection** (``liveness``, ``neighbours``). A node speaks to its two ring neighbours in turn, to
-each once a second. Parents and children in trees hear from each other as often or, where a node has more than
-64 parents, every four seconds at least (``turns``), and their silence is noticed that much later. Any message
-is a sign of life. A peer that is silent for 1.4 s is a suspect. It is probed, from the second time on through
-three others as well (``indirectprobes``), among them its other ring neighbour: perhaps only the way between
-two nodes is broken. Any message from it to any of them refutes the suspicion. Otherwise it is dead 3.2 s
-after its last message, or 2.7 s if both ring neighbours heard nothing: within 3 s of the crash, while a node
-that stalls for 2 s lives. A node that is slow or cut off itself waits longer (``health``). The leaf set of
-the dead node is told, and each member checks for itself. A peer that *left* is gone; one that *crashed* is
-remembered and asked now and then, so that a healed partition, or a founder that was restarted alone, returns
-to one ring. A start at the same address has a higher *incarnation*, which replaces the lower one at once.
+**Living and dying** (``liveness``, ``neighbours``). A node speaks to one ring neighbour and the other in
+turn, to each once a second; parents and children in trees hear from each other as often, or, where a node has
+more than 64 parents, every four seconds at least (``turns``), and are missed that much later; any message is
+a sign of life. 1.4 s of silence make a suspect. It is probed, the second time through three others as well
+(``IndirectProbes``), among them its other ring neighbour: the way between two may be all that is broken. Any
+word of it, heard by anybody, refutes the suspicion. Otherwise it is dead 3.2 s after its last word, or 2.7 s
+if both ring neighbours heard nothing: within 3 s of the crash, while one that stalls for 2 s lives. A node
+that is slow or cut off itself waits longer (``health``). The leaf set of the dead is told, and each member
+looks for itself. A peer that *left* is gone; one that *crashed* is remembered and asked now and then, so that
+a healed partition or a founder restarted alone finds back into one ring. A start at the same address has a
+higher *incarnation*, which replaces the lower one at once.
 
 **One master a key** (``lease``). A node delivers only while both ring neighbours have lately taken it for
 their neighbour. The grants are sent with heartbeats and expire before another node may take over, by the
 clock of the holder. So a node that wakes from sleep does not act, and a new node waits one round trip for its
 grants.
 
-**Nearness** (``proximity``, ``tuning``). Every answer is a measured round trip. Rivals for a table cell are
-measured, and the clearly nearer one gets it; where the clock sees no difference the labels of region and rack
-decide. The nearest of all peers, the neighbourhood set, are asked for their rows, since near nodes know near
-nodes.
+**Nearness** (``proximity``). Every answer is a measured round trip. Rivals for a table cell are
+measured, and the clearly nearer one holds it; where the clock sees no difference the labels of region and
+rack decide. The nearest of all peers, the neighbourhood set, are asked for their rows, since near nodes know
+near nodes.
 
 **Routing** (``forwarding``). Each hop is acknowledged. A silent hop is routed around, except the closest
 leaf, which alone may deliver: it is asked again until it answers or is dead. So a message is delivered at the
 closest live node, when that holds its leases.
 
-**Trees** (``scribe``: ``treelinks``, ``maintenance``, ``rebalancing``, ``multicasts``). A JOIN goes hop by
-hop towards the topic and leaves a children table at each forwarder. The closest node is the root or, when the
-topic has a *host* elsewhere, an inner node whose parent is the host. No node has more than ``fanout_max``
-children: a full node sends a joiner on to one of them, in its own rack or region if possible, and when there
-is room again grandchildren move up. A child refreshes its tree links every second. If its parent dies it
-joins anew; if its parent leaves it is handed to the parent above (a root's children to the next root).
+**Trees** (``scribe``: ``treelinks``, ``maintenance``, ``multicasts``). A JOIN goes hop by hop
+towards the topic and leaves a children table at each forwarder. The closest node is the root, or, when the
+topic has a *host* elsewhere, an inner node whose parent is the host. Nobody has more than ``fanout_max``
+children: a full node sends an asker on to one of them, in its own rack or region if it can, and when there is
+room again grandchildren come up. A child refreshes its tree links every second; if its parent dies it joins
+anew, if its parent leaves it is handed to the parent above (a root's children to the node that will be root).
 
 **Multicasts** go down and are numbered by their root, from 1 in each incarnation. Each subscriber gets each
 number once and in that root's order (``Multicasted``), or is told that it is lost (``Missed``): nothing is

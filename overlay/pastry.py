@@ -31,9 +31,8 @@ from overlay.messages import (
     RowRequest,
 )
 from overlay.neighbours import Neighbours
-from overlay.proximity import Proximity
+from overlay.proximity import Proximity, Tuning
 from overlay.routing import RoutingTable
-from overlay.tuning import Tuning
 
 _NEWS_DELAY_MS = 50
 """Deaths and returns found together are told together."""
