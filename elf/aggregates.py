@@ -25,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.errors import ElfError
+from elf.keys import hash_keys
 
 MergeOp = Literal["sum", "min", "max"]
 
@@ -217,3 +218,15 @@ def widen(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_integer(column.type):
         return column.cast(pa.decimal128(20, 0)).cast(pa.decimal256(76, 0))
     return column.cast(pa.decimal256(76, column.type.scale))
+
+
+def split_by_range(groups: pa.Table, keys: Sequence[str], count: int) -> tuple[pa.Table, ...]:
+    """The groups in each of ``count`` equal ranges of the 64-bit hash of their keys (``elf.keys``).
+
+    Each range is a flow of its own with the same map (paper, section 2.3; protocol 1.1). Which range a group
+    is in depends on the hash of its keys alone, and so is the same on every agent, in every pane, and for all
+    rows (``elf.ql.cells``) of the group: the root of a range has complete sums.
+    """
+    hashes = hash_keys([canonical_key(groups[key]) for key in keys])
+    places = ((hashes >> np.uint64(32)) * np.uint64(count)) >> np.uint64(32)
+    return tuple(groups.filter(pa.array(places == np.uint64(place))) for place in range(count))

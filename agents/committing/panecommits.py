@@ -31,7 +31,7 @@ from elf.job.effects import Combine, CommitPanes, ReadCommits, StorePanes
 from elf.job.events import Combined, CommitsRead, PanesCommitted, PanesStored
 from elf.job.group.port import Draft, Drafted
 from elf.job.group.records import encode as encode_record
-from elf.job.messages.reading import PaneRow
+from elf.job.messages.rollup import PaneRow
 from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.thresholds import Unsure, first_rows, threshold_of

@@ -13,7 +13,7 @@ from elf.job.catalog.membership import Cluster, Identity
 from elf.job.catalog.voters import LOG_GROUP, VOTERS_MAX
 from elf.job.group.port import StoredJob
 from elf.job.group.records import RECORD_BYTES_MAX
-from elf.job.messages.entries import LogEntry
+from elf.job.messages.log import LogEntry
 from elf.job.replicas import ReplicaName
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes

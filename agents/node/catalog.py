@@ -23,10 +23,20 @@ from elf.job.catalog.admission import entry_for, is_behind
 from elf.job.catalog.membership import Membership
 from elf.job.catalog.voters import LOG_GROUP, Proposed, ReplicatedLog, bootstrap, encode, refusal
 from elf.job.effects import Effect, Send
-from elf.job.messages.entries import LogEntry, MemberJoined
-from elf.job.messages.following import Follow, Hello, LogTail, LogVoters, Refused, Spread, Welcome
 from elf.job.messages.inquiries import LocateInTree, TreePlace
-from elf.job.messages.proposals import EndFlow, Proposal
+from elf.job.messages.log import (
+    EndFlow,
+    Follow,
+    Hello,
+    LogEntry,
+    LogTail,
+    LogVoters,
+    MemberJoined,
+    Proposal,
+    Refused,
+    Spread,
+    Welcome,
+)
 from elf.job.spec import stream_topic
 from elf.wire.base import Answer
 from overlay import raft

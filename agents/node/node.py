@@ -46,18 +46,23 @@ from elf.job.group.port import (
     Summarised,
 )
 from elf.job.group.router import Done, Router, ToFlow
-from elf.job.messages.entries import (
+from elf.job.messages.groups import JobFailed
+from elf.job.messages.log import (
+    Follow,
+    Hello,
     JobAdded,
     JobDropped,
     JobGroupMoved,
     LogEntry,
+    LogTail,
     MemberJoined,
     MemberLeft,
     ProgramAdded,
+    Proposal,
+    Refused,
+    Spread,
+    Welcome,
 )
-from elf.job.messages.following import Follow, Hello, LogTail, Refused, Spread, Welcome
-from elf.job.messages.groups import JobFailed
-from elf.job.messages.proposals import Proposal
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs, ToApp

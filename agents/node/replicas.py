@@ -9,7 +9,7 @@ from agents.node.beginning import Context, NodeSettings, Restored
 from elf.job import replicas as disk
 from elf.job.catalog.voters import apart
 from elf.job.effects import Effect
-from elf.job.messages.replicas import (
+from elf.job.messages.rollup import (
     DropReplicas,
     KeepReplicas,
     OfferReplicas,

@@ -17,7 +17,7 @@ from agents.node.beginning import PEERS_FACT, as_lines
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Membership
 from elf.job.effects import SaveFact, Seen
-from elf.job.messages.entries import LogEntry, MemberJoined, MemberLeft
+from elf.job.messages.log import LogEntry, MemberJoined, MemberLeft
 
 GONE_MAX: Final = 1_024
 """Neighbours that are remembered as gone, to be told of when they are back."""

@@ -20,8 +20,6 @@ from elf.job.effects import Forget, Run, Send, Skewed, Work
 from elf.job.events import Combined, Fetched, Ran, Worked
 from elf.job.group.router import Router
 from elf.job.messages.groups import FunctionFailed
-from elf.job.messages.reexecution import Reexecute, RunSlice
-from elf.job.messages.replicas import ReplicaMessage
 from elf.job.messages.rollup import (
     Began,
     Begun,
@@ -30,7 +28,10 @@ from elf.job.messages.rollup import (
     FlowBegun,
     LeaveOut,
     Progress,
+    Reexecute,
+    ReplicaMessage,
     Resend,
+    RunSlice,
     Slice,
     Verdict,
 )

@@ -38,7 +38,7 @@ from elf.job.contributions import to_bytes
 from elf.job.counters import COUNTER_COLUMNS
 from elf.job.effects import Run
 from elf.job.events import Ran
-from elf.job.messages.reexecution import NotRun, Reexecute, RunSlice
+from elf.job.messages.rollup import NotRun, Reexecute, RunSlice
 from elf.job.reexecution import Reading, SourceAt, SourceOffsets, Where, can_run
 from elf.job.spec import Flow
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings

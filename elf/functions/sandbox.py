@@ -90,11 +90,6 @@ class Template:
         self._zygote: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
-    def warm(self) -> None:
-        """Start it now, so that the first sandbox does not wait for it."""
-        with self._lock:
-            self._ready()
-
     def fork(self, limits: Limits) -> tuple[int, socket.socket, int]:
         """A new process: its pid, our end of its socket, and the reading end of its output."""
         ours, theirs = socket.socketpair()
@@ -186,10 +181,6 @@ class Sandboxes:
         self._template = template or Template()
         self._shared = template is not None
         self._pids: set[int] = set()
-
-    def warm(self) -> None:
-        """Start the template now, so that the first sandbox does not wait for it."""
-        self._template.warm()
 
     def fork(self, limits: Limits) -> tuple[int, socket.socket, int]:
         """A new process: its pid, our end of its socket, and the reading end of its output."""

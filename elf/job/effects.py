@@ -13,10 +13,9 @@ from functools import cached_property
 
 from elf.job.commands import Command
 from elf.job.contributions import PartName, Piece, Pieces, members_of
-from elf.job.messages.entries import LogEntry
 from elf.job.messages.groups import ReconfigureJob
-from elf.job.messages.reading import PaneRow
-from elf.job.messages.reexecution import Reexecute
+from elf.job.messages.log import LogEntry
+from elf.job.messages.rollup import PaneRow, Reexecute
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.ql.plan import Plan, Top

@@ -8,8 +8,7 @@ from elf.job.commands import Outcome
 from elf.job.contributions import Piece, UnusablePieces
 from elf.job.effects import CommitPanes, CommitWindows
 from elf.job.messages.groups import ReconfigureJob
-from elf.job.messages.reading import PaneRow
-from elf.job.messages.reexecution import NotRun, RunSlice
+from elf.job.messages.rollup import NotRun, PaneRow, RunSlice
 from elf.job.snapshots import Sealed, Threshold
 from elf.job.spec import Flow
 from elf.wire.base import Message, Request

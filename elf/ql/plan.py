@@ -138,7 +138,7 @@ class Fragment:
     late_of: str = ""
     """Uid of a flow of the same stream: the rows are those that it counts as late."""
     range: tuple[int, int] = (0, 1)
-    """(i, m): the groups whose keys' hash is in the i-th of m equal ranges (``elf.job.ranges``)."""
+    """(i, m): the groups whose keys' hash is in the i-th of m equal ranges (``elf.aggregates``)."""
     keep: Top | None = None
     """APPROXIMATE: what every sender keeps of a pane. The last state is then ``CREDIT``."""
     first: Top | None = None

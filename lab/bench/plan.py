@@ -19,7 +19,7 @@ from typer import Option
 from elf.errors import QueryError
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.proposals import AddJob
+from elf.job.messages.log import AddJob
 from elf.job.spec import Flow, JobSpec, app_id, flow_topic, flow_uid
 from elf.ql.catalogue import CLAUSES
 from elf.ql.plan import Plan

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Mapping, Set
 import pyarrow as pa
 
 from agents.disk.groupstore import stored_jobs
+from elf.aggregates import split_by_range
 from elf.job.contributions import bitmap
-from elf.job.ranges import split
 from elf.job.spec import JobSpec, VersionRecord
 from elf.job.worker.flowstate import FlowState
 from elf.ql.plan import Fragment
@@ -329,5 +329,5 @@ def _chosen(fragment: Fragment, rows: Counts) -> Counts:
     place, count = fragment.range
     if count > 1:
         table = pa.table({"k0": pa.array(keys, pa.string())})
-        keys = split(table, fragment.group_keys, count)[place]["k0"].to_pylist()
+        keys = split_by_range(table, fragment.group_keys, count)[place]["k0"].to_pylist()
     return Counter({key: rows[key] for key in keys})

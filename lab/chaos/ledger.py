@@ -27,7 +27,7 @@ from elf.job.counters import UNREDUCED
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.gaps import GAPS, Gap, gaps_of
 from elf.job.gaps import from_bytes as from_bytes_of_gaps
-from elf.job.messages.entries import FlowEnded, LogEntry, MemberJoined, MemberLeft
+from elf.job.messages.log import FlowEnded, LogEntry, MemberJoined, MemberLeft
 from elf.job.parts import from_bytes as parts_of
 from elf.job.replicas import ReplicaName
 from elf.job.snapshots import Name, Sealed

@@ -23,8 +23,8 @@ from elf.job.catalog.compaction import tombstone
 from elf.job.catalog.log import CatalogLog
 from elf.job.group.master import Master
 from elf.job.group.records import group_key
-from elf.job.messages.entries import LogEntry
 from elf.job.messages.groups import CreateJob, DropJob
+from elf.job.messages.log import LogEntry
 from elf.job.messages.rollup import Slice
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, app_id, range_topic, topics_of

@@ -14,7 +14,7 @@ from elf.functions.sandbox import Limits, Sandboxes
 @pytest.fixture(scope="module")
 def sandboxes() -> Iterator[Sandboxes]:
     made = Sandboxes()
-    made.warm()
+    made._template._ready()  # so that no test waits for it
     yield made
     made.close()
 

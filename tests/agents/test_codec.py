@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from agents.codec import Message, decode, encode, pack, reader, unpack, writer
 from elf.errors import ElfBug, PeerError
 from elf.job import messages as job
-from elf.job.messages.following import Hello, Refused
+from elf.job.messages.log import Hello, Refused
 from elf.job.messages.rollup import Progress, Slice
 from elf.job.program import messages as program
 from elf.wire.clients import Failed

@@ -26,7 +26,7 @@ from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
 from elf.job.commands import Answered, Idle, Install, Outcome, SealOpen, Suspend
 from elf.job.effects import Run
-from elf.job.messages.reexecution import NotRun, Reexecute, RunSlice
+from elf.job.messages.rollup import NotRun, Reexecute, RunSlice
 from elf.job.reexecution import SOURCES_MAX, Reading, SourceOffsets, Where
 from elf.job.spec import Flow, flow_uid
 from elf.job.worker.stream import WorkerSettings

@@ -12,7 +12,7 @@ from agents.answering.asks import Ask, ToAddress
 from agents.answering.sharing import Instead, Sharing, is_free
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog, Member
-from elf.job.messages.proposals import AddJob
+from elf.job.messages.log import AddJob
 from elf.job.spec import Flow, JobSpec, flow_uid
 from elf.job.work import FlowWork, InspectWork, WorkStatus
 from elf.ql.plan import Function, Plan

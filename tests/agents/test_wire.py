@@ -18,8 +18,7 @@ from msgspec import inspect
 from agents import codec
 from elf.job.catalog import voters
 from elf.job.group import records
-from elf.job.messages.entries import LogEntry
-from elf.job.messages.proposals import Proposal
+from elf.job.messages.log import LogEntry, Proposal
 from elf.wire import frames
 from elf.wire.base import Answer
 from overlay.ids import Peer

@@ -7,8 +7,7 @@ from agents.node.witness import GONE_MAX, Waits, Witness
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Cluster, Identity, Membership, StreamSince
 from elf.job.effects import Seen
-from elf.job.messages.entries import MemberJoined, MemberLeft
-from elf.job.messages.following import LogVoters
+from elf.job.messages.log import LogVoters, MemberJoined, MemberLeft
 
 ME = Identity("id-1", "web-1", 7, "h1:7071")
 

@@ -113,7 +113,7 @@ async def agents(count: int) -> AsyncIterator[Agents]:
     tasks += [asyncio.create_task(driver.run([first.node.me.address])) for driver in others]
     try:
         await eventually(lambda: all(d.node.ready for d in fleet.drivers), "ready")
-        await asyncio.to_thread(fleet.sandboxes.warm)
+        await asyncio.to_thread(fleet.sandboxes._template._ready)
         yield fleet
     finally:
         for driver in fleet.drivers:

@@ -16,8 +16,7 @@ from elf.job import events as was
 from elf.job.contributions import Piece
 from elf.job.effects import Send
 from elf.job.messages.groups import JobStatus
-from elf.job.messages.replicas import DropReplicas, OfferReplicas, ReplicaVerdict
-from elf.job.messages.rollup import FlowProgress
+from elf.job.messages.rollup import DropReplicas, FlowProgress, OfferReplicas, ReplicaVerdict
 from elf.job.replicas import ReplicaName
 from elf.job.rollup import holding
 from elf.job.rollup.decide import MIRROR_OF, RootSettings

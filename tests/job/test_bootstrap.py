@@ -14,9 +14,8 @@ from elf.job.catalog.admission import grow
 from elf.job.catalog.bootstrap import Bootstrap, bootstrap_of
 from elf.job.catalog.log import CatalogLog
 from elf.job.group.records import group_key
-from elf.job.messages.entries import JobAdded, JobDropped
 from elf.job.messages.groups import Inspect, JobStatus
-from elf.job.messages.proposals import DropJobEntry
+from elf.job.messages.log import DropJobEntry, JobAdded, JobDropped
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec, group_uid
 from elf.wire.base import Answer

@@ -13,10 +13,17 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Cluster, Identity, Membership
 from elf.job.catalog.voters import wanted
 from elf.job.effects import Effect, SaveLog, Send
-from elf.job.messages.entries import FlowEnded
-from elf.job.messages.following import Follow, Hello, LogTail, LogVoters, Welcome
 from elf.job.messages.groups import DropJob
-from elf.job.messages.proposals import DropJobEntry, JoinStream
+from elf.job.messages.log import (
+    DropJobEntry,
+    FlowEnded,
+    Follow,
+    Hello,
+    JoinStream,
+    LogTail,
+    LogVoters,
+    Welcome,
+)
 from elf.job.rollup.decide import RootSettings
 from elf.wire.clients import Call, Failed, Reply
 from lab.chaos.agent import SimAgent

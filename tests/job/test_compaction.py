@@ -12,8 +12,7 @@ from elf.job.catalog.admission import grow
 from elf.job.catalog.compaction import tombstone
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
 from elf.job.group.reconfiguration import proposed
-from elf.job.messages.entries import JobAdded, LogEntry
-from elf.job.messages.proposals import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion
+from elf.job.messages.log import AddJob, AddVersion, DropJobEntry, EndFlow, EndVersion, JobAdded, LogEntry
 from elf.job.spec import JobSpec
 from elf.ql.plan import Table
 from elf.schema import Column

@@ -11,9 +11,8 @@ from agents.codec import Message
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken, readable_as
-from elf.job.messages.entries import JobAdded, JobDropped, VersionAdded, VersionEnded
-from elf.job.messages.proposals import AddJob, AddVersion
-from elf.job.messages.reading import PaneRow
+from elf.job.messages.log import AddJob, AddVersion, JobAdded, JobDropped, VersionAdded, VersionEnded
+from elf.job.messages.rollup import PaneRow
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import Flow, JobSpec, flow_uid
 from elf.wire.base import Answer

@@ -22,9 +22,8 @@ from elf.job.catalog.readers import not_taken
 from elf.job.effects import Send
 from elf.job.group.master import Master
 from elf.job.group.records import group_key
-from elf.job.messages.entries import JobAdded, JobDropped
 from elf.job.messages.groups import CreateJob, ReconfigureJob
-from elf.job.messages.proposals import AddJob
+from elf.job.messages.log import AddJob, JobAdded, JobDropped
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
 from elf.wire.base import Answer

@@ -12,9 +12,9 @@ from elf.job.events import PanesStored, WindowsCommitted
 from elf.job.group.groups import JobGroups
 from elf.job.group.port import StoredJob
 from elf.job.group.router import Router
-from elf.job.messages.entries import JobAdded, MemberJoined
 from elf.job.messages.groups import DropJob
-from elf.job.messages.reading import PaneRow, ReadPanes
+from elf.job.messages.log import JobAdded, MemberJoined
+from elf.job.messages.rollup import PaneRow, ReadPanes
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment
 from elf.job.rollup.root import Root

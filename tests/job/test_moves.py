@@ -11,8 +11,7 @@ from elf.job.catalog.admission import grow
 from elf.job.catalog.flowgroups import FlowGroups
 from elf.job.catalog.log import CatalogLog
 from elf.job.group.reconfiguration import proposed
-from elf.job.messages.entries import JobGroupMoved
-from elf.job.messages.proposals import AddJob, MoveJobGroup
+from elf.job.messages.log import AddJob, JobGroupMoved, MoveJobGroup
 from elf.job.spec import JobSpec
 from lab.chaos.engine import plan
 from tests.support.proposing import Proposals

@@ -17,8 +17,7 @@ from elf.errors import ElfError
 from elf.job.contributions import PartName, Piece
 from elf.job.effects import Effect
 from elf.job.events import Fetched
-from elf.job.messages.reading import PaneRow
-from elf.job.messages.rollup import Committed
+from elf.job.messages.rollup import Committed, PaneRow
 from elf.job.rollup.mirrors import Mirror
 from elf.job.rollup.root import Root
 from elf.job.rollup.sender import Sender

@@ -15,7 +15,7 @@ from elf.job.effects import Send
 from elf.job.group.groups import JobGroups
 from elf.job.group.proposals import ASKING_MS
 from elf.job.messages.groups import CreateJob
-from elf.job.messages.proposals import AddJob
+from elf.job.messages.log import AddJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan

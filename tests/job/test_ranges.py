@@ -10,10 +10,10 @@ import pytest
 
 from agents.disk.store import Store
 from agents.node.beginning import BOOTSTRAPPED_FACT
+from elf.aggregates import split_by_range
 from elf.batch import decode
 from elf.job import events as was
 from elf.job.group.records import group_key
-from elf.job.ranges import split
 from elf.job.spec import JobSpec, group_uid
 from elf.ql.plan import Top
 from elf.wire.base import Answer
@@ -40,7 +40,7 @@ def test_a_group_is_in_one_range_with_all_its_rows() -> None:
     doubles = pa.array(rng.choice([0.0, -0.0, float("nan"), 1.5], 4_000))
     groups = pa.table({"k0": keys, "k1": doubles, "cell": rng.integers(0, 9, 4_000)})
     for count in (2, 5, 64):
-        parts = split(groups, ("k0", "k1"), count)
+        parts = split_by_range(groups, ("k0", "k1"), count)
         assert sum(part.num_rows for part in parts) == 4_000
         assert min(part.num_rows for part in parts) > 0.4 * 4_000 / count
         named = [

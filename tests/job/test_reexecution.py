@@ -11,8 +11,18 @@ from elf.job.commands import Answered
 from elf.job.contributions import Piece, to_bytes
 from elf.job.effects import CommitPanes, Effect, Multicast, Send, Work
 from elf.job.events import PanesCommitted
-from elf.job.messages.reexecution import NotRun, Reexecute, RunSlice, Whereabouts
-from elf.job.messages.rollup import Committed, FlowProgress, Offer, Progress, Slice, Verdict
+from elf.job.messages.rollup import (
+    Committed,
+    FlowProgress,
+    NotRun,
+    Offer,
+    Progress,
+    Reexecute,
+    RunSlice,
+    Slice,
+    Verdict,
+    Whereabouts,
+)
 from elf.job.reexecution import Reading, SourceOffsets, Where, can_run
 from elf.job.rollup import proxies
 from elf.job.rollup.decide import MIRROR_OF, RootSettings

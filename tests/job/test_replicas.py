@@ -14,8 +14,16 @@ from elf.job import replicas as disk
 from elf.job.catalog.voters import apart
 from elf.job.contributions import Piece, from_bytes, to_bytes
 from elf.job.effects import CommitPanes, Send
-from elf.job.messages.replicas import DropReplicas, KeepReplicas, OfferReplicas, ReplicasKept, ReplicaVerdict
-from elf.job.messages.rollup import Committed, FlowProgress, Slice
+from elf.job.messages.rollup import (
+    Committed,
+    DropReplicas,
+    FlowProgress,
+    KeepReplicas,
+    OfferReplicas,
+    ReplicasKept,
+    ReplicaVerdict,
+    Slice,
+)
 from elf.job.replicas import REPLICA_OVERHEAD, Replica, ReplicaName
 from elf.job.rollup import holding, proxies, replication
 from elf.job.rollup.decide import RootSettings

@@ -12,8 +12,7 @@ import pytest
 
 from agents.codec import Message
 from elf.job.catalog.readers import is_read
-from elf.job.messages.entries import VersionEnded
-from elf.job.messages.following import Follow
+from elf.job.messages.log import Follow, VersionEnded
 from elf.windows import Landmark, Sliding
 from elf.wire.base import Answer
 from lab.chaos.agent import SimAgent

@@ -21,7 +21,7 @@ from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog, Member
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
-from elf.job.messages.proposals import JoinStream, LeaveStream
+from elf.job.messages.log import JoinStream, LeaveStream
 from elf.job.ports import Spill
 from elf.job.rollup.presence import Roster
 from elf.job.snapshots import Sealed

@@ -10,9 +10,8 @@ from elf.job import replicas as disk
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes
 from elf.job.effects import Send
-from elf.job.messages.entries import JobAdded, MemberJoined
-from elf.job.messages.replicas import DropReplicas, KeepReplicas, ReplicasKept
-from elf.job.messages.rollup import Committed, FlowProgress
+from elf.job.messages.log import JobAdded, MemberJoined
+from elf.job.messages.rollup import Committed, DropReplicas, FlowProgress, KeepReplicas, ReplicasKept
 from elf.job.replicas import Replica, ReplicaName, ReplicasRead, ReplicasStored
 from elf.job.rollup import holding
 from elf.job.rollup.decide import RootSettings

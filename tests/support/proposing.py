@@ -11,8 +11,7 @@ from elf.job.catalog.admission import grow, is_behind
 from elf.job.catalog.bootstrap import Bootstrap
 from elf.job.catalog.log import CatalogLog
 from elf.job.group.reconfiguration import proposed
-from elf.job.messages.entries import LogEntry
-from elf.job.messages.proposals import (
+from elf.job.messages.log import (
     AddJob,
     AddProgram,
     AddVersion,
@@ -21,6 +20,7 @@ from elf.job.messages.proposals import (
     EndVersion,
     JoinStream,
     LeaveStream,
+    LogEntry,
     MoveJobGroup,
     Proposal,
 )

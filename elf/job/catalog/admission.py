@@ -12,29 +12,27 @@ from dataclasses import replace
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
-from elf.job.messages.entries import (
-    FlowEnded,
-    JobAdded,
-    JobDropped,
-    JobGroupMoved,
-    LogEntry,
-    MemberJoined,
-    MemberLeft,
-    ProgramAdded,
-    VersionAdded,
-    VersionEnded,
-)
-from elf.job.messages.proposals import (
+from elf.job.messages.log import (
     AddJob,
     AddProgram,
     AddVersion,
     DropJobEntry,
     EndFlow,
     EndVersion,
+    FlowEnded,
+    JobAdded,
+    JobDropped,
+    JobGroupMoved,
     JoinStream,
     LeaveStream,
+    LogEntry,
+    MemberJoined,
+    MemberLeft,
     MoveJobGroup,
+    ProgramAdded,
     Proposal,
+    VersionAdded,
+    VersionEnded,
 )
 from elf.job.spec import Flow, JobSpec, group_uid, job_of
 

@@ -40,7 +40,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
-from elf.job.messages.entries import JobAdded, JobDropped, LogEntry, ProgramAdded, VersionAdded, VersionEnded
+from elf.job.messages.log import JobAdded, JobDropped, LogEntry, ProgramAdded, VersionAdded, VersionEnded
 from elf.job.spec import JobSpec
 
 Version = tuple[str, int]

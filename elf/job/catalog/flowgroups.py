@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from elf.job.catalog.bootstrap import Bootstrap
-from elf.job.messages.entries import JobGroupMoved
+from elf.job.messages.log import JobGroupMoved
 from elf.job.spec import Flow, JobSpec, group_uid
 
 

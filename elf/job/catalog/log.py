@@ -27,7 +27,7 @@ from elf.errors import ElfBug
 from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.compaction import Compaction, Version, tombstone
 from elf.job.catalog.flowgroups import FlowGroups, RangeGroup
-from elf.job.messages.entries import (
+from elf.job.messages.log import (
     FlowEnded,
     JobAdded,
     JobDropped,

@@ -29,9 +29,19 @@ import msgspec
 
 from elf.job.catalog.log import FOREVER_US, CatalogLog
 from elf.job.effects import Effect, SaveFact, SaveLog, Send, Stop
-from elf.job.messages.entries import JobAdded, LogEntry, VersionAdded
-from elf.job.messages.following import Follow, Hello, LogTail, LogVoters, Refused, Welcome
-from elf.job.messages.proposals import JoinStream, LeaveStream
+from elf.job.messages.log import (
+    Follow,
+    Hello,
+    JobAdded,
+    JoinStream,
+    LeaveStream,
+    LogEntry,
+    LogTail,
+    LogVoters,
+    Refused,
+    VersionAdded,
+    Welcome,
+)
 
 CLUSTER_FACT: Final = "cluster"
 """Durable: the cluster's uid, and the voters of its log as far as known (msgpack of both)."""

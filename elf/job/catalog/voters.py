@@ -33,9 +33,7 @@ from elf.errors import UserError
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, Send
-from elf.job.messages.entries import LogEntry
-from elf.job.messages.following import Refused
-from elf.job.messages.proposals import JoinStream, Proposal
+from elf.job.messages.log import JoinStream, LogEntry, Proposal, Refused
 
 LOG_GROUP: Final = hashlib.sha1(b"elf stream log").digest()[:16]
 """Key of the log's Raft group."""

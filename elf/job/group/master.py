@@ -28,7 +28,7 @@ from elf.job.catalog.readers import not_taken
 from elf.job.effects import CommitWindows, Effect, SaveJob
 from elf.job.group.versions import Version, is_kept
 from elf.job.messages.groups import ReconfigureJob
-from elf.job.messages.proposals import AddJob, AddVersion, EndVersion
+from elf.job.messages.log import AddJob, AddVersion, EndVersion
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
 from elf.ql.plan import Plan

@@ -17,7 +17,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, Send
 from elf.job.group.group import JobGroup
 from elf.job.messages.groups import DropJob
-from elf.job.messages.proposals import DropJobEntry, MoveJobGroup, Proposal
+from elf.job.messages.log import DropJobEntry, MoveJobGroup, Proposal
 from elf.job.spec import JobSpec, job_of
 from elf.wire.base import Answer
 

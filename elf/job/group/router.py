@@ -26,9 +26,18 @@ from elf.job.group.group import JobGroup
 from elf.job.group.groups import JobGroups, absent
 from elf.job.messages.groups import DropJob, FunctionFailed, Inspect, ReconfigureJob, SubscribeJob
 from elf.job.messages.inquiries import AskWhy, InspectFlow
-from elf.job.messages.reading import FlowHead, PaneRow, ReadPanes
-from elf.job.messages.reexecution import NotRun, Whereabouts
-from elf.job.messages.rollup import Begun, EarlyState, FlowBegun, Offer, Progress
+from elf.job.messages.rollup import (
+    Begun,
+    EarlyState,
+    FlowBegun,
+    FlowHead,
+    NotRun,
+    Offer,
+    PaneRow,
+    Progress,
+    ReadPanes,
+    Whereabouts,
+)
 from elf.wire.base import Answer
 
 WORDS_MAX: Final = 4_096

@@ -1,9 +1,17 @@
-"""The members of a flow and its root: what goes up the flow's tree (protocol 4.1), and what comes down."""
+"""What is said of a flow: its members and its root, what goes up the flow's tree (protocol 4.1) and what
+comes down; the root and the nodes whose jobs read the flow from there (protocol 7.2); owner, holder and root
+about replicas of snapshots (``elf.job.rollup.replication``); and agents whose files others see too, the roots
+of their flows, and who runs their work again (``elf.job.reexecution``).
+"""
 
 from __future__ import annotations
 
 import msgspec
 
+from elf.job.reexecution import Reading, SourceOffsets, Where
+from elf.job.replicas import Replica, ReplicaName
+from elf.job.spec import START_OF_TIME
+from elf.ql.plan import Top
 from elf.wire.base import Message
 
 
@@ -169,3 +177,144 @@ ROLLUP_MESSAGES = (
     Committed,
     Broadcast,
 )
+
+
+# -- readers -------------------------------------------------------------------------------------------------
+
+
+class PaneRequest(msgspec.Struct, frozen=True):
+    """What a reader has of a flow: commits up to number ``after``, panes below ``end``, durably. It wants the
+    later commits of panes from ``start`` on; with None it wants to begin, where the flow is now. ``cut``: of
+    each pane it needs these rows only.
+    """
+
+    flow: str
+    after: int
+    start: int | None
+    end: int
+    cut: Top | None = None
+
+
+class ReadPanes(Message, frozen=True, kw_only=True):
+    """A node whose jobs read flows, to the root of these, every second or in its turn: what it has (and the
+    root need not keep for it), and that it is still there.
+    """
+
+    requests: tuple[PaneRequest, ...]
+
+
+class FlowHead(Message, frozen=True, kw_only=True):
+    """Root to a reader that begins: commit ``after`` was the last one; pane ``start`` is the next."""
+
+    flow: str
+    after: int
+    start: int
+
+
+class PaneRow(Message, frozen=True, kw_only=True):
+    """Root to a reader, at each commit and when asked: commit number ``seq`` of a flow, the next one that
+    concerns the reader after ``after``, if that wants panes from ``wanted`` on. ``more``: there are others,
+    to be asked for. ``cut``: the rows that it has of each pane, all of them with None.
+    """
+
+    flow: str
+    after: int
+    seq: int
+    more: bool = False
+    start: int
+    end: int
+    revision: int
+    members: bytes
+    roster_version: int
+    counters: bytes = b""
+    payload: bytes = b""
+    cut: Top | None = None
+    wanted: int = START_OF_TIME
+
+
+READING_MESSAGES = (ReadPanes, FlowHead, PaneRow)
+
+
+# -- replicas ------------------------------------------------------------------------------------------------
+
+
+class KeepReplicas(Message, frozen=True, kw_only=True):
+    """Owner to holder: keep these until they have their answer."""
+
+    replicas: tuple[Replica, ...]
+
+
+class ReplicasKept(Message, frozen=True, kw_only=True):
+    """Holder to owner: these are durable here; the ``refused`` ones will never be."""
+
+    names: tuple[ReplicaName, ...]
+    refused: tuple[ReplicaName, ...] = ()
+
+
+class DropReplicas(Message, frozen=True, kw_only=True):
+    """Owner to holder: these have their answer."""
+
+    names: tuple[ReplicaName, ...]
+
+
+class OfferReplicas(Message, frozen=True, kw_only=True):
+    """Holder to root, of snapshots (first pane, end, part) of a member: what is to become of them?"""
+
+    flow: str
+    member: int
+    names: tuple[tuple[int, int, int], ...]
+
+
+class ReplicaVerdict(Message, frozen=True, kw_only=True):
+    """Root's answer, as a ``Verdict`` on a member's own: ``included``, ``final`` and ``leapt`` mean forget
+    it. ``send``: the owner is gone, and you are its proxy."""
+
+    flow: str
+    member: int
+    start: int
+    end: int
+    verdict: str
+    part: int = 0
+
+
+REPLICA_MESSAGES = (KeepReplicas, ReplicasKept, DropReplicas, OfferReplicas, ReplicaVerdict)
+ReplicaMessage = KeepReplicas | ReplicasKept | DropReplicas | OfferReplicas | ReplicaVerdict
+
+
+# -- work that others run again ------------------------------------------------------------------------------
+
+
+class Whereabouts(Message, frozen=True, kw_only=True):
+    """Member to the root of a flow, when a checkpoint is durable. Who says it can also run others' work
+    again."""
+
+    member: int
+    where: Where
+
+
+class Reexecute(Message, frozen=True, kw_only=True):
+    """Root to another member that shares the stream: answer for ``member`` in this pane."""
+
+    flow: str
+    member: int
+    pane: int
+    offsets: SourceOffsets
+    reading: Reading
+
+
+class RunSlice(Slice, frozen=True, kw_only=True):
+    """The answer: the pane of the member, from the source offsets with this number."""
+
+    offsets: int = 0
+
+
+class NotRun(Message, frozen=True, kw_only=True):
+    """The answer where it cannot be run (yet): why."""
+
+    flow: str
+    member: int
+    pane: int
+    why: str
+
+
+REEXECUTION_MESSAGES = (RunSlice, Whereabouts, Reexecute, NotRun)

@@ -14,7 +14,7 @@ import msgspec
 
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Send
-from elf.job.messages.proposals import AddProgram, DropJobEntry
+from elf.job.messages.log import AddProgram, DropJobEntry
 from elf.job.program.messages import DropProgram, SubmitProgram
 from elf.job.program.spec import ProgramSpec
 from elf.wire.base import Answer

@@ -29,10 +29,17 @@ from elf.job.contributions import PartName, from_bytes
 from elf.job.effects import Effect, Forget, Send
 from elf.job.events import CommitsRead, PanesCommitted
 from elf.job.messages.inquiries import AskWhy, FlowStatus, InspectFlow
-from elf.job.messages.reading import ReadPanes
-from elf.job.messages.reexecution import NotRun, Whereabouts
-from elf.job.messages.replicas import OfferReplicas
-from elf.job.messages.rollup import Begun, EarlyState, Offer, Progress, Slice
+from elf.job.messages.rollup import (
+    Begun,
+    EarlyState,
+    NotRun,
+    Offer,
+    OfferReplicas,
+    Progress,
+    ReadPanes,
+    Slice,
+    Whereabouts,
+)
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment, disjoint
 from elf.job.rollup.root import Root

@@ -14,8 +14,14 @@ from typing import Final
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import from_bytes
 from elf.job.effects import Send
-from elf.job.messages.replicas import DropReplicas, KeepReplicas, OfferReplicas, ReplicasKept, ReplicaVerdict
-from elf.job.messages.rollup import Committed
+from elf.job.messages.rollup import (
+    Committed,
+    DropReplicas,
+    KeepReplicas,
+    OfferReplicas,
+    ReplicasKept,
+    ReplicaVerdict,
+)
 from elf.job.replicas import (
     ForgetReplicas,
     HeldRead,

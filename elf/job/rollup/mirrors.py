@@ -27,7 +27,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import from_bytes
 from elf.job.effects import Effect, PrunePanes, Send, StorePanes
 from elf.job.events import PanesStored
-from elf.job.messages.reading import FlowHead, PaneRequest, PaneRow, ReadPanes
+from elf.job.messages.rollup import FlowHead, PaneRequest, PaneRow, ReadPanes
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import PRUNE_MS, History, Panes, Segment
 from elf.job.spec import START_OF_TIME, Flow

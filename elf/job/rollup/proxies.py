@@ -18,8 +18,7 @@ from typing import Final
 
 from elf.job.contributions import Piece, from_bytes, numbers
 from elf.job.effects import Send
-from elf.job.messages.reexecution import NotRun, Reexecute, RunSlice, Whereabouts
-from elf.job.messages.replicas import OfferReplicas, ReplicaVerdict
+from elf.job.messages.rollup import NotRun, OfferReplicas, Reexecute, ReplicaVerdict, RunSlice, Whereabouts
 from elf.job.reexecution import SourceOffsets, Where
 from elf.job.rollup.root import Root
 

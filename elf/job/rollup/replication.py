@@ -60,7 +60,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from elf.job.effects import Send
-from elf.job.messages.replicas import DropReplicas, KeepReplicas, ReplicasKept
+from elf.job.messages.rollup import DropReplicas, KeepReplicas, ReplicasKept
 from elf.job.replicas import HeldRead, ReadHeld, ReadSnapshots, ReplicaName, SnapshotsRead
 
 LOOK_MS: Final = 500

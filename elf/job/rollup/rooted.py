@@ -13,8 +13,17 @@ from elf.job.effects import CommitPanes, Effect, Multicast, PrunePanes, SaveFlow
 from elf.job.events import PanesCommitted
 from elf.job.messages.groups import FunctionFailed
 from elf.job.messages.inquiries import FlowReader, FlowStatus, TreeEdge
-from elf.job.messages.reexecution import RunSlice
-from elf.job.messages.rollup import Began, Committed, FlowProgress, LeaveOut, Offer, Resend, Slice, Verdict
+from elf.job.messages.rollup import (
+    Began,
+    Committed,
+    FlowProgress,
+    LeaveOut,
+    Offer,
+    Resend,
+    RunSlice,
+    Slice,
+    Verdict,
+)
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment
 from elf.job.rollup.proxies import MIRROR_OF, PROXY_MS, Proxies, Runs

@@ -19,7 +19,6 @@ from elf.job.commands import Resume, SetThreshold, Suspend
 from elf.job.contributions import Piece, Pieces, from_bytes
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Unusable, Work
 from elf.job.events import Combined
-from elf.job.messages.reexecution import Whereabouts
 from elf.job.messages.rollup import (
     Committed,
     EarlyState,
@@ -29,6 +28,7 @@ from elf.job.messages.rollup import (
     Progress,
     Resend,
     Verdict,
+    Whereabouts,
 )
 from elf.job.reexecution import Where
 from elf.job.replicas import ReplicaName

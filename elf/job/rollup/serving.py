@@ -14,7 +14,7 @@ from typing import Final
 
 from elf.job.effects import Effect, ReadCommits, Send
 from elf.job.events import CommitsRead
-from elf.job.messages.reading import FlowHead, PaneRequest
+from elf.job.messages.rollup import FlowHead, PaneRequest
 from elf.job.rollup.root import Root
 from elf.ql.plan import Top
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from elf.job.contributions import Piece, from_bytes, to_bytes
-from elf.job.messages.reexecution import RunSlice
-from elf.job.messages.rollup import Excerpt, Slice
+from elf.job.messages.rollup import Excerpt, RunSlice, Slice
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 

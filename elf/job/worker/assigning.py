@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from elf import windows
+from elf.aggregates import split_by_range
 from elf.job.ports import Int64s, MapFailed, MapperPort
-from elf.job.ranges import split
 from elf.job.work import Clock, no_clock
 from elf.job.worker.fitting import arrow_schema, fitted
 from elf.ql.plan import Fragment
@@ -119,7 +119,7 @@ class Share:
         if self.groups is None or count == 1:
             return self.groups
         if count not in self.parts:
-            self.parts[count] = split(self.groups, fragment.group_keys, count)
+            self.parts[count] = split_by_range(self.groups, fragment.group_keys, count)
         return self.parts[count][place]
 
 

@@ -20,12 +20,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from elf.aggregates import merge_tables, normalise
+from elf.aggregates import merge_tables, normalise, split_by_range
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
 from elf.job.checkpoint import FlowCheckpoint
 from elf.job.ports import Int64s, MapperPort, Spill
-from elf.job.ranges import split
 from elf.job.reexecution import MET_MAX, OFFSETS_MAX, SourceOffsets, Where
 from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS
@@ -94,7 +93,7 @@ class OpenPanes:
         began, (place, count) = self._cpu_us(), self._fragment.range
         groups = self._mapper.run(rows.filter(pa.array(chosen)))
         if count > 1:
-            groups = split(groups, self._fragment.group_keys, count)[place]
+            groups = split_by_range(groups, self._fragment.group_keys, count)[place]
         self._work["map_us"] += self._cpu_us() - began
         return groups
 

@@ -1,0 +1,276 @@
+"""The catalog log (protocol 2.1): its entries, in the order of ``seq``; its voters and everybody, who follows
+it; and what it may be asked for, words to its voters, each said until its entry is seen.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from elf.job.program.spec import ProgramSpec
+from elf.job.spec import JobSpec
+from elf.wire.base import Message
+
+
+class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Member ``number`` of ``stream``: expected in panes that start at ``since_us`` or later. A restart is a
+    new entry.
+    """
+
+    seq: int
+    stream: str
+    number: int
+    agent_id: str
+    name: str
+    incarnation: int
+    address: str
+    since_us: int
+
+
+class MemberLeft(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The member is not expected in panes that start at ``until_us`` or later."""
+
+    seq: int
+    stream: str
+    number: int
+    until_us: int
+
+
+class JobAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A job, with its master and the flows that it reads; those that the log does not know yet begin with
+    it.
+    """
+
+    seq: int
+    spec: JobSpec
+
+
+class JobDropped(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A tombstone: the job is over. Its flows go on until a ``FlowEnded``."""
+
+    seq: int
+    uid: str
+
+
+class FlowEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A tombstone: no job has read the flow for a while; its workers and its root forget it."""
+
+    seq: int
+    uid: str
+
+
+class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A job written in Python. ``JobDropped`` ends it too."""
+
+    seq: int
+    spec: ProgramSpec
+
+
+class JobGroupMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The job group of a job, and of the flows that it bootstrapped, is the agent at ``leader``: the leader
+    of its Raft group in ``term``.
+    """
+
+    seq: int
+    uid: str
+    leader: str
+    term: int
+
+
+class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """PREPARE: a new version of a job, with the flows that it reads beside those of the versions before."""
+
+    seq: int
+    spec: JobSpec
+
+
+class VersionEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A tombstone: the version was aborted, or its last window is committed. It reads nothing any more."""
+
+    seq: int
+    uid: str
+    version: int
+
+
+LogEntry = (
+    MemberJoined
+    | MemberLeft
+    | JobAdded
+    | JobDropped
+    | FlowEnded
+    | ProgramAdded
+    | JobGroupMoved
+    | VersionAdded
+    | VersionEnded
+)
+
+
+# -- voters and followers ------------------------------------------------------------------------------------
+
+
+class LogVoters(msgspec.Struct, frozen=True):
+    """Who keeps the catalog log: the voters of its Raft group, as of a membership (``epoch``) and a term,
+    and who leads them ("" while nobody is known). The higher (epoch, term) is news.
+    """
+
+    epoch: int
+    term: int
+    leader: str
+    addresses: tuple[str, ...]
+
+
+class Hello(Message, frozen=True, kw_only=True):
+    """A node to a neighbour: who keeps the catalog log of this cluster? Four times a second until it knows,
+    then every ten seconds: two clusters in one ring must not stay unnoticed.
+    """
+
+
+class Welcome(Message, frozen=True, kw_only=True):
+    """The answer of one that knows. ``entries``: how many of the log it has."""
+
+    voters: LogVoters
+    cluster_uid: str
+    entries: int
+
+
+class Follow(Message, frozen=True, kw_only=True):
+    """Every agent to one voter after the other, every two seconds: I know the log up to ``known``, and its
+    voters as of (``epoch``, ``term``).
+    """
+
+    agent_id: str
+    known: int
+    epoch: int
+    term: int
+
+
+class LogTail(Message, frozen=True, kw_only=True):
+    """Entries of the log, in order, after ``after``: a voter to one follower, if there is news; and the
+    leader down the trees of the streams that they are about. ``last``: how many the log has there; who has
+    fewer when it has taken these asks for more at once.
+    """
+
+    cluster_uid: str
+    voters: LogVoters
+    after: int
+    entries: tuple[LogEntry, ...]
+    last: int
+
+
+class Spread(Message, frozen=True, kw_only=True):
+    """Routed to a topic without a job group: the node nearest to it, its root, multicasts ``body`` (a packed
+    message) down the tree.
+    """
+
+    topic: bytes
+    body: bytes
+
+
+class Refused(Message, frozen=True, kw_only=True):
+    """A voter to an agent that may not join (a copied data folder): it stops and says ``text``, if the
+    proposal was of its present life. An earlier one's may come late. ``incarnation``: whose proposal it was.
+    """
+
+    agent_id: str
+    text: str
+    incarnation: int = 0
+
+
+LOG_MESSAGES = (Hello, Welcome, Follow, LogTail, Spread, Refused)
+
+
+# -- proposals -----------------------------------------------------------------------------------------------
+
+
+class JoinStream(Message, frozen=True, kw_only=True, tag=True):
+    """Agent to a voter, until it sees its own entry: I have this stream, from ``since_us`` on."""
+
+    stream: str
+    agent_id: str
+    name: str
+    incarnation: int
+    address: str
+    since_us: int
+
+
+class LeaveStream(Message, frozen=True, kw_only=True, tag=True):
+    """Agent to a voter, until it sees the entry: I am gone for panes that start at ``until_us`` or later."""
+
+    stream: str
+    agent_id: str
+    until_us: int
+
+
+class AddJob(Message, frozen=True, kw_only=True, tag=True):
+    """A job's master to a voter, until it sees the entry. The voters put a running flow in the place of
+    each proposed one that is equal to it.
+    """
+
+    spec: JobSpec
+
+
+class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
+    """A job group to a voter, until it sees the entry."""
+
+    uid: str
+
+
+class AddVersion(Message, frozen=True, kw_only=True, tag=True):
+    """A job's master to a voter, until it sees the entry; flows are put in place as for ``AddJob``."""
+
+    spec: JobSpec
+
+
+class EndVersion(Message, frozen=True, kw_only=True, tag=True):
+    """A job's master to a voter, until it sees the entry."""
+
+    uid: str
+    version: int
+
+
+class AddProgram(Message, frozen=True, kw_only=True, tag=True):
+    """The node nearest to an app id to a voter, until it sees the entry of this job in Python."""
+
+    spec: ProgramSpec
+
+
+class MoveJobGroup(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of a job group's Raft group to a voter, until it sees the entry: the job group is here
+    now."""
+
+    uid: str
+    leader: str
+    term: int
+
+
+class EndFlow(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of the voters to itself: no job has read this flow for a while."""
+
+    uid: str
+
+
+Proposal = (
+    JoinStream
+    | LeaveStream
+    | AddJob
+    | DropJobEntry
+    | AddProgram
+    | MoveJobGroup
+    | EndFlow
+    | AddVersion
+    | EndVersion
+)
+"""What may be asked of the catalog log. A proposal is a record of its Raft group; see
+``elf.job.catalog.voters``."""
+
+
+WISHES = (
+    JoinStream,
+    LeaveStream,
+    AddJob,
+    DropJobEntry,
+    AddVersion,
+    EndVersion,
+    AddProgram,
+    MoveJobGroup,
+    EndFlow,
+)
