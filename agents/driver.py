@@ -19,7 +19,7 @@ from agents import codec
 from agents.committing.making import Making, Sandboxed
 from agents.disk.room import is_refusal
 from agents.disk.store import Store
-from agents.inputs import Input
+from agents.inputs.values import Input
 from agents.loop import Loop, arrived
 from agents.metrics import Loss, Metrics
 from agents.node.node import Node, NodeEvent
@@ -37,7 +37,7 @@ from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import Sandboxes
 from elf.job import effects as do
 from elf.job.program.port import ProgramEvent
-from elf.transport import Closed, Transport
+from elf.transport.base import Closed, Transport
 from elf.wire.base import Message
 from elf.wire.clients import Stats
 from elf.wire.frames import OtherCluster

@@ -38,7 +38,8 @@ from agents.disk.store import Store
 from agents.driver import Driver, End
 from agents.formats import get_format
 from agents.http import AgentStatus, HttpServer
-from agents.inputs import Input, Tail
+from agents.inputs.tail import Tail
+from agents.inputs.values import Input
 from agents.metrics import Metrics
 from agents.node.beginning import (
     Detect,
@@ -65,8 +66,8 @@ from elf.job.reexecution import Reading
 from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType
-from elf.transport import ZeroMqTransport
 from elf.transport.probe import probe
+from elf.transport.zeromq import ZeroMqTransport
 from overlay import raft
 
 STORE_FILE = "elf.sqlite"

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from agents import codec
 from agents.codec import Message
 from agents.ports import Queue
-from elf.transport import Transport
+from elf.transport.base import Transport
 from elf.wire.base import Message as JobMessage
 
 T = TypeVar("T")

@@ -23,7 +23,9 @@ import psutil
 from agents import codec, logs
 from agents.disk.store import Store
 from agents.driver import Driver
-from agents.inputs import Input, Range, Whole
+from agents.inputs.ranges import Range
+from agents.inputs.values import Input
+from agents.inputs.whole import Whole
 from agents.node.beginning import NodeSettings, Restored, raft_config
 from agents.node.node import Node
 from agents.runinputs import FleetStream, RunRequest, streams_of
@@ -36,7 +38,8 @@ from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import COUNTED, Plan
 from elf.ql.statements import Describe
-from elf.transport import Limits, MemoryNetwork, MemoryTransport
+from elf.transport.base import Limits
+from elf.transport.memory import MemoryNetwork, MemoryTransport
 from elf.wire.base import Message
 from elf.wire.clients import Execute, Failed, KeepAlive, Published, Reply, WindowResult
 from overlay import Overlay, OverlayConfig, Peer

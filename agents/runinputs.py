@@ -12,7 +12,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from agents.formats import Format, get_format
-from agents.inputs import Piped, Range, split_inputs
+from agents.inputs.piped import Piped
+from agents.inputs.ranges import Range, split_inputs
 from agents.tasks.guessing import (
     better_format,
     check_one_a_line,

@@ -16,7 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.disk.store import Store
-from agents.inputs import Position
+from agents.inputs.values import Position
 from elf.batch import decode
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, DropStragglers, Outcome

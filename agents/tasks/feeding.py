@@ -23,8 +23,7 @@ import psutil
 from structlog.typing import FilteringBoundLogger
 
 from agents.disk.store import StoreError
-from agents.inputs import Chunk, Input
-from agents.inputs.values import Counters
+from agents.inputs.values import Chunk, Counters, Input
 from agents.tasks.archive import ArchiveError
 from agents.tasks.running import Running
 from agents.tasks.streamtask import StreamTask

@@ -21,7 +21,7 @@ from typing import BinaryIO, Final
 import msgspec
 
 from agents.disk.durable import sync
-from agents.inputs import Reject
+from agents.inputs.values import Reject
 from elf.errors import UserError
 
 QUOTA_BYTES: Final = 64 << 20

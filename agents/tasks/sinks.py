@@ -6,8 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from agents.formats import Format
-from agents.inputs import Chunk, Reject
-from agents.inputs.values import REJECT_KEPT_BYTES
+from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Reject
 from agents.tasks.archive import Archive
 from agents.tasks.rejects import RejectFile
 from elf.job.commands import Outcome

@@ -24,7 +24,7 @@ import psutil
 import pyarrow as pa
 
 from agents.formats import Format
-from agents.inputs import Chunk
+from agents.inputs.values import Chunk
 from elf.functions.function import Done, Failed, UserFunction
 from elf.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapperPort, Wanted

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from agents.disk.store import Store
 from agents.formats import Format
-from agents.inputs import Chunk, Position
+from agents.inputs.values import Chunk, Position
 from agents.metrics import Metrics
 from agents.tasks.checkpoints import Checkpoints, StoredCheckpoint
 from agents.tasks.rowsamples import RowSamples

@@ -19,8 +19,9 @@ from typing import Final
 import msgspec
 
 from elf.errors import ElfError, PeerError, UserError
-from elf.transport import Closed, ZeroMqTransport
+from elf.transport.base import Closed
 from elf.transport.probe import probe
+from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import FAMILY, Message
 from elf.wire.clients import CLIENT_MESSAGES, Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
 from elf.wire.frames import Codec, OtherCluster

@@ -12,7 +12,8 @@ from agents.committing import panecommits, windowcommits
 from agents.committing.kept import Kept
 from agents.disk.store import Store
 from agents.formats import get_format
-from agents.inputs import Whole, split_inputs
+from agents.inputs.ranges import split_inputs
+from agents.inputs.whole import Whole
 from agents.tasks.engine import Finisher
 from agents.tasks.feeding import CHUNK_BYTES_MAX
 from agents.tasks.samples import sample_lines

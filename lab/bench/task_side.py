@@ -17,7 +17,9 @@ import pyarrow as pa
 from agents.disk import sqlite
 from agents.disk.store import Store
 from agents.formats import get_format
-from agents.inputs import Chunk, Position, Whole, split_inputs
+from agents.inputs.ranges import split_inputs
+from agents.inputs.values import Chunk, Position
+from agents.inputs.whole import Whole
 from agents.tasks.archive import Archive
 from agents.tasks.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
 from agents.tasks.samples import sample_lines

@@ -14,7 +14,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from agents.formats import get_format
-from agents.inputs import Position, Tail
+from agents.inputs.tail import Tail
+from agents.inputs.values import Position
 from agents.tasks.checkpoints import load_checkpoint
 from agents.tasks.streams import StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus

@@ -16,7 +16,9 @@ import pytest
 
 from agents.disk.store import Store
 from agents.formats import get_format
-from agents.inputs import Chunk, Whole, split_inputs
+from agents.inputs.ranges import split_inputs
+from agents.inputs.values import Chunk
+from agents.inputs.whole import Whole
 from agents.tasks.engine import Extractor
 from agents.tasks.streams import CHUNK_BYTES_LEAST, Ahead, Parsed, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus

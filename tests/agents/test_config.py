@@ -20,7 +20,7 @@ from agents.config import ClusterConfig, Config, ConfigProblems, load
 from agents.settings.declare import settings_of, variable
 from agents.validation import validate
 from elf.errors import ConfigError
-from elf.transport import Limits
+from elf.transport.base import Limits
 from overlay import OverlayConfig
 from tests.support.files import written
 

@@ -24,7 +24,7 @@ from agents.metrics import LABEL_VALUES_MAX, Metrics
 from agents.status import Aside, _facts
 from elf.batch import encode
 from elf.errors import UserError
-from elf.transport import MemoryNetwork
+from elf.transport.memory import MemoryNetwork
 from elf.wire.clients import WindowResult
 from tests.support.facts import Status
 from tests.support.waiting import eventually

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.inputs import Chunk, Tail
 from agents.inputs.copies import RECENT_BYTES, named_after
+from agents.inputs.tail import Tail
+from agents.inputs.values import Chunk
 from tests.support.files import drain, lines, write
 
 

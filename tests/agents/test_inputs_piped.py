@@ -12,9 +12,10 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from agents.inputs import Piped, Whole
+from agents.inputs.piped import Piped
 from agents.inputs.ranges import is_compressed
 from agents.inputs.values import REJECT_KEPT_BYTES
+from agents.inputs.whole import Whole
 
 LINE_MAX = 3 * REJECT_KEPT_BYTES
 LINES = st.lists(

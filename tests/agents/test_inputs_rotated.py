@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from agents.inputs import Chunk, Tail
-from agents.inputs.values import Position
+from agents.inputs.tail import Tail
+from agents.inputs.values import Chunk, Position
 from elf.job.gaps import Missed
 from tests.support.files import lines, write
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.inputs import Chunk, Range, Tail, Whole
-from agents.inputs.ranges import is_compressed
+from agents.inputs.ranges import Range, is_compressed
 from agents.inputs.split import split
-from agents.inputs.values import REJECT_KEPT_BYTES, Source
+from agents.inputs.tail import Tail
+from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Source
+from agents.inputs.whole import Whole
 
 MAX_LINE = 20
 

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from agents.inputs import Chunk, Position, Tail
 from agents.inputs.follower import Follower
+from agents.inputs.tail import Tail
+from agents.inputs.values import Chunk, Position
 from tests.support.files import drain, lines, write
 
 WAIT_MS = 5_000

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agents.inputs import Range, Whole, split_inputs
+from agents.inputs.ranges import Range, split_inputs
+from agents.inputs.whole import Whole
 from agents.tasks.samples import sample_lines
 from elf.errors import InputError
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from agents.disk.store import Store
 from agents.formats import get_format
-from agents.inputs import Whole, split_inputs
+from agents.inputs.ranges import split_inputs
+from agents.inputs.whole import Whole
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode, encode
 from elf.job.commands import Finish, Install, Uninstall

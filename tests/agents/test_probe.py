@@ -12,8 +12,8 @@ import pytest
 
 from agents.http import HttpServer
 from elf.addresses import AddressError
-from elf.transport import ZeroMqTransport
 from elf.transport.probe import ANSWER_SECS, CONNECT_SECS, SIGNATURE_SECS, probe
+from elf.transport.zeromq import ZeroMqTransport
 from tests.support.facts import Status
 
 LIMIT_SECS = 2.5

@@ -6,7 +6,7 @@ import base64
 import json
 from pathlib import Path
 
-from agents.inputs import Reject
+from agents.inputs.values import Reject
 from agents.tasks.rejects import RejectFile
 
 

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from agents.config import StreamConfig
 from agents.disk.store import Store
 from agents.formats import get_format
-from agents.inputs import Tail
+from agents.inputs.tail import Tail
 from agents.process import _reading
 from agents.tasks import running
 from agents.tasks.checkpoints import load_checkpoint

@@ -15,7 +15,9 @@ import pytest
 import zmq
 
 from elf.errors import UserError
-from elf.transport import Closed, Limits, MemoryNetwork, Transport, ZeroMqTransport
+from elf.transport.base import Closed, Limits, Transport
+from elf.transport.memory import MemoryNetwork
+from elf.transport.zeromq import ZeroMqTransport
 from tests.support.waiting import eventually
 
 SOON = 10.0
@@ -568,7 +570,7 @@ async def _until(transport: Transport, wanted: bytes) -> None:
 
 FORGOTTEN = """
 import asyncio, gc
-from elf.transport import ZeroMqTransport
+from elf.transport.zeromq import ZeroMqTransport
 
 async def forget():
     agent, client = await ZeroMqTransport.listen("127.0.0.1:0"), await ZeroMqTransport.dial()

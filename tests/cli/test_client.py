@@ -16,7 +16,7 @@ from elf.batch import encode
 from elf.client import connection as module
 from elf.client.connection import WAITING_MAX, Request
 from elf.errors import ElfError, UserError
-from elf.transport import ZeroMqTransport
+from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import Message
 from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
 from tests.support.fleet_of_one import at, fake_agent, window_result

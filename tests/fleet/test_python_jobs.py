@@ -23,7 +23,7 @@ from elf.functions.sandbox import Sandboxes
 from elf.job.catalog.membership import Identity
 from elf.job.program.calls import Loaded
 from elf.job.program.spec import Submission
-from elf.transport import MemoryNetwork
+from elf.transport.memory import MemoryNetwork
 from elf.wire.base import Message
 from elf.wire.clients import Call, Execute, Reply
 from overlay import Overlay, OverlayConfig, Peer, raft

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from agents.formats import get_format
-from agents.inputs import split_inputs
+from agents.inputs.ranges import split_inputs
 from agents.run import Fleet
 from agents.runinputs import FleetStream
 from agents.tasks.streamtask import TaskStatus

@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from agents.formats import get_format
-from agents.inputs import split_inputs
+from agents.inputs.ranges import split_inputs
 from agents.run import Fleet
 from agents.runinputs import FleetStream
 from agents.tasks.samples import sample_lines

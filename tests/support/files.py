@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.inputs import Chunk, Tail
+from agents.inputs.tail import Tail
+from agents.inputs.values import Chunk
 
 
 def written(folder: Path, text: str) -> Path:

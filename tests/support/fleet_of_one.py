@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from agents import codec
 from elf.batch import encode
-from elf.transport import ZeroMqTransport
+from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import Message
 from elf.wire.clients import Call, Reply, WindowResult
 

@@ -16,15 +16,17 @@ import pyarrow as pa
 
 from agents import logs as console
 from agents.formats import get_format
-from agents.inputs import Chunk, Range, Whole, split_inputs
+from agents.inputs.ranges import Range, split_inputs
+from agents.inputs.values import Chunk
+from agents.inputs.whole import Whole
 from agents.run import Fleet
 from agents.runinputs import FleetStream
 from agents.tasks.streamtask import TaskStatus
 from elf.client.windows import split
 from elf.errors import ElfError
 from elf.ql.plan import COUNTED
-from elf.transport import MemoryNetwork
 from elf.transport.base import Dropped
+from elf.transport.memory import MemoryNetwork
 from elf.wire.clients import WindowResult
 from lab.bench.differential.asked import FILES
 from lab.bench.differential.differences import Answer, Row, plain

@@ -26,7 +26,7 @@ from agents.tasks.archive import Archive
 from elf.functions import wire
 from elf.functions.sandbox import Limits, Sandbox, Sandboxes
 from elf.job.program.calls import Place, Timer
-from elf.transport import ZeroMqTransport
+from elf.transport.zeromq import ZeroMqTransport
 
 SMALL: Final = 300
 LARGE: Final = 60_000
