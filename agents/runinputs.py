@@ -14,15 +14,17 @@ from sqlglot import exp
 from agents.formats import Format, get_format
 from agents.inputs.piped import Piped
 from agents.inputs.ranges import Range, split_inputs
-from agents.tasks.guessing import (
+from agents.tasks.samples import (
     better_format,
     check_one_a_line,
     check_timestamp,
     declared_columns,
     guess_format,
+    is_blank,
     richer_format,
+    sample_head,
+    sample_lines,
 )
-from agents.tasks.samples import is_blank, sample_head, sample_lines
 from agents.tasks.streamtask import TaskStatus
 from elf.errors import InputError, UserError
 from elf.ql.dialect import Emit, Windowings

@@ -29,7 +29,7 @@ from agents.formats import get_format
 from agents.http import cannot_serve
 from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
 from agents.process import STORE_FILE, in_use
-from agents.tasks.guessing import HARDLY, better_format, taken
+from agents.tasks.samples import HARDLY, better_format, taken
 from elf.addresses import clash, split_address
 from elf.errors import ElfError
 from elf.transport.zeromq import cannot_listen

@@ -1,13 +1,18 @@
 """The making of windows for the masters on an agent, and of panes for its roots: the work itself, which any
 thread may do, and on which queue it belongs. What is kept in between (``agents.committing.kept``) is the
 loop's to add and to let go.
+
+Early results are windows that are not complete, out of committed and of open panes
+(``elf.job.group.subscribers``).
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import operator
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
@@ -16,26 +21,36 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from agents.committing import panecommits, windowcommits
-from agents.committing.early import early_windows
 from agents.committing.finals import FinalFunction, running
 from agents.committing.finals import why_not as final_fails
-from agents.committing.kept import Version, Versions
+from agents.committing.kept import Version, Versions, bounded
+from agents.committing.opening import Types, opened, opens
+from agents.committing.panetables import joined, merged, merged_counters, opened_counters, opened_groups
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
+from agents.committing.sides import finished, staged
+from agents.committing.status import status_of_windows
+from agents.committing.windowcommits import Treat, names_of, pieces_of, treated
 from agents.disk.store import Store, StoreError
 from agents.ports import Queue, Reports
 from agents.tasks.streams import Call, FunctionsAt, Running
-from elf.errors import ElfBug, ElfError
+from elf.batch import encode
+from elf.errors import ElfBug, ElfError, PeerError
+from elf.job.assembly.windows import Assembly
 from elf.job.catalog.membership import Identity
+from elf.job.contributions import Piece
+from elf.job.counters import COUNTER_STATES
 from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
 from elf.job.events import Combined, EarlyMade, Failure, FunctionsTried, PanesCommitted, WindowsCommitted
 from elf.job.group.port import Draft, Drafted
 from elf.job.ports import FinisherPort
 from elf.job.spec import JobSpec
 from elf.ql.plan import Fragment, Function, Plan
+from elf.wire.clients import WindowResult
 
 if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
     from agents.tasks.engine import Finisher
+
 
 Wanted = Combine | CommitPanes | CommitWindows | MakeEarly | TryFunctions | Draft
 Made = Combined | PanesCommitted | WindowsCommitted | EarlyMade | FunctionsTried | Drafted | Failure
@@ -223,3 +238,63 @@ def _queue(function: Function | None, otherwise: Queue = "compute") -> Queue:
 def _reduce_of(work: CommitPanes) -> Function | None:
     reduce = work.flow.fragment.reduce
     return None if reduce is None or work.plain else reduce.function
+
+
+def early_windows(
+    effect: MakeEarly,
+    store: Store,
+    finisher: FinisherPort,
+    master: str,
+    treat: Treat | None = None,
+    types: Types | None = None,
+) -> EarlyMade:
+    """Make them, and store nothing. ``treat``: the final function of the version; ``types``: how columns of
+    open panes are to be. Whose panes cannot be opened is missing (``agents.committing.opening``)."""
+    base, plan = effect.committed, effect.committed.spec.plan
+    pane_us, calendar = plan.fragment.pane_us, base.calendar
+    start = bounded(calendar.needs_from(base.first_us), pane_us)
+    below = pieces_of(base, store, start, bounded(base.last_us, pane_us))
+    keys, whole = ("_pane", *plan.fragment.keys), effect.whole
+    try:
+        counter_tables, tables = opened(plan.fragment, effect.pieces, types)
+    except PeerError:
+        bad = [piece for piece in effect.pieces if not opens(plan.fragment, piece, types)]
+        good = [piece for piece in effect.pieces if piece not in bad]
+        whole = _without(effect, _members(bad))
+        counter_tables, tables = opened(plan.fragment, good, types)
+    groups = merged([*opened_groups(below), *tables], keys, plan.fragment.states)
+    counters = merged_counters([*opened_counters(below), *counter_tables], ("_pane",), COUNTER_STATES)
+    if counters is None:
+        return EarlyMade(base.spec.uid, None)
+    assembly = Assembly(plan, calendar)
+    groups = staged(plan, groups, calendar.needs_from(base.first_us), base.last_us, finisher)
+    rows = finished(assembly.windows(base.first_us, base.last_us, groups), finisher.run)
+    spans = assembly.calendar.holding(counters["_pane"].to_numpy(), base.first_us, base.last_us)
+    status = status_of_windows(whole, spans, names_of(base, store), joined([counters]))
+    status, rows = treated(base.spec, status, rows, treat)
+    result = WindowResult(
+        job=base.spec.uid,
+        name=base.spec.name,
+        version=base.spec.version,
+        master=master,
+        first_us=base.first_us,
+        last_us=base.last_us,
+        revision=0,
+        status=encode(status),
+        payload=encode(rows),
+        early=effect.number,
+    )
+    return EarlyMade(base.spec.uid, result)
+
+
+def _members(pieces: Sequence[Piece]) -> int:
+    return functools.reduce(operator.or_, (piece.members for piece in pieces), 0)
+
+
+def _without(effect: MakeEarly, members: int) -> CommitWindows:
+    """These members have reported no open panes."""
+    committed = effect.committed.coverage
+    still = (
+        replace(one, reported=one.reported & ~members) for one in effect.whole.coverage[len(committed) :]
+    )
+    return replace(effect.whole, coverage=(*committed, *still))

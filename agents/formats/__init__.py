@@ -6,8 +6,7 @@ import difflib
 from typing import Final
 
 from agents.formats.access import COMBINED, COMMON
-from agents.formats.base import LINE, Format
-from agents.formats.dialect import Selection
+from agents.formats.dialect import LINE, Format, Selection
 from agents.formats.json import JSON
 from elf.errors import ConfigError
 

@@ -38,8 +38,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from agents.formats.base import LINE, Format
-from agents.formats.dialect import Dialect, Selection, Step, uncast_count
+from agents.formats.dialect import LINE, Dialect, Format, Selection, Step, uncast_count
 from elf.errors import InputError
 from elf.ql.timestamps import LOG_DATE, USUAL_LOG_DATE, log_date_us, usual_log_date_us
 from elf.schema import Column, Schema

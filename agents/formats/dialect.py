@@ -1,4 +1,5 @@
-"""The few SQL operations that parsing a line takes, in DuckDB's words and in Spark's, one beside the other.
+"""What a format is (``Format``), and the few SQL operations that parsing a line takes, in DuckDB's words and
+in Spark's, one beside the other.
 
 A format writes its expressions once, with these; so the live answer and the offline one come from the same
 text. Both sessions run in UTC. Regular expressions are kept to what RE2 and Java read alike, always match
@@ -8,19 +9,28 @@ the whole text, and have no repeated groups over long texts (Java's stack is sho
 from __future__ import annotations
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
 from elf.ql.templates import name as quoted
 from elf.ql.templates import text_literal
 from elf.ql.timestamps import NUMBER, timestamp_us
-from elf.schema import ColumnType
+from elf.schema import Column, ColumnType, Schema
 
 _INTEGER: Final = "[+-]?[0-9]+"
 
 Step: TypeAlias = tuple[tuple[str, str], ...]
 """Names, and the expression of each."""
+
+Int64s = npt.NDArray[np.int64]
+LINE: str = "_line"
+"""The column that every stream has: the raw text of the record."""
 
 
 @dataclass(frozen=True)
@@ -214,3 +224,30 @@ def uncast_count(dialect: Dialect, pairs: Sequence[tuple[str, str]]) -> str:
     """How many of the (text, typed value) pairs hold a text that became NULL."""
     terms = [f"CASE WHEN {text} IS NOT NULL AND {value} IS NULL THEN 1 ELSE 0 END" for text, value in pairs]
     return f"CAST({' + '.join(terms) or '0'} AS INTEGER)"
+
+
+class Format(ABC):
+    """How lines become columns. Values, so one instance serves everybody."""
+
+    name: str
+
+    @abstractmethod
+    def schema(self, samples: pa.StringArray, timestamp: str | None) -> Schema:
+        """The columns, known or inferred from sample lines; ``timestamp`` is the event time column that the
+        config names."""
+
+    @abstractmethod
+    def select(self, dialect: Dialect, columns: Sequence[Column], event_time: str | None) -> Selection:
+        """How to extract ``columns``, and ``event_time`` (None: no event time), in an engine's SQL."""
+
+    def spark_select(self, columns: Sequence[Column], event_time: str | None) -> Selection:
+        """``select`` for the offline engine: the same values for every line that an agent accepts."""
+        return self.select(SPARK, columns, event_time)
+
+    def why_not(self, line: str) -> str:
+        """What is wrong with a line that was rejected, in a few words; empty where nothing is to be said."""
+        return ""
+
+    def refused(self, lines: pa.StringArray) -> Int64s:
+        """Numbers of lines that the SQL would take although they are not of this format."""
+        return np.zeros(0, dtype=np.int64)

@@ -26,8 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from agents.formats.base import LINE, Format, Int64s
-from agents.formats.dialect import Dialect, Selection, uncast_count
+from agents.formats.dialect import LINE, Dialect, Format, Int64s, Selection, uncast_count
 from elf.ql.timestamps import read_timestamp
 from elf.schema import EVENT_TIMES, Column, ColumnType, Schema, as_written, keys_as_written, unify
 

@@ -23,5 +23,5 @@
     agents.committing           panes to windows, and the final fragment to a window's result
 
 Beside it: looks at rows as they come (``row_samples``), the work of another agent run again (``running``),
-and what a finite input is, told from samples of its lines (``samples``, ``guessing``).
+and what a finite input is, told from samples of its lines (``samples``).
 """

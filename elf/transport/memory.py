@@ -1,7 +1,7 @@
 """Frames between parties of one process: a network of inboxes. ``elf run`` and tests use it.
 
-Rules: frames are handed over, never copied; a full inbox refuses (the sender counts it); a cut link swallows,
-as a real one does. It never reads a clock and has no threads.
+Rules: frames are handed over, never copied; a full inbox refuses (the sender counts it). It never reads a
+clock and has no threads.
 """
 
 from __future__ import annotations
@@ -11,15 +11,12 @@ from elf.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, 
 
 
 class MemoryNetwork:
-    """Who is reachable at which address, and which links are cut."""
+    """Who is reachable at which address."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
         self._parties: dict[str, MemoryTransport] = {}
-        self._cut: set[frozenset[str]] = set()
         self._clients = 0
-        self.lost = 0
-        """Messages that cut links have swallowed."""
 
     def listen(self, address: str, limits: Limits | None = None) -> MemoryTransport:
         """A party that others reach at ``address``. Raises ``UserError`` when somebody is there."""
@@ -32,13 +29,6 @@ class MemoryNetwork:
         self._clients += 1
         return self._add(f"{CLIENT_PREFIX}{self._clients:08x}", limits)
 
-    def cut(self, one: str, other: str) -> None:
-        """From now on nothing passes between the two, and neither can tell."""
-        self._cut.add(frozenset((one, other)))
-
-    def mend(self, one: str, other: str) -> None:
-        self._cut.discard(frozenset((one, other)))
-
     def _add(self, address: str, limits: Limits | None) -> MemoryTransport:
         party = MemoryTransport(self, address, limits or self._limits)
         self._parties[address] = party
@@ -46,9 +36,6 @@ class MemoryNetwork:
 
     def _carry(self, origin: str, to: str, frames: list[bytes]) -> Dropped | None:
         """Hand over to ``to``; the reason when that cannot be."""
-        if frozenset((origin, to)) in self._cut:
-            self.lost += 1
-            return None
         party = self._parties.get(to)
         if party is None:
             return "unroutable"

@@ -22,8 +22,7 @@ from typing import BinaryIO, Final, TypeVar
 import msgspec
 import yaml
 
-from elf.cli.agents import Agent, Agents
-from elf.cli.processes import Processes, ended
+from elf.cli.processes import Agent, Agents, Processes, ended
 from elf.client import Client, connect
 from elf.errors import ElfError
 

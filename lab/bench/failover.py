@@ -30,7 +30,7 @@ from typing import Annotated, Final
 
 from typer import Option
 
-from elf.cli.agents import Agent
+from elf.cli.processes import Agent
 from elf.client import Client, Window, connect
 from elf.errors import ElfError, UserError
 from lab.bench.control_fleet import CLUSTER, ControlFleet, on_fleet, until

@@ -12,7 +12,7 @@ from typing import Final
 import psutil
 from prometheus_client.parser import text_string_to_metric_families
 
-from elf.cli.agents import Agent
+from elf.cli.processes import Agent
 from elf.errors import ElfError
 
 COUNTED: Final = {

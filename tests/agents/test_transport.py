@@ -339,21 +339,6 @@ async def test_counters_tell_messages_and_bytes(world: World) -> None:
 # -- memory --------------------------------------------------------------------------------------------------
 
 
-async def test_a_cut_link_swallows_until_it_is_mended() -> None:
-    network = MemoryNetwork()
-    one, other, third = (network.listen(name) for name in ("a:1", "b:1", "c:1"))
-    network.cut("a:1", "b:1")
-    assert one.send("b:1", [b"lost"])
-    assert other.send("a:1", [b"lost"])
-    assert third.send("a:1", [b"heard"])
-    assert (await arrival(one))[1] == [b"heard"]
-    assert await silent(other, 0.01)
-    assert network.lost == 2
-    network.mend("b:1", "a:1")
-    one.send("b:1", [b"whole again"])
-    assert (await arrival(other))[1] == [b"whole again"]
-
-
 async def test_memory_copies_nothing() -> None:
     network = MemoryNetwork()
     one, other = network.listen("a:1"), network.listen("b:1")

@@ -41,7 +41,7 @@ def test_agents_end_when_whoever_ordered_them_is_killed(tmp_path: Path) -> None:
     script = (
         "import asyncio, sys, time; from pathlib import Path\n"
         "from lab.bench.control_fleet import Place\n"
-        "from elf.cli.agents import Agents\n"
+        "from elf.cli.processes import Agents\n"
         "from elf.cli.processes import ended\n"
         "folder = Path(sys.argv[1])\n"
         "with ended() as processes:\n"

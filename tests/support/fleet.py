@@ -27,8 +27,7 @@ from typing import Protocol
 
 import yaml
 
-from elf.cli import agents
-from elf.cli.processes import Processes
+from elf.cli.processes import EVENT_SECS, Agents, Processes
 
 STREAM = "clicks"
 PRODUCTS = ("Angry Birds", "Tetris", "Myst", "Doom", "Pong")
@@ -66,7 +65,7 @@ class Forked:
         self._agent = starter().start(name, config, log)
         while self._agent.pid is None:
             assert self.poll() is None
-            time.sleep(agents.POLL_SECS)
+            time.sleep(EVENT_SECS)
         self.pid = self._agent.pid
 
     def poll(self) -> int | None:
@@ -77,7 +76,7 @@ class Forked:
         while (status := self.poll()) is None:
             if time.monotonic() > deadline:
                 raise subprocess.TimeoutExpired(self._agent.name, timeout)
-            time.sleep(agents.POLL_SECS)
+            time.sleep(EVENT_SECS)
         return status
 
     def send_signal(self, sig: int) -> None:
@@ -86,14 +85,14 @@ class Forked:
 
 
 @functools.cache
-def starter() -> agents.Agents:
+def starter() -> Agents:
     """The one that forks agents for all tests of this process, and ends with it."""
     opened = ExitStack()
     atexit.register(opened.close)
     folder = opened.enter_context(tempfile.TemporaryDirectory())
     processes = Processes()
     opened.callback(processes.stop)
-    return agents.Agents(processes, Path(folder) / "log")
+    return Agents(processes, Path(folder) / "log")
 
 
 @dataclass

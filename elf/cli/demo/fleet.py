@@ -19,8 +19,7 @@ from typing import Any, Final, TypeVar
 
 import yaml
 
-from elf.cli.agents import Agent, Agents
-from elf.cli.processes import Child, Processes, Running, free_ports
+from elf.cli.processes import Agent, Agents, Child, Processes, Running, free_ports
 from elf.client import Client, connect
 from elf.errors import ElfError, UserError
 
