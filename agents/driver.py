@@ -26,8 +26,7 @@ from agents.node.node import Node, NodeEvent
 from agents.ports import Ports
 from agents.readiness import Probe, Readiness
 from agents.realtime import LoopClock, Threads, TransportLinks
-from agents.reports import LogReports
-from agents.stats import stats_of
+from agents.reports import LogReports, stats_of
 from agents.tasks.feeding import Feeding
 from agents.tasks.running import Running
 from agents.tasks.streams import FunctionsAt

@@ -52,8 +52,7 @@ from agents.node.node import Node
 from agents.restore import contacts, restore
 from agents.status import Aside, Status
 from agents.tasks.archive import Archive
-from agents.tasks.rejects import RejectFile
-from agents.tasks.sinks import Sinks
+from agents.tasks.sinks import RejectFile, Sinks
 from agents.tasks.spill import SpillFolder
 from agents.tasks.streams import FunctionsAt, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus

@@ -263,7 +263,7 @@ def early_windows(
         whole = _without(effect, _members(bad))
         counter_tables, tables = opened(plan.fragment, good, types)
     groups = merged([*opened_groups(below), *tables], keys, plan.fragment.states)
-    counters = merged_counters([*opened_counters(below), *counter_tables], ("_pane",), COUNTER_STATES)
+    counters = merged_counters([*opened_counters(below), *counter_tables], COUNTER_STATES)
     if counters is None:
         return EarlyMade(base.spec.uid, None)
     assembly = Assembly(plan, calendar)

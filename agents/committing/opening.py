@@ -115,7 +115,7 @@ def _merged(
     if any(piece.excerpt for piece in pieces):
         counter_tables, payloads = [left(one) for one in counter_tables], [seen(one) for one in payloads]
         counts, states = (*counts, *LEFT_STATES), (*states, SEEN_STATE)
-    counters, payload = merged_counters(counter_tables, ("_pane",), counts), merged(payloads, keys, states)
+    counters, payload = merged_counters(counter_tables, counts), merged(payloads, keys, states)
     if keep is not None and payload is not None:
         payload, counters = keep_best(payload, counters, keep)
     return (encode(counters) if counters is not None else b""), (

@@ -278,5 +278,5 @@ def _marked(counters: bytes, left: Sequence[int]) -> bytes:
         table.append_column(UNREDUCED.name, pa.repeat(pa.scalar(flag, pa.int64()), table.num_rows))
         for flag, table in ((0, known), (1, pa.table(none, COUNTER_SCHEMA)))
     ]
-    marked = merged_counters(tables, ("_pane",), states)
+    marked = merged_counters(tables, states)
     return encode(marked) if marked is not None else b""

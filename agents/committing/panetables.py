@@ -57,11 +57,9 @@ def merged(
     return merge_tables(present, keys, states) if present else None
 
 
-def merged_counters(
-    tables: Sequence[pa.Table | None], keys: Sequence[str], states: Sequence[State]
-) -> pa.Table | None:
+def merged_counters(tables: Sequence[pa.Table | None], states: Sequence[State]) -> pa.Table | None:
     """The same of counters by pane, with the gaps that they name. Raises ``PeerError``."""
-    counts = merged(tables, keys, states)
+    counts = merged(tables, ("_pane",), states)
     return None if counts is None else with_gaps(counts, gaps_of(one for one in tables if one is not None))
 
 

@@ -14,7 +14,7 @@
      │    elf.cbt               partial aggregates of open panes, in a buffer tree
      ▼
     Outcome                     panes that the watermark has passed are sealed
-     │  sinks                   lines to the archive (archive, partitions), or to the reject file (rejects)
+     │  sinks                   lines to the archive (archive, partitions), or to the reject file
      │  checkpoints             one transaction: the checkpoint, positions, snapshots of the sealed panes
      ▼
     Worked, to the node         only what is durable is told

@@ -1,4 +1,10 @@
-"""Statements to an agent, answers to standard output: ``elf sql`` and what is made of it."""
+"""Statements to an agent, answers to standard output: ``elf sql`` and what is made of it.
+
+Of where one statement ends and the next begins, in a text that may still be being typed, only quotes and
+comments are understood; whether a statement means anything is for the agent to say. A statement keeps its
+place: the text before it becomes blank lines, so that an error in it names the line and column of the whole
+text.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +12,11 @@ import ast
 import asyncio
 import contextlib
 import json
+import re
 import sys
 import time
 from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -17,17 +25,64 @@ import pyarrow as pa
 from elf.cli.errors import INTERRUPTED
 from elf.cli.options import Output, one_text
 from elf.cli.printing import Printer, printer, use_utf8
-from elf.cli.statements import statements
 from elf.client import Client, Window, connect
 from elf.client.coverage import coverage, is_whole
 from elf.client.values import plain, rfc3339
 from elf.errors import UserError
 
-T = TypeVar("T")
+_PIECE: Final = re.compile(
+    r"""--[^\n]*            # a comment to the end of the line
+    | /\*.*?(?:\*/|\Z)      # a comment, perhaps not closed yet
+    | '(?:[^']|'')*(?:'|\Z) # text
+    | "(?:[^"]|"")*(?:"|\Z) # a name
+    | `[^`']*(?:[`']|\Z)    # a name, or text quoted as papers print it: `video_games'
+    | ;
+    | [^-/'"`;]+ | .""",
+    re.VERBOSE | re.DOTALL,
+)
 
+T = TypeVar("T")
 WITHOUT_ROWS_SECS: Final = 5.0
 WAITING_SECS: Final = 60.0
 """Between two times that the same reason for waiting is said."""
+
+
+@dataclass(frozen=True)
+class Split:
+    """Statements that end in a semicolon, each at its place, and what follows the last one."""
+
+    complete: tuple[str, ...]
+    rest: str
+
+
+def split(text: str) -> Split:
+    """The statements of a text. ``rest`` is empty when nothing but space and comments follows."""
+    complete: list[str] = []
+    start, blank = 0, True
+    for piece in _PIECE.finditer(text):
+        found = piece.group()
+        if found == ";":
+            if not blank:
+                complete.append(_at_its_place(text, start, piece.end()))
+            start, blank = piece.end(), True
+        elif not found.isspace() and not found.startswith(("--", "/*")):
+            blank = False
+        elif found.startswith("/*") and not (found.endswith("*/") and len(found) >= 4):
+            blank = False  # a comment that goes on
+    return Split(tuple(complete), "" if blank else _at_its_place(text, start, len(text)))
+
+
+def statements(text: str) -> tuple[str, ...]:
+    """All statements of a finished text; the last one needs no semicolon."""
+    parts = split(text)
+    return parts.complete + ((parts.rest,) if parts.rest else ())
+
+
+def _at_its_place(text: str, start: int, end: int) -> str:
+    """The statement with as many lines and columns before it as it has in the whole text."""
+    start += len(text[start:end]) - len(text[start:end].lstrip())
+    before = text[:start]
+    return "\n" * before.count("\n") + " " * (start - (before.rfind("\n") + 1)) + text[start:end].rstrip()
 
 
 def perform(

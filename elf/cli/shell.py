@@ -14,11 +14,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from elf.cli.ask import answer, ask, perform
+from elf.cli.ask import answer, ask, perform, split, statements
 from elf.cli.errors import fail
 from elf.cli.options import Output
 from elf.cli.printing import printer
-from elf.cli.statements import split, statements
 from elf.client import Client, connect
 from elf.errors import ElfError
 

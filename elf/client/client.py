@@ -3,9 +3,7 @@
 What a statement does not need (sandboxes, the protocol of jobs) is imported by the calls that do, so that a
 client is there at once.
 
-The examples are as in ``python -m asyncio``, where ``await`` needs no function around it. In them ``address``
-is that of an agent whose stream ``clicks`` has the columns ``product`` and ``clicks_count``, ``client`` is
-connected to it, and its job ``busy`` sums up clicks by product in windows of one second.
+The files that a statement names are read here, and what is in them travels with it.
 """
 
 from __future__ import annotations
@@ -14,10 +12,12 @@ import asyncio
 import contextlib
 import getpass
 import os
+import re
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -26,7 +26,6 @@ import pyarrow as pa
 
 from elf.batch import decode
 from elf.client.connection import ANSWER_SECS, CONNECT_SECS, Connection, object_of
-from elf.client.files import files_of, tables_of
 from elf.client.windows import Changes, Window, split
 from elf.errors import ElfError, UserError
 from elf.wire.clients import Execute, FleetStats, Reply, TapOptions, TapReply
@@ -36,19 +35,52 @@ if TYPE_CHECKING:
     from elf.job import Message
     from elf.job.messages.groups import JobStatus
 
-T = TypeVar("T")
 
+_JOIN = re.compile(r"\bJOIN\s*'|\bSET\s+TABLE\s", re.IGNORECASE)
+_FUNCTION = re.compile(r"\bSET\s+FUNCTION\s+(\w+)\s+FROM\s+'((?:[^']|'')+)'", re.IGNORECASE)
+
+T = TypeVar("T")
 CLUSTER: Final = "elf"
 """The cluster name of an agent whose configuration gives none."""
-
 LEAVE_SECS: Final = 180.0
 """An agent leaves when its snapshots are committed or copied: that takes a window or two."""
-
 COMPARE_SECS: Final = 120.0
 """Every member closes and ships its open archive roll first."""
-
 REMEMBERED_MAX: Final = 65_536
 """Windows that a subscription remembers, to give each revision once; a repeat comes soon after or never."""
+
+
+def files_of(text: str) -> dict[str, str]:
+    """The texts of the files that a statement names, looked at. Raises ``UserError``."""
+    found = {}
+    for kind, quoted in _FUNCTION.findall(text):
+        name = quoted.replace("''", "'")
+        try:
+            found[name] = Path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{name} cannot be read: {getattr(error, 'strerror', error)}") from None
+        _look_at(kind.lower(), found[name], Path(name).name)
+    return found
+
+
+def _look_at(kind: str, text: str, filename: str) -> None:
+    """Of what is no kind of function the agent will say so."""
+    from elf.functions.checks import check_text
+    from elf.functions.function import KINDS
+    from elf.ql.plan import Function
+
+    if kind in KINDS:
+        check_text(Function(kind, text, filename))
+
+
+def tables_of(text: str) -> dict[str, bytes]:
+    """The tables in the files that a statement joins, as Arrow (``elf.batch``). Raises ``UserError``."""
+    if not _JOIN.search(text):
+        return {}
+    from elf.client.tables import read_table
+    from elf.ql.statements import joined_files
+
+    return {name: read_table(name) for name in joined_files(text)}
 
 
 @dataclass(frozen=True, eq=False)

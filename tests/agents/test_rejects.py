@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 
 from agents.inputs.values import Reject
-from agents.tasks.rejects import RejectFile
+from agents.tasks.sinks import RejectFile
 
 
 def reject(data: bytes, offset: int = 7) -> Reject:

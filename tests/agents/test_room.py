@@ -19,7 +19,7 @@ from agents.disk.room import ROOM_BYTES, is_refusal, lacking, wait_for_room
 from agents.disk.store import Store, StoreError
 from agents.inputs.values import Reject
 from agents.tasks.archive import Archive, ArchiveError
-from agents.tasks.rejects import RejectFile
+from agents.tasks.sinks import RejectFile
 from elf.errors import UserError
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from elf.cli.ask import split, statements
 from elf.cli.options import one_text, spread
-from elf.cli.statements import split, statements
 from elf.errors import UserError
 
 

@@ -146,9 +146,7 @@ def test_marks_add_up_as_sets_do(
         p: g for p, g in expected.items() if p >= checkpoint
     }
     others, more = made(theirs)
-    both = merged_counters(
-        [whole, others.table(), counters(pa.array([3]).to_numpy())], ("_pane",), COUNTER_STATES
-    )
+    both = merged_counters([whole, others.table(), counters(pa.array([3]).to_numpy())], COUNTER_STATES)
     assert both is not None
     assert gaps_of([both]) == {p: expected.get(p, set()) | more.get(p, set()) for p in {*expected, *more}}
 

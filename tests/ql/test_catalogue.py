@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from elf.client import files
+from elf.client.client import tables_of as read_tables
 from elf.ql.catalogue import Entry, catalogue
 from elf.ql.files import tables_of
 from elf.ql.planner import plan_text
@@ -44,7 +44,7 @@ def test_the_values_of_examples() -> None:
 def test_the_examples_of_clauses_are_planned(entry: Entry) -> None:
     (statement,) = parse(entry.example)
     assert isinstance(statement, Select)
-    tables = tables_of(statement.query, files.tables_of(entry.example))
+    tables = tables_of(statement.query, read_tables(entry.example))
     assert plan_text(entry.example, ACCESS, tables=tables).final_sql
 
 
