@@ -1,14 +1,27 @@
-"""The commands that need no fleet: ``run``, ``demo``."""
+"""The commands that need no fleet: ``run``, ``demo``, and those of the laboratory (``lab``).
+
+The laboratory measures and simulates elf and makes logs to try it on. Every checkout and source distribution
+has it; a package for servers may do without it, since nothing else of elf needs it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import StrEnum
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from elf.cli.options import Output, OutputOption, SeveralValues, SqlFile, one_text
+from elf.errors import UserError
+
+LABORATORY: Final = {
+    "generate": "Write a log file to try elf on.",
+    "bench": "Measure elf on this machine.",
+    "sim": "Simulate a fleet on virtual time.",
+}
 
 
 class DemoApp(StrEnum):
@@ -24,6 +37,7 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     app.command(cls=SeveralValues)(run)
     app.command()(demo)
+    _register_laboratory(app)
 
 
 def run(
@@ -105,10 +119,37 @@ def demo(
     """Start eight agents and their logs on this machine, watch a job, and check it offline with Spark."""
     from elf.cli.demo.apps import run_app
     from elf.cli.demo.play import DemoOptions, run_demo
-    from elf.cli.laboratory import require
 
-    require("elf demo")
+    _require("elf demo")
 
     if app is not None:
         return run_app(app.value, DemoOptions(windows, window_seconds or 3, rate, keep, agents))
     return run_demo(DemoOptions(windows, window_seconds or 5, rate, keep))
+
+
+def _register_laboratory(app: typer.Typer) -> None:
+    """Add the commands of the laboratory; where it is not installed, one line about each."""
+    if find_spec("lab") is not None:
+        from lab import cli
+
+        cli.register(app)
+        return
+    for name, text in LABORATORY.items():
+        anything = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+        app.command(name, help=text, context_settings=anything)(_absent(f"elf {name}"))
+
+
+def _require(command: str) -> None:
+    """Raises ``UserError`` where a command needs the laboratory and it is not there."""
+    if find_spec("lab") is None:
+        raise UserError(
+            f"{command} needs elf's laboratory, which is not installed here: "
+            "run it from a checkout of elf (make install), or install a package that has it"
+        )
+
+
+def _absent(command: str) -> Callable[[], None]:
+    def run() -> None:
+        _require(command)
+
+    return run

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from elf import __version__
-from elf.cli import fleet, laboratory, local
+from elf.cli import fleet, local
 from elf.cli.errors import exit_status
 
 app = typer.Typer(
@@ -24,7 +24,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 local.register(app)
-laboratory.register(app)
 fleet.register(app)
 
 
