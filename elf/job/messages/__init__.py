@@ -19,9 +19,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from elf.job.messages.groups import HOME_MESSAGES
+from elf.job.messages.groups import GROUP_MESSAGES
 from elf.job.messages.inquiries import INQUIRIES
-from elf.job.messages.log import LOG_MESSAGES, WISHES
+from elf.job.messages.log import LOG_MESSAGES, PROPOSALS
 from elf.job.messages.rollup import READING_MESSAGES, REEXECUTION_MESSAGES, REPLICA_MESSAGES, ROLLUP_MESSAGES
 from elf.wire.base import Answer, Message
 from elf.wire.clients import CLIENT_MESSAGES, WindowResult

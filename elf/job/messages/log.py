@@ -263,7 +263,7 @@ Proposal = (
 ``elf.job.catalog.voters``."""
 
 
-WISHES = (
+PROPOSALS = (
     JoinStream,
     LeaveStream,
     AddJob,
