@@ -26,7 +26,7 @@ from agents.ports import Ports
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job.catalog.log import encode_entry
-from elf.job.group import port as leader
+from elf.job.group import port as groups
 from elf.job.program.port import ProgramEffect
 from elf.job.replicas import ReplicaEvent
 from elf.job.snapshots import SnapshotName
@@ -78,11 +78,11 @@ class Loop:
     def tick(self) -> None:
         self.perform(self.node.tick(self._ports.clock.now_ms()))
 
-    def _heard(self, event: leader.JobGroupEvent | ReplicaEvent | None) -> None:
+    def _heard(self, event: groups.JobGroupEvent | ReplicaEvent | None) -> None:
         if event is not None:
             self.handle(event)
 
-    def _applied(self, events: Sequence[leader.Applied]) -> None:
+    def _applied(self, events: Sequence[groups.Applied]) -> None:
         for event in events:
             self.handle(event)
 
@@ -164,7 +164,7 @@ class Loop:
                 | do.CommitWindows()
                 | do.MakeEarly()
                 | do.TryFunctions()
-                | leader.Draft()
+                | groups.Draft()
             ):
                 queue, task = self.making.task(effect)
                 work.submit(queue, task, self.handle)
@@ -182,10 +182,10 @@ class Loop:
                 work.submit("persist", persist, lambda _: self.handle(Persisted()))
             case groupstore.ApplyRun():
                 work.submit("groups", partial(groupstore.apply_run, store, effect), self._applied)
-            case leader.ForgetJobGroup():
+            case groups.ForgetJobGroup():
                 self.making.versions.forget(effect.uid)
                 work.submit("groups", partial(groupstore.perform, store, effect), self._heard)
-            case leader.InstallJobGroup() | leader.SummariseJobGroup() | leader.LoadJobGroup():
+            case groups.InstallJobGroup() | groups.SummariseJobGroup() | groups.LoadJobGroup():
                 work.submit("groups", partial(groupstore.perform, store, effect), self._heard)
             case _ if isinstance(effect, replicastore.REPLICA_EFFECTS):
                 work.submit("replicas", partial(replicastore.perform, store, effect), self._heard)

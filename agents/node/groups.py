@@ -22,7 +22,7 @@ from typing import Final, Protocol
 import overlay as ring
 from elf.job.catalog.voters import LOG_GROUP, ReplicatedLog
 from elf.job.effects import Effect
-from elf.job.group import records as leader
+from elf.job.group import records
 from elf.job.group.port import Apply, Commit, InstallJobGroup, JobGroupEffect, SummariseJobGroup
 from overlay import raft
 
@@ -83,7 +83,7 @@ class JobGroupMachine:
     def install(self, state: bytes) -> list[JobGroupEffect]:
         if not state:
             return []
-        known = leader.state_of(state)
+        known = records.state_of(state)
         self.uid, self.founder = known.uid, known.founder
         self._know(*known.bootstrapped)
         return [InstallJobGroup(self.key, state)]
@@ -92,10 +92,10 @@ class JobGroupMachine:
         self.flows = tuple(dict.fromkeys((*self.flows, *flows)))
 
     def apply(self, data: bytes) -> list[JobGroupEffect]:
-        fact = leader.record_of(data)
-        if isinstance(fact, leader.JobKept):
+        fact = records.record_of(data)
+        if isinstance(fact, records.JobKept):
             self._know(*fact.bootstrapped)
-        elif isinstance(fact, leader.FlowKept):
+        elif isinstance(fact, records.FlowKept):
             self._know(fact.flow)
         return [Apply(self.key, self._whole.pop(data, data), self.commits.pop(data, None))]
 

@@ -23,7 +23,7 @@ from agents.restore import restore
 from elf.errors import ElfBug, ElfError
 from elf.job import effects as do
 from elf.job.catalog.membership import CLUSTER_FACT, Identity, StreamSince
-from elf.job.group import port as leader
+from elf.job.group import port as groups
 from elf.job.program.port import ProgramEvent
 from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
@@ -240,7 +240,7 @@ class SimAgent:
         """Whether the agent still runs; it may die before any effect."""
         if self.up:
             self.world.point(self)
-        work = effect.work if isinstance(effect, leader.Draft) else effect
+        work = effect.work if isinstance(effect, groups.Draft) else effect
         if self.up and self.world.ledger is not None and isinstance(work, do.CommitWindows):
             self.world.ledger.means(work)
         return self.up

@@ -12,7 +12,7 @@ from agents.loop import FORGET_MS, TICK_MS_MIN
 from agents.node.beginning import NodeSettings
 from agents.tasks.engine import types_of
 from elf.job import effects as do
-from elf.job.group import port as leader
+from elf.job.group import port as groups
 from elf.job.ports import FinisherPort
 from elf.job.program.port import ProgramEvent
 from elf.ql.plan import Fragment, Plan
@@ -114,7 +114,7 @@ class TimedAgent(SimAgent):
 
     def goes_on(self, effect: object) -> bool:
         match effect:
-            case leader.Draft(work=do.CommitPanes() as work):
+            case groups.Draft(work=do.CommitPanes() as work):
                 self.tell("commits", work.flow.uid)
             case do.Forget():
                 self.tell("forgets", effect.flow)
