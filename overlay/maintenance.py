@@ -61,7 +61,7 @@ class Rebalancing:
         return True
 
     def offered(self, tree: Tree) -> None:
-        """Our parent has room: choose who shall go there."""
+        """Our parent has room: choose which child moves there."""
         since = self._context.now - _RETRY_MS
         fit = [
             child for child in tree.children.values() if child.raised_at is None or child.raised_at < since

@@ -30,7 +30,7 @@ _ASKERS_MAX = 8
 
 @dataclass
 class _IndirectProbe:
-    """A target that was asked at ``since`` for these."""
+    """A target that was probed at ``since`` for these askers."""
 
     target: Peer
     since: int
@@ -63,13 +63,13 @@ class IndirectProbes:
             indirect_probe.askers[message.sender.id] = message.sender
 
     def heard(self, peer: Peer) -> None:
-        """A peer spoke to us: those who asked for it may know."""
+        """A peer spoke to us: tell those who asked for it."""
         indirect_probe = self._indirect_probes.get(peer.id)
         if indirect_probe is not None and indirect_probe.target == peer:
             self._report(indirect_probe, ProbeReport(self._context.me, peer, True, False, 0))
 
     def due(self, node: int, late: bool) -> None:
-        """The target has not answered us either. ``late``: or we slept, and know nothing."""
+        """The target has not answered us either. ``late``: we slept, and know nothing."""
         indirect_probe = self._indirect_probes[node]
         if late:
             del self._indirect_probes[node]

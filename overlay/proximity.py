@@ -136,7 +136,7 @@ class Tuning:
         self._quick = _QUICK_ASKS
 
     def consider(self, peer: Peer, holder: Peer, soon: bool = False) -> None:
-        """Somebody told of a peer whose cell ``holder`` has: measure it when there is time, or ``soon``."""
+        """A peer was named whose cell ``holder`` has: measure it when there is time, or ``soon``."""
         node = peer.id
         if node in self._rivals or holder.id == node or self._proximity.rtt_ms(node) is not None:
             return

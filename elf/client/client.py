@@ -51,7 +51,23 @@ REMEMBERED_MAX: Final = 65_536
 
 
 def files_of(text: str) -> dict[str, str]:
-    """The texts of the files that a statement names, looked at. Raises ``UserError``."""
+    """The texts of the functions that a statement names, looked at.
+
+    Args:
+        text (str): a statement.
+
+    Returns:
+        dict[str, str]: file name → text, of ``SET FUNCTION … FROM 'file'``.
+
+    Raises:
+        UserError: for a file that cannot be read, or has no function of that kind with one argument.
+
+    Example:
+        >>> path = Path(folder) / "most.py"
+        >>> size = path.write_text("def reduce(batch):\\n    return batch\\n")
+        >>> list(files_of(f"ALTER JOB busy SET FUNCTION reduce FROM '{path}'").values())
+        ['def reduce(batch):\\n    return batch\\n']
+    """
     found = {}
     for kind, quoted in _FUNCTION.findall(text):
         name = quoted.replace("''", "'")
@@ -74,7 +90,24 @@ def _look_at(kind: str, text: str, filename: str) -> None:
 
 
 def tables_of(text: str) -> dict[str, bytes]:
-    """The tables in the files that a statement joins, as Arrow (``elf.batch``). Raises ``UserError``."""
+    """The tables in the files that a statement joins.
+
+    Args:
+        text (str): a statement.
+
+    Returns:
+        dict[str, bytes]: file name → Arrow table (``elf.batch.decode``).
+
+    Raises:
+        UserError: as ``elf.client.tables.read_table``.
+
+    Example:
+        >>> path = Path(folder) / "teams.csv"
+        >>> size = path.write_text("cs_uri_stem,team\\n/cart,sales\\n")
+        >>> join = f"SELECT team, COUNT(*) FROM access JOIN '{path}' AS t USING (cs_uri_stem) GROUP BY team"
+        >>> tables_of(join).keys() == {str(path)}
+        True
+    """
     if not _JOIN.search(text):
         return {}
     from elf.client.tables import read_table
@@ -141,7 +174,7 @@ class Tapped:
     Attributes:
         rows (pyarrow.Table | None): the time column (timestamp[us], UTC), ``_agent`` (the agent's name), and
             the other columns. None: no row came.
-        told (elf.wire.tapping.TapReply): counts of the rows that are not among them, agents that are silent,
+        told (elf.wire.clients.TapReply): counts of the rows that are not among them, agents that are silent,
             and when to ask next (ms).
 
     Example:
@@ -493,7 +526,7 @@ class Client:
         """How all agents of the fleet are.
 
         Returns:
-            FleetStats: of ``elf.wire.stats``: ``jobs`` (count) and ``agents``, each with ``agent``,
+            FleetStats: of ``elf.wire.clients``: ``jobs`` (count) and ``agents``, each with ``agent``,
             ``address``, ``streams`` and ``stats``; ``stats`` is None of an agent that does not answer within
             two seconds.
 
@@ -508,9 +541,28 @@ class Client:
         return self._read("fleet", await self._connection.ask("fleet", "", ANSWER_SECS), FleetStats)
 
     async def tap(self, stream: str, where: str = "", columns: Sequence[str] = ()) -> AsyncGenerator[Tapped]:
-        """Rows of a stream as its agents read them, as long as they are asked for; at most so many a second
-        (``elf.wire.clients``), what is beyond that is counted. ``where``: a condition in ELF-QL;
-        ``columns``: those wanted, if not all. Raises ``UserError``.
+        """Rows of a stream as its agents read them, for as long as they are read here.
+
+        An agent shows at most 1,000 rows a second, and looks at 10,000 lines. What is beyond that is counted.
+
+        Args:
+            stream (str): the stream.
+            where (str): a condition in ELF-QL; empty: all rows.
+            columns (Sequence[str]): those wanted beside time and agent; none: all.
+
+        Yields:
+            Tapped: the rows since the last ones, some times a second; also when there are none.
+
+        Raises:
+            UserError: for a stream or column that there is not, or a condition that is wrong.
+            ElfError: without an answer.
+
+        Example:
+            >>> async for tapped in client.tap("clicks", where="clicks_count > 1"):
+            ...     if tapped.rows is not None:
+            ...         break
+            >>> min(tapped.rows["clicks_count"].to_pylist()) > 1
+            True
         """
         options = msgspec.json.encode(TapOptions(str(uuid.uuid4()), stream, where, tuple(columns))).decode()
         while True:

@@ -192,13 +192,38 @@ def _utc(moment: datetime | None) -> datetime | None:
 
 
 class Changes:
-    """What one reader has of each window."""
+    """What one reader has of each window. ``Client`` uses one for a job that says EMIT CHANGES.
+
+    Example:
+        >>> from datetime import UTC, datetime
+        >>> def result(early, *rows):
+        ...     start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
+        ...     table = pa.table({"n": rows})
+        ...     return Window("00.1", "busy", 1, "web-1:7071", start, end, 0, {}, table, early=early)
+        >>> changes = Changes()
+        >>> changes.of(result(1, 4)).to_pylist()
+        [{'_op': '+', 'n': 4}]
+        >>> changes.of(result(0, 7)).to_pylist()
+        [{'_op': '-', 'n': 4}, {'_op': '+', 'n': 7}]
+    """
 
     def __init__(self) -> None:
         self._had: OrderedDict[_Place, pa.Table] = OrderedDict()
 
     def of(self, window: Window) -> pa.Table:
-        """The changes that this result makes, those that take away first."""
+        """The changes that this result makes, those that take away first.
+
+        Args:
+            window (Window): a result, in the order in which results came.
+
+        Returns:
+            pyarrow.Table: rows of this result and of the one before it, with the column ``_op`` (``+`` or
+            ``-``) after the window's own columns. Of at most the last 1,000 windows the rows are kept; a
+            later revision of an older one comes with ``+`` alone.
+
+        Raises:
+            Nothing.
+        """
         place = (window.job, window.start, window.end)  # an open window may become another version's
         before = self._had.pop(place, None)
         self._had[place] = window.table

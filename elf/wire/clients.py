@@ -122,9 +122,7 @@ CLIENT_MESSAGES: Final = (Execute, Call, KeepAlive, Cancel, Reply, Failed, Publi
 
 
 class TapOptions(msgspec.Struct, frozen=True):
-    """The argument of the call ``tap``, in JSON, as its answer, ``TapReply``; the rows are the reply's table.
-
-    Rows of ``stream`` for which ``where`` is true (ELF-QL; empty: all), since the last wish of this
+    """Rows of ``stream`` for which ``where`` is true (ELF-QL; empty: all), since the last request of this
     ``tap``, a name that the client has made up; the first one begins it. ``columns``: which of them, beside
     time and agent; none: all."""
 
@@ -135,10 +133,20 @@ class TapOptions(msgspec.Struct, frozen=True):
 
 
 class TapReply(msgspec.Struct, frozen=True):
-    """``hidden``: rows that are not among those shown, since an agent shows ``rows_max`` a second;
-    ``unseen``: lines at which nobody looked, since it looks at ``lines_max``. ``silent``: agents of which
-    nothing came, and why. ``waiting``: why there can't be any rows yet. ``retry_ms``: when to ask next, so
-    that the questions to many agents are not too many.
+    """What is told beside the rows of a tap.
+
+    Attributes:
+        hidden (int): rows that are not among those shown, since an agent shows ``rows_max`` a second.
+        unseen (int): lines at which nobody looked, since an agent looks at ``lines_max`` a second.
+        rows_max (int): rows a second.
+        lines_max (int): lines a second.
+        silent (dict[str, str]): agents of which nothing came, and why.
+        waiting (str): why there cannot be any rows yet; empty where there can.
+        retry_ms (int): milliseconds until the next question, so that those to many agents are not too many.
+
+    Example:
+        >>> TapReply(hidden=3).retry_ms
+        300
     """
 
     hidden: int = 0
@@ -155,9 +163,25 @@ class InspectAgent(Request, frozen=True, kw_only=True):
 
 
 class StreamStats(msgspec.Struct, frozen=True):
-    """Of one stream that it reads. ``backlog_bytes``: in its files by the last look at them, and not fed
-    yet; ``late`` to ``leapt``: rows that parsed and are in no result, ``rejected``: lines that did not;
-    ``uncast``: values that are NULL since they do not fit the types of their flow."""
+    """One stream that an agent reads. Counts are since the agent's start.
+
+    Attributes:
+        stream (str): the stream.
+        rows (int): rows that were read.
+        bytes (int): bytes that were read.
+        rejected (int): lines that did not parse.
+        late (int): rows that parsed and are in no result, as LATENESS says.
+        future (int): rows that parsed and are in no result: ahead of the clock.
+        unrostered (int): rows that parsed and are in no result: outside the roster.
+        shed (int): rows that parsed and are in no result: shed.
+        leapt (int): rows that parsed and are in no result, as STRAGGLERS LEAP says.
+        backlog_bytes (int): bytes in its files by the last look at them, and not read yet.
+        uncast (int): values that are NULL since they do not fit the types of their flow.
+
+    Example:
+        >>> StreamStats("access", rows=12, rejected=1).late
+        0
+    """
 
     stream: str
     rows: int = 0
@@ -173,12 +197,24 @@ class StreamStats(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """Of an agent. Counts are since its start and its process's; two answers of one ``incarnation`` less each
-    other, over the time between their ``clock_us``, are rates, however late either of them came. Where
-    several agents share a process, its memory and CPU time are in each answer.
+    """How an agent is. Two of one ``incarnation`` give rates.
 
-    ``state``: ``joining``, ``live`` or ``leaving``; ``windows``: committed as a master;
-    ``retained``: snapshots that wait for their commit; ``clock_us`` never steps back."""
+    Attributes:
+        incarnation (int): greater after each start of the agent.
+        clock_us (int): microseconds on a clock that never steps back.
+        state (str): ``joining``, ``live`` or ``leaving``.
+        streams (tuple[StreamStats, ...]): the streams that it reads.
+        jobs (int): jobs that it is the master of.
+        flows (int): flows that it computes.
+        windows (int): windows that it has committed as a master.
+        retained (int): snapshots that wait for their commit.
+        resident_bytes (int): memory of its process.
+        cpu_us (int): CPU time of its process, in microseconds.
+
+    Example:
+        >>> Stats(1, 0, "live", (), 0, 0, 0, 0, 0, 0).state
+        'live'
+    """
 
     incarnation: int
     clock_us: int
@@ -193,7 +229,18 @@ class Stats(msgspec.Struct, frozen=True):
 
 
 class AgentStats(msgspec.Struct, frozen=True):
-    """An agent as the one that was asked knows it; ``stats`` is None of one that did not answer."""
+    """An agent as the one that was asked knows it.
+
+    Attributes:
+        agent (str): its name.
+        address (str): ``"host:port"``.
+        streams (tuple[str, ...]): the streams that it is a member of.
+        stats (Stats | None): None of one that did not answer within two seconds.
+
+    Example:
+        >>> AgentStats("web-1", "web-1:7071", ("access",), None).stats is None
+        True
+    """
 
     agent: str
     address: str
@@ -202,7 +249,16 @@ class AgentStats(msgspec.Struct, frozen=True):
 
 
 class FleetStats(msgspec.Struct, frozen=True):
-    """All agents that have not left, and how many jobs there are."""
+    """All agents that have not left.
+
+    Attributes:
+        jobs (int): how many jobs there are.
+        agents (tuple[AgentStats, ...]): the agents.
+
+    Example:
+        >>> FleetStats(0, ()).agents
+        ()
+    """
 
     jobs: int
     agents: tuple[AgentStats, ...]

@@ -36,9 +36,8 @@ class MemberLeft(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class JobAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """A job, with its master and the flows that it reads; those that the log does not know yet begin with
-    it.
-    """
+    """A job, with its master and the flows that it reads; flows that the log does not know yet begin with
+    it."""
 
     seq: int
     spec: JobSpec
@@ -66,9 +65,8 @@ class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class JobGroupMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """The job group of a job, and of the flows that it bootstrapped, is the agent at ``leader``: the leader
-    of its Raft group in ``term``.
-    """
+    """The job group of a job, and of the flows that it brought, is at ``leader``, the leader of its Raft
+    group in ``term``."""
 
     seq: int
     uid: str
@@ -77,14 +75,14 @@ class JobGroupMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """PREPARE: a new version of a job, with the flows that it reads beside those of the versions before."""
+    """PREPARE: a new version of a job, with the flows that it reads beside those of earlier versions."""
 
     seq: int
     spec: JobSpec
 
 
 class VersionEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """A tombstone: the version was aborted, or its last window is committed. It reads nothing any more."""
+    """A tombstone: the version was aborted, or its last window is committed. It no longer reads anything."""
 
     seq: int
     uid: str
@@ -108,9 +106,8 @@ LogEntry = (
 
 
 class LogVoters(msgspec.Struct, frozen=True):
-    """Who keeps the catalog log: the voters of its Raft group, as of a membership (``epoch``) and a term,
-    and who leads them ("" while nobody is known). The higher (epoch, term) is news.
-    """
+    """The voters of the catalog log: those of its Raft group, as of a membership (``epoch``) and a term, and
+    their leader ("" while none is known). The higher (epoch, term) is newer."""
 
     epoch: int
     term: int
@@ -119,13 +116,12 @@ class LogVoters(msgspec.Struct, frozen=True):
 
 
 class Hello(Message, frozen=True, kw_only=True):
-    """A node to a neighbour: who keeps the catalog log of this cluster? Four times a second until it knows,
-    then every ten seconds: two clusters in one ring must not stay unnoticed.
-    """
+    """A node to a neighbour: who votes on the catalog log of this cluster? Sent four times a second until the
+    node knows, then every ten seconds: two clusters in one ring must not stay unnoticed."""
 
 
 class Welcome(Message, frozen=True, kw_only=True):
-    """The answer of one that knows. ``entries``: how many of the log it has."""
+    """The answer of a node that knows. ``entries``: how many entries of the log it has."""
 
     voters: LogVoters
     cluster_uid: str
@@ -144,10 +140,9 @@ class Follow(Message, frozen=True, kw_only=True):
 
 
 class LogTail(Message, frozen=True, kw_only=True):
-    """Entries of the log, in order, after ``after``: a voter to one follower, if there is news; and the
-    leader down the trees of the streams that they are about. ``last``: how many the log has there; who has
-    fewer when it has taken these asks for more at once.
-    """
+    """Entries of the log, in order, after ``after``: from a voter to one follower, if it lacks some; and from
+    the leader down the trees of the streams that they are about. ``last``: how many the log has there; a
+    follower that has fewer after taking these asks for more at once."""
 
     cluster_uid: str
     voters: LogVoters
@@ -158,17 +153,16 @@ class LogTail(Message, frozen=True, kw_only=True):
 
 class Spread(Message, frozen=True, kw_only=True):
     """Routed to a topic without a job group: the node nearest to it, its root, multicasts ``body`` (a packed
-    message) down the tree.
-    """
+    message) down the tree."""
 
     topic: bytes
     body: bytes
 
 
 class Refused(Message, frozen=True, kw_only=True):
-    """A voter to an agent that may not join (a copied data folder): it stops and says ``text``, if the
-    proposal was of its present life. An earlier one's may come late. ``incarnation``: whose proposal it was.
-    """
+    """A voter to an agent that may not join (a copied data folder): the agent stops and says ``text``, if the
+    proposal was of its present life. The refusal of an earlier one may come late. ``incarnation``: the
+    proposer's."""
 
     agent_id: str
     text: str
@@ -201,9 +195,8 @@ class LeaveStream(Message, frozen=True, kw_only=True, tag=True):
 
 
 class AddJob(Message, frozen=True, kw_only=True, tag=True):
-    """A job's master to a voter, until it sees the entry. The voters put a running flow in the place of
-    each proposed one that is equal to it.
-    """
+    """A job's master to a voter, until it sees the entry. The voters replace each proposed flow by an equal
+    running one."""
 
     spec: JobSpec
 
@@ -215,7 +208,7 @@ class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
 
 
 class AddVersion(Message, frozen=True, kw_only=True, tag=True):
-    """A job's master to a voter, until it sees the entry; flows are put in place as for ``AddJob``."""
+    """A job's master to a voter, until it sees the entry; flows are replaced as for ``AddJob``."""
 
     spec: JobSpec
 
@@ -234,8 +227,7 @@ class AddProgram(Message, frozen=True, kw_only=True, tag=True):
 
 
 class MoveJobGroup(Message, frozen=True, kw_only=True, tag=True):
-    """The leader of a job group's Raft group to a voter, until it sees the entry: the job group is here
-    now."""
+    """The leader of a job group to a voter, until it sees the entry: the job group is here now."""
 
     uid: str
     leader: str

@@ -183,10 +183,9 @@ ROLLUP_MESSAGES = (
 
 
 class PaneRequest(msgspec.Struct, frozen=True):
-    """What a reader has of a flow: commits up to number ``after``, panes below ``end``, durably. It wants the
-    later commits of panes from ``start`` on; with None it wants to begin, where the flow is now. ``cut``: of
-    each pane it needs these rows only.
-    """
+    """What a reader has of a flow, durably: commits up to number ``after``, panes below ``end``. It wants the
+    later commits of panes from ``start`` on; with None it wants to begin where the flow is now. ``cut``: the
+    rows that it needs of each pane."""
 
     flow: str
     after: int
@@ -196,9 +195,8 @@ class PaneRequest(msgspec.Struct, frozen=True):
 
 
 class ReadPanes(Message, frozen=True, kw_only=True):
-    """A node whose jobs read flows, to the root of these, every second or in its turn: what it has (and the
-    root need not keep for it), and that it is still there.
-    """
+    """A node whose jobs read flows, to the root of these, every second or in its turn: what it has (which the
+    root need not keep for it), and that it is alive."""
 
     requests: tuple[PaneRequest, ...]
 
@@ -212,10 +210,9 @@ class FlowHead(Message, frozen=True, kw_only=True):
 
 
 class PaneRow(Message, frozen=True, kw_only=True):
-    """Root to a reader, at each commit and when asked: commit number ``seq`` of a flow, the next one that
-    concerns the reader after ``after``, if that wants panes from ``wanted`` on. ``more``: there are others,
-    to be asked for. ``cut``: the rows that it has of each pane, all of them with None.
-    """
+    """Root to a reader, at each commit and when asked: commit number ``seq`` of a flow, the next one after
+    ``after`` that concerns the reader, if it wants panes from ``wanted`` on. ``more``: there are others to
+    ask for. ``cut``: the rows of each pane in it; None: all."""
 
     flow: str
     after: int
@@ -239,7 +236,7 @@ READING_MESSAGES = (ReadPanes, FlowHead, PaneRow)
 
 
 class KeepReplicas(Message, frozen=True, kw_only=True):
-    """Owner to holder: keep these until they have their answer."""
+    """Owner to holder: keep these until they are answered."""
 
     replicas: tuple[Replica, ...]
 
@@ -252,13 +249,13 @@ class ReplicasKept(Message, frozen=True, kw_only=True):
 
 
 class DropReplicas(Message, frozen=True, kw_only=True):
-    """Owner to holder: these have their answer."""
+    """Owner to holder: these are answered."""
 
     names: tuple[ReplicaName, ...]
 
 
 class OfferReplicas(Message, frozen=True, kw_only=True):
-    """Holder to root, of snapshots (first pane, end, part) of a member: what is to become of them?"""
+    """Holder to root, about snapshots (first pane, end, part) of a member: what is to become of them?"""
 
     flow: str
     member: int
@@ -266,8 +263,8 @@ class OfferReplicas(Message, frozen=True, kw_only=True):
 
 
 class ReplicaVerdict(Message, frozen=True, kw_only=True):
-    """Root's answer, as a ``Verdict`` on a member's own: ``included``, ``final`` and ``leapt`` mean forget
-    it. ``send``: the owner is gone, and you are its proxy."""
+    """The root's answer, as a ``Verdict`` on a member's own: ``included``, ``final`` and ``leapt`` mean
+    forget it. ``send``: the owner is gone, and you are its proxy."""
 
     flow: str
     member: int
@@ -285,8 +282,7 @@ ReplicaMessage = KeepReplicas | ReplicasKept | DropReplicas | OfferReplicas | Re
 
 
 class Whereabouts(Message, frozen=True, kw_only=True):
-    """Member to the root of a flow, when a checkpoint is durable. Who says it can also run others' work
-    again."""
+    """Member to the root of a flow, when a checkpoint is durable. The sender can also run others' work."""
 
     member: int
     where: Where
