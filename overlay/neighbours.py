@@ -58,7 +58,7 @@ class IndirectProbes:
                 return
             indirect_probe = self._indirect_probes[target.id] = _IndirectProbe(target, now)
             self._context.send(target, Ping(me, now))
-            self._context.timers.set(("errand", target.id), now + self._context.config.probe_ms)
+            self._context.timers.set(("indirect probe", target.id), now + self._context.config.probe_ms)
         if len(indirect_probe.askers) < _ASKERS_MAX:
             indirect_probe.askers[message.sender.id] = message.sender
 
@@ -84,7 +84,7 @@ class IndirectProbes:
         self._indirect_probes.clear()
 
     def _report(self, indirect_probe: _IndirectProbe, report: ProbeReport) -> None:
-        self._context.timers.cancel(("errand", indirect_probe.target.id))
+        self._context.timers.cancel(("indirect probe", indirect_probe.target.id))
         del self._indirect_probes[indirect_probe.target.id]
         for asker in indirect_probe.askers.values():
             self._context.send(asker, report)
