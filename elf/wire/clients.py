@@ -18,7 +18,7 @@ ROWS_MAX: Final = 1_000
 LINES_MAX: Final = 10_000
 """Lines a second that an agent looks at, to find those that a condition is true for."""
 RETRY_MS_MIN: Final = 300
-"""Between an answer and the next wish: what is shorter looks no quicker."""
+"""Between an answer and the next request: what is shorter looks no quicker."""
 
 
 class Execute(Message, frozen=True, kw_only=True):
