@@ -211,7 +211,7 @@ def test_a_failing_seed_is_told_with_the_command_that_repeats_it(
     assert ended.value.code == 1
     assert lines[0] == "seed 3 fails:"
     assert lines[1].startswith("  broken at 1")
-    assert "nobody hears the home of job 0, which hears everybody, for 7 s" in "\n".join(lines)
+    assert "nobody hears the leader of job 0, which hears everybody, for 7 s" in "\n".join(lines)
     assert lines[-2] == "  again: elf " + " ".join([*command, "--only", "1"])
     facts = json.loads(lines[-1])
     assert (facts["failing_seeds"], facts["wrong"], facts["broken"]) == ([3], 0, 1)

@@ -261,7 +261,7 @@ def test_a_damaged_copy_is_never_sent() -> None:
     holder = Holder()
     holder.keep(name(1), name(2))
     with database(holder.store) as con:
-        con.execute("UPDATE copies SET payload = x'00' WHERE pane_start = 1")
+        con.execute("UPDATE replicas SET payload = x'00' WHERE pane_start = 1")
     word = ReplicaVerdict(flow=FLOW.uid, member=0, start=1, end=3, verdict="send")
     (sent,) = holder.perform(holder.holding.verdict(word))
     assert isinstance(sent.message, Slice)
@@ -432,7 +432,7 @@ def test_all_copies_are_handed_on_but_a_damaged_one() -> None:
     size = 10 + 1 + REPLICA_OVERHEAD
     assert holder.holding.owed_since(0) == [(name(1), size), (name(2), size), (name(3, member=2), size)]
     with database(holder.store) as con:
-        con.execute("UPDATE copies SET payload = x'00' WHERE pane_start = 1")
+        con.execute("UPDATE replicas SET payload = x'00' WHERE pane_start = 1")
     read = replicastore.perform(holder.store, disk.ReadHeld((name(1), name(2), name(9)), (OTHER,)))
     assert isinstance(read, disk.HeldRead)
     assert (read.replicas, read.damaged) == ((Replica(name(2), b"t", bytes(10)),), (name(1),))
