@@ -119,6 +119,7 @@ class Differential(Bench[str, tuple[Figures, float]]):
                     f"random queries (seed {self.seed}) that agents, DuckDB and Spark answer alike",
                     figures.equal,
                     f"of {figures.queries}",
+                    {reason: count for reason, count in figures.unsupported.most_common()},
                 )
             ],
             [f"unsupported, {count} times: {reason}" for reason, count in figures.unsupported.most_common()],
