@@ -119,7 +119,7 @@ class Differential(Bench[str, tuple[Figures, float]]):
                     f"random queries (seed {self.seed}) that agents, DuckDB and Spark answer alike",
                     figures.equal,
                     f"of {figures.queries}",
-                    {reason: count for reason, count in figures.unsupported.most_common()},
+                    dict(figures.unsupported),
                 )
             ],
             [f"unsupported, {count} times: {reason}" for reason, count in figures.unsupported.most_common()],
