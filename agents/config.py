@@ -47,6 +47,7 @@ _WORD: Final = matching(r"\S(.*\S)?", "a text")
 _PATTERN: Final = matching(r"/.+", "an absolute path (wildcards: *, **, ?, [abc])")
 _FOLDER: Final = matching(r"/.*", "an absolute path")
 _SECS: Final = number(above=True)
+_HOST: Final = matching(r"[^\s:/@,]+|[0-9A-Fa-f:.]+", "the name of a host, without a port")
 _LIMITS: Final = Limits()
 _RING: Final = OverlayConfig()
 
@@ -136,6 +137,18 @@ class HttpConfig:
 
     listen: str | None = setting(
         "127.0.0.1:7072", optional(address()), "Where HTTP is served; port 0: any free one; null: nowhere."
+    )
+    hosts: tuple[str, ...] = setting(
+        (),
+        many(_HOST),
+        "Names, beside those of listen and advertise, under which it is asked (the Host of a request): with "
+        "any other it does not answer.",
+    )
+    connections_max: int = setting(
+        200, whole(8), "Open connections; a quarter is kept for /health and /ready."
+    )
+    address_connections_max: int = setting(
+        64, whole(4), "Open connections from one address (that of a proxy, too)."
     )
 
 

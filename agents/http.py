@@ -2,9 +2,10 @@
 JSON.
 
 It runs inside the agent's own event loop, serves only what ``AgentStatus`` gives it, and changes nothing:
-there is no request that does. Rules: the number of connections is bounded (503 beyond it); an error of ours
-is a 500 and a log line, and stops nothing; ``stop`` ends open streams. Signals are the agent's business, not
-the server's.
+there is no request that does. Rules: who may hold a connection and what is refused is said in
+``agents.connections``; an error of ours is a 500 and a log line, and stops nothing; ``stop`` ends open
+streams. No page of another origin may read an answer, or take it for anything but what it is. Signals are the
+agent's business, not the server's.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import asyncio
 import contextlib
 import errno
 import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
@@ -24,16 +25,23 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from agents.connections import Bounds, Door, names_of
 from agents.metrics import CONTENT_TYPE
 from elf.addresses import split_address
 from elf.errors import UserError
 from elf.transport.probe import SERVER
 
-CONNECTIONS_MAX: Final = 200
 KEEP_ALIVE_SECS: Final = 15.0
 """A silent stream says that it is still there this often; also how long a vanished reader may go unnoticed.
 """
 STOP_SECS: Final = 2
+HEADERS: Final = [
+    ("Server", SERVER),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+]
+"""Of every answer. Browsers are told to show nothing of it in another's page, and to run nothing of it."""
 
 Fact = Mapping[str, object]
 
@@ -79,10 +87,21 @@ class AgentStatus(Protocol):
 class HttpServer:
     """``start`` it, ``stop`` it."""
 
-    def __init__(self, listen: str, facts: AgentStatus, *, keep_alive_secs: float = KEEP_ALIVE_SECS) -> None:
-        """``listen``: ``host:port``; port 0: any free one (``port`` says which after ``start``)."""
+    def __init__(
+        self,
+        listen: str,
+        facts: AgentStatus,
+        *,
+        names: frozenset[str] = frozenset(),
+        bounds: Bounds = Bounds(),  # noqa: B008 (it is a value)
+        refused: Callable[[str], None] = lambda _: None,
+        keep_alive_secs: float = KEEP_ALIVE_SECS,
+    ) -> None:
+        """``listen``: ``host:port``; port 0: any free one (``port`` says which after ``start``). ``names``,
+        ``bounds``, ``refused``: see ``agents.connections``."""
         self._listen = listen
         self._facts = facts
+        self._door = Door(self._app(), names | names_of(listen), bounds, refused)
         self._keep_alive_secs = keep_alive_secs
         self._stopping = asyncio.Event()
         self._server: _Server | None = None
@@ -97,18 +116,17 @@ class HttpServer:
         self.port = bound.getsockname()[1]
         self.address = f"{split_address(self._listen)[0]}:{self.port}"
         config = uvicorn.Config(
-            self._app(),
-            http="h11",
+            self._door,
+            http=self._door.connection,  # type: ignore[arg-type]  # it makes them, as their class would
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
-            limit_concurrency=CONNECTIONS_MAX,
             timeout_graceful_shutdown=STOP_SECS,
             server_header=False,
-            headers=[("Server", SERVER)],
+            headers=HEADERS,
         )
-        self._server = _Server(config)
+        self._server = _Server(config, self._door)
         self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
         await self._server.up.wait()
 
@@ -207,10 +225,12 @@ class HttpServer:
 
 class _Server(uvicorn.Server):
     """Leaves signals to the agent, says when it serves, and looks at the clock once a second (for the Date
-    header; uvicorn's own loop, ten times a second, is a sixth of what an idle agent does)."""
+    header, and for those who keep it waiting; uvicorn's own loop, ten times a second, is a sixth of what an
+    idle agent does)."""
 
-    def __init__(self, config: uvicorn.Config) -> None:
+    def __init__(self, config: uvicorn.Config, door: Door) -> None:
         super().__init__(config)
+        self._door = door
         self.up = asyncio.Event()
         self._ending = asyncio.Event()
 
@@ -221,6 +241,7 @@ class _Server(uvicorn.Server):
 
     async def main_loop(self) -> None:
         while not await self.on_tick(0):
+            self._door.sweep(asyncio.get_running_loop().time())
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
                     await self._ending.wait()

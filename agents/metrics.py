@@ -94,6 +94,9 @@ class Metrics:
             "stream",
         )
         self._refused = self._counter("messages_refused", "Messages that could not be used.", "reason")
+        self._http_refused = self._counter(
+            "http_refused", "Requests that were not answered, and connections that were cut.", "reason"
+        )
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
         self._broadcasts = self._counter("notices", "Notices of jobs that came to this node.")
@@ -245,6 +248,10 @@ class Metrics:
     def refused(self, reason: str) -> None:
         """A message from a peer that the codec did not take (``FrameRefused.reason``)."""
         self._refused.labels(self._reason(reason)).inc()
+
+    def http_refused(self, reason: str) -> None:
+        """A request over HTTP that was not answered, or a connection that was cut."""
+        self._http_refused.labels(self._reason(reason)).inc()
 
     def watch(self, counters: Counters) -> None:
         """Show what a transport counts. Once a node."""

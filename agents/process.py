@@ -33,6 +33,7 @@ import structlog
 import overlay as ring
 from agents import logs
 from agents.config import Config, FunctionsConfig, StreamConfig
+from agents.connections import Bounds, names_of
 from agents.disk.room import is_refusal, lacking, wait_for_room
 from agents.disk.store import Store
 from agents.driver import Driver, End
@@ -56,6 +57,7 @@ from agents.tasks.sinks import RejectFile, Sinks
 from agents.tasks.spill import SpillFolder
 from agents.tasks.streams import FunctionsAt, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
+from elf.client.values import for_terminal
 from elf.errors import ElfError, UserError
 from elf.functions.hosts import Settings
 from elf.functions.sandbox import Limits, Sandboxes, Template
@@ -128,7 +130,7 @@ async def _live_all(
             _ask(process.asked, "another agent of this process has failed")
             raise
         if end.status:
-            print(f"elf-agent: {end.text}", file=sys.stderr, flush=True)
+            print(for_terminal(f"elf-agent: {end.text}"), file=sys.stderr, flush=True)
         return end.status
 
     both = enumerate(zip(configs, folders, strict=True))
@@ -224,7 +226,8 @@ async def _run(config: Config, folder: Path, process: _Process, listening: _Told
             if not is_refusal(error):
                 raise
             return End(str(error), 1, again=True)
-        shown_at = await opened.enter_async_context(_shown(config, Status(driver)))
+        shown = _shown(config, Status(driver), driver.metrics.http_refused)
+        shown_at = await opened.enter_async_context(shown)
         if listening is not None:
             listening(transport.address, shown_at)
         process.asked.add_done_callback(lambda done: driver.stop(done.result()))
@@ -232,12 +235,16 @@ async def _run(config: Config, folder: Path, process: _Process, listening: _Told
 
 
 @contextlib.asynccontextmanager
-async def _shown(config: Config, facts: AgentStatus) -> AsyncIterator[str | None]:
-    """An agent's facts over HTTP, and where; None: nowhere."""
+async def _shown(
+    config: Config, facts: AgentStatus, refused: Callable[[str], None] = lambda _: None
+) -> AsyncIterator[str | None]:
+    """An agent's facts over HTTP, and where; None: nowhere. ``refused``: see ``HttpServer``."""
     if not config.http.listen:
         yield None
         return
-    server = HttpServer(config.http.listen, facts)
+    names = names_of(config.agent.listen, config.agent.advertise, also=config.http.hosts)
+    bounds = Bounds(config.http.connections_max, config.http.address_connections_max)
+    server = HttpServer(config.http.listen, facts, names=names, bounds=bounds, refused=refused)
     await server.start()
     try:
         yield server.address

@@ -27,7 +27,7 @@ _SIGNATURE: Final = b"\xff"
 """How ZMTP begins (3.x, section "Signature"); no text protocol does."""
 _SEEN_BYTES: Final = 512
 _SHOWN_CHARS: Final = 40
-_ASK: Final = b"GET /health HTTP/1.1\r\nHost: elf\r\nConnection: close\r\n\r\n"
+_ASK: Final = b"GET /health HTTP/1.0\r\n\r\n"
 
 
 async def probe(address: str, patience: float = 1.0) -> str:

@@ -1,0 +1,209 @@
+"""Who may hold a connection of an agent's HTTP server, for how long, and what is not answered on it.
+
+Whoever reaches the port may open connections, and nobody may keep others from ``PROBES``. Rules:
+
+- A request has ``WAIT_SECS`` to come whole, from the beginning of its connection or from the answer before
+  it; an answer has as long to be taken. Then the connection is cut.
+- The connections of all, and those of one address, are bounded. One more takes the place of the one that has
+  kept us waiting for longest: of its own address if that has too many, else of the address that has most.
+- So many are answered at once that a quarter of either bound is left; what is left is for ``PROBES``.
+- A request has no body, and a ``Host`` that is the agent's: a browser can be led here under another name (DNS
+  rebinding), but says which. Who sends none is no browser.
+
+What is refused has one line that says why, and is counted by its reason.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.server import ServerState
+
+from elf.addresses import is_wildcard, split_address
+
+PROBES: Final = ("/health", "/ready")
+WAIT_SECS: Final = 10.0
+MISDIRECTED: Final = "the Host of this request is no name of this agent's; http.hosts adds names"
+BODY: Final = "a request has no body here"
+BUSY: Final = "too many others are answered; try again in a moment"
+CLOSE: Final = {"connection": "close"}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """``connections``: of all together; ``an_address``: of one; ``wait_secs``: see the module."""
+
+    connections: int = 200
+    an_address: int = 64
+    wait_secs: float = WAIT_SECS
+
+
+def names_of(*addresses: str, also: Iterable[str] = ()) -> frozenset[str]:
+    """The hosts of these addresses, and other names, as ``Host`` has them."""
+    hosts = [split_address(address)[0] for address in addresses]
+    return frozenset(map(_bare, [*(host for host in hosts if not is_wildcard(host)), *also]))
+
+
+def _bare(host: str) -> str:
+    return host.strip("[]").rstrip(".").lower()
+
+
+class Door:
+    """Of one server: the protocol of its connections (``connection``), and what stands before its
+    application."""
+
+    def __init__(self, app: ASGIApp, names: frozenset[str], bounds: Bounds, refused: Callable[[str], None]):
+        """``names``: hosts that the agent answers to, beside those that are this machine's own (loopback, and
+        the address at which a connection arrives). ``refused`` is told the reason of each refusal."""
+        self._app = app
+        self._names = names
+        self._bounds = bounds
+        self.refused = refused
+        self._connections: dict[_Connection, None] = {}
+        self._answered: Counter[str] = Counter()
+
+    # -- connections -----------------------------------------------------------------------------------------
+
+    def connection(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> _Connection:
+        """A new one, as uvicorn asks for it."""
+        return _Connection(self, config, server_state, app_state, _loop)
+
+    def enter(self, new: _Connection) -> None:
+        """It is there: if it is one too many, another goes, or it does."""
+        self._connections[new] = None
+        addresses = Counter(one.address for one in self._connections)
+        if addresses[new.address] > self._bounds.an_address:
+            self._make_room(new, new.address)
+        elif len(self._connections) > self._bounds.connections:
+            self._make_room(new, max(addresses, key=lambda address: addresses[address]))
+
+    def _make_room(self, new: _Connection, address: str) -> None:
+        waits = [one for one in self._connections if one.address == address and one.keeps_waiting]
+        self.cut(
+            min((one for one in waits if one is not new), key=lambda one: one.since, default=new), "full"
+        )
+
+    def cut(self, one: _Connection, reason: str) -> None:
+        """End it, whatever is on its way."""
+        self.refused(reason)
+        self.leave(one)
+        one.transport.abort()
+
+    def leave(self, one: _Connection) -> None:
+        self._connections.pop(one, None)
+
+    def sweep(self, now: float) -> None:
+        """Cut those that have kept us waiting for too long; once a second."""
+        late = now - self._bounds.wait_secs
+        for one in [one for one in self._connections if one.keeps_waiting and one.since < late]:
+            self.cut(one, "slow")
+
+    # -- requests --------------------------------------------------------------------------------------------
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or say why not."""
+        address = scope["client"][0] if scope["client"] else ""
+        refusal = self._refusal(scope, address)
+        if refusal is not None:
+            status, why, text = refusal
+            self.refused(why)
+            told = msgspec.json.encode({"error": text})
+            await Response(told, status, CLOSE, "application/json")(scope, receive, send)
+            return
+        counted = scope["path"] not in PROBES
+        self._answered[address] += counted
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            self._answered[address] -= counted
+            if not self._answered[address]:
+                del self._answered[address]
+
+    def _refusal(self, scope: Scope, address: str) -> tuple[int, str, str] | None:
+        headers = dict[bytes, bytes](scope["headers"])
+        if not self._is_ours(headers.get(b"host", b"").decode("latin-1"), scope):
+            return 421, "host", MISDIRECTED
+        if headers.get(b"content-length", b"0").strip(b"0") or b"transfer-encoding" in headers:
+            return 413, "body", BODY
+        full = self._answered.total() >= _most(self._bounds.connections)
+        full |= self._answered[address] >= _most(self._bounds.an_address)
+        if full and scope["path"] not in PROBES:
+            return 503, "busy", BUSY
+        return None
+
+    def _is_ours(self, host: str, scope: Scope) -> bool:
+        if not host:
+            return True
+        name = _bare(host if host.endswith("]") else host.rpartition(":")[0] or host)
+        arrived = scope["server"][0] if scope["server"] else ""
+        if name == "localhost" or name in self._names or name == arrived:
+            return True
+        try:
+            return ipaddress.ip_address(name).is_loopback
+        except ValueError:
+            return False
+
+
+def _most(bound: int) -> int:
+    """How many are answered at once where there may be so many connections."""
+    return max(bound * 3 // 4, 1)
+
+
+class _Connection(H11Protocol):
+    """Uvicorn's, which knows since when it waits for its other side."""
+
+    def __init__(
+        self,
+        door: Door,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        loop: asyncio.AbstractEventLoop | None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, loop)
+        self._door = door
+        self.address = ""
+        self.since = 0.0
+
+    @property
+    def keeps_waiting(self) -> bool:
+        """For a request, or until what was sent is taken."""
+        return self.cycle is None or self.cycle.response_complete or self.flow.write_paused
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        self.since = self.loop.time()
+        self._door.enter(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._door.leave(self)
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        self.since = self.loop.time()
+        super().on_response_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        self._door.refused("http")
+        super().send_400_response(msg)
+
+    def pause_writing(self) -> None:
+        self.since = self.loop.time()
+        super().pause_writing()
