@@ -1,18 +1,25 @@
 """Structured logs: JSON or lines for people, on stderr, one event a line, with the agent's name and address
 in each.
 
+What is logged may come from a peer, a file's name or a library's error: what does not print is escaped, and
+a line for people is one line, but for tracebacks.
+
 Rules: set up once a process; what other libraries log goes the same way. A log line never holds row data of a
 user's stream.
 """
 
 from __future__ import annotations
 
+import io
+import json
 import logging
 import sys
-from typing import Final, Literal, TextIO
+from typing import Any, Final, Literal, TextIO
 
 import structlog
 from structlog.typing import Processor
+
+from elf.client.values import for_terminal, printable_json
 
 Format = Literal["json", "console"]
 
@@ -52,8 +59,8 @@ def configure(
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(_LEVELS[level])
-    for chatty in ("asyncio", "uvicorn"):
-        logging.getLogger(chatty).setLevel(max(_LEVELS[level], logging.WARNING))
+    for chatty, least in (("asyncio", logging.WARNING), ("uvicorn", logging.ERROR)):  # it warns of requests
+        logging.getLogger(chatty).setLevel(max(_LEVELS[level], least))
     structlog.configure(
         processors=[
             structlog.stdlib.filter_by_level,
@@ -66,11 +73,35 @@ def configure(
     )
 
 
+def _printable(
+    _logger: structlog.typing.WrappedLogger, _method: str, event: structlog.typing.EventDict
+) -> structlog.typing.EventDict:
+    return {str(_line(name)): _line(value) for name, value in event.items()}
+
+
+def _line(value: object) -> object:
+    """A text in one line; also those in lists."""
+    if isinstance(value, str):
+        return value if value.isprintable() else for_terminal(value).replace("\n", r"\n")
+    return [_line(item) for item in value] if isinstance(value, list | tuple) else value
+
+
 def _rendered(format: str) -> list[Processor]:
     if format == "console":
-        plain = structlog.dev.plain_traceback  # the default shows the values of all variables
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(ensure_ascii=False)]
+        colors = sys.stderr.isatty()
+        return [_printable, structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=_traceback)]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(_json)]
+
+
+def _json(event: object, **more: Any) -> str:
+    return printable_json(json.dumps(event, ensure_ascii=False, **more))
+
+
+def _traceback(out: TextIO, error: structlog.typing.ExcInfo) -> None:
+    """Without the values of all variables, which structlog's own shows."""
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, error)
+    out.write(for_terminal(text.getvalue()))
 
 
 def _bind(bound: dict[str, str]) -> Processor:

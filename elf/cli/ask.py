@@ -24,10 +24,10 @@ import pyarrow as pa
 
 from elf.cli.errors import INTERRUPTED
 from elf.cli.options import Output, one_text
-from elf.cli.printing import Printer, printer, use_utf8
+from elf.cli.printing import Printer, printer, say, use_utf8
 from elf.client import Client, Window, connect
 from elf.client.coverage import coverage, is_whole
-from elf.client.values import plain, rfc3339
+from elf.client.values import plain, printable_json, rfc3339
 from elf.errors import UserError
 
 _PIECE: Final = re.compile(
@@ -93,19 +93,19 @@ def perform(
     *,
     windows: int | None = None,
     status: bool = False,
+    creator: str | None = None,
 ) -> int:
     """Perform the statements of a text, one after the other; the first that fails ends it."""
     use_utf8()
     asked = statements(text)
     if not asked:
         raise UserError("nothing to do: there is no statement")
-    return asyncio.run(_perform(address, cluster, asked, printer(output.value, status=status), windows))
+    client = connect(address, cluster=cluster, creator=creator)
+    return asyncio.run(_perform(client, asked, printer(output.value, status=status), windows))
 
 
-async def _perform(
-    address: str, cluster: str, asked: tuple[str, ...], out: Printer, windows: int | None
-) -> int:
-    async with connect(address, cluster=cluster) as client:
+async def _perform(reached: Client, asked: tuple[str, ...], out: Printer, windows: int | None) -> int:
+    async with reached as client:
         for statement in asked:
             if await answer(client, statement, out, windows):
                 return INTERRUPTED
@@ -132,7 +132,7 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
             if found.data is not None and out.data(found.data):
                 continue
             if found.text:
-                print(found.text, file=sys.stderr if watching or found.table is not None else sys.stdout)
+                say(found.text, sys.stderr if watching or found.table is not None else sys.stdout)
     except asyncio.CancelledError:
         # Ctrl-C is how a SELECT ends. asyncio.run has cancelled us once and will not do so again.
         task = asyncio.current_task()
@@ -164,11 +164,18 @@ class Waiting:
         reason, now = text.partition(";")[0], time.monotonic()
         if reason != self._reason or now >= self._again:
             self._reason, self._again = reason, now + WAITING_SECS
-            print(f"elf: {text}", file=sys.stderr, flush=True)
+            say(f"elf: {text}")
 
 
 def submit_file(
-    address: str, cluster: str, file: Path, name: str | None, settings: Sequence[str], *, replace: bool
+    address: str,
+    cluster: str,
+    file: Path,
+    name: str | None,
+    settings: Sequence[str],
+    *,
+    replace: bool,
+    creator: str | None = None,
 ) -> int:
     """``elf submit``"""
     chosen = dict(setting(text) for text in settings)
@@ -180,7 +187,7 @@ def submit_file(
         )
 
     async def submit() -> dict[str, object]:
-        async with connect(address, cluster=cluster) as client:
+        async with connect(address, cluster=cluster, creator=creator) as client:
             return await client.submit(text, file.name, named, replace=replace, settings=chosen)
 
     ask(submit())
@@ -210,11 +217,11 @@ def query_job(address: str, cluster: str, job: str, message: str | None) -> int:
             return await client.query(job, asked)
 
     answer = plain(ask(query()))
-    print(json.dumps(answer, ensure_ascii=False, default=_as_json), flush=True)
+    print(printable_json(json.dumps(answer, ensure_ascii=False, default=_as_json)), flush=True)
     status = answer.get("status") if isinstance(answer, dict) and "window_end" in answer else None
     revision = status.get("revision", 0) if isinstance(status, dict) else 0
     if isinstance(status, dict) and not is_whole(status, revision):
-        print(f"elf: {job}: {coverage(status, revision)}", file=sys.stderr)
+        say(f"elf: {job}: {coverage(status, revision)}")
     return 0
 
 
@@ -233,7 +240,7 @@ def leave_fleet(address: str, cluster: str, *, force: bool) -> int:
             return await client.leave(force=force)
 
     said = ask(leave())
-    print(said.get("text") or f"the agent at {address} has left")
+    say(str(said.get("text") or f"the agent at {address} has left"), sys.stdout)
     return 0
 
 
@@ -244,7 +251,7 @@ def take_off(address: str, cluster: str, agent: str) -> int:
         async with connect(address, cluster=cluster) as client:
             return await client.take_off(agent)
 
-    print(ask(take()))
+    say(ask(take()), sys.stdout)
     return 0
 
 

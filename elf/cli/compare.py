@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from elf.cli.ask import ask
-from elf.cli.printing import console
+from elf.cli.printing import console, say
 from elf.client import CompareFacts, Window, connect, split
 from elf.errors import UserError
 
@@ -48,10 +48,7 @@ def report(facts: CompareFacts, master: str | None = None) -> Comparison:
 
     silent = dict.fromkeys(name for source in facts.archives for name in source.silent)
     if silent:
-        print(
-            f"elf: no archive from {', '.join(silent)}: not reached; windows with their rows may differ",
-            file=sys.stderr,
-        )
+        say(f"elf: no archive from {', '.join(silent)}: not reached; windows with their rows may differ")
     skipped = sum(bool(window.status.get("skipped")) for window in _windows(facts))
     if skipped:
         print(f"windows that were skipped, and are not compared: {skipped}", file=sys.stderr)
@@ -71,7 +68,7 @@ def report(facts: CompareFacts, master: str | None = None) -> Comparison:
 
 def _name_damaged(path: str, why: str) -> None:
     text = f"{path} is damaged and left out ({why}); windows with its rows differ: put a copy of it back"
-    print(f"elf: {text}", file=sys.stderr)
+    say(f"elf: {text}")
 
 
 def live_windows(facts: CompareFacts) -> list[LiveWindow]:

@@ -113,7 +113,9 @@ def _terminate(_signal: int, _frame: FrameType | None) -> None:
 
 
 def _say(text: str, status: int) -> int:
-    print(f"elf: {text}", file=sys.stderr)
+    from elf.client.values import for_terminal  # Arrow, which `elf --help` does without
+
+    print(for_terminal(f"elf: {text}"), file=sys.stderr)
     return status
 
 

@@ -13,6 +13,7 @@ from elf.cli.options import (
     DEFAULT_ADDRESS,
     Cluster,
     Connect,
+    Creator,
     JobName,
     Output,
     OutputOption,
@@ -46,20 +47,21 @@ def sql(
         bool,
         typer.Option("--status", help="After each window, also a whole one, whom and what it covers."),
     ] = False,
+    creator: Creator = None,
     cluster: Cluster = _CLUSTER,
 ) -> int:
     """Perform statements; a SELECT or SUBSCRIBE prints windows until Ctrl-C or --windows."""
     from elf.cli.ask import perform
 
     statements = one_text(text, file, "SQL, -e SQL and -f FILE", words)
-    return perform(connect, cluster, statements, output, windows=windows, status=status)
+    return perform(connect, cluster, statements, output, windows=windows, status=status, creator=creator)
 
 
-def shell(connect: Connect = DEFAULT_ADDRESS, cluster: Cluster = _CLUSTER) -> int:
+def shell(connect: Connect = DEFAULT_ADDRESS, creator: Creator = None, cluster: Cluster = _CLUSTER) -> int:
     """A prompt for statements, with history and completion."""
     from elf.cli.shell import run_shell
 
-    return run_shell(connect, cluster)
+    return run_shell(connect, cluster, creator)
 
 
 def submit(
@@ -74,13 +76,14 @@ def submit(
             "--set", metavar="NAME=VALUE", help="Another value for an attribute of the job's class."
         ),
     ] = None,
+    creator: Creator = None,
     connect: Connect = DEFAULT_ADDRESS,
     cluster: Cluster = _CLUSTER,
 ) -> int:
     """Check a job written in Python and send it to all agents; DROP JOB ends it."""
     from elf.cli.ask import submit_file
 
-    return submit_file(connect, cluster, file, name, settings or (), replace=replace)
+    return submit_file(connect, cluster, file, name, settings or (), replace=replace, creator=creator)
 
 
 def query(

@@ -21,6 +21,7 @@ class Output(StrEnum):
     TABLE = "table"
     JSON = "json"
     CSV = "csv"
+    CSV_RAW = "csv-raw"
 
 
 class Shown(StrEnum):
@@ -47,7 +48,24 @@ Cluster = Annotated[
         help="The name of the cluster (cluster.name).",
     ),
 ]
-OutputOption = Annotated[Output, typer.Option("--output", help="How results are written.")]
+Creator = Annotated[
+    str | None,
+    typer.Option(
+        "--creator",
+        envvar="ELF_CREATOR",
+        metavar="NAME",
+        help="Whose jobs are meant: only their own does one change (default: the user of the operating "
+        "system).",
+    ),
+]
+OutputOption = Annotated[
+    Output,
+    typer.Option(
+        "--output",
+        help="How results are written. csv: safe to open in a spreadsheet (no cell begins as a formula does) "
+        "and to show in a terminal; csv-raw: as it was logged.",
+    ),
+]
 SqlText = Annotated[str | None, typer.Option("--execute", "-e", help="The statements.")]
 SqlWords = Annotated[
     str | None, typer.Argument(metavar="SQL", help="The statements, as with -e.", show_default=False)

@@ -1,5 +1,9 @@
 """Windows and tables on standard output: as JSON (one object a row), CSV, or tables for people.
 
+Whoever can send a request can write to a log, so what comes from one is data wherever it goes: what does not
+print is escaped in tables, in lines for people (``say``) and in CSV, where a cell never begins as a formula
+does either (OWASP, "CSV injection"); JSON has escapes of its own. ``csv-raw`` is the one way around it.
+
 JSON and CSV are for programs: ``window_start`` and ``window_end`` first, then the SELECT list under its
 output names, nothing else on standard output. A window without rows prints no row. A status is a row
 ``{"status": {...}}`` after its window in JSON; CSV has no place for it, so it goes to standard error there.
@@ -22,7 +26,7 @@ import msgspec
 import pyarrow as pa
 
 from elf.client.coverage import coverage, is_whole
-from elf.client.values import cell, for_terminal, json_column, plain, rfc3339
+from elf.client.values import cell, for_terminal, json_column, plain, printable_json, rfc3339
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.wire.clients import ONE_SHOT_PREFIX
 
@@ -44,8 +48,14 @@ TEXT_COLUMNS_MIN: Final = 12
 
 _QUOTE: Final = '"'
 _QUOTED: Final = re.compile('[",\r\n]')
+_FORMULA: Final = re.compile(r"[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+"""How a cell begins that a spreadsheet computes; the last four are full-width forms, which some take too."""
+_NUMBER: Final = re.compile(r"[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?|-")
+"""What begins like one and is none; a lone dash is what access logs have for nothing."""
+_INDENT: Final = frozenset("\t\r\n")
+"""What does not print and is text in a quoted cell all the same."""
 
-Output = Literal["table", "json", "csv"]
+Output = Literal["table", "json", "csv", "csv-raw"]
 
 
 class Printer(Protocol):
@@ -76,7 +86,15 @@ def printer(
     out = out or sys.stdout
     if output == "json":
         return JsonPrinter(out, status, summed)
-    return CsvPrinter(out, status, summed) if output == "csv" else TablePrinter(out, status)
+    if output == "table":
+        return TablePrinter(out, status)
+    return CsvPrinter(out, status, summed, raw=output == "csv-raw")
+
+
+def say(text: str, out: TextIO | None = None) -> None:
+    """A line or more for people, of what may come from elsewhere: what does not print is escaped. To standard
+    error, or to ``out``."""
+    print(for_terminal(text), file=out or sys.stderr, flush=True)
 
 
 def use_utf8() -> None:
@@ -105,7 +123,7 @@ def tell_coverage(window: Window, summed: Collection[str]) -> None:
     if not is_whole(status, window.revision):
         which = title(replace(window, revision=0))  # which the line says
         line = ": ".join(filter(None, (which, coverage(status, window.revision))))
-        print(f"elf: {line}", file=sys.stderr, flush=True)
+        say(f"elf: {line}")
 
 
 def shown(window: Window) -> pa.Table:
@@ -135,14 +153,19 @@ class JsonPrinter:
         self._write(json_rows(table))
 
     def data(self, data: dict[str, object]) -> bool:
-        self._write([json.dumps(data, ensure_ascii=False)])
+        self._write([json_text(data)])
         return True
 
     def _write(self, lines: Iterable[str]) -> None:
         text = "\n".join(lines)
         if text:
-            self._out.write(text + "\n")
+            self._out.write(printable_json(text) + "\n")
             self._out.flush()
+
+
+def json_text(value: object) -> str:
+    """An answer as one line of JSON, for whoever reads it."""
+    return printable_json(json.dumps(value, ensure_ascii=False))
 
 
 def json_rows(table: pa.Table) -> Iterable[str]:
@@ -159,9 +182,13 @@ def json_rows(table: pa.Table) -> Iterable[str]:
 
 class CsvPrinter:
     """RFC 4180 with LF; a header before the first row, or at the end if there is none, and again when the
-    columns change. NULL is nothing, and an empty text is ``""``, as in PostgreSQL and DuckDB."""
+    columns change. NULL is nothing, and an empty text is ``""``, as in PostgreSQL and DuckDB. Not ``raw``, it
+    does no harm in a spreadsheet or a terminal."""
 
-    def __init__(self, out: TextIO, status: bool, summed: Collection[str] = frozenset()) -> None:
+    def __init__(
+        self, out: TextIO, status: bool, summed: Collection[str] = frozenset(), *, raw: bool = False
+    ) -> None:
+        self._field = raw_field if raw else csv_field
         self._out = out
         self._status = status
         self._summed = summed
@@ -171,7 +198,7 @@ class CsvPrinter:
         if shown(window).num_rows:
             self.table(shown(window))
         if self._status:
-            print(status_json(window), file=sys.stderr, flush=True)
+            print(printable_json(status_json(window)), file=sys.stderr, flush=True)
         else:
             tell_coverage(window, self._summed)
 
@@ -190,16 +217,30 @@ class CsvPrinter:
         return False
 
     def _write(self, rows: Iterable[Sequence[object]]) -> None:
-        self._out.writelines(",".join(map(csv_field, row)) + "\n" for row in rows)
+        self._out.writelines(",".join(map(self._field, row)) + "\n" for row in rows)
 
 
-def csv_field(value: object) -> str:
+def raw_field(value: object) -> str:
     """A value in CSV, as ``csv.QUOTE_NOTNULL`` of Python 3.12 tells NULL from an empty text."""
     if value is None:
         return ""
-    if type(value) is int:
-        return str(value)
+    return str(value) if type(value) is int else _quoted(cell(value))
+
+
+def csv_field(value: object) -> str:
+    """The same for spreadsheets and terminals: a text that begins as a formula does has ``'`` before it, and
+    what does not print is escaped."""
+    if value is None or type(value) is int:
+        return raw_field(value)
     text = cell(value)
+    if not text.isprintable():
+        text = "".join(c if c.isprintable() or c in _INDENT else for_terminal(c) for c in text)
+    if _FORMULA.match(text) and not _NUMBER.fullmatch(text):
+        text = f"'{text}"
+    return _quoted(text)
+
+
+def _quoted(text: str) -> str:
     return f'"{text.replace(_QUOTE, _QUOTE * 2)}"' if not text or _QUOTED.search(text) else text
 
 
@@ -217,13 +258,13 @@ class TablePrinter:
         tells = self._status or not window.whole
         if rows.num_rows:
             if heading:
-                self._console.print(heading, style="bold", markup=False)
+                self._console.print(for_terminal(heading), style="bold")
             self._console.print(rich_table(rows))
         elif tells:  # one that a revision has emptied is not whole either
             nothing = "no rows" if window.changes is None else "no changes"
-            self._console.print(f"{heading}  {nothing}".lstrip(), markup=False)
+            self._console.print(for_terminal(f"{heading}  {nothing}".lstrip()))
         if tells and window.coverage:
-            self._console.print(window.coverage, markup=False)
+            self._console.print(for_terminal(window.coverage))
 
     def ended(self, columns: Sequence[str]) -> None:
         pass
@@ -239,7 +280,8 @@ class TablePrinter:
 
 
 def console(out: TextIO) -> Console:
-    """A rich console; where nobody looks at it in a terminal, lines are as long as they need to be."""
+    """A rich console, to which brackets are text; where nobody looks at it in a terminal, lines are as long
+    as they need to be."""
     from rich.console import Console
 
     class Terminal(Console):
@@ -249,7 +291,8 @@ def console(out: TextIO) -> Console:
         def on_broken_pipe(self) -> None:
             raise
 
-    return Terminal(file=out, highlight=False, width=None if out.isatty() else UNBOUNDED_COLUMNS)
+    width = None if out.isatty() else UNBOUNDED_COLUMNS
+    return Terminal(file=out, highlight=False, markup=False, emoji=False, width=width)
 
 
 def title(window: Window) -> str:
@@ -277,7 +320,7 @@ def rich_table(table: pa.Table) -> Table:
     for name in names:
         kind = table.schema.field(name).type
         number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        drawn.add_column(Text(name), justify="right" if number else "left", overflow="fold")
+        drawn.add_column(Text(for_terminal(name)), justify="right" if number else "left", overflow="fold")
     columns = [[_shown(value) for value in table[name].to_pylist()] for name in names]
     for row in zip(*columns, strict=True):
         drawn.add_row(*row)
@@ -305,7 +348,7 @@ def facts_table(table: pa.Table, width: int) -> Table:
         name: [" ".join(for_terminal(value).split()) for value in column.to_pylist()]
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
-    widths = {name: max(map(cell_len, [name, *some])) for name, some in texts.items()}
+    widths = {name: max(map(cell_len, [for_terminal(name), *some])) for name, some in texts.items()}
     if sum(widths.values()) + GAP_COLUMNS * (len(widths) - 1) > width and table.num_rows:
         widths = {name: wide for name, wide in widths.items() if any(texts[name])}
     names = list(widths)
@@ -313,7 +356,7 @@ def facts_table(table: pa.Table, width: int) -> Table:
     drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     for name in names:
         drawn.add_column(
-            Text(name),
+            Text(for_terminal(name)),
             justify="right" if pa.types.is_integer(table.schema.field(name).type) else "left",
             overflow="ellipsis" if name == LISTED else "fold",
             no_wrap=name == LISTED,

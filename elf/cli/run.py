@@ -26,7 +26,7 @@ from agents.inputs.piped import NAME, Piped
 from elf.batch import decode
 from elf.cli.errors import INTERRUPTED, ended_at_once
 from elf.cli.options import Output
-from elf.cli.printing import Printer, printer, use_utf8
+from elf.cli.printing import Printer, printer, say, use_utf8
 from elf.client.windows import split
 from elf.errors import InputError, UserError
 from elf.schema import COLUMN_TYPES, ColumnType
@@ -113,7 +113,7 @@ def _tell_repeated(paths: Sequence[str]) -> None:
             known[key] = path
         else:
             same = "it is named twice" if first == path else f"it is the same file as {first}"
-            print(f"elf: warning: the lines of {path} count twice: {same}", file=sys.stderr)
+            say(f"elf: warning: the lines of {path} count twice: {same}")
 
 
 def _file(path: str, folder: Path, pipe: Piped | None) -> str:
@@ -219,7 +219,7 @@ def _tell_losses(summary: Summary, names: Mapping[str, str], *, live: bool) -> N
     """Lines that are in no result, on standard error; raises ``InputError`` for those that nobody has seen,
     and where there is no other line. ``names``: what a person calls paths; ``live``: windows came early."""
     for note in summary.notes:
-        print(f"elf: {note}", file=sys.stderr)
+        say(f"elf: {note}")
     if summary.rows_rejected == summary.rows_in > 0 and not summary.unread and not summary.blank:
         raise InputError(
             f"nothing was read: all {summary.rows_in:,} lines are rejected; they are not of the format "
@@ -230,19 +230,19 @@ def _tell_losses(summary: Summary, names: Mapping[str, str], *, live: bool) -> N
         files = _listed(f"{names.get(path, path)}: {count:,}" for path, count in summary.rejected.items())
         lost = f"{summary.rows_rejected:,} of {summary.rows_in:,} lines rejected"
         why = f"; one has {summary.why_not}" if summary.why_not else ""
-        print(f"elf: {lost}: they do not parse, or have no time ({files}){why}", file=sys.stderr)
+        say(f"elf: {lost}: they do not parse, or have no time ({files}){why}")
     if summary.beyond and not summary.notes:  # which say it already, and of what format the lines are
         files = _listed(f"{names.get(path, path)}: {count:,}" for path, count in summary.beyond.items())
         lines = f"{sum(summary.beyond.values()):,} of {summary.rows_in:,} lines"
-        print(f"elf: {lines} have more fields than their format; extra has them ({files})", file=sys.stderr)
+        say(f"elf: {lines} have more fields than their format; extra has them ({files})")
     if summary.late:
         late = f"{summary.late:,} of {summary.rows_in:,} lines are in no window"
         of_pipe = " (of a pipe 2 seconds, where the query says none)" if live else ""
-        print(f"elf: {late}: they came later than LATENESS allows{of_pipe}", file=sys.stderr)
+        say(f"elf: {late}: they came later than LATENESS allows{of_pipe}")
     if summary.uncast:
         columns = ", ".join(f"{name} {kind}" for name, kind in summary.types.items())
         which = f"they are not of their column's type ({columns}); --column NAME=TYPE declares another"
-        print(f"elf: {summary.uncast:,} values are NULL: {which}", file=sys.stderr)
+        say(f"elf: {summary.uncast:,} values are NULL: {which}")
     if summary.unread:
         files = _listed(f"{names.get(path, path)} ({why.lower()})" for path, why in summary.unread.items())
         raise InputError(
@@ -272,7 +272,7 @@ def tell(reply: Reply, out: Printer) -> None:
     if reply.payload:
         out.table(decode(reply.payload))
     elif not (reply.body and out.data(msgspec.json.decode(reply.body, type=dict[str, object]))):
-        print(reply.text)
+        say(reply.text, sys.stdout)
 
 
 def show(result: WindowResult, out: Printer) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from elf.cli.ask import answer, ask, perform, split, statements
 from elf.cli.errors import fail
 from elf.cli.options import Output
-from elf.cli.printing import printer
+from elf.cli.printing import printer, say
 from elf.client import Client, connect
 from elf.errors import ElfError
 
@@ -43,18 +43,18 @@ _QUIT: Final = ("\\q", "quit", "exit")
 _ASKED: Final = ("\\?", "\\h", "help", "?")
 
 
-def run_shell(address: str, cluster: str) -> int:
+def run_shell(address: str, cluster: str, creator: str | None = None) -> int:
     """Read and perform statements until ``\\q`` or the end of input."""
     if not sys.stdin.isatty():
         text = _piped()
-        return perform(address, cluster, text, Output.TABLE) if statements(text) else 0
-    return ask(_shell(address, cluster))
+        return perform(address, cluster, text, Output.TABLE, creator=creator) if statements(text) else 0
+    return ask(_shell(address, cluster, creator))
 
 
-async def _shell(address: str, cluster: str) -> int:
-    async with connect(address, cluster=cluster) as client:
+async def _shell(address: str, cluster: str, creator: str | None = None) -> int:
+    async with connect(address, cluster=cluster, creator=creator) as client:
         status = await client.status()
-        print(f"connected to {status.get('agent', client.address)} ({client.address})\n{HELP}")
+        say(f"connected to {status.get('agent', client.address)} ({client.address})\n{HELP}", sys.stdout)
         session = _session(await known_names(client))
         text = ""
         while True:

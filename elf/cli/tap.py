@@ -20,7 +20,7 @@ from rich.cells import cell_len, set_cell_size
 
 from elf.cli.ask import ask
 from elf.cli.options import Output
-from elf.cli.printing import console, printer, use_utf8
+from elf.cli.printing import console, printer, say, use_utf8
 from elf.client import connect
 from elf.client.values import for_terminal
 from elf.errors import ElfError
@@ -42,9 +42,8 @@ def tap_stream(
 ) -> int:
     """Print rows until Ctrl-C, or so many."""
     use_utf8()
-    out: Rows = (
-        Lines(sys.stdout) if output is Output.TABLE else printer("json" if output is Output.JSON else "csv")
-    )
+    form = output.value
+    out: Rows = Lines(sys.stdout) if form == "table" else printer(form)
     told = Told(stream, bool(where))
 
     async def watch() -> None:
@@ -103,7 +102,7 @@ class Told:
     def _say(self, agent: str, text: str) -> None:
         if (agent, text) not in self._said:
             self._said.add((agent, text))
-            print(f"elf: {text}", file=sys.stderr, flush=True)
+            say(f"elf: {text}")
 
     def end(self) -> None:
         """The counts."""
@@ -124,19 +123,21 @@ class Lines:
         self._out = out
         self._console = console(out) if out.isatty() else None
         self._names: list[str] = []
+        self._shown: list[str] = []
         self._columns: dict[int, _Column] = {}
         self._since_names = 0
 
     def table(self, table: pa.Table) -> None:
         if table.column_names != self._names:
             self._names, self._columns = table.column_names, {}
+            self._shown = [_line(name) for name in self._names]
         texts = [self._texts(column) for column in table.columns]
         for place, column in enumerate(texts):
             self._fit(place, column, table.schema.field(place).type)
         shown = sorted(self._columns)
         for row in zip(*texts, strict=True):
             if self._since_names <= 0:
-                self._write({place: self._names[place] for place in shown})
+                self._write({place: self._shown[place] for place in shown})
                 self._since_names = self._console.height - 1 if self._console is not None else sys.maxsize
             self._write({place: row[place] for place in shown})
             self._since_names -= 1
@@ -155,7 +156,7 @@ class Lines:
             if self._console is not None and not any(texts):
                 return
             right = pa.types.is_integer(kind) or pa.types.is_floating(kind)
-            known = self._columns[place] = _Column(cell_len(self._names[place]), right)
+            known = self._columns[place] = _Column(cell_len(self._shown[place]), right)
             self._since_names = 0
         widest = max((min(cell_len(text), CELL_CHARS_MAX) for text in texts), default=0)
         known.width = max(known.width, widest)

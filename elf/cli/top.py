@@ -21,6 +21,7 @@ from elf.cli.ask import ask
 from elf.cli.options import Shown
 from elf.cli.printing import console
 from elf.client import Client, connect
+from elf.client.values import for_terminal, printable_json
 from elf.wire.clients import AgentStats, FleetStats, Stats
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ async def _print(rounds: AsyncGenerator[Round], out: Console, count: int | None,
     left = count
     async for one in rounds:
         if output is Shown.JSON:
-            sys.stdout.write(msgspec.json.encode(one).decode() + "\n")
+            sys.stdout.write(printable_json(msgspec.json.encode(one).decode()) + "\n")
             sys.stdout.flush()
         else:
             out.print(picture(one, out.width, None))
@@ -205,10 +206,10 @@ class _Column:
 
 
 COLUMNS: Final = (
-    _Column("agent", lambda row: row.agent or row.address, 0, "left"),
-    _Column("address", lambda row: row.address, 8, "left"),
-    _Column("streams", lambda row: ", ".join(row.streams), 10, "left"),
-    _Column("state", lambda row: row.state, 0, "left"),
+    _Column("agent", lambda row: for_terminal(row.agent or row.address), 0, "left"),
+    _Column("address", lambda row: for_terminal(row.address), 8, "left"),
+    _Column("streams", lambda row: for_terminal(", ".join(row.streams)), 10, "left"),
+    _Column("state", lambda row: for_terminal(row.state), 0, "left"),
     _Column("rows/s", lambda row: number(row.rows_per_sec), 0),
     _Column("bytes/s", lambda row: size(row.bytes_per_sec), 3),
     _Column("backlog", lambda row: size(row.backlog_bytes), 4),

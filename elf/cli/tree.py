@@ -4,7 +4,6 @@ pictures.
 
 from __future__ import annotations
 
-import json
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
@@ -14,8 +13,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from elf.cli.ask import ask
-from elf.cli.printing import console
+from elf.cli.printing import console, json_text, say
 from elf.client import Client, connect
+from elf.client.values import for_terminal
 from elf.errors import ElfError
 
 if TYPE_CHECKING:
@@ -134,10 +134,10 @@ def show_tree(address: str, cluster: str, job: str, *, as_json: bool, plot: Path
             path = plot if number == 1 else plot.with_stem(f"{plot.stem}-{number}")
             plot_tree(facts, tree, names, path)
     if as_json:
-        print(json.dumps(answer, ensure_ascii=False))
+        print(json_text(answer))
     elif facts is not None:
         if plot is None:
-            console(sys.stdout).print(facts.title, markup=False, highlight=False)
+            say(facts.title, sys.stdout)
         for tree in facts.flows:
             if plot is None:
                 _print(facts, tree, names)
@@ -167,7 +167,7 @@ class _Labels:
     def name(self, address: str) -> str:
         edge = self._members.get(address)
         name = edge.name if edge else self._names.get(address)
-        return f"{name} ({address})" if name else address
+        return for_terminal(f"{name} ({address})" if name else address)
 
     def note(self, address: str) -> str:
         """Empty for a member that is as far as any other."""
@@ -193,7 +193,6 @@ class _Labels:
 
 
 def _print(facts: TreeStatus, tree: FlowTree, names: dict[str, str]) -> None:
-    from rich.text import Text
     from rich.tree import Tree
 
     labels, children = _Labels(facts, tree, names), children_of(tree)
@@ -206,7 +205,7 @@ def _print(facts: TreeStatus, tree: FlowTree, names: dict[str, str]) -> None:
     grow(root, tree.root)
     out = console(sys.stdout)
     readers = f"flow {tree.flow[:8]} over {tree.stream}, read by {', '.join(tree.readers)}"
-    out.print(Text(readers if tree.flow else f"stream {tree.stream}"))
+    say(readers if tree.flow else f"stream {tree.stream}", sys.stdout)
     out.print(root)
     for address in children.get("", []):
         out.print(labels.text(address))

@@ -118,6 +118,33 @@ def for_terminal(value: object) -> str:
     return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
 
 
+def printable_json(text: str) -> str:
+    """JSON text as a terminal gets it. JSON itself escapes only some of what steers one.
+
+    Args:
+        text (str): JSON, or lines of it.
+
+    Returns:
+        str: the same values, with what does not print escaped (``\\u009b``). Lines stay lines.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> print(printable_json('"' + chr(0x9b) + '31m"'))
+        "\\u009b31m"
+    """
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return "".join(char if char.isprintable() or char == "\n" else _escaped(char) for char in text)
+
+
+def _escaped(char: str) -> str:
+    """As JSON does it, in UTF-16."""
+    units = char.encode("utf-16-be", "surrogatepass").hex()
+    return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
 def plain(value: object) -> object:
     """A value of a status, of a row or of an answer, ready for a JSON encoder.
 

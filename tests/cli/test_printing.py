@@ -247,7 +247,7 @@ def _plain() -> dict[str, object]:
 
 
 def test_what_stands_in_a_log_does_not_steer_the_terminal() -> None:
-    """In a table; CSV and JSON have it as it is."""
+    """In a table; CSV and JSON: tests/security/test_outputs.py."""
     red = "/\x1b[31mred\x1b]0;title\x07\ttab\x9b1m"
     assert for_terminal(red) == "/\\x1b[31mred\\x1b]0;title\\x07\\ttab\\x9b1m"
     out = io.StringIO()
