@@ -39,7 +39,7 @@ class Changes:
         self._planning = planning
 
     def alter(self, asked: Execute, statement: changes.AlterJob) -> Procedure:
-        spec = self._masters.find(statement.name, asked.creator)
+        spec = self._masters.own(statement.name, asked.creator)
         plan = yield from self._new_plan(asked, statement, spec)
         self._planning.unread(spec)
         request = ReconfigureJob(
@@ -85,7 +85,7 @@ class Changes:
         return (yield from self._planning.plan(asked, query, known, [spec.name], instead))
 
     def reconfigure(self, asked: Execute, statement: changes.ReconfigureJob) -> Procedure:
-        spec = self._masters.find(statement.name, asked.creator)
+        spec = self._masters.own(statement.name, asked.creator)
         if statement.verb in ("rollback", "empty"):
             self._planning.unread(spec)
         request = ReconfigureJob(

@@ -19,6 +19,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_led
 from elf.job.messages.groups import Inspect, JobStatus
 from elf.job.messages.inquiries import FlowStatus, InspectFlow
+from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec
 from elf.job.work import InspectWork, WorkStatus
 from elf.wire.base import Answer, Request
@@ -44,10 +45,21 @@ class Masters:
                 raise UserError(
                     f"job {name} is written in Python, it has no windows: DESCRIBE {name} tells more"
                 )
+            if owners := sorted(s.creator for s in specs if s.name == name):
+                raise UserError(
+                    f"there are jobs {name} of {', '.join(owners)}, none of {creator}: --creator says whose"
+                )
             names = sorted({*(s.name for s in specs), *(s.name for s in self._log.programs())})
             raise UserError(
                 f"there is no job {name}; " + (f"jobs: {', '.join(names)}" if names else "there are none")
             )
+        return spec
+
+    def own(self, name: str, creator: str) -> JobSpec:
+        """A job that somebody is to change: their own, and nobody else's of that name. Raises ``UserError``
+        that names the owner."""
+        spec = self.find(name, creator)
+        check_owner(spec, creator)
         return spec
 
     def leader(self, spec: JobSpec) -> str:
@@ -123,6 +135,14 @@ class Masters:
     def told_by_root(self, flow: Flow, error: str) -> str:
         """The same of the root of a job's flow."""
         return self.said(flow.leader, error, "the root of its flow")
+
+
+def check_owner(spec: JobSpec | ProgramSpec, creator: str) -> None:
+    """Raises ``UserError`` where a job is not this creator's."""
+    if spec.creator != creator:
+        raise UserError(
+            f"job {spec.name} is {spec.creator}'s, and only {spec.creator} may change it (this is {creator})"
+        )
 
 
 def facts_of(answer: Answer) -> JobStatus:

@@ -20,7 +20,7 @@ from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToKey, Until
 from agents.answering.changes import Changes
 from agents.answering.explain import Explanations
 from agents.answering.fleet import Fleet
-from agents.answering.masters import Masters, facts_of
+from agents.answering.masters import Masters, check_owner, facts_of
 from agents.answering.planning import Planning
 from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
@@ -173,9 +173,11 @@ class Statements:
 
     def _drop(self, asked: Execute, statement: statements.DropJob) -> Procedure:
         program = self._log.find_program(statement.name, asked.creator)
-        if program is not None and self._log.find_job(statement.name, asked.creator) is None:
+        sql = self._log.find_job(statement.name, asked.creator)
+        if program is not None and (sql is None or program.creator == asked.creator):
+            check_owner(program, asked.creator)
             return (yield from self._submissions.drop(asked.request, program))
-        spec = self.masters.find(statement.name, asked.creator)
+        spec = self.masters.own(statement.name, asked.creator)
         self.planning.unread(spec)
         yield from self.masters.ask(spec, DropJob(id=0, origin="", uid=spec.uid))
         yield [Until(lambda: self._log.is_dropped(spec.uid))]
@@ -184,7 +186,7 @@ class Statements:
     def _notify(self, asked: Execute, statement: statements.NotifyJob) -> Procedure:
         if len(statement.text) > CHARS_MAX:
             raise UserError(f"a notice of {len(statement.text)} characters is too long: {CHARS_MAX} at most")
-        spec = self.masters.find(statement.name, asked.creator)
+        spec = self.masters.own(statement.name, asked.creator)
         answers = yield from self.masters.ask_roots(
             spec,
             lambda flow: NotifyJob(id=0, origin="", uid=spec.uid, text=statement.text, flow=flow.uid),
