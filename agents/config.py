@@ -127,6 +127,12 @@ class ArchiveConfig:
     path: str = setting(
         "", empty_or(_WORD), "A folder or URI that Spark reaches too; empty: the folder archive in data_dir."
     )
+    readers: str = setting(
+        "user",
+        choice("user", "group", "all"),
+        "Who may read it on a file system of this host: the agent's user, a group as well, or all.",
+    )
+    group: str = setting("", empty_or(_WORD), "That group (readers: group); empty: that of the agent's user.")
     roll_secs: float = setting(60.0, _SECS, "An open roll is closed and shipped after so long at most.")
     roll_bytes: int = setting(64 << 20, whole(1), "An open roll is closed and shipped at this size.")
 
@@ -339,6 +345,13 @@ def _contradictions(config: Config) -> list[str]:
     if config.protocol.straggler_min_secs > config.protocol.straggler_max_secs:
         found.append("protocol.straggler_min_secs must not be above protocol.straggler_max_secs")
     path = config.archive.path
+    if config.archive.group and config.archive.readers != "group":
+        found.append("archive.group is for archive.readers: group")
+    if config.archive.readers != "user" and Path(path).is_relative_to(config.data_dir):
+        found.append(
+            f"archive.readers: nobody else can look into data_dir {config.data_dir}; set archive.path to a "
+            "folder beside it"
+        )
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]*):", path)
     if scheme and scheme[1] not in ARCHIVE_SCHEMES:
         found.append(f"archive.path: unknown scheme {scheme[1]} (known: {', '.join(ARCHIVE_SCHEMES)})")

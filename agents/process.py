@@ -16,6 +16,7 @@ import asyncio
 import contextlib
 import fcntl
 import functools
+import hashlib
 import os
 import random
 import shutil
@@ -34,6 +35,8 @@ import overlay as ring
 from agents import logs
 from agents.config import Config, FunctionsConfig, StreamConfig
 from agents.connections import Bounds, names_of
+from agents.disk import modes
+from agents.disk.modes import Access, too_open
 from agents.disk.room import is_refusal, lacking, wait_for_room
 from agents.disk.store import Store
 from agents.driver import Driver, End
@@ -95,8 +98,9 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
     if any(config.log != log for config in configs):
         raise UserError("agents of one process share its log: give them equal log.level and log.format")
     logs.configure(log.level, log.format)
+    modes.close()
     for config in configs:
-        for note in config.notes:
+        for note in (*config.notes, *open_folders(config)):
             structlog.get_logger().warning(note, agent=config.agent.name)
     with contextlib.ExitStack() as opened:
         folders = [opened.enter_context(_data_folder(Path(config.data_dir))) for config in configs]
@@ -145,6 +149,15 @@ def _answer_hangup() -> None:
     structlog.get_logger().warning(
         "SIGHUP: the configuration is not read again while the agent runs; restart it to apply changes"
     )
+
+
+def open_folders(config: Config) -> list[str]:
+    """Folders that are there, and that others may look into though the configuration does not say so."""
+    folders = [("data_dir", config.data_dir, 0o700)]
+    archive = config.archive
+    if archive.path.startswith("/") and not Path(archive.path).is_relative_to(config.data_dir):
+        folders.append(("archive.path", archive.path, Access(archive.readers).folder_mode))
+    return [f"{key}: {why}" for key, path, mode in folders if (why := too_open(Path(path), mode))]
 
 
 @contextlib.contextmanager
@@ -377,6 +390,7 @@ def _stream(
         roll_secs=config.archive.roll_secs,
         roll_bytes=config.archive.roll_bytes,
         facts={"format": stream.format, "timestamp": stream.timestamp or "", "agent_name": me.name},
+        access=Access(config.archive.readers, config.archive.group),
     )
     rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
     task = StreamTask(
@@ -419,7 +433,13 @@ def _spill(config: Config, folder: Path, stream: str) -> Spill:
     """Each tree may hold a quarter of the agent's memory; the rest goes to files that end with it."""
     place = folder / "spill" / stream
     shutil.rmtree(place, ignore_errors=True)
-    return Spill(max(TREE_BYTES_MIN, config.memory_max_bytes // 4), lambda flow: SpillFolder(place / flow))
+    bytes_max = max(TREE_BYTES_MIN, config.memory_max_bytes // 4)
+    return Spill(bytes_max, lambda flow: SpillFolder(place / hash_name(flow)))
+
+
+def hash_name(text: str) -> str:
+    """A name of a file for a name that comes from elsewhere, whatever is in it."""
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
 def _ms(secs: float) -> int:

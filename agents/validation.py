@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import glob
+import grp
 import itertools
 import os
 import re
@@ -28,7 +29,7 @@ from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
 from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
-from agents.process import STORE_FILE, in_use
+from agents.process import STORE_FILE, in_use, open_folders
 from agents.tasks.samples import HARDLY, better_format, taken
 from elf.addresses import clash, split_address
 from elf.errors import ElfError
@@ -113,6 +114,21 @@ def _folders(config: Config, found: Found) -> None:
         )
     elif why := _unusable(Path(config.data_dir) / STORE_FILE):
         found.machine.append(f"data_dir: {why}")
+    found.notes += open_folders(config)
+    if why := _no_group(config.archive.group):
+        found.machine.append(f"archive.group: {why}")
+
+
+def _no_group(group: str) -> str:
+    """Why files cannot be given to a group; empty: they can."""
+    if not group:
+        return ""
+    try:
+        number = grp.getgrnam(group).gr_gid
+    except KeyError:
+        return f"this machine has no group {group}"
+    mine = os.geteuid() == 0 or number in (os.getegid(), *os.getgroups())
+    return "" if mine else f"the agent's user is not in group {group}, so it cannot give files to it"
 
 
 def _unusable(state: Path) -> str:

@@ -44,6 +44,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from agents.disk.durable import sync, sync_path
+from agents.disk.modes import Access
 from agents.tasks.partitions import ArchiveError, Target
 from elf.errors import ElfBug
 
@@ -82,13 +83,15 @@ class Archive:
         roll_secs: float,
         roll_bytes: int,
         facts: Mapping[str, str],
+        access: Access = Access(),  # noqa: B008 (it is a value)
     ) -> None:
-        """``directory``: the stream's own folder for rolls, made when missing. ``target``: ``archive.path``.
+        """``directory``: the stream's own folder for rolls, made when missing. ``target``: ``archive.path``,
+        and ``access`` who may read what is shipped there.
 
         ``facts`` (format, time column, …) go into the metadata of each file. ``restore`` comes first.
         """
         self._directory = directory
-        self._target = Target(target)
+        self._target = Target(target, access)
         self._stream = stream
         self._agent = agent
         self._roll_ms = int(roll_secs * 1000)

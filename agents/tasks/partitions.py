@@ -24,6 +24,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from agents.disk.durable import sync_path
+from agents.disk.modes import Access
 from elf.errors import UserError
 
 if TYPE_CHECKING:  # an agent without input needs neither file systems nor Parquet: 5 MB less
@@ -85,9 +86,10 @@ def _hours(ts: pa.Array) -> npt.NDArray[np.int64]:
 class Target:
     """The place that ``archive.path`` names."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, access: Access = Access()) -> None:  # noqa: B008 (it is a value)
         """``uri``: a local path, or a URI that ``pyarrow.fs`` knows. Raises ``ArchiveError``."""
         self.uri = uri
+        self._access = access
         self.local = True
         if "://" not in uri and not uri.startswith("file:"):
             self.root = str(Path(uri).absolute())
@@ -183,7 +185,10 @@ class Target:
     def _replace(self, folder: str, path: str, table: pa.Table) -> None:
         import pyarrow.parquet as pq
 
-        self.fs.create_dir(folder, recursive=True)
+        if self.local:
+            self._access.make_folder(Path(folder))
+        else:
+            self.fs.create_dir(folder, recursive=True)
         hidden = f"{folder}/.{path.rsplit('/', 1)[1]}.part"
         pq.write_table(
             table,
@@ -198,6 +203,7 @@ class Target:
             write_statistics=["ts"],  # what readers skip row groups by
         )
         if self.local:
+            self._access.give(Path(hidden))
             sync_path(Path(hidden))
         self.fs.move(hidden, path)
         if self.local:

@@ -42,8 +42,9 @@ def tap_stream(
 ) -> int:
     """Print rows until Ctrl-C, or so many."""
     use_utf8()
-    form = output.value
-    out: Rows = Lines(sys.stdout) if form == "table" else printer(form)
+    out: Rows = printer(output.value)
+    if output is Output.TABLE:
+        out = Lines(sys.stdout)
     told = Told(stream, bool(where))
 
     async def watch() -> None:

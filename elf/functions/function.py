@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 import pyarrow as pa
 
@@ -157,8 +158,9 @@ class UserFunction:
         notes = {"function": self.spec.kind, "version": str(self._version), "error": failed.text}
         if failed.row is not None:
             notes["row"] = str(failed.row)
-        name = f"{Path(self.spec.filename).stem}-{self.spec.kind}-v{self._version}-{self.spec.hash}"
-        path = self._folder / f"{name}-{self.failures % KEPT_MAX}.arrow"
+        told = f"{self.spec.kind}-v{self._version}-{self.spec.hash}-{self.failures % KEPT_MAX}"
+        # They come from elsewhere, and name a file here.
+        path = self._folder / f"{quote(f'{Path(self.spec.filename).stem[:40]}-{told}', safe='')[:200]}.arrow"
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
             with (

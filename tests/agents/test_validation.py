@@ -222,7 +222,7 @@ def test_validate_asks_the_agents_to_join_through(tmp_path: Path) -> None:
         "127.0.0.1:1: connection refused (is elf-agent running there?)",
         "nohost.invalid:7071: no such host: nohost.invalid cannot be resolved",
     ]
-    (tmp_path / "data").mkdir()
+    (tmp_path / "data").mkdir(mode=0o700)
     (tmp_path / "data" / STORE_FILE).touch()
     again = validated(tmp_path, text)
     assert (again.machine, again.notes) == ([], found.machine)
