@@ -1,0 +1,126 @@
+"""Whose keys hold in a cluster: a state machine over signed certificates and revocations, in the order of
+the catalog log.
+
+Rules: what is taken depends on the roster so far and on the bytes of the entry alone, never on a clock, so
+all agents have the same roster after the same entries. Expiry is looked at when a key is used. Only the
+authority, or a token that it signed, enrols; the authority or an admin revokes. The newest certificate of a
+kind and name replaces an older one, with its key. A revoked key never comes back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from elf.errors import UserError
+from elf.security.certificates import Certificate, Kind, Revocation, Signed
+from elf.security.keys import curve_public
+
+
+class Roster:
+    """The certificates that hold. Made of what was signed so far."""
+
+    def __init__(self, cluster: str, authority: bytes, signed: Iterable[Signed] = ()) -> None:
+        self.cluster = cluster
+        self.authority = authority
+        self.signed: list[Signed] = []
+        """All that was taken, in its order: another roster of them is equal to this one."""
+        self._by_key: dict[bytes, Certificate] = {}
+        self._by_curve: dict[bytes, Certificate] = {}
+        self._by_name: dict[tuple[Kind, str], Certificate] = {}
+        self._revoked: set[bytes] = set()
+        self._used: dict[bytes, int] = {}
+        """By token, how many hosts it has enrolled."""
+        for one in signed:
+            self.take(one)
+
+    def __iter__(self) -> Iterator[Certificate]:
+        return iter(self._by_key.values())
+
+    def of(self, key: bytes) -> Certificate | None:
+        """The certificate of a public key."""
+        return self._by_key.get(key)
+
+    def connected(self, curve_key: bytes, now: float) -> Certificate | None:
+        """Whose connection it is, by its CURVE key; None: nobody's, or of one whose certificate has
+        expired."""
+        found = self._by_curve.get(curve_key)
+        return found if found is not None and found.valid(now) else None
+
+    def named(self, kind: Kind, name: str) -> Certificate | None:
+        """The certificate that a host, person or token of that name has."""
+        return self._by_name.get((kind, name))
+
+    def refusal(self, signed: Signed) -> str:
+        """Why ``take`` would not take it; empty: it would."""
+        try:
+            what = signed.opened()
+        except UserError as error:
+            return str(error)
+        if what.cluster != self.cluster:
+            return f"it is for cluster {what.cluster!r}, not {self.cluster!r}"
+        if isinstance(what, Revocation):
+            return self._refused_revocation(signed)
+        return self._refused_certificate(signed, what)
+
+    def take(self, signed: Signed) -> str:
+        """Take what was signed, if it holds; why not, else empty. What is known already changes nothing."""
+        if signed in self.signed:
+            return ""
+        if why := self.refusal(signed):
+            return why
+        what = signed.opened()
+        self.signed.append(signed)
+        if isinstance(what, Revocation):
+            self._revoked.add(what.key)
+            self._forget(what.key)
+            return ""
+        if signed.signer != self.authority:
+            self._used[signed.signer] = self._used.get(signed.signer, 0) + 1
+        before = self._by_name.get((what.kind, what.name))
+        if before is not None:
+            self._forget(before.key)
+        self._by_key[what.key] = self._by_name[what.kind, what.name] = what
+        self._by_curve[curve_public(what.key)] = what
+        return ""
+
+    def _forget(self, key: bytes) -> None:
+        gone = self._by_key.pop(key, None)
+        if gone is not None:
+            del self._by_name[gone.kind, gone.name], self._by_curve[curve_public(key)]
+
+    def _refused_revocation(self, signed: Signed) -> str:
+        signer = self._by_key.get(signed.signer)
+        admin = signer is not None and signer.may("admin")
+        return "" if admin or signed.signer == self.authority else "its signer may not revoke keys"
+
+    def _refused_certificate(self, signed: Signed, what: Certificate) -> str:
+        try:
+            curve_public(what.key)
+        except ValueError as error:
+            return str(error)
+        if what.key in self._revoked:
+            return "that key was revoked"
+        owner = self._by_key.get(what.key)
+        if owner is not None and (owner.kind, owner.name) != (what.kind, what.name):
+            return f"that key is {owner.name}'s"
+        before = self._by_name.get((what.kind, what.name))
+        if before is not None and before.issued > what.issued:
+            return f"{what.name} has a newer certificate"
+        if signed.signer == self.authority:
+            return ""
+        return self._refused_enrolment(signed.signer, what, before)
+
+    def _refused_enrolment(self, signer: bytes, what: Certificate, before: Certificate | None) -> str:
+        """Of what a token signed."""
+        token = self._by_key.get(signer)
+        if token is None or token.kind != "token":
+            return "its signer may not enrol anybody"
+        if what.kind != "agent" or what.roles:
+            return "a token enrols agents only"
+        if not token.issued <= what.issued < token.expires:
+            return f"the token {token.name} does not hold at that time"
+        if before is not None:
+            return f"there is a {what.name} already, and a token does not replace it"
+        if self._used.get(signer, 0) >= token.uses:
+            return f"the token {token.name} is used up"
+        return ""
