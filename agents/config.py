@@ -156,6 +156,12 @@ class HttpConfig:
     address_connections_max: int = setting(
         64, whole(4), "Open connections from one address (that of a proxy, too)."
     )
+    tls_cert: str = setting(
+        "",
+        empty_or(_FOLDER),
+        "The file of a certificate (PEM): HTTP is served over TLS. Off loopback it must be.",
+    )
+    tls_key: str = setting("", empty_or(_FOLDER), "The file of its secret key (PEM).")
 
 
 @dataclass(frozen=True)
@@ -275,6 +281,21 @@ class Config:
     agent: AgentConfig = section(AgentConfig, "Who this agent is.")
     cluster: ClusterConfig = section(ClusterConfig, "Which fleet it belongs to.")
     data_dir: str = setting("/var/lib/elf", _FOLDER, "The folder of everything that the agent keeps.")
+    security: str = setting(
+        "auto",
+        choice("auto", "keys", "open"),
+        "Who is let in. auto: with keys whoever the fleet knows; without, on loopback, whoever can read "
+        "loopback_key. keys: never without keys. open: anybody, as anybody.",
+    )
+    keys: str = setting(
+        "", empty_or(_FOLDER), "The folder of this host's keys (elf keys enrol); empty: keys in data_dir."
+    )
+    loopback_key: str = setting(
+        "",
+        empty_or(_FOLDER),
+        "Without keys: the file of the key of this user's agents and clients on this machine, made when it "
+        "is needed; empty: ~/.config/elf/loopback.key.",
+    )
     memory_max_bytes: int = setting(
         1 << 30, whole(64 << 20), "What the agent may use before it holds its inputs back."
     )
@@ -321,6 +342,7 @@ def _complete(config: Config) -> Config:
         agent=replace(
             agent, name=agent.name or socket.gethostname(), advertise=agent.advertise or agent.listen
         ),
+        keys=config.keys or str(Path(config.data_dir) / "keys"),
         archive=replace(config.archive, path=config.archive.path or str(Path(config.data_dir) / "archive")),
     )
 

@@ -8,6 +8,7 @@ groups; they come back to the node as events, in the order in which each stream 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -15,31 +16,32 @@ from typing import Final
 
 import structlog
 
-from agents import codec
 from agents.committing.making import Making, Sandboxed
 from agents.disk.room import is_refusal
 from agents.disk.store import Store
+from agents.doors import Doors
 from agents.inputs.values import Input
 from agents.loop import Loop, arrived
 from agents.metrics import Loss, Metrics
 from agents.node.node import Node, NodeEvent
 from agents.ports import Ports
-from agents.readiness import Probe, Readiness
+from agents.readiness import Probe, Readiness, Seldom
 from agents.realtime import LoopClock, Threads, TransportLinks
 from agents.reports import LogReports, stats_of
 from agents.tasks.feeding import Feeding
 from agents.tasks.running import Running
 from agents.tasks.streams import FunctionsAt
 from agents.tasks.streamtask import StreamTask
-from elf.errors import ElfError, PeerError
+from elf.errors import ElfError
 from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import Sandboxes
 from elf.job import effects as do
 from elf.job.program.port import ProgramEvent
+from elf.security.principals import Principal
 from elf.transport.base import Closed, Transport
 from elf.wire.base import Message
 from elf.wire.clients import Stats
-from elf.wire.frames import OtherCluster
+from elf.wire.frames import FrameRefused, OtherCluster
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
 
@@ -80,8 +82,8 @@ class Driver:
         self.transport = transport
         self.metrics = metrics or Metrics()
         self.metrics.watch(transport.counters)
-        self._cluster = cluster
-        self._message_bytes_max = message_bytes_max
+        self._doors = Doors(node.log, cluster, message_bytes_max)
+        self._seldom = Seldom()
         self._log = structlog.get_logger().bind(agent=node.me.name, address=node.me.address)
         self.readiness = Readiness(node, cluster, self._log, transport.send, probe)
         self._end: asyncio.Future[End] | None = None
@@ -173,18 +175,23 @@ class Driver:
     async def _receive(self) -> None:
         while True:
             try:
-                origin, frames = await self.transport.receive()
+                origin, frames, who = await self.transport.receive()
             except Closed:
                 return
             try:
-                decoded = codec.decode(frames, cluster=self._cluster, max_bytes=self._message_bytes_max)
-            except PeerError as refused:
-                self.metrics.refused(getattr(refused, "reason", "malformed"))
-                if isinstance(refused, OtherCluster):
-                    self.readiness.unknown_member(refused, origin)
+                decoded = self._doors.opened(origin, frames, who, time.monotonic())
+            except FrameRefused as refused:
+                self._refused(refused, origin, who)
                 continue
-            listens = ":" in decoded.sender and not decoded.sender.startswith("client:")
-            self._event(arrived(decoded.sender if listens else origin, decoded.message))
+            self._event(arrived(decoded.sender, decoded.message, who))
+
+    def _refused(self, refused: FrameRefused, origin: str, who: Principal | None) -> None:
+        """A message that may not be, or is none: counted, and said now and then whose."""
+        self.metrics.refused(refused.reason)
+        if isinstance(refused, OtherCluster):
+            self.readiness.unknown_member(refused, origin)
+        elif who is not None and self._seldom.now((refused.reason, who.name), time.monotonic()):
+            self._log.warning("message refused", reason=str(refused), key_of=who.name, origin=origin)
 
     def _event(self, event: NodeEvent) -> None:
         self._guarded(partial(self._loop.handle, event))

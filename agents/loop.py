@@ -30,6 +30,7 @@ from elf.job.group import port as groups
 from elf.job.program.port import ProgramEffect
 from elf.job.replicas import ReplicaEvent
 from elf.job.snapshots import SnapshotName
+from elf.security.principals import Principal
 from elf.wire import base
 from overlay import raft
 
@@ -228,10 +229,10 @@ def fetched(effect: do.Fetch, store: Store) -> was.Fetched:
     return was.Fetched(effect.flow, tuple(row for row in rows if row.part == effect.part))
 
 
-def arrived(sender: str, message: Message) -> NodeEvent:
+def arrived(sender: str, message: Message, who: Principal | None = None) -> NodeEvent:
     """The event of a message. ``sender``: where an answer goes to."""
     if isinstance(message, base.Message):
-        return was.Arrived(sender, message)
+        return was.Arrived(sender, message, who)
     if isinstance(message, raft.Message):
         return raft.Received(message)
     return ring.Received(message)

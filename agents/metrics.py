@@ -311,6 +311,7 @@ class _Transport:
         for name, about, by_reason in (
             ("messages_dropped", "Messages that could not be sent.", counters.dropped),
             ("messages_misshapen", "Messages that the transport did not take in.", counters.refused),
+            ("handshakes_failed", "Connections that came to nothing.", counters.handshakes),
         ):
             family = CounterMetricFamily(f"elf_{name}", about, labels=["reason"])
             for reason, count in sorted(by_reason.items()):

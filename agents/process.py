@@ -26,6 +26,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TextIO
 
@@ -44,6 +45,7 @@ from agents.formats import get_format
 from agents.http import AgentStatus, HttpServer
 from agents.inputs.tail import Tail
 from agents.inputs.values import Input
+from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.metrics import Metrics
 from agents.node.beginning import (
     Detect,
@@ -70,7 +72,7 @@ from elf.job.reexecution import Reading
 from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.schema import ColumnType
-from elf.transport.probe import probe
+from elf.transport.reach import reached
 from elf.transport.zeromq import ZeroMqTransport
 from overlay import raft
 
@@ -97,15 +99,19 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
     log = configs[0].log
     if any(config.log != log for config in configs):
         raise UserError("agents of one process share its log: give them equal log.level and log.format")
+    keyrings = [open_keyring(config) for config in configs]
+    configs = [named_by(keyring, config) for keyring, config in zip(keyrings, configs, strict=True)]
     logs.configure(log.level, log.format)
     modes.close()
     for config in configs:
         for note in (*config.notes, *open_folders(config)):
             structlog.get_logger().warning(note, agent=config.agent.name)
+        if config.security == "open":
+            structlog.get_logger().warning(OPEN, agent=config.agent.name)
     with contextlib.ExitStack() as opened:
         folders = [opened.enter_context(_data_folder(Path(config.data_dir))) for config in configs]
         template = opened.enter_context(contextlib.closing(Template()))
-        return asyncio.run(_live_all(configs, folders, template, listening))
+        return asyncio.run(_live_all(configs, keyrings, folders, template, listening))
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,11 @@ class _Process:
 
 
 async def _live_all(
-    configs: Sequence[Config], folders: Sequence[Path], template: Template, listening: Listening | None
+    configs: Sequence[Config],
+    keyrings: Sequence[Keyring],
+    folders: Sequence[Path],
+    template: Template,
+    listening: Listening | None,
 ) -> int:
     loop = asyncio.get_running_loop()
     process = _Process(template, loop.create_future())
@@ -126,10 +136,10 @@ async def _live_all(
 
     loop.add_signal_handler(signal.SIGHUP, functools.cache(_answer_hangup))  # it is said once
 
-    async def live(number: int, config: Config, folder: Path) -> int:
+    async def live(number: int, config: Config, keyring: Keyring, folder: Path) -> int:
         told = functools.partial(listening, number) if listening is not None else None
         try:
-            end = await _live(config, folder, process, told)
+            end = await _live(config, keyring, folder, process, told)
         except BaseException:
             _ask(process.asked, "another agent of this process has failed")
             raise
@@ -137,8 +147,8 @@ async def _live_all(
             print(for_terminal(f"elf-agent: {end.text}"), file=sys.stderr, flush=True)
         return end.status
 
-    both = enumerate(zip(configs, folders, strict=True))
-    ends = await asyncio.gather(*(live(number, *one) for number, one in both), return_exceptions=True)
+    each = enumerate(zip(configs, keyrings, folders, strict=True))
+    ends = await asyncio.gather(*(live(number, *one) for number, one in each), return_exceptions=True)
     for end in ends:
         if isinstance(end, BaseException):
             raise end
@@ -201,7 +211,9 @@ def in_use(folder: Path) -> str:
     return ""
 
 
-async def _live(config: Config, folder: Path, process: _Process, listening: _Told | None) -> End:
+async def _live(
+    config: Config, keyring: Keyring, folder: Path, process: _Process, listening: _Told | None
+) -> End:
     """Run one, again after each time at which its disk was full, until something else ends it."""
     asked = process.asked
     while True:
@@ -212,7 +224,7 @@ async def _live(config: Config, folder: Path, process: _Process, listening: _Tol
                 await wait_for_room(folder, why, config.agent.name, asked)
         if asked.done():
             return End(asked.result(), 0)
-        end = await _run(config, folder, process, listening)
+        end = await _run(config, keyring, folder, process, listening)
         if not end.again:
             return end
         await asyncio.wait([asked], timeout=RETRY_S)
@@ -223,18 +235,23 @@ def _ask(asked: asyncio.Future[str], text: str) -> None:
         asked.set_result(text)
 
 
-async def _run(config: Config, folder: Path, process: _Process, listening: _Told | None) -> End:
+async def _run(
+    config: Config, keyring: Keyring, folder: Path, process: _Process, listening: _Told | None
+) -> End:
     """One life of an agent."""
     agent = config.agent
     async with contextlib.AsyncExitStack() as opened:
         transport = await ZeroMqTransport.listen(
-            agent.listen, advertise=_advertised(config), limits=config.transport.limits()
+            agent.listen,
+            advertise=_advertised(config),
+            limits=config.transport.limits(),
+            security=keyring.security,
         )
         opened.push_async_callback(transport.close)
         try:
             store = Store(folder / STORE_FILE)
             opened.callback(store.close)
-            driver, contacts = _driver(config, folder, transport, store, process.template)
+            driver, contacts = _driver(config, keyring, folder, transport, store, process.template)
         except (ElfError, OSError) as error:
             if not is_refusal(error):
                 raise
@@ -266,7 +283,12 @@ async def _shown(
 
 
 def _driver(
-    config: Config, folder: Path, transport: ZeroMqTransport, store: Store, template: Template
+    config: Config,
+    keyring: Keyring,
+    folder: Path,
+    transport: ZeroMqTransport,
+    store: Store,
+    template: Template,
 ) -> tuple[Driver, list[str]]:
     """What the store says, come to life, and whom to join through."""
     started = store.begin_incarnation(int(time.time()))
@@ -281,7 +303,7 @@ def _driver(
     ]
     restored = restore(store, {task.facts.stream: task.worker for task, _ in streams})
     driver = Driver(
-        _node(config, me, restored, store),
+        _node(config, keyring, me, restored, store),
         transport,
         store,
         streams,
@@ -292,7 +314,7 @@ def _driver(
         sandboxes=sandboxes,
         finals=functions,
         run_bytes_max=config.protocol.run_bytes_max,
-        probe=probe,
+        probe=partial(reached, security=keyring.security),
     )
     return driver, _contacts(config, restored, store, me)
 
@@ -319,7 +341,7 @@ def _contacts(config: Config, restored: Restored, store: Store, me: Identity) ->
     return [address for address in known if address != me.address]
 
 
-def _node(config: Config, me: Identity, restored: Restored, store: Store) -> Node:
+def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, store: Store) -> Node:
     protocol = config.protocol
     root = RootSettings(
         limit_ms_min=_ms(protocol.straggler_min_secs),
@@ -334,6 +356,7 @@ def _node(config: Config, me: Identity, restored: Restored, store: Store) -> Nod
         replicas=protocol.copies,
         copy_after_ms=_ms(protocol.copy_after_secs),
         copies_bytes_max=protocol.copies_bytes_max,
+        open=keyring.mode == "open",
     )
     peer, rng = ring.Peer(me.address, me.incarnation), random.Random()
     detect: Detect = config.cluster.detect  # type: ignore[assignment]  # one of its words

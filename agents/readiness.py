@@ -18,6 +18,7 @@ from agents.node.node import Node
 from elf.wire.clients import Failed
 from elf.wire.frames import OtherCluster
 
+K = TypeVar("K")
 T = TypeVar("T")
 
 Probe = Callable[[str], Awaitable[str]]
@@ -113,7 +114,20 @@ class Readiness:
             self._send(sender, codec.encode(word, cluster=self._cluster, sender=self._node.me.address))
 
 
-def _remember(known: dict[str, T], key: str, value: T) -> None:
+class Seldom:
+    """Says of each of the last things whether it is time to say it: once in a while."""
+
+    def __init__(self) -> None:
+        self._again: dict[tuple[str, ...], float] = {}
+
+    def now(self, what: tuple[str, ...], now: float) -> bool:
+        if now < self._again.get(what, now):
+            return False
+        _remember(self._again, what, now + RETRY_S)
+        return True
+
+
+def _remember(known: dict[K, T], key: K, value: T) -> None:
     """The last ones; the oldest goes."""
     known.pop(key, None)
     while len(known) >= STRANGERS_MAX:

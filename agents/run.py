@@ -273,7 +273,7 @@ class Fleet:
             given = tuple(tables.items())
             self._send(client, Execute(request=1, sql=sql, creator="run", tables=given))
             while True:
-                _, frames = await client.receive()
+                _, frames, _ = await client.receive()
                 decoded = codec.decode(frames, cluster=CLUSTER, max_bytes=UNBOUNDED.message_bytes_max)
                 match decoded.message:
                     case Failed(text=text):
@@ -334,7 +334,7 @@ class Fleet:
                 stopped = [end for end in self._ends if end.done()]
                 if stopped and not receive.done():
                     raise UserError(getattr(stopped[0].result(), "text", "an agent stopped"))
-                _, frames = receive.result()
+                _, frames, _ = receive.result()
                 decoded = codec.decode(frames, cluster=CLUSTER, max_bytes=UNBOUNDED.message_bytes_max)
                 receive = asyncio.ensure_future(client.receive())
                 match message := decoded.message:

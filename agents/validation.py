@@ -24,15 +24,17 @@ from typing import Final
 
 import psutil
 
-from agents.config import Config, StreamConfig
+from agents.config import Config, ConfigProblems, StreamConfig
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
 from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
+from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.process import STORE_FILE, in_use, open_folders
 from agents.tasks.samples import HARDLY, better_format, taken
 from elf.addresses import clash, split_address
 from elf.errors import ElfError
+from elf.security.loopback import loopback_file
 from elf.transport.zeromq import cannot_listen
 
 FILES_MAX: Final = 1_000
@@ -46,6 +48,7 @@ TOLD_MAX: Final = 3
 """Files that are told of for the same reason, of however many."""
 STATE_BYTES_MAX: Final = 256 << 20
 """Of an agent's state that is looked at."""
+NO_KEYS: Final = "none"
 ASK_SECS: Final = 2.0
 """For an agent that is to be joined."""
 _ZONE: Final = re.compile(r":?[A-Za-z]{3,}[+-]?\d.*|<.+>.*")
@@ -91,13 +94,27 @@ def _addresses(config: Config) -> list[tuple[str, str | None]]:
 def validate(config: Config, beside: frozenset[str] = frozenset()) -> Found:
     """All that is to be said of one configuration; ``beside``: where agents will be that start with it."""
     found = Found(notes=list(config.notes))
+    keyring = _keyring(config, found)
+    config = named_by(keyring, config)
     _folders(config, found)
     _ports(config, found)
     for name, stream in config.streams.items():
         _files(f"streams.{name}", stream, found)
-    _fleet(config, found, beside)
+    _fleet(config, found, beside, keyring)
     _surroundings(config, found)
     return found
+
+
+def _keyring(config: Config, found: Found) -> Keyring:
+    """Its keys, and what is wrong with them."""
+    try:
+        keyring = open_keyring(config, make=False)
+    except ConfigProblems as problems:
+        found.wrong += str(problems).splitlines()
+        return Keyring("open")
+    if keyring.mode == "open":
+        found.notes.append(OPEN)
+    return keyring
 
 
 # -- the machine ---------------------------------------------------------------------------------------------
@@ -288,7 +305,7 @@ def fixed_folder(pattern: str) -> Path:
 # -- the fleet -----------------------------------------------------------------------------------------------
 
 
-def _fleet(config: Config, found: Found, beside: frozenset[str]) -> None:
+def _fleet(config: Config, found: Found, beside: frozenset[str], keyring: Keyring) -> None:
     """Whether the agents to join through are there. One is enough; an agent that belongs to a cluster already
     goes on trying until it is."""
     mine = {config.agent.advertise, config.agent.listen}
@@ -306,7 +323,9 @@ def _fleet(config: Config, found: Found, beside: frozenset[str]) -> None:
             f"agent.advertise: {config.agent.advertise} leads others to their own host; set agent.listen, or "
             "agent.advertise, to an address of this one"
         )
-    closed = asyncio.run(_ask([one for one in others if one not in beside], config.cluster.name))
+    closed = asyncio.run(
+        _ask([one for one in others if one not in beside], config.cluster.name, _shown(config, keyring))
+    )
     lines = [f"cluster.bootstrap: {why}" for why in closed.values()]
     waits = len(closed) < len(others) or _has_lived(Path(config.data_dir))
     (found.notes if waits else found.machine).extend(lines)
@@ -323,12 +342,19 @@ def _is_local(host: str) -> bool:
     return host in ("localhost", "[::1]") or host.startswith("127.")
 
 
-async def _ask(addresses: Sequence[str], cluster: str) -> dict[str, str]:
+def _shown(config: Config, keyring: Keyring) -> str:
+    """The keys that an agent shows to others (``elf.client.connect``)."""
+    if keyring.keys is not None:
+        return config.keys
+    return NO_KEYS if keyring.security is None else str(loopback_file(config.loopback_key))
+
+
+async def _ask(addresses: Sequence[str], cluster: str, keys: str) -> dict[str, str]:
     """Why no agent of the cluster can be talked to at these, of those where it is so."""
     from elf.client import connect
 
     async def ask(address: str) -> str:
-        client = connect(address, cluster=cluster, timeout=ASK_SECS)
+        client = connect(address, cluster=cluster, timeout=ASK_SECS, keys=keys)
         try:
             await client.open()
         except ElfError as error:

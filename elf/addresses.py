@@ -7,6 +7,8 @@ from typing import Final
 from elf.errors import UserError
 
 PORT_MAX: Final = 65535
+CLIENT_PREFIX: Final = "client:"
+"""Begins the return address of a party that nobody can connect to (hexadecimal identity behind it)."""
 _ANY: Final = frozenset({"0.0.0.0", "[::]", "*"})
 
 
@@ -29,6 +31,14 @@ def split_address(text: str) -> tuple[str, int]:
 def is_wildcard(host: str) -> bool:
     """True for a host that one can listen on but not be reached at."""
     return host in _ANY
+
+
+def is_loopback(host: str) -> bool:
+    """True for a host that only this machine reaches."""
+    if host in ("localhost", "[::1]"):
+        return True
+    parts = host.split(".")
+    return len(parts) == 4 and parts[0] == "127" and all(part.isascii() and part.isdigit() for part in parts)
 
 
 def clash(one: str | None, other: str | None) -> bool:

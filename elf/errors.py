@@ -120,3 +120,7 @@ class PanesGone(ElfError):
 
 class ElfBug(ElfError):
     """An invariant of elf itself is broken."""
+
+
+class AuthError(ElfError):
+    """A key is not admitted, or the other side has none or another one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import tempfile
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,11 @@ pytest.register_assert_rewrite("tests.support")
 
 # Spark's queries in tests are small: compiling its bytecode thoroughly would take longer than running it.
 os.environ.setdefault("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+
+# Agents and clients of tests have a key of their own: nothing is left in the folder of whoever runs them.
+if "ELF_LOOPBACK_KEY" not in os.environ:
+    _KEYS = tempfile.TemporaryDirectory(prefix="elf-tests-")
+    os.environ["ELF_LOOPBACK_KEY"] = f"{_KEYS.name}/loopback.key"
 
 # A shell starts what is in the background with Ctrl-C ignored, and what tests interrupt would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

@@ -19,6 +19,7 @@ from elf.job.effects import Effect, Faulted, Send
 from elf.job.messages.groups import DropJob, JobFailed, SubscribeJob
 from elf.job.messages.inquiries import AskWhy
 from elf.job.spec import JobSpec
+from elf.security.principals import Principal
 from elf.wire.base import Answer
 from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply, WindowResult
 from elf.wire.heard import Heard
@@ -91,7 +92,14 @@ class Clients:
 
     # -- from clients ----------------------------------------------------------------------------------------
 
-    def heard(self, client: str, message: Execute | Call | KeepAlive | Cancel, now_ms: int) -> list[Step]:
+    def heard(
+        self,
+        client: str,
+        message: Execute | Call | KeepAlive | Cancel,
+        now_ms: int,
+        who: Principal | None = None,
+    ) -> list[Step]:
+        """``who``: whose connection it came over; None: anybody's, who may do anything."""
         key = (client, message.request)
         match message:
             case KeepAlive():
@@ -101,9 +109,11 @@ class Clients:
             case Cancel():
                 return self._close(key)
             case Execute():
-                running = _Running(client, message.request, self.statements.execute(message), message.windows)
+                running = _Running(
+                    client, message.request, self.statements.execute(message, who), message.windows
+                )
             case Call():
-                running = _Running(client, message.request, self.statements.call(message), None)
+                running = _Running(client, message.request, self.statements.call(message, who), None)
         self._running[key] = running
         return self._step(running, None, now_ms)
 

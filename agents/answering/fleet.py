@@ -45,7 +45,17 @@ class Fleet:
     """The fleet from where ``me`` is. What asks others is a procedure, or a part of one
     (``agents.answering.asks``), and raises ``UserError`` where nobody answers."""
 
-    def __init__(self, me: Identity, log: CatalogLog, overlay: ring.Overlay, membership: Membership) -> None:
+    def __init__(
+        self,
+        me: Identity,
+        log: CatalogLog,
+        overlay: ring.Overlay,
+        membership: Membership,
+        *,
+        is_open: bool = False,
+    ) -> None:
+        """``is_open``: it has no keys, and so nobody in it has any."""
+        self._is_open = is_open
         self._me = me
         self._log = log
         self._overlay = overlay
@@ -99,7 +109,8 @@ class Fleet:
 
     def members(self) -> list[dict[str, object]]:
         """Every member of every stream: ``live``, ``away`` or ``left``; and whether it keeps the catalog log,
-        or leads those that do."""
+        or leads those that do. An open fleet says so in each row."""
+        opened: dict[str, object] = {"security": "open"} if self._is_open else {}
         return [
             {
                 "stream": s,
@@ -108,6 +119,7 @@ class Fleet:
                 "address": m.address,
                 "state": _state_of(m, lives=self.lives(m)),
                 "log": self._keeps(m),
+                **opened,
             }
             for s in self._log.streams()
             for m in self._log.members(s)

@@ -35,6 +35,8 @@ from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
+from elf.security.principals import Principal
+from elf.security.roles import RAW_COLUMN, Role, role_of_statement
 from elf.wire.base import Answer
 from elf.wire.clients import ONE_SHOT_PREFIX, Call, Execute, Reply
 
@@ -77,13 +79,17 @@ class Statements:
 
     # -- statements ------------------------------------------------------------------------------------------
 
-    def execute(self, asked: Execute) -> Procedure:
-        """All statements of a text, one after the other; the last one's reply is the reply."""
+    def execute(self, asked: Execute, who: Principal | None = None) -> Procedure:
+        """All statements of a text, one after the other; the last one's reply is the reply. ``who`` asks must
+        have the roles for all of them."""
         from elf.ql import statements
 
+        _must_have("read", "a statement", who)  # before anything is read
         parsed = statements.parse(asked.sql)
         if not parsed:
             raise UserError("nothing to do: the statement is empty")
+        for statement in parsed:
+            _allow(statement, who)
         for statement in parsed[:-1]:
             if isinstance(statement, statements.Select | statements.Subscribe):
                 raise UserError("a SELECT or SUBSCRIBE can only be the last of several statements")
@@ -246,8 +252,10 @@ class Statements:
 
     # -- calls -----------------------------------------------------------------------------------------------
 
-    def call(self, call: Call) -> Procedure:
+    def call(self, call: Call, who: Principal | None = None) -> Procedure:
         """A client's other subscriptions."""
+        if refused := refused_call(who, call):
+            raise UserError(refused)
         match call.verb:
             case "status":
                 return Reply(request=call.request, body=json.dumps(self.status()).encode())
@@ -307,6 +315,28 @@ class Statements:
         body = {"job": spec.name, "streams": sources, **summary(facts, len(members))}
         payload = msgspec.msgpack.encode(facts)
         return Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
+
+
+def refused_call(who: Principal | None, call: Call) -> str:
+    """Why somebody may not make a call; empty: he may."""
+    return "" if who is None else who.refused_call(call.verb)
+
+
+def _allow(statement: statements.Statement, who: Principal | None) -> None:
+    """Raises ``UserError`` where somebody has not all the roles that a statement needs."""
+    kind = type(statement).__name__
+    what = " ".join(statement.sql.split(maxsplit=2)[:2]).upper()
+    _must_have(role_of_statement(kind), what, who)
+    if getattr(statement, "function", None) is not None:
+        _must_have("code", f"{what} … SET FUNCTION", who)
+    query = getattr(statement, "query", None) or getattr(statement, "target", None)
+    if query is not None and not isinstance(query, str) and query.reads_raw_lines:
+        _must_have("tap", f"{RAW_COLUMN}, the raw line,", who)
+
+
+def _must_have(role: Role, what: str, who: Principal | None) -> None:
+    if who is not None and (why := who.lacks(role, what)):
+        raise UserError(why)
 
 
 def _table_of(request: int, rows: Sequence[dict[str, object]], what: str) -> Reply:

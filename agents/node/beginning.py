@@ -87,6 +87,8 @@ class NodeSettings:
     copies_bytes_max: int = 256 << 20
     voters_max: int = VOTERS_MAX
     group_members: int = VOTERS_MAX
+    open: bool = False
+    """Whether anybody may say anything to it, which whoever asks for the members is told."""
 
 
 def overlay_config(

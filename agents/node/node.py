@@ -15,7 +15,7 @@ import overlay as ring
 from agents.answering.asks import ToAddress, ToKey, Until
 from agents.answering.clients import Clients
 from agents.answering.fleet import Fleet
-from agents.answering.statements import Statements
+from agents.answering.statements import Statements, refused_call
 from agents.codec import pack, unpack
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog
@@ -67,6 +67,7 @@ from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs, ToApp
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
+from elf.security.principals import Principal
 from elf.wire.base import Answer, Request
 from elf.wire.clients import Call, Cancel, Execute, KeepAlive, WindowResult
 from overlay import raft
@@ -141,7 +142,7 @@ class Node:
         self.requests = Requests(
             context, self.catalog, self.job_groups, self.router, self._working, self._leaving
         )
-        self.fleet = Fleet(me, log, overlay, self.membership)
+        self.fleet = Fleet(me, log, overlay, self.membership, is_open=settings.open)
         self.clients = Clients(
             me.address, Statements(me, log, self.fleet, self.job_groups, self.replicas.status)
         )
@@ -217,7 +218,7 @@ class Node:
             case Applied():
                 return list(self._commits.applied(event, now_ms))
             case Arrived():
-                return self._arrived(event.sender, event.message, now_ms)
+                return self._arrived(event.sender, event.message, now_ms, event.who)
             case _ if isinstance(event, DoneWork):
                 return self._worked(event, now_ms)
             case FunctionsTried():
@@ -427,7 +428,7 @@ class Node:
 
     # -- messages --------------------------------------------------------------------------------------------
 
-    def _arrived(self, sender: str, message: object, now_ms: int) -> list[Step]:
+    def _arrived(self, sender: str, message: object, now_ms: int, who: Principal | None = None) -> list[Step]:
         match message:
             case _ if isinstance(message, ToWorker):
                 return list(self._working.arrived(sender, message, now_ms))
@@ -451,11 +452,11 @@ class Node:
                 return list(self.clients.published(message, now_ms))
             case JobFailed():
                 return list(self.clients.job_failed(message))
-            case Call() if message.verb == "leave":
+            case Call() if message.verb == "leave" and not refused_call(who, message):
                 forced = message.argument == "force"
                 return list(self._leaving.asked(sender, message.request, now_ms, force=forced))
             case Execute() | Call() | KeepAlive() | Cancel():
-                return list(self.clients.heard(sender, message, now_ms))
+                return list(self.clients.heard(sender, message, now_ms, who))
             case _:
                 return []
 

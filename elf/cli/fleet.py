@@ -15,6 +15,7 @@ from elf.cli.options import (
     Connect,
     Creator,
     JobName,
+    KeysOption,
     Output,
     OutputOption,
     Shown,
@@ -49,6 +50,7 @@ def sql(
     ] = False,
     creator: Creator = None,
     cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
 ) -> int:
     """Perform statements; a SELECT or SUBSCRIBE prints windows until Ctrl-C or --windows."""
     from elf.cli.ask import perform
@@ -57,7 +59,12 @@ def sql(
     return perform(connect, cluster, statements, output, windows=windows, status=status, creator=creator)
 
 
-def shell(connect: Connect = DEFAULT_ADDRESS, creator: Creator = None, cluster: Cluster = _CLUSTER) -> int:
+def shell(
+    connect: Connect = DEFAULT_ADDRESS,
+    creator: Creator = None,
+    cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
+) -> int:
     """A prompt for statements, with history and completion."""
     from elf.cli.shell import run_shell
 
@@ -79,6 +86,7 @@ def submit(
     creator: Creator = None,
     connect: Connect = DEFAULT_ADDRESS,
     cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
 ) -> int:
     """Check a job written in Python and send it to all agents; DROP JOB ends it."""
     from elf.cli.ask import submit_file
@@ -93,6 +101,7 @@ def query(
     ] = None,
     connect: Connect = DEFAULT_ADDRESS,
     cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
 ) -> int:
     """Ask a job's master, as other jobs do; the reply as JSON. An SQL job gives its last window."""
     from elf.cli.ask import query_job
@@ -101,7 +110,10 @@ def query(
 
 
 def jobs(
-    connect: Connect = DEFAULT_ADDRESS, output: OutputOption = Output.TABLE, cluster: Cluster = _CLUSTER
+    connect: Connect = DEFAULT_ADDRESS,
+    output: OutputOption = Output.TABLE,
+    cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
 ) -> int:
     """The jobs of the fleet, and who their masters are."""
     from elf.cli.ask import perform
@@ -110,7 +122,10 @@ def jobs(
 
 
 def members(
-    connect: Connect = DEFAULT_ADDRESS, output: OutputOption = Output.TABLE, cluster: Cluster = _CLUSTER
+    connect: Connect = DEFAULT_ADDRESS,
+    output: OutputOption = Output.TABLE,
+    cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
 ) -> int:
     """The agents of each stream."""
     from elf.cli.ask import perform
@@ -119,7 +134,10 @@ def members(
 
 
 def streams(
-    connect: Connect = DEFAULT_ADDRESS, output: OutputOption = Output.TABLE, cluster: Cluster = _CLUSTER
+    connect: Connect = DEFAULT_ADDRESS,
+    output: OutputOption = Output.TABLE,
+    cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
 ) -> int:
     """The streams of the fleet."""
     from elf.cli.ask import perform
@@ -137,6 +155,7 @@ def top(
     ] = None,
     output: Annotated[Shown, typer.Option("--output", help="How it is written.")] = Shown.TABLE,
     cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
 ) -> int:
     """The agents at work, live, until Ctrl-C: what each reads, leaves out, uses and is behind."""
     from elf.cli.top import show_top
@@ -156,6 +175,7 @@ def tap(
     ] = "",
     output: OutputOption = Output.TABLE,
     cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
 ) -> int:
     """Rows of a stream as its agents read them, until Ctrl-C or --limit."""
     from elf.cli.tap import tap_stream
@@ -172,6 +192,7 @@ def tree(
         Path | None, typer.Option("--plot", metavar="FILE", help="Draw it: .png or .svg.")
     ] = None,
     cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
 ) -> int:
     """The reduction tree of a job from its root down (one for each of its flows), and who reads it; or a
     stream's (stream:NAME)."""
@@ -187,6 +208,7 @@ def compare(
         str | None, typer.Option("--spark-master", help="Spark's master URL (default local[*]).")
     ] = None,
     cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
 ) -> int:
     """Run a job's query with Spark over the archive, and hold its windows against the live ones."""
     from elf.cli.compare import compare_job
@@ -204,6 +226,7 @@ def leave(
         str | None,
         typer.Option("--dead", metavar="AGENT", help="Take off this one instead, which is gone for good."),
     ] = None,
+    keys: KeysOption = None,
 ) -> int:
     """Have the agent at --connect hand over what it has and leave the fleet."""
     from elf.cli.ask import leave_fleet, take_off

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from enum import StrEnum
 from pathlib import Path
@@ -64,6 +65,26 @@ OutputOption = Annotated[
         "--output",
         help="How results are written. csv: safe to open in a spreadsheet (no cell begins as a formula does) "
         "and to show in a terminal; csv-raw: as it was logged.",
+    ),
+]
+
+
+def _use_keys(folder: str | None) -> str | None:
+    """All clients of this process come with these keys."""
+    if folder is not None:
+        os.environ["ELF_KEYS"] = folder
+    return folder
+
+
+KeysOption = Annotated[
+    str | None,
+    typer.Option(
+        "--keys",
+        envvar="ELF_KEYS",
+        metavar="DIR",
+        callback=_use_keys,
+        show_default="~/.config/elf, or this machine's",
+        help="The folder of your keys, or a loopback key; none: come without.",
     ),
 ]
 SqlText = Annotated[str | None, typer.Option("--execute", "-e", help="The statements.")]

@@ -29,6 +29,7 @@ import msgspec
 
 from elf.errors import ElfError
 
+LOOPBACK_KEY: Final = "ELF_LOOPBACK_KEY"
 STOP_SECS: Final = 8.0
 """After so long a process that was asked to stop is killed."""
 
@@ -175,8 +176,11 @@ def free_ports(count: int) -> list[int]:
 
 
 def environment(root: Path = ROOT) -> dict[str, str]:
-    """Ours, without variables for agents, and with the place that the code is to be imported from."""
-    env = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
+    """Ours, without variables for agents but that of this machine's key, and with the place that the code is
+    to be imported from."""
+    env = {
+        key: value for key, value in os.environ.items() if key == LOOPBACK_KEY or not key.startswith("ELF_")
+    }
     paths = [str(root), *filter(None, [env.get("PYTHONPATH")])]
     return {**env, "PYTHONPATH": os.pathsep.join(paths)}
 

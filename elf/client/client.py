@@ -25,7 +25,7 @@ import msgspec
 import pyarrow as pa
 
 from elf.batch import decode
-from elf.client.connection import ANSWER_SECS, CONNECT_SECS, Connection, object_of
+from elf.client.connection import ANSWER_SECS, CLUSTER, CONNECT_SECS, Connection, object_of
 from elf.client.windows import Changes, Window, split
 from elf.errors import ElfError, UserError
 from elf.wire.clients import Execute, FleetStats, Reply, TapOptions, TapReply
@@ -40,8 +40,6 @@ _JOIN = re.compile(r"\bJOIN\s*'|\bSET\s+TABLE\s", re.IGNORECASE)
 _FUNCTION = re.compile(r"\bSET\s+FUNCTION\s+(\w+)\s+FROM\s+'((?:[^']|'')+)'", re.IGNORECASE)
 
 T = TypeVar("T")
-CLUSTER: Final = "elf"
-"""The cluster name of an agent whose configuration gives none."""
 LEAVE_SECS: Final = 180.0
 """An agent leaves when its snapshots are committed or copied: that takes a window or two."""
 COMPARE_SECS: Final = 120.0
@@ -209,7 +207,12 @@ class CompareFacts:
 
 
 def connect(
-    address: str, *, timeout: float = CONNECT_SECS, creator: str | None = None, cluster: str = CLUSTER
+    address: str,
+    *,
+    timeout: float = CONNECT_SECS,
+    creator: str | None = None,
+    cluster: str = CLUSTER,
+    keys: str | Path | None = None,
 ) -> Client:
     """A client of the agent at an address. ``async with`` opens it, or ``await client.open()``.
 
@@ -218,14 +221,19 @@ def connect(
             taken; what reads windows of a job goes on at another one when that is lost.
         timeout (float): seconds for the opening.
         creator (str | None): who owns the jobs that are created; None: the user of the operating system.
+            Where there are keys it is the name of the key, whatever is given.
         cluster (str): the name of the cluster, as the agent's ``cluster.name`` says.
+        keys (str | Path | None): the folder of the keys that the client shows, or the file of the key of a
+            user's agents on this machine; ``"none"``: it shows none. None: what the variable ``ELF_KEYS``
+            names, else those in ``~/.config/elf``, else, to an agent on this machine, the key of the user's
+            agents there.
 
     Returns:
         Client: not open yet.
 
     Raises:
-        Nothing. The opening raises ``ElfError`` when nobody answers there, and ``UserError`` when it is no
-        address.
+        Nothing. The opening raises ``ElfError`` when nobody answers there or the agent does not admit the
+        keys, and ``UserError`` when it is no address or there are no keys in the folder.
 
     Example:
         >>> async with connect(address, creator="ada") as mine:
@@ -237,7 +245,7 @@ def connect(
         ...     print(str(error).partition(" (")[0])
         cannot reach an agent at 127.0.0.1:1: connection refused
     """
-    return Client(address, timeout=timeout, creator=creator or user_name(), cluster=cluster)
+    return Client(address, timeout=timeout, creator=creator or user_name(), cluster=cluster, keys=keys)
 
 
 def user_name() -> str:
@@ -281,10 +289,18 @@ class Client:
         1 ['window_start', 'window_end', 'n']
     """
 
-    def __init__(self, address: str, *, timeout: float, creator: str, cluster: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float,
+        creator: str,
+        cluster: str,
+        keys: str | Path | None = None,
+    ) -> None:
         """As ``connect`` says."""
         self.creator = creator
-        self._connection = Connection(address, timeout=timeout, creator=creator, cluster=cluster)
+        self._connection = Connection(address, timeout=timeout, creator=creator, cluster=cluster, keys=keys)
         self._sandboxes: Sandboxes | None = None
 
     @property
@@ -315,6 +331,8 @@ class Client:
             >>> await other.close()
         """
         await self._connection.open()
+        if (keys := self._connection.keys) is not None:
+            self.creator = keys.certificate.name
         return self
 
     async def __aexit__(

@@ -14,12 +14,15 @@ import contextlib
 import itertools
 import re
 from collections.abc import AsyncGenerator
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from elf.errors import ElfError, PeerError, UserError
+from elf.client.credentials import Credential, credentials
+from elf.errors import AuthError, ElfError, PeerError, UserError
 from elf.transport.base import Closed
+from elf.transport.handshakes import Failure
 from elf.transport.probe import probe
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import FAMILY, Message
@@ -27,6 +30,11 @@ from elf.wire.clients import CLIENT_MESSAGES, Call, Cancel, Execute, Failed, Kee
 from elf.wire.frames import Codec, OtherCluster
 from elf.wire.heard import Heard
 
+if TYPE_CHECKING:
+    from elf.security.folder import Keys
+
+CLUSTER: Final = "elf"
+"""The cluster name of an agent whose configuration gives none."""
 CONNECT_SECS: Final = 5.0
 """How long ``connect`` tries to reach the agent; what is none is told after a part of it."""
 
@@ -101,13 +109,23 @@ class Request:
 class Connection:
     """See the module's docstring. Belongs to one event loop."""
 
-    def __init__(self, address: str, *, timeout: float, creator: str, cluster: str) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout: float,
+        creator: str,
+        cluster: str,
+        keys: str | Path | None = None,
+    ) -> None:
         self._addresses = tuple(one for part in address.split(",") if (one := part.strip())) or (address,)
         self.address = self._addresses[0]
         """Of the agent that we talk to."""
         self._timeout = timeout
         self._creator = creator
-        self._cluster = cluster
+        self._asked_cluster = self._cluster = cluster
+        self._named = keys
+        self._credential = Credential("no keys")
         self._numbers = itertools.count(1)
         self._requests: dict[int, Request] = {}
         self._transport: ZeroMqTransport | None = None
@@ -134,16 +152,36 @@ class Connection:
                 return
         raise failed[0] if len(failed) == 1 else ElfError("; ".join(map(str, failed)))
 
+    @property
+    def keys(self) -> Keys | None:
+        """Of a fleet, with which this client came; None: it came without."""
+        return self._credential.keys
+
     async def _open(self) -> None:
         if why := await probe(self.address, self._timeout / CONNECT_SECS):
             raise self._unreachable(why)
-        self._asked = None
-        self._transport = await ZeroMqTransport.dial()
+        refused: list[AuthError] = []
+        for credential in credentials(self.address, self._named):
+            self._credential = credential
+            keys = credential.keys
+            own = keys is not None and self._asked_cluster == CLUSTER
+            self._cluster = keys.identity.cluster if keys is not None and own else self._asked_cluster
+            try:
+                return await self._shake_hands()
+            except AuthError as error:
+                refused.append(error)
+        raise self._unreachable("; ".join(map(str, refused)))
+
+    async def _shake_hands(self) -> None:
+        self._asked = self._incarnation = None
+        self._transport = await ZeroMqTransport.dial(security=self._credential.security, told=self._told)
         self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._keep_alive())]
         try:
             status = object_of(await self.ask("status", "", self._timeout))
         except BaseException as error:
             await self._disconnect()
+            if isinstance(error, AuthError):
+                raise
             if isinstance(error, OtherFleet):
                 raise self._unreachable(str(error)) from None
             if isinstance(error, ElfError) and not isinstance(error, UserError):
@@ -255,6 +293,12 @@ class Connection:
 
     # -- the agent -------------------------------------------------------------------------------------------
 
+    def _told(self, _address: str, why: Failure | None) -> None:
+        """How a handshake has ended; one that fails later is that of a key that is admitted no more."""
+        if why is not None:
+            error = self._credential.refused(why)
+            self._fail(error if self._incarnation is None else AuthError(str(self._unreachable(str(error)))))
+
     def _unreachable(self, why: str) -> ElfError:
         return ElfError(f"cannot reach an agent at {self.address}: {why}")
 
@@ -265,7 +309,7 @@ class Connection:
             return
         while True:
             try:
-                _, frames = await transport.receive()
+                _, frames, _ = await transport.receive()
                 message = _CODEC.decode(frames, cluster=self._cluster, max_bytes=_BYTES_MAX).message
             except Closed:
                 return

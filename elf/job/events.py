@@ -11,16 +11,19 @@ from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.rollup import NotRun, PaneRow, RunSlice
 from elf.job.snapshots import Sealed, Threshold
 from elf.job.spec import Flow
+from elf.security.principals import Principal
 from elf.wire.base import Message, Request
 from elf.wire.clients import WindowResult
 
 
 @dataclass(frozen=True)
 class Arrived:
-    """A message of ours from an address (an agent's, or a client's return address)."""
+    """A message of ours from an address (an agent's, or a client's return address). ``who``: whose connection
+    it came over; None: one without a key, or it is from this very process."""
 
     sender: str
     message: Message
+    who: Principal | None = None
 
 
 @dataclass(frozen=True)

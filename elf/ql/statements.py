@@ -40,6 +40,11 @@ class Query:
         kinds = (kind.args["kind"] for kind in self.tree.find_all(Windowing))
         return self.tree.find(Lateness) is not None or "rows" in kinds
 
+    @property
+    def reads_raw_lines(self) -> bool:
+        """Whether the whole lines that rows were read from are named in it."""
+        return any(column.name.lower() == "_line" for column in self.tree.find_all(exp.Column, exp.Dot))
+
     def with_values(self, changes: Mapping[str, str]) -> Query:
         """The query with other values of its parameters, each as written in SQL. Raises ``QueryError``."""
         found = parse_query(parameters.with_values(self.sql, self.parameters, changes))

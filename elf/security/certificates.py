@@ -8,19 +8,16 @@ A *token* is a certificate too: its key may sign the certificates of so many new
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
 from elf.errors import UserError
 from elf.security.keys import KEY_BYTES, KeyPair, verifies
+from elf.security.roles import ROLES, Kind, Role
 
-Kind = Literal["agent", "person", "token"]
-Role = Literal["read", "tap", "write", "code", "admin"]
-ROLES: Final[tuple[Role, ...]] = ("read", "tap", "write", "code", "admin")
-"""read: results, jobs, members. tap: raw rows. write: own jobs. code: functions and jobs in Python. admin:
-everybody's jobs, who belongs to the fleet; has all other roles."""
+__all__ = ["ROLES", "Certificate", "Kind", "Revocation", "Role", "Signed", "sign"]
 
 Name = Annotated[str, Meta(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]*$")]
 """Of a host, a person or a token."""
@@ -78,7 +75,8 @@ class Signed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         if not verifies(self.signer, self.body, self.signature):
             raise UserError("the signature is wrong")
         try:
-            return _read(self.body)
+            found: Certificate | Revocation = _read(self.body)
+            return found
         except (ValueError, RecursionError) as error:
             raise UserError(f"what was signed is no certificate: {error}") from None
 

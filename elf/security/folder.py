@@ -10,8 +10,6 @@ A secret file that others may read is refused, as ssh does.
 
 from __future__ import annotations
 
-import os
-import stat
 from pathlib import Path
 from typing import Annotated, Final, TypeVar
 
@@ -20,14 +18,15 @@ from msgspec import Meta
 
 from elf.errors import UserError
 from elf.security.certificates import Certificate, Cluster, Key, Signed
-from elf.security.keys import CurvePair, KeyPair, curve_of_secret, read_key, shown
+from elf.security.files import read_secret, write
+from elf.security.keys import KeyPair, curve_of_secret, read_key, shown
+from elf.security.principals import CurvePair
 from elf.security.roster import Roster
 
 KEY_FILE: Final = "key"
 IDENTITY_FILE: Final = "identity.json"
 AUTHORITY_KEY_FILE: Final = "authority.key"
 AUTHORITY_FILE: Final = "authority.json"
-FILE_BYTES_MAX: Final = 16 << 20
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -96,7 +95,7 @@ def load(folder: Path) -> Keys:
 
 def load_pair(file: Path) -> KeyPair:
     """The secret key in a file. Raises ``UserError``."""
-    return KeyPair(read_key(_read_secret(file).decode("ascii", "replace").strip()))
+    return KeyPair(read_key(read_secret(file).decode("ascii", "replace").strip()))
 
 
 def make_pair(file: Path) -> KeyPair:
@@ -104,20 +103,6 @@ def make_pair(file: Path) -> KeyPair:
     if not file.exists():
         write(file, (shown(KeyPair.new().seed) + "\n").encode())
     return load_pair(file)
-
-
-def write(file: Path, data: bytes) -> None:
-    """A file that nobody else may read, whole or not at all. Raises ``UserError``."""
-    partial = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        partial.replace(file)
-    except OSError as error:
-        raise UserError(f"{file} cannot be written: {error.strerror}") from None
 
 
 def write_json(file: Path, what: msgspec.Struct) -> None:
@@ -128,20 +113,6 @@ def write_json(file: Path, what: msgspec.Struct) -> None:
 def read_json(file: Path, kind: type[T]) -> T:
     """The opposite. Raises ``UserError``."""
     try:
-        return msgspec.json.decode(_read_secret(file), type=kind)
+        return msgspec.json.decode(read_secret(file), type=kind)
     except msgspec.MsgspecError as error:
         raise UserError(f"{file} is damaged: {error}") from None
-
-
-def _read_secret(file: Path) -> bytes:
-    """A file that only its owner may read. Raises ``UserError``."""
-    try:
-        with file.open("rb") as source:
-            mode = os.fstat(source.fileno())
-            if stat.S_IMODE(mode.st_mode) & 0o077:
-                raise UserError(f"{file} can be read by others: chmod 600 {file}")
-            if mode.st_uid not in (0, os.geteuid()):
-                raise UserError(f"{file} belongs to another user")
-            return source.read(FILE_BYTES_MAX)
-    except OSError as error:
-        raise UserError(f"{file} cannot be read: {error.strerror}") from None

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass, field
 from typing import Final
 
 from nacl.bindings import crypto_sign_PUBLICKEYBYTES, crypto_sign_SEEDBYTES
@@ -17,18 +16,11 @@ from nacl.public import PrivateKey, PublicKey, SealedBox
 from nacl.signing import SigningKey, VerifyKey
 
 from elf.errors import UserError
+from elf.security.principals import CurvePair
 
 KEY_BYTES: Final = crypto_sign_PUBLICKEYBYTES
 """Of a public key."""
 SEED_BYTES: Final = crypto_sign_SEEDBYTES
-
-
-@dataclass(frozen=True)
-class CurvePair:
-    """An X25519 key pair, 32 bytes each, for the two ends of CURVE."""
-
-    public: bytes
-    secret: bytes = field(repr=False)
 
 
 class KeyPair:

@@ -13,16 +13,19 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
+from elf.addresses import CLIENT_PREFIX as CLIENT_PREFIX
 from elf.errors import ElfError
-
-CLIENT_PREFIX: Final = "client:"
-"""Begins the return address of a party that nobody can connect to (hexadecimal identity behind it)."""
+from elf.security.principals import Principal
 
 IN_A_ROW_MAX: Final = 64
 """Messages that ``receive`` hands out before it lets others run."""
 
 Dropped = Literal["full", "unroutable", "size", "closed"]
 """Why a message was not sent. A metric label, so the set is closed."""
+
+
+Received = tuple[str, list[bytes], Principal | None]
+"""Return address, frames, and whose connection it came over; None: nobody knows, or has to."""
 
 
 class Closed(ElfError):
@@ -59,7 +62,11 @@ class Counters:
     dropped: Counter[Dropped] = field(default_factory=Counter)
     """Messages that ``send`` did not take, by reason."""
     refused: Counter[str] = field(default_factory=Counter)
-    """Messages from the network that were too big (``size``) or had too many frames (``malformed``)."""
+    """Messages from the network that were too big (``size``), had too many frames (``malformed``), or came
+    over the connection of a key that is admitted no more (``revoked``)."""
+    handshakes: Counter[str] = field(default_factory=Counter)
+    """Connections to the listener that came to nothing, by reason: ``elf.transport.handshakes.Failure``,
+    ``flood`` (``elf.transport.gate``), ``descriptors`` (the process has no more of them)."""
 
 
 class Transport(Protocol):
@@ -81,9 +88,8 @@ class Transport(Protocol):
         arrival.
         """
 
-    async def receive(self) -> tuple[str, list[bytes]]:
-        """The next message: (return address, frames). The return address is good for ``send``. One caller at
-        a time.
+    async def receive(self) -> Received:
+        """The next message. The return address is good for ``send``. One caller at a time.
 
         Raises ``Closed`` after ``close`` (what had arrived by then is still delivered).
         """
@@ -102,7 +108,7 @@ class Inbox:
     def __init__(self, limits: Limits, counters: Counters) -> None:
         self._limits = limits
         self._counters = counters
-        self._messages: deque[tuple[str, list[bytes], int]] = deque()
+        self._messages: deque[tuple[str, list[bytes], Principal | None, int]] = deque()
         self._bytes = 0
         self._closed = False
         self._in_a_row = 0
@@ -124,14 +130,14 @@ class Inbox:
             len(self._messages) * 2 <= limits.inbox_messages_max and self._bytes * 2 <= limits.inbox_bytes_max
         )
 
-    def put(self, origin: str, frames: list[bytes]) -> None:
+    def put(self, origin: str, frames: list[bytes], who: Principal | None) -> None:
         """The caller has looked at ``full``."""
         size = size_of(frames)
-        self._messages.append((origin, frames, size))
+        self._messages.append((origin, frames, who, size))
         self._bytes += size
         self._wake()
 
-    async def get(self) -> tuple[str, list[bytes]]:
+    async def get(self) -> Received:
         self._in_a_row += 1
         if self._in_a_row >= IN_A_ROW_MAX:
             self._in_a_row = 0
@@ -144,11 +150,11 @@ class Inbox:
                 await self._waiter
             finally:
                 self._waiter = None
-        origin, frames, size = self._messages.popleft()
+        origin, frames, who, size = self._messages.popleft()
         self._bytes -= size
         self._counters.received += 1
         self._counters.received_bytes += size
-        return origin, frames
+        return origin, frames, who
 
     def close(self) -> None:
         self._closed = True

@@ -7,7 +7,8 @@ clock and has no threads.
 from __future__ import annotations
 
 from elf.errors import UserError
-from elf.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, size_of
+from elf.security.principals import Principal
+from elf.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, Received, size_of
 
 
 class MemoryNetwork:
@@ -18,19 +19,22 @@ class MemoryNetwork:
         self._parties: dict[str, MemoryTransport] = {}
         self._clients = 0
 
-    def listen(self, address: str, limits: Limits | None = None) -> MemoryTransport:
-        """A party that others reach at ``address``. Raises ``UserError`` when somebody is there."""
+    def listen(
+        self, address: str, limits: Limits | None = None, who: Principal | None = None
+    ) -> MemoryTransport:
+        """A party that others reach at ``address``, and as whom they know it. Raises ``UserError`` when
+        somebody is there."""
         if address in self._parties:
             raise UserError(f"cannot listen on {address}: the address is in use")
-        return self._add(address, limits)
+        return self._add(address, limits, who)
 
-    def dial(self, limits: Limits | None = None) -> MemoryTransport:
+    def dial(self, limits: Limits | None = None, who: Principal | None = None) -> MemoryTransport:
         """A client: it can send, and answers reach it at its return address."""
         self._clients += 1
-        return self._add(f"{CLIENT_PREFIX}{self._clients:08x}", limits)
+        return self._add(f"{CLIENT_PREFIX}{self._clients:08x}", limits, who)
 
-    def _add(self, address: str, limits: Limits | None) -> MemoryTransport:
-        party = MemoryTransport(self, address, limits or self._limits)
+    def _add(self, address: str, limits: Limits | None, who: Principal | None) -> MemoryTransport:
+        party = MemoryTransport(self, address, limits or self._limits, who)
         self._parties[address] = party
         return party
 
@@ -39,7 +43,9 @@ class MemoryNetwork:
         party = self._parties.get(to)
         if party is None:
             return "unroutable"
-        return None if party._deliver(origin, frames) else "full"
+        sender = self._parties.get(origin)
+        who = sender.who if sender is not None else None
+        return None if party._deliver(origin, frames, who) else "full"
 
     def _remove(self, address: str) -> None:
         self._parties.pop(address, None)
@@ -48,7 +54,8 @@ class MemoryNetwork:
 class MemoryTransport:
     """One party of a ``MemoryNetwork``; see ``Transport`` for what its methods promise."""
 
-    def __init__(self, network: MemoryNetwork, address: str, limits: Limits) -> None:
+    def __init__(self, network: MemoryNetwork, address: str, limits: Limits, who: Principal | None) -> None:
+        self.who = who
         self._network = network
         self._address = address
         self._limits = limits
@@ -80,7 +87,7 @@ class MemoryTransport:
         self._counters.sent_bytes += size
         return True
 
-    async def receive(self) -> tuple[str, list[bytes]]:
+    async def receive(self) -> Received:
         return await self._inbox.get()
 
     async def close(self) -> None:
@@ -89,8 +96,8 @@ class MemoryTransport:
             self._network._remove(self._address)
             self._inbox.close()
 
-    def _deliver(self, origin: str, frames: list[bytes]) -> bool:
+    def _deliver(self, origin: str, frames: list[bytes], who: Principal | None) -> bool:
         if self._inbox.full:
             return False
-        self._inbox.put(origin, frames)
+        self._inbox.put(origin, frames, who)
         return True

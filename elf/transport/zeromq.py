@@ -10,7 +10,12 @@ Rules: ZeroMQ's own queues (high-water marks) hold small messages; big frames ar
 and counted in bytes until they have left. When the inbox is full sockets are not read, ZeroMQ's queues fill,
 TCP holds the sender back, and the sender's ``send`` says False. Sockets are plain ones on the loop's
 readiness events (a future for each message would cost more than the message). It must never look into frames,
-and never decide who may talk to whom: that will be CURVE's, which goes where sockets are made (``_socket``).
+and never decide who may talk to whom: its ``Security`` does, by the key that CURVE knows of a connection, at
+the handshake and for each message; without one anybody may.
+
+What a stranger can make libzmq hold: of a frame it takes as much as is announced, up to ``MAXMSGSIZE``,
+before it knows who sends it. So a long frame travels in *parts* of ``PART_BYTES``, the last one shorter
+(perhaps empty), and nothing longer is taken; ``elf.transport.gate`` limits how many may do so at once.
 """
 
 from __future__ import annotations
@@ -18,6 +23,8 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import resource
+import socket
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
@@ -25,8 +32,12 @@ from typing import Final
 import zmq
 
 from elf.addresses import AddressError, split_address
-from elf.errors import UserError
-from elf.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, size_of
+from elf.errors import ElfBug, UserError
+from elf.security.principals import Principal, Security
+from elf.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, Received, size_of
+from elf.transport.gate import Gate
+from elf.transport.handshakes import AT_DIALER, AT_LISTENER, ZAP_DOMAIN, Failure, Monitor, Zap, failure
+from elf.transport.reader import Reader
 
 _NOW: Final = int(zmq.NOBLOCK)
 _NOW_MORE: Final = int(zmq.NOBLOCK | zmq.SNDMORE)
@@ -38,7 +49,15 @@ FRAMES_MAX: Final = 2
 BIG_FRAME_BYTES: Final = 64 << 10
 """Frames from this size on are handed to ZeroMQ without a copy."""
 
-READ_IN_A_ROW_MAX: Final = 64
+PART_BYTES: Final = 256 << 10
+"""A frame of so many bytes or more travels in several parts."""
+_PART_BYTES_MAX: Final = PART_BYTES + 256
+"""With what CURVE adds."""
+CONNECTIONS_MAX: Final = 8_192
+"""To a listener; at most half of the descriptors that the process may have."""
+BROKEN_MAX: Final = 4
+"""Handshakes that break off one after the other: that is no accident."""
+
 LINGER_MS: Final = 200
 RECONNECT_MS: Final = 50
 RECONNECT_MS_MAX: Final = 1_000
@@ -51,10 +70,13 @@ not say so, when bytes come back over it that are none of its protocol."""
 _AGENT: Final = b"A"
 _CLIENT: Final = b"C"
 _NONCE_BYTES: Final = 8
+_DESCRIPTOR: Final = "__fd"
+"""What libzmq calls the descriptor that a message was read from (``ZMQ_SRCFD``)."""
 _ADDRESS_BYTES_MAX: Final = 240
 """An identity has at most 255 bytes."""
 
-_Take = Callable[[list[bytes]], None]
+Told = Callable[[str, Failure | None], None]
+"""Told an address with which a dialer has shaken hands, or why it has not."""
 
 _CONTEXTS: Final[set[zmq.Context[zmq.Socket[bytes]]]] = set()
 """Of parties that are not closed: where one is forgotten, garbage collection may come to its context when the
@@ -66,16 +88,24 @@ class ZeroMqTransport:
     ``dial``.
     """
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(
+        self,
+        limits: Limits | None = None,
+        security: Security | None = None,
+        told: Told | None = None,
+    ) -> None:
         """Internal: a party without a listener. Needs a running event loop."""
         self._limits = limits or Limits()
+        self._security = security
+        self._told = told
         self._counters = Counters()
         self._inbox = Inbox(self._limits, self._counters)
         self._loop = asyncio.get_running_loop()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._context.set(zmq.MAX_SOCKETS, self._limits.peers_max + 16)
         _CONTEXTS.add(self._context)
-        self._router: _Reader | None = None
+        self._router: Reader | None = None
+        self._listener: _Listener | None = None
         self._peers: OrderedDict[str, _Peer] = OrderedDict()
         self._clients: dict[bytes, _Flight] = {}
         self._address = f"{CLIENT_PREFIX}{os.urandom(_NONCE_BYTES).hex()}"
@@ -84,14 +114,19 @@ class ZeroMqTransport:
 
     @classmethod
     async def listen(
-        cls, listen: str, *, advertise: str | None = None, limits: Limits | None = None
+        cls,
+        listen: str,
+        *,
+        advertise: str | None = None,
+        limits: Limits | None = None,
+        security: Security | None = None,
     ) -> ZeroMqTransport:
         """An agent's transport, bound to ``host:port`` (port 0: any free one).
 
         ``advertise`` is what others reach it at (its port 0: the real one); by default what it is bound to.
-        Raises ``UserError`` when it cannot listen there.
+        ``security``: None lets anybody in. Raises ``UserError`` when it cannot listen there.
         """
-        transport = cls(limits)
+        transport = cls(limits, security)
         try:
             transport._bind(listen, advertise or listen)
         except BaseException:
@@ -100,9 +135,16 @@ class ZeroMqTransport:
         return transport
 
     @classmethod
-    async def dial(cls, *, limits: Limits | None = None) -> ZeroMqTransport:
-        """A client's transport: nobody connects to it; answers come back to its return address."""
-        return cls(limits)
+    async def dial(
+        cls,
+        *,
+        limits: Limits | None = None,
+        security: Security | None = None,
+        told: Told | None = None,
+    ) -> ZeroMqTransport:
+        """A client's transport: nobody connects to it; answers come back to its return address. ``told``:
+        how handshakes end, of which ZeroMQ itself says nothing."""
+        return cls(limits, security, told)
 
     @property
     def address(self) -> str:
@@ -116,6 +158,10 @@ class ZeroMqTransport:
     def connections(self) -> int:
         """Connections to peers that are open."""
         return len(self._peers)
+
+    def reach(self, to: str) -> bool:
+        """Open a connection to an address, without sending anything yet; False: it is none."""
+        return self._open and self._peer(to) is not None
 
     def send(self, to: str, frames: list[bytes]) -> bool:
         size = size_of(frames)
@@ -135,7 +181,7 @@ class ZeroMqTransport:
         self._counters.sent_bytes += size
         return True
 
-    async def receive(self) -> tuple[str, list[bytes]]:
+    async def receive(self) -> Received:
         message = await self._inbox.get()
         if self._inbox.low:
             self._resume()
@@ -147,6 +193,8 @@ class ZeroMqTransport:
         self._open = False
         self._sweep.cancel()
         self._inbox.close()
+        if self._listener is not None:
+            self._listener.close()
         if self._router is not None:
             self._router.close()
         for peer in self._peers.values():
@@ -158,36 +206,41 @@ class ZeroMqTransport:
     # -- sockets ---------------------------------------------------------------------------------------------
 
     def _socket(self, kind: int) -> zmq.Socket[bytes]:
-        """A socket with everything that both kinds share. (Keys of the cluster go here.)"""
-        socket = self._context.socket(kind)
-        socket.setsockopt(zmq.LINGER, LINGER_MS)
-        socket.setsockopt(zmq.SNDHWM, self._limits.peer_messages_max)
-        socket.setsockopt(zmq.RCVHWM, self._limits.peer_messages_max)
-        # Somewhat above our own limit, so that what is a little too big is counted and costs no connection.
-        socket.setsockopt(zmq.MAXMSGSIZE, 2 * self._limits.message_bytes_max)
-        socket.setsockopt(zmq.HANDSHAKE_IVL, CONNECT_TIMEOUT_MS)
-        socket.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
-        return socket
+        """A socket with everything that both kinds share."""
+        made = self._context.socket(kind)
+        made.setsockopt(zmq.LINGER, LINGER_MS)
+        made.setsockopt(zmq.SNDHWM, self._limits.peer_messages_max)
+        made.setsockopt(zmq.RCVHWM, self._limits.peer_messages_max)
+        made.setsockopt(zmq.MAXMSGSIZE, _PART_BYTES_MAX)
+        made.setsockopt(zmq.HANDSHAKE_IVL, CONNECT_TIMEOUT_MS)
+        made.setsockopt(zmq.HEARTBEAT_IVL, HEARTBEAT_MS)
+        made.setsockopt(zmq.HEARTBEAT_TIMEOUT, HEARTBEAT_TIMEOUT_MS)
+        if self._security is not None:
+            _secure(made, kind, self._security)
+        return made
 
     def _bind(self, listen: str, advertise: str) -> None:
         if not advertise.isascii() or len(advertise) > _ADDRESS_BYTES_MAX:
             raise UserError(f"cannot be reached at {advertise!r}: an address is at most 240 ASCII characters")
         split_address(listen)
         host, wanted = split_address(advertise)
-        socket = self._socket(zmq.ROUTER)
-        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        socket.setsockopt(zmq.IPV6, int("[" in listen))
+        router = self._socket(zmq.ROUTER)
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        router.setsockopt(zmq.ROUTER_HANDOVER, 1)
+        router.setsockopt(zmq.IPV6, int("[" in listen))
+        self._listener = _Listener(self._loop, self._context, router, self._counters, self._security)
         try:
-            socket.bind(f"tcp://{listen}")
+            router.bind(f"tcp://{listen}")
         except zmq.ZMQError as error:
-            socket.close(0)
+            self._listener.close()
+            self._listener = None
+            router.close(0)
             raise UserError(f"cannot listen on {listen}: {_bind_failure(error)}") from None
-        endpoint: bytes = socket.getsockopt(zmq.LAST_ENDPOINT)  # type: ignore[assignment]
+        endpoint: bytes = router.getsockopt(zmq.LAST_ENDPOINT)  # type: ignore[assignment]
         port = endpoint.rstrip(b"\0").rpartition(b":")[2].decode()
+        self._listener.port = int(port)
         self._address = advertise if wanted else f"{host}:{port}"
-        self._router = _Reader(self._loop, socket, self._inbox, self._take_routed)
+        self._router = Reader(self._loop, router, self._read_routed, lambda: self._inbox.full)
 
     def _peer(self, to: str) -> _Peer | None:
         """The connection to an address, opened when there is none; None when it is no address."""
@@ -208,27 +261,45 @@ class ZeroMqTransport:
             split_address(to)
         except AddressError:
             return None
-        socket = self._socket(zmq.DEALER)
+        dealer = self._socket(zmq.DEALER)
         identity = os.urandom(_NONCE_BYTES)
         if self._router is None:
             identity = _CLIENT + identity
         else:
             identity = _AGENT + identity + self._address.encode()
-            socket.setsockopt(zmq.RCVHWM, 1)  # nobody reads it
-        socket.setsockopt(zmq.ROUTING_ID, identity)
-        socket.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
-        socket.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
-        socket.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)
-        socket.setsockopt(zmq.IPV6, int("[" in to))
+            dealer.setsockopt(zmq.RCVHWM, 1)  # nobody reads it
+        dealer.setsockopt(zmq.ROUTING_ID, identity)
+        dealer.setsockopt(zmq.RECONNECT_IVL, RECONNECT_MS)
+        dealer.setsockopt(zmq.RECONNECT_IVL_MAX, RECONNECT_MS_MAX)
+        dealer.setsockopt(zmq.CONNECT_TIMEOUT, CONNECT_TIMEOUT_MS)
+        dealer.setsockopt(zmq.IPV6, int("[" in to))
+        monitor = self._watched(to, dealer)
         try:
-            socket.connect(f"tcp://{to}")
+            dealer.connect(f"tcp://{to}")
         except zmq.ZMQError:
-            socket.close(0)
+            if monitor is not None:
+                monitor.close()
+            dealer.close(0)
             return None
         reader = None
         if self._router is None:
-            reader = _Reader(self._loop, socket, self._inbox, lambda frames: self._take(to, frames))
-        return _Peer(socket, reader)
+            reader = Reader(self._loop, dealer, lambda it: self._read_from(to, it), lambda: self._inbox.full)
+        return _Peer(dealer, reader, monitor)
+
+    def _watched(self, to: str, dealer: zmq.Socket[bytes]) -> Monitor | None:
+        """Has whoever wants to know told how handshakes with an address end."""
+        if self._told is None:
+            return None
+        told, broken = self._told, 0
+
+        def tell(event: int, value: int) -> None:
+            nonlocal broken
+            why = failure(event, value)
+            broken = broken + 1 if why in ("broken", "timeout") else 0
+            if not broken or broken >= BROKEN_MAX:
+                told(to, why)
+
+        return Monitor(self._loop, self._context, dealer, AT_DIALER, tell)
 
     def _close_idle(self) -> None:
         before = self._loop.time() - self._limits.idle_secs
@@ -270,18 +341,19 @@ class ZeroMqTransport:
         self._router.touch()
         return reason
 
-    def _hand_over(self, socket: zmq.Socket[bytes], frames: list[bytes], flight: _Flight) -> Dropped | None:
+    def _hand_over(self, to: zmq.Socket[bytes], frames: list[bytes], flight: _Flight) -> Dropped | None:
         """Give a message to ZeroMQ, without waiting; the reason when it takes none."""
         if not flight.room(size_of(frames), self._limits.peer_bytes_max):
             return "full"
-        last = len(frames) - 1
+        parts = frames if max(map(len, frames)) < PART_BYTES else _parts(frames)
+        last = len(parts) - 1
         try:
-            for index, frame in enumerate(frames):
+            for index, part in enumerate(parts):
                 flags = _NOW_MORE if index < last else _NOW
-                if len(frame) >= BIG_FRAME_BYTES:
-                    flight.add(socket.send(frame, flags, copy=False, track=True), len(frame))
+                if len(part) >= BIG_FRAME_BYTES:
+                    flight.add(to.send(part, flags, copy=False, track=True), len(part))
                 else:
-                    socket.send(frame, flags)
+                    to.send(part, flags)
         except zmq.Again:
             return "full"
         except zmq.ZMQError:
@@ -290,16 +362,55 @@ class ZeroMqTransport:
 
     # -- receiving -------------------------------------------------------------------------------------------
 
-    def _take_routed(self, frames: list[bytes]) -> None:
-        self._take(_return_address(frames[0]), frames[1:])
-
-    def _take(self, origin: str, frames: list[bytes]) -> None:
-        if len(frames) > FRAMES_MAX:
-            self._counters.refused["malformed"] += 1
-        elif size_of(frames) > self._limits.message_bytes_max:
-            self._counters.refused["size"] += 1
+    def _read_routed(self, router: zmq.Socket[bytes]) -> bool:
+        """One message that came to the listener, if there is one, and whose it is."""
+        try:
+            identity = router.recv(_NOW, copy=False)
+        except zmq.ZMQError:
+            return False
+        frames, why = self._read_frames(router)
+        who = self._listener.known(identity) if self._listener is not None else None
+        if self._security is not None and who is None:
+            self._counters.refused["revoked"] += 1
+        elif why:
+            self._counters.refused[why] += 1
         else:
-            self._inbox.put(origin, frames)
+            may_listen = who is None or who.kind in ("agent", "local")
+            self._inbox.put(_return_address(identity.bytes, may_listen=may_listen), frames, who)
+        return True
+
+    def _read_from(self, peer: str, dealer: zmq.Socket[bytes]) -> bool:
+        """One message of a peer that we have connected to, if there is one."""
+        try:
+            first = dealer.recv(_NOW)
+        except zmq.ZMQError:
+            return False
+        frames, why = self._read_frames(dealer, first)
+        if why:
+            self._counters.refused[why] += 1
+        else:
+            self._inbox.put(peer, frames, None)
+        return True
+
+    def _read_frames(self, source: zmq.Socket[bytes], first: bytes | None = None) -> tuple[list[bytes], str]:
+        """The rest of a message, and what is wrong with it. Of what is too much the rest is let go."""
+        frames: list[bytes] = []
+        parts: list[bytes] = []
+        size, why, part = 0, "", first
+        while part is not None or source.getsockopt(zmq.RCVMORE):
+            part = source.recv(_NOW) if part is None else part
+            size += len(part)
+            if len(frames) >= FRAMES_MAX:
+                why = why or "malformed"
+            elif size > self._limits.message_bytes_max:
+                why = why or "size"
+            elif len(part) >= PART_BYTES:
+                parts.append(part)
+            else:
+                frames.append(b"".join([*parts, part]) if parts else part)
+                parts = []
+            part = None
+        return frames, why or ("malformed" if parts else "")
 
     def _resume(self) -> None:
         if self._router is not None:
@@ -308,6 +419,76 @@ class ZeroMqTransport:
             for peer in self._peers.values():
                 if peer.reader is not None:
                     peer.reader.resume()
+
+
+class _Listener:
+    """What stands before a listening socket: who may connect, who has, and how many at once. ``port``: its
+    own, once it is bound."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        context: zmq.Context[zmq.Socket[bytes]],
+        router: zmq.Socket[bytes],
+        counters: Counters,
+        security: Security | None,
+    ) -> None:
+        self.port = 0
+        self._admit = security.admit if security is not None else None
+        self._counts = counters.handshakes
+        descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        most = CONNECTIONS_MAX if descriptors < 0 else min(CONNECTIONS_MAX, descriptors // 2)
+        self._gate = Gate(self._host_of, self._shut, self._counts, most)
+        self._zap = Zap(loop, context, security.admit) if security is not None else None
+        self._monitor = Monitor(loop, context, router, AT_LISTENER, self._told)
+
+    def known(self, identity: zmq.Frame) -> Principal | None:
+        """Whose message it is, of which this is the first frame; None: of nobody who may be here, or
+        anybody's where there are no keys."""
+        fd = int(identity.get(_DESCRIPTOR)) if self._gate.strangers or self._admit is not None else -1
+        if self._admit is None:
+            self._gate.spoke(fd)
+            return None
+        who = self._admit(bytes.fromhex(str(identity.get("User-Id"))))
+        if who is None:
+            self._shut(fd)
+        else:
+            self._gate.spoke(fd)
+        return who
+
+    def _told(self, event: int, value: int) -> None:
+        if event == zmq.EVENT_ACCEPTED:
+            self._gate.accepted(value)
+        elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
+            self._gate.gone(value)
+        elif event == zmq.EVENT_ACCEPT_FAILED:
+            self._counts["descriptors"] += 1
+        elif (why := failure(event, value)) is not None:
+            self._counts[why] += 1
+
+    def _host_of(self, fd: int) -> str | None:
+        """Who is at the other end of a connection to our port."""
+        try:
+            with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as copy:
+                return str(copy.getpeername()[0]) if copy.getsockname()[1] == self.port else None
+        except (OSError, IndexError):
+            return None
+
+    def _shut(self, fd: int) -> None:
+        """End a connection: libzmq finds it ended, and lets go of it. Nothing else can have taken its
+        descriptor meanwhile but another connection to us, which its owner makes anew."""
+        if self._host_of(fd) is None:
+            return
+        try:
+            with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as copy:
+                copy.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it has ended by itself
+
+    def close(self) -> None:
+        self._monitor.close()
+        if self._zap is not None:
+            self._zap.close()
 
 
 class _Flight:
@@ -331,9 +512,10 @@ class _Flight:
 class _Peer:
     """A connection to an address, and when it was last used."""
 
-    def __init__(self, socket: zmq.Socket[bytes], reader: _Reader | None) -> None:
-        self.socket = socket
+    def __init__(self, dealer: zmq.Socket[bytes], reader: Reader | None, monitor: Monitor | None) -> None:
+        self.socket = dealer
         self.reader = reader
+        self._monitor = monitor
         self.flight = _Flight()
         self.used_at = 0.0
         self._refuses_since: float | None = None
@@ -347,79 +529,45 @@ class _Peer:
         return self._refuses_since is not None and now - self._refuses_since >= STUCK_SECS
 
     def close(self) -> None:
+        if self._monitor is not None:
+            self._monitor.close()
         if self.reader is not None:
             self.reader.close()
         else:
             self.socket.close()
 
 
-class _Reader:
-    """Reads one socket whenever it can be read and the inbox has room.
-
-    ZeroMQ signals *changes* only, and any other call on the socket may use a signal up: so it reads until
-    there is nothing, and must be touched after every send.
-    """
-
-    def __init__(
-        self, loop: asyncio.AbstractEventLoop, socket: zmq.Socket[bytes], inbox: Inbox, take: _Take
-    ) -> None:
-        self.socket = socket
-        self._loop = loop
-        self._inbox = inbox
-        self._take = take
-        self._held_back = False
-        self._next: asyncio.Handle | None = None
-        self._fd: int = socket.getsockopt(zmq.FD)  # type: ignore[assignment]
-        loop.add_reader(self._fd, self._read)
-        self.touch()
-
-    def touch(self) -> None:
-        """Look at the socket soon."""
-        if self._next is None and not self._held_back:
-            self._next = self._loop.call_soon(self._read)
-
-    def resume(self) -> None:
-        if self._held_back:
-            self._held_back = False
-            self.touch()
-
-    def close(self) -> None:
-        self._loop.remove_reader(self._fd)
-        if self._next is not None:
-            self._next.cancel()
-        self.socket.close()
-
-    def _read(self) -> None:
-        if self._next is not None:
-            self._next.cancel()
-            self._next = None
-        for _ in range(READ_IN_A_ROW_MAX):
-            if self._inbox.full:
-                self._held_back = True
-                return
-            frames = _read_message(self.socket)
-            if frames is None:
-                return
-            self._take(frames)
-        self.touch()
+def _secure(made: zmq.Socket[bytes], kind: int, security: Security) -> None:
+    """Give a socket its keys."""
+    if kind == zmq.ROUTER:
+        if security.server_secret is None:
+            raise ElfBug("a listener needs the secret key of the fleet's connections")
+        made.setsockopt(zmq.CURVE_SERVER, 1)
+        made.setsockopt(zmq.CURVE_SECRETKEY, security.server_secret)
+        made.setsockopt(zmq.ZAP_DOMAIN, ZAP_DOMAIN)
+        made.setsockopt(zmq.ZAP_ENFORCE_DOMAIN, 1)  # without, whoever comes is let in while nobody answers
+    else:
+        made.setsockopt(zmq.CURVE_SERVERKEY, security.server)
+        made.setsockopt(zmq.CURVE_PUBLICKEY, security.own.public)
+        made.setsockopt(zmq.CURVE_SECRETKEY, security.own.secret)
 
 
-def _read_message(socket: zmq.Socket[bytes]) -> list[bytes] | None:
-    """One message, or None when there is none. Frames beyond what any message has are read and let go."""
-    try:
-        frames = [socket.recv(_NOW)]
-    except zmq.ZMQError:
-        return None
-    while socket.getsockopt(zmq.RCVMORE):
-        frame = socket.recv(_NOW)
-        if len(frames) <= FRAMES_MAX + 1:
-            frames.append(frame)
-    return frames
+def _parts(frames: list[bytes]) -> list[bytes | memoryview]:
+    """What travels for these frames."""
+    found: list[bytes | memoryview] = []
+    for frame in frames:
+        if len(frame) < PART_BYTES:
+            found.append(frame)
+        else:
+            view = memoryview(frame)
+            found += [view[at : at + PART_BYTES] for at in range(0, len(frame) + 1, PART_BYTES)]
+    return found
 
 
-def _return_address(identity: bytes) -> str:
-    """Where an answer to the owner of this identity can be sent."""
-    if identity.startswith(_AGENT):
+def _return_address(identity: bytes, *, may_listen: bool) -> str:
+    """Where an answer to the owner of this identity can be sent. ``may_listen``: whether it may be told to an
+    address of its own choice."""
+    if may_listen and identity.startswith(_AGENT):
         try:
             address = identity[len(_AGENT) + _NONCE_BYTES :].decode("ascii")
         except UnicodeDecodeError:

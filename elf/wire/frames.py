@@ -35,8 +35,9 @@ _NAME_CHARS_MAX: Final = 64
 FRAMES_MAX: Final = 2
 """The most frames that a message may have: envelope and payload."""
 
-Reason = Literal["size", "malformed", "version", "cluster", "checksum", "tag", "fields"]
-"""Why a frame was refused: a metric label, so the set is closed."""
+Reason = Literal["size", "malformed", "version", "cluster", "checksum", "tag", "fields", "kind", "sender"]
+"""Why a frame was refused: a metric label, so the set is closed. ``kind``: such a key may not send such a
+message. ``sender``: an agent says something for another one."""
 
 Frame = bytes | memoryview
 

@@ -15,9 +15,11 @@ import pytest
 import zmq
 
 from elf.errors import UserError
+from elf.security.keys import curve_of_secret
+from elf.security.principals import LOCAL, Security
 from elf.transport.base import Closed, Limits, Transport
 from elf.transport.memory import MemoryNetwork
-from elf.transport.zeromq import ZeroMqTransport
+from elf.transport.zeromq import PART_BYTES, ZeroMqTransport
 from tests.support.waiting import eventually
 
 SOON = 10.0
@@ -54,23 +56,32 @@ class MemoryWorld:
 
 
 class ZeroMqWorld:
+    security: Security | None = None
+
     def __init__(self) -> None:
         self.made: list[Transport] = []
 
     async def agent(self, address: str = "", limits: Limits | None = None) -> ZeroMqTransport:
-        made = await ZeroMqTransport.listen(address or "127.0.0.1:0", limits=limits)
+        made = await ZeroMqTransport.listen(address or "127.0.0.1:0", limits=limits, security=self.security)
         self.made.append(made)
         return made
 
     async def client(self) -> Transport:
-        self.made.append(await ZeroMqTransport.dial())
+        self.made.append(await ZeroMqTransport.dial(security=self.security))
         return self.made[-1]
 
     async def close(self) -> None:
         await asyncio.gather(*(made.close() for made in self.made))
 
 
-@pytest.fixture(params=[MemoryWorld, ZeroMqWorld], ids=["memory", "zeromq"])
+class CurveWorld(ZeroMqWorld):
+    """Everybody has the one key of the machine."""
+
+    pair = curve_of_secret(random.Random(7).randbytes(32))
+    security = Security(pair, pair.public, pair.secret, {pair.public: LOCAL}.get)
+
+
+@pytest.fixture(params=[MemoryWorld, ZeroMqWorld, CurveWorld], ids=["memory", "zeromq", "curve"])
 async def world(request: pytest.FixtureRequest) -> AsyncIterator[World]:
     made: World = request.param()
     yield made
@@ -85,7 +96,7 @@ async def net() -> AsyncIterator[ZeroMqWorld]:
 
 
 async def arrival(party: Transport) -> tuple[str, list[bytes]]:
-    return await asyncio.wait_for(party.receive(), SOON)
+    return (await asyncio.wait_for(party.receive(), SOON))[:2]
 
 
 async def silent(party: Transport, secs: float = 0.05) -> bool:
@@ -133,6 +144,15 @@ async def test_big_frames_arrive_whole_and_in_order(world: World) -> None:
     for frame in big:
         assert (await arrival(other))[1] == [b"head", frame]
         assert (await arrival(other))[1] == [b"small"]
+
+
+@pytest.mark.parametrize("size", [PART_BYTES - 1, PART_BYTES, PART_BYTES + 1, 2 * PART_BYTES])
+async def test_frames_about_as_long_as_a_part(world: World, size: int) -> None:
+    one, other = await world.agent(), await world.agent()
+    frames = [os.urandom(size), b"", os.urandom(size)]
+    for sent in (frames[:2], frames[::2]):
+        await insist(one, other.address, sent)
+        assert (await arrival(other))[1] == sent
 
 
 async def test_a_frame_may_be_empty(world: World) -> None:
@@ -406,21 +426,23 @@ async def test_messages_of_the_wrong_shape_are_counted_and_dropped(
     unknown_member.connect(f"tcp://{agent.address}")
     unknown_member.send_multipart([b"x"] * 500)
     unknown_member.send_multipart([b"1", b"2", b"3"])
-    unknown_member.send(b"x" * (SMALL.message_bytes_max + 1))
+    part = b"x" * PART_BYTES
+    unknown_member.send_multipart([*[part] * (SMALL.message_bytes_max // PART_BYTES), b"x"])
+    unknown_member.send_multipart([b"head", part])  # it says that it goes on, and does not
     unknown_member.send(b"good")
     origin, frames = await arrival(agent)
     assert (frames, origin[:7]) == ([b"good"], "client:")
-    assert agent.counters.refused == {"malformed": 2, "size": 1}
+    assert agent.counters.refused == {"malformed": 3, "size": 1}
     other.send(agent.address, [b"also good"])
     assert (await arrival(agent))[1] == [b"also good"]
 
 
-async def test_a_flood_too_big_for_memory_costs_its_sender_the_connection(
+async def test_a_frame_longer_than_a_part_costs_its_sender_the_connection(
     net: ZeroMqWorld, unknown_member: zmq.Socket[bytes]
 ) -> None:
     agent, other = await net.agent(limits=SMALL), await net.agent()
     unknown_member.connect(f"tcp://{agent.address}")
-    unknown_member.send(b"x" * (SMALL.message_bytes_max * 2 + 1))
+    unknown_member.send(b"x" * (2 * PART_BYTES))
     other.send(agent.address, [b"good"])
     assert await arrival(agent) == (other.address, [b"good"])
     assert await silent(agent)

@@ -132,7 +132,7 @@ async def test_an_agent_of_another_cluster_says_which() -> None:
     transport = await ZeroMqTransport.listen("127.0.0.1:0")
 
     async def refuse() -> None:
-        client, _ = await transport.receive()
+        client, _, _ = await transport.receive()
         word = Failed(request=0, text="")
         transport.send(client, codec.encode(word, cluster="east", sender=transport.address))
 

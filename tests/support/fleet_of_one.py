@@ -39,7 +39,7 @@ class FakeAgent:
 
     async def serve(self) -> None:
         while True:
-            client, frames = await self.transport.receive()
+            client, frames, _ = await self.transport.receive()
             message = codec.decode(frames, cluster=self.cluster, max_bytes=1 << 20).message
             assert isinstance(message, Message)
             self.heard.append(message)

@@ -1,0 +1,162 @@
+"""The keys of a running agent: how closed it is, what it has itself, and whom it knows.
+
+Three modes. *keys*: its folder of keys has an identity; connections are those of the fleet's roster.
+*loopback*: it has none, and listens on loopback; connections are those of who can read one file. *open*: its
+owner says so; anybody is anybody. An agent without keys that others could reach does not start.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal
+
+from agents.config import ClusterConfig, Config, ConfigProblems
+from elf.addresses import is_loopback, split_address
+from elf.errors import UserError
+from elf.security.loopback import loopback_file, make_loopback
+from elf.security.principals import Principal, Security
+
+if TYPE_CHECKING:  # PyNaCl is loaded where there are keys
+    from elf.security.certificates import Certificate, Signed
+    from elf.security.folder import Keys
+    from elf.security.roster import Roster
+
+Mode = Literal["keys", "loopback", "open"]
+OPEN: Final = (
+    "security is open: whoever reaches this agent can read its logs and run code as its user "
+    "(elf keys init makes keys)"
+)
+_MAKE: Final = "make keys (elf keys init, elf keys enrol), or write security: open to let anybody in"
+
+
+class Keyring:
+    """``security`` is what a transport needs; None: its connections are plain. ``keys`` and ``roster`` are
+    there in mode *keys* alone."""
+
+    def __init__(self, mode: Mode, security: Security | None = None, keys: Keys | None = None) -> None:
+        self.mode: Final = mode
+        self.keys: Final = keys
+        self.roster: Final[Roster | None] = keys.roster() if keys is not None else None
+        self._known: dict[bytes, tuple[Certificate, Principal]] = {}
+        if keys is not None:
+            own, server = keys.pair.curve, keys.fleet
+            security = Security(own, server.public, server.secret, self.admit)
+        self.security: Final = security
+
+    @property
+    def name(self) -> str:
+        """Of the agent, as its certificate says; empty without one."""
+        return self.keys.certificate.name if self.keys is not None else ""
+
+    def take(self, signed: Signed) -> str:
+        """Something that was signed, as the catalog log has it; why the roster does not take it, else
+        empty."""
+        return self.roster.take(signed) if self.roster is not None else "this agent has no keys"
+
+    def admit(self, curve_key: bytes) -> Principal | None:
+        """Whose connection it is, now."""
+        if self.roster is None:
+            return None
+        found = self.roster.connected(curve_key, time.time())
+        if found is None:
+            self._known.pop(curve_key, None)
+            return None
+        known = self._known.get(curve_key)
+        if known is None or known[0] is not found:
+            known = self._known[curve_key] = found, principal_of(found)
+        return known[1]
+
+
+def principal_of(certificate: Certificate) -> Principal:
+    return Principal(certificate.kind, certificate.name, certificate.roles, certificate.key)
+
+
+def open_keyring(config: Config, *, make: bool = True) -> Keyring:
+    """The keys of an agent with this configuration. Raises ``ConfigProblems`` where it must not start with
+    them. ``make``: the loopback key, where there is none yet."""
+    problems = _wrong_http(config)
+    try:
+        keyring = _keyring(config, make=make)
+    except UserError as error:
+        raise ConfigProblems([str(error), *problems]) from None
+    problems += _contradictions(config, keyring)
+    if problems:
+        raise ConfigProblems(problems)
+    return keyring
+
+
+def named_by(keyring: Keyring, config: Config) -> Config:
+    """The configuration, with the names of agent and cluster that are in its certificate."""
+    if keyring.keys is None:
+        return config
+    cluster = replace(config.cluster, name=keyring.keys.certificate.cluster)
+    return replace(config, agent=replace(config.agent, name=keyring.name), cluster=cluster)
+
+
+def has_identity(config: Config) -> bool:
+    """Whether the agent has keys of a fleet."""
+    try:
+        return (Path(config.keys) / "identity.json").exists()
+    except OSError:
+        return True  # it says why when it is read
+
+
+def _keyring(config: Config, *, make: bool) -> Keyring:
+    if config.security == "open":
+        return Keyring("open")
+    if has_identity(config):
+        from elf.security.folder import load
+
+        return Keyring("keys", keys=load(Path(config.keys)))
+    if config.security == "keys":
+        raise UserError(f"security: keys, and {config.keys} has no identity.json: elf keys enrol makes it")
+    listen = config.agent.listen
+    if not is_loopback(split_address(listen)[0]):
+        raise UserError(
+            f"agent.listen: other machines can reach {listen}, and {config.keys} has no keys: {_MAKE}"
+        )
+    file = loopback_file(config.loopback_key)
+    try:
+        if not make and not file.exists():
+            return Keyring("loopback")
+        return Keyring("loopback", make_loopback(file))
+    except (UserError, OSError) as error:
+        raise UserError(f"{error} (loopback_key names another file)") from None
+
+
+def _wrong_http(config: Config) -> list[str]:
+    """What keeps HTTP from being served there."""
+    http = config.http
+    if bool(http.tls_cert) != bool(http.tls_key):
+        return ["http.tls_cert and http.tls_key go together: one of them is missing"]
+    if not http.listen or config.security == "open" or is_loopback(split_address(http.listen)[0]):
+        return []
+    if not has_identity(config):
+        return [
+            f"http.listen: other machines can reach {http.listen}, and {config.keys} has no keys: {_MAKE}"
+        ]
+    if not http.tls_cert:
+        return [
+            f"http.listen: other machines can reach {http.listen}: set http.tls_cert and http.tls_key, "
+            "so that nobody on the way reads tokens and results"
+        ]
+    return []
+
+
+def _contradictions(config: Config, keyring: Keyring) -> list[str]:
+    if keyring.keys is None:
+        return []
+    found = []
+    cluster = keyring.keys.certificate.cluster
+    if config.agent.name not in (keyring.name, socket.gethostname()):
+        found.append(f"agent.name: {config.agent.name}, and the keys in {config.keys} are {keyring.name}'s")
+    if config.cluster.name not in (cluster, ClusterConfig().name):
+        found.append(f"cluster.name: {config.cluster.name}, and the keys in {config.keys} are for {cluster}")
+    if keyring.roster is not None and keyring.roster.of(keyring.keys.pair.public) is None:
+        found.append(f"{config.keys}: the certificate is not of this fleet's authority, or was revoked")
+    elif not keyring.keys.certificate.valid(time.time()):
+        found.append(f"{config.keys}: the certificate has expired; elf keys enrol makes another")
+    return found

@@ -1,0 +1,81 @@
+"""Limits of connections to a listener: strangers, of whom no message has come, hold little and for a moment.
+
+libzmq itself accepts whoever comes, and gives each some seconds for its handshake: enough to use up the
+descriptors of a process. So beyond a number of strangers one of them is shut out: the oldest of the host that
+has most of them. A peer's handshake takes a few round trips, so a flood from elsewhere does not push it out.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+STRANGERS_MAX: Final = 128
+"""Connections of which no message has come. Each holds a frame that it announces at most
+(``elf.transport.zeromq.PART_BYTES``)."""
+
+
+class Gate:
+    """``host_of``: who is at the other end of a descriptor, None when it is gone. ``shut``: ends a
+    connection. ``connections_max``: all of them. ``counts``: what was shut out, under ``flood``."""
+
+    def __init__(
+        self,
+        host_of: Callable[[int], str | None],
+        shut: Callable[[int], None],
+        counts: Counter[str],
+        connections_max: int,
+        strangers_max: int = STRANGERS_MAX,
+    ) -> None:
+        self._host_of = host_of
+        self._shut = shut
+        self._counts = counts
+        self._connections_max = connections_max
+        self._strangers_max = strangers_max
+        self._known: set[int] = set()
+        self._hosts: dict[int, str] = {}
+        """Of strangers."""
+        self._strangers: dict[str, dict[int, None]] = {}
+        """By host, oldest first."""
+
+    @property
+    def strangers(self) -> int:
+        return len(self._hosts)
+
+    @property
+    def connections(self) -> int:
+        return len(self._hosts) + len(self._known)
+
+    def accepted(self, fd: int) -> None:
+        """Somebody has connected."""
+        self.gone(fd)
+        host = self._host_of(fd)
+        if host is None:
+            return
+        self._hosts[fd] = host
+        self._strangers.setdefault(host, {})[fd] = None
+        while self._hosts and (
+            self.strangers > self._strangers_max or self.connections > self._connections_max
+        ):
+            most = max(self._strangers.values(), key=len)
+            oldest = next(iter(most))
+            self.gone(oldest)
+            self._shut(oldest)
+            self._counts["flood"] += 1
+
+    def spoke(self, fd: int) -> None:
+        """A message has come over it from somebody who is let in."""
+        if fd in self._hosts:
+            self.gone(fd)
+            self._known.add(fd)
+
+    def gone(self, fd: int) -> None:
+        """The connection has ended."""
+        self._known.discard(fd)
+        host = self._hosts.pop(fd, None)
+        if host is not None:
+            of_host = self._strangers[host]
+            del of_host[fd]
+            if not of_host:
+                del self._strangers[host]

@@ -1,0 +1,116 @@
+"""Handshakes of ZeroMQ's connections, as its monitor tells of them, and the answer to who may connect (ZAP,
+RFC 27).
+
+Rules: both are read on the loop, so many in one turn of it. Nothing waits for them but libzmq's handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import Callable
+from typing import Final, Literal
+
+import zmq
+
+from elf.security.principals import Admit
+from elf.transport.reader import Reader
+
+ZAP_ADDRESS: Final = "inproc://zeromq.zap.01"
+ZAP_DOMAIN: Final = b"elf"
+_NOW: Final = int(zmq.NOBLOCK)
+_CURVE: Final = b"CURVE"
+_EVENT: Final = struct.Struct("=HI")
+_FAILED: Final = int(
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL
+    | zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL
+    | zmq.EVENT_HANDSHAKE_FAILED_AUTH
+)
+_WRONG_KEY: Final = 0x11000001
+"""``ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC``"""
+AT_LISTENER: Final = _FAILED | int(
+    zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
+)
+AT_DIALER: Final = _FAILED | int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+
+Failure = Literal["key", "mechanism", "fleet", "protocol", "timeout", "broken"]
+"""Why a handshake failed. ``key``: the listener does not admit that key. ``mechanism``: one side wants keys,
+the other has none. ``fleet``: what was encrypted is for another listener's key. ``protocol``: no ZeroMQ.
+``timeout``: it was not finished in time. ``broken``: the connection ended meanwhile."""
+
+
+class Zap:
+    """Answers libzmq in one context. ``admit`` decides by the CURVE public key, and is the name under which
+    each message of that connection comes: the key in hexadecimal, as its ``User-Id``."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, context: zmq.Context[zmq.Socket[bytes]], admit: Admit
+    ) -> None:
+        socket = context.socket(zmq.REP)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.bind(ZAP_ADDRESS)
+        self._admit = admit
+        self._reader = Reader(loop, socket, self._take)
+
+    def _take(self, socket: zmq.Socket[bytes]) -> bool:
+        try:
+            asked = socket.recv_multipart(_NOW)
+        except zmq.ZMQError:
+            return False
+        version, request, _domain, _address, _identity, mechanism, *credentials = asked
+        user, status, text = b"", b"400", b"this key is not admitted"
+        if mechanism == _CURVE and credentials and self._admit(credentials[0]) is not None:
+            user, status, text = credentials[0].hex().encode(), b"200", b""
+        socket.send_multipart([version, request, status, text, user, b""], _NOW)
+        return True
+
+    def close(self) -> None:
+        self._reader.close()
+
+
+class Monitor:
+    """Tells of the events of one socket. ``tell``: the event, its value (a descriptor, or an error)."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        context: zmq.Context[zmq.Socket[bytes]],
+        of: zmq.Socket[bytes],
+        events: int,
+        tell: Callable[[int, int], None],
+    ) -> None:
+        self._of = of
+        self._tell = tell
+        address = f"inproc://monitor.{id(self)}"
+        of.monitor(address, events)
+        socket = context.socket(zmq.PAIR)
+        socket.setsockopt(zmq.LINGER, 0)
+        socket.setsockopt(zmq.RCVHWM, 0)  # libzmq's own thread would wait for room
+        socket.connect(address)
+        self._reader = Reader(loop, socket, self._take)
+
+    def _take(self, socket: zmq.Socket[bytes]) -> bool:
+        try:
+            event, *_ = socket.recv_multipart(_NOW)
+        except zmq.ZMQError:
+            return False
+        self._tell(*_EVENT.unpack(event))
+        return True
+
+    def close(self) -> None:
+        """Before the socket that it is of."""
+        self._of.monitor(None, 0)
+        self._reader.close()
+
+
+def failure(event: int, value: int) -> Failure | None:
+    """Why a handshake failed; None for an event of another kind."""
+    if event == zmq.EVENT_HANDSHAKE_FAILED_AUTH:
+        return "key"
+    if event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
+        return "timeout" if value == zmq.ETIMEDOUT else "broken"
+    if event != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
+        return None
+    if value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
+        return "mechanism"
+    return "fleet" if value == _WRONG_KEY else "protocol"
