@@ -4,16 +4,33 @@ the catalog log.
 Rules: what is taken depends on the roster so far and on the bytes of the entry alone, never on a clock, so
 all agents have the same roster after the same entries. Expiry is looked at when a key is used. Only the
 authority, or a token that it signed, enrols; the authority or an admin revokes. The newest certificate of a
-kind and name replaces an older one, with its key. A revoked key never comes back.
+kind and name replaces an older one, with its key; an older one never comes after it. A revoked key never
+comes back.
+
+Keys are compared by their CURVE key, since that is what a connection shows: a public key and its negative
+have the same one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Final
 
 from elf.errors import UserError
 from elf.security.certificates import Certificate, Kind, Revocation, Signed
 from elf.security.keys import curve_public
+
+TOKEN_SECONDS_MAX: Final = 366 * 86_400
+"""How long what a token signs holds at most."""
+
+
+@dataclass(frozen=True)
+class Trust:
+    """Whom the agents of a cluster believe: its authority's public key."""
+
+    cluster: str
+    authority: bytes
 
 
 class Roster:
@@ -22,12 +39,14 @@ class Roster:
     def __init__(self, cluster: str, authority: bytes, signed: Iterable[Signed] = ()) -> None:
         self.cluster = cluster
         self.authority = authority
-        self.signed: list[Signed] = []
-        """All that was taken, in its order: another roster of them is equal to this one."""
+        self._taken: dict[Signed, None] = {}
         self._by_key: dict[bytes, Certificate] = {}
         self._by_curve: dict[bytes, Certificate] = {}
         self._by_name: dict[tuple[Kind, str], Certificate] = {}
+        self._issued: dict[tuple[Kind, str], int] = {}
+        """Of the newest certificate that a name has had."""
         self._revoked: set[bytes] = set()
+        """CURVE keys; and what is no key, as it was named."""
         self._used: dict[bytes, int] = {}
         """By token, how many hosts it has enrolled."""
         for one in signed:
@@ -35,6 +54,15 @@ class Roster:
 
     def __iter__(self) -> Iterator[Certificate]:
         return iter(self._by_key.values())
+
+    @property
+    def signed(self) -> tuple[Signed, ...]:
+        """All that was taken, in its order: another roster of them is equal to this one."""
+        return tuple(self._taken)
+
+    def has(self, signed: Signed) -> bool:
+        """Whether it was taken."""
+        return signed in self._taken
 
     def of(self, key: bytes) -> Certificate | None:
         """The certificate of a public key."""
@@ -50,6 +78,10 @@ class Roster:
         """The certificate that a host, person or token of that name has."""
         return self._by_name.get((kind, name))
 
+    def revoked(self, key: bytes) -> bool:
+        """Whether a key was revoked."""
+        return _curve(key) in self._revoked
+
     def refusal(self, signed: Signed) -> str:
         """Why ``take`` would not take it; empty: it would."""
         try:
@@ -64,29 +96,31 @@ class Roster:
 
     def take(self, signed: Signed) -> str:
         """Take what was signed, if it holds; why not, else empty. What is known already changes nothing."""
-        if signed in self.signed:
+        if signed in self._taken:
             return ""
         if why := self.refusal(signed):
             return why
         what = signed.opened()
-        self.signed.append(signed)
+        self._taken[signed] = None
         if isinstance(what, Revocation):
-            self._revoked.add(what.key)
-            self._forget(what.key)
+            curve = _curve(what.key)
+            self._revoked.add(curve)
+            owner = self._by_curve.get(curve)
+            if owner is not None:
+                self._forget(owner)
             return ""
         if signed.signer != self.authority:
             self._used[signed.signer] = self._used.get(signed.signer, 0) + 1
         before = self._by_name.get((what.kind, what.name))
         if before is not None:
-            self._forget(before.key)
+            self._forget(before)
         self._by_key[what.key] = self._by_name[what.kind, what.name] = what
         self._by_curve[curve_public(what.key)] = what
+        self._issued[what.kind, what.name] = what.issued
         return ""
 
-    def _forget(self, key: bytes) -> None:
-        gone = self._by_key.pop(key, None)
-        if gone is not None:
-            del self._by_name[gone.kind, gone.name], self._by_curve[curve_public(key)]
+    def _forget(self, gone: Certificate) -> None:
+        del self._by_key[gone.key], self._by_name[gone.kind, gone.name], self._by_curve[_curve(gone.key)]
 
     def _refused_revocation(self, signed: Signed) -> str:
         signer = self._by_key.get(signed.signer)
@@ -95,32 +129,41 @@ class Roster:
 
     def _refused_certificate(self, signed: Signed, what: Certificate) -> str:
         try:
-            curve_public(what.key)
+            curve = curve_public(what.key)
         except ValueError as error:
             return str(error)
-        if what.key in self._revoked:
+        if curve in self._revoked:
             return "that key was revoked"
-        owner = self._by_key.get(what.key)
+        owner = self._by_curve.get(curve)
         if owner is not None and (owner.kind, owner.name) != (what.kind, what.name):
             return f"that key is {owner.name}'s"
-        before = self._by_name.get((what.kind, what.name))
-        if before is not None and before.issued > what.issued:
-            return f"{what.name} has a newer certificate"
+        if self._issued.get((what.kind, what.name), 0) > what.issued:
+            return f"{what.name} has had a newer certificate"
         if signed.signer == self.authority:
             return ""
-        return self._refused_enrolment(signed.signer, what, before)
+        return self._refused_enrolment(signed.signer, what)
 
-    def _refused_enrolment(self, signer: bytes, what: Certificate, before: Certificate | None) -> str:
+    def _refused_enrolment(self, signer: bytes, what: Certificate) -> str:
         """Of what a token signed."""
         token = self._by_key.get(signer)
         if token is None or token.kind != "token":
             return "its signer may not enrol anybody"
-        if what.kind != "agent" or what.roles:
+        if what.kind != "agent" or what.roles or what.uses:
             return "a token enrols agents only"
         if not token.issued <= what.issued < token.expires:
             return f"the token {token.name} does not hold at that time"
-        if before is not None:
-            return f"there is a {what.name} already, and a token does not replace it"
+        if what.expires - what.issued > TOKEN_SECONDS_MAX:
+            return f"a token enrols for {TOKEN_SECONDS_MAX // 86_400} days at most"
+        if (what.kind, what.name) in self._issued:
+            return f"there is or was a {what.name} already, and a token does not replace it"
         if self._used.get(signer, 0) >= token.uses:
             return f"the token {token.name} is used up"
         return ""
+
+
+def _curve(key: bytes) -> bytes:
+    """The CURVE key of a public key; of what is none, itself."""
+    try:
+        return curve_public(key)
+    except ValueError:
+        return key
