@@ -115,6 +115,8 @@ class Loop:
         match effect:
             case do.Send() | ring.Send() | raft.Send():
                 ports.links.send(effect.to, effect.message)
+            case do.Known():
+                ports.links.known(effect.signed)
             case do.Work():
                 ports.tasks.perform(effect.stream, effect.command)
             case do.Consult():

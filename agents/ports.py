@@ -16,6 +16,7 @@ from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job.commands import Command
 from elf.job.program.port import ProgramEffect
+from elf.security.certificates import Signed
 from elf.wire.clients import Stats
 
 T = TypeVar("T")
@@ -64,6 +65,9 @@ class Links(Protocol):
     """Messages to other agents and to clients; they may get lost."""
 
     def send(self, to: str, message: Message) -> None: ...
+
+    def known(self, signed: Signed) -> None:
+        """A certificate or a revocation holds: who may connect may be others now."""
 
 
 class Tasks(Protocol):

@@ -13,6 +13,7 @@ from typing import Final, TypeVar
 from agents import codec
 from agents.codec import Message
 from agents.ports import Queue
+from elf.security.certificates import Signed
 from elf.transport.base import Transport
 from elf.wire.base import Message as JobMessage
 
@@ -103,7 +104,15 @@ class TransportLinks:
     """Messages over a transport, and to clients inside the process (the HTTP server's), which have no
     socket."""
 
-    def __init__(self, transport: Transport, cluster: str, address: str) -> None:
+    def __init__(
+        self,
+        transport: Transport,
+        cluster: str,
+        address: str,
+        know: Callable[[Signed], object] = lambda signed: None,
+    ) -> None:
+        """``know`` is told what was signed: whom the transport admits follows from it."""
+        self._know = know
         self._transport = transport
         self._encode = partial(codec.encode, cluster=cluster, sender=address)
         self._clients: dict[str, asyncio.Queue[JobMessage]] = {}
@@ -117,6 +126,9 @@ class TransportLinks:
         if message is not self._same:  # a multicast goes to many children: encoded once
             self._same, self._frames = message, self._encode(message)
         self._transport.send(to, self._frames)
+
+    def known(self, signed: Signed) -> None:
+        self._know(signed)
 
     def settled(self) -> None:
         """What was sent last does not come again."""

@@ -20,6 +20,7 @@ from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToKey, Until
 from agents.answering.changes import Changes
 from agents.answering.explain import Explanations
 from agents.answering.fleet import Fleet
+from agents.answering.keys import KeyRequests
 from agents.answering.masters import Masters, check_owner, facts_of
 from agents.answering.planning import Planning
 from agents.answering.sharing import Instead
@@ -63,7 +64,9 @@ class Statements:
         fleet: Fleet,
         job_groups: JobGroups,
         copies: Callable[[], Mapping[str, object]],
+        keys: KeyRequests,
     ) -> None:
+        self._keys = keys
         self._me = me
         self._copies = copies
         self._log = log
@@ -252,7 +255,7 @@ class Statements:
 
     # -- calls -----------------------------------------------------------------------------------------------
 
-    def call(self, call: Call, who: Principal | None = None) -> Procedure:
+    def call(self, call: Call, now_ms: int, who: Principal | None = None) -> Procedure:
         """A client's other subscriptions."""
         if refused := refused_call(who, call):
             raise UserError(refused)
@@ -277,6 +280,10 @@ class Statements:
                 return (yield from self._fleet.stats(call.request, len(self._jobs())))
             case "tap":
                 return (yield from self._tapping.tap(call))
+            case "enrol":
+                return (yield from self._keys.enrol(call, now_ms))
+            case "keys":
+                return self._keys.list(call)
             case _:
                 raise UserError(f"this agent does not know the call {call.verb}")
 

@@ -21,7 +21,7 @@ from agents.node.staffing import Staffing
 from elf.errors import UserError
 from elf.job.catalog.admission import entry_for, is_behind
 from elf.job.catalog.membership import Membership
-from elf.job.catalog.voters import LOG_GROUP, Proposed, ReplicatedLog, bootstrap, encode, refusal
+from elf.job.catalog.voters import LOG_GROUP, Proposed, ReplicatedLog, bootstrap, encode, refusal, with_keys
 from elf.job.effects import Effect, Send
 from elf.job.messages.inquiries import LocateInTree, TreePlace
 from elf.job.messages.log import (
@@ -38,6 +38,7 @@ from elf.job.messages.log import (
     Welcome,
 )
 from elf.job.spec import stream_topic
+from elf.security.certificates import Signed
 from elf.wire.base import Answer
 from overlay import raft
 
@@ -71,8 +72,8 @@ LogWord = Hello | Welcome | Follow | LogTail | Refused
 
 class Catalog:
     """See the module's docstring. ``membership`` follows the log, of which this agent knows a prefix, like
-    everybody; ``kept``: the log as its group has decided it, at a voter. ``founder``: who held a log of
-    before there were voters."""
+    everybody; ``kept``: the log as its group has decided it, at a voter. ``signed``: the certificates with
+    which this agent bootstraps the log, if it does."""
 
     def __init__(
         self,
@@ -84,6 +85,7 @@ class Catalog:
         *,
         voters_max: int,
         new_cluster_uid: str,
+        signed: Sequence[Signed] = (),
     ) -> None:
         self.log = context.log
         self.membership = membership
@@ -96,6 +98,7 @@ class Catalog:
         self._groups = desk.groups
         self._bootstraps = False
         self._new_cluster_uid = new_cluster_uid
+        self._signed = signed
         self._topics = {stream_topic(stream) for stream in context.streams}
         self._proposed: dict[bytes, int] = {}
         self._unread: dict[str, int] = {}
@@ -119,7 +122,10 @@ class Catalog:
         around."""
         found: list[Step] = []
         if self._bootstraps and not self._groups.holds(LOG_GROUP):
-            state = bootstrap(self._new_cluster_uid, self.log.after(0, self.log.last))
+            entries, trust = self.log.after(0, self.log.last), self.log.trust
+            if trust is not None:
+                entries = with_keys(entries, trust, self._signed)
+            state = bootstrap(self._new_cluster_uid, entries)
             found.extend(self._heard(self.desk.create(LOG_GROUP, state, now_ms), now_ms))
         self._bootstraps = False
         for topic in sorted(self._topics):

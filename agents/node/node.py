@@ -15,6 +15,7 @@ import overlay as ring
 from agents.answering.asks import ToAddress, ToKey, Until
 from agents.answering.clients import Clients
 from agents.answering.fleet import Fleet
+from agents.answering.keys import KeyRequests, NodeKeys
 from agents.answering.statements import Statements, refused_call
 from agents.codec import pack, unpack
 from agents.node.beginning import Context, NodeSettings, Restored
@@ -30,7 +31,7 @@ from elf.errors import PeerError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity, Membership, StreamSince
 from elf.job.catalog.voters import ReplicatedLog
-from elf.job.effects import Effect, Multicast, Namesake, Send, Stop
+from elf.job.effects import Effect, Known, Multicast, Namesake, Send, Stop
 from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Worked
 from elf.job.group.commits import Commits, Wanted
 from elf.job.group.groups import JobGroups
@@ -60,6 +61,7 @@ from elf.job.messages.log import (
     ProgramAdded,
     Proposal,
     Refused,
+    RosterChanged,
     Spread,
     Welcome,
 )
@@ -96,18 +98,24 @@ class Node:
         restored: Restored,
         *,
         new_cluster_uid: str,
+        keys: NodeKeys | None = None,
     ) -> None:
         self.me = me
         self.overlay = overlay
-        self.log = log = CatalogLog(restored.log)
+        trust, signed = (None, ()) if keys is None else (keys.trust, keys.known)
+        self.log = log = CatalogLog(restored.log, trust)
         names = frozenset(stream.name for stream in streams)
         context = Context(me, names, log, overlay)
         # the catalog log
-        self.membership = Membership(me, streams, log, cluster=restored.cluster, follow_ms=settings.follow_ms)
-        kept = ReplicatedLog(me.address, me.incarnation)
+        self.membership = Membership(
+            me, streams, log, cluster=restored.cluster, follow_ms=settings.follow_ms, signed=signed
+        )
+        kept = ReplicatedLog(me.address, me.incarnation, trust)
         machines = Machines(kept)
         desk = GroupDesk(groups, machines.of)
-        staffing = Staffing(me.address, overlay, desk, grace_ms=settings.root.grace_ms)
+        staffing = Staffing(
+            me.address, overlay, desk, grace_ms=settings.root.grace_ms, enrolled=log.is_enrolled
+        )
         self.catalog = Catalog(
             context,
             self.membership,
@@ -116,6 +124,7 @@ class Node:
             staffing,
             voters_max=settings.voters_max,
             new_cluster_uid=new_cluster_uid,
+            signed=signed,
         )
         # job groups: the jobs of which this agent is the master, and the roots of flows
         self.job_groups = JobGroups(me.address, log, settings.root, me.name, desk.voters)
@@ -144,7 +153,15 @@ class Node:
         )
         self.fleet = Fleet(me, log, overlay, self.membership, is_open=settings.open)
         self.clients = Clients(
-            me.address, Statements(me, log, self.fleet, self.job_groups, self.replicas.status)
+            me.address,
+            Statements(
+                me,
+                log,
+                self.fleet,
+                self.job_groups,
+                self.replicas.status,
+                KeyRequests(log, self.membership, keys),
+            ),
         )
         self.witness = Witness(log, self.membership)
         self._restored = restored
@@ -159,7 +176,8 @@ class Node:
         never belonged to a cluster.
         """
         self.witness.start(tuple(contacts))
-        found: list[Step] = [*self._working.start(self._restored, now_ms)]
+        found: list[Step] = [Known(signed) for signed in (self.log.roster.signed if self.log.roster else ())]
+        found.extend(self._working.start(self._restored, now_ms))
         found.extend(self.catalog.start(contacts, now_ms))
         for job in self._restored.jobs:
             self.job_groups.known(job.spec)
@@ -416,6 +434,8 @@ class Node:
                 case ProgramAdded():
                     found.extend(self.programs.begin(entry.spec, now_ms))
                     found.extend(self.programs.logged(entry.spec.uid))
+                case RosterChanged() if self.log.roster is not None:
+                    found.append(Known(entry.signed))
         if any(not isinstance(entry, MemberLeft) for entry in new):
             found.extend(self.hosting.found_ranges(self.me.agent_id))
             found.extend(self.hosting.log_grew())

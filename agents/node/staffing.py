@@ -4,7 +4,7 @@ this agent may go. One for all groups of an agent; who should be in one is
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,8 +39,18 @@ class _Watch:
 class Staffing:
     """See the module's docstring. ``going``: this agent is to leave all groups."""
 
-    def __init__(self, address: str, overlay: ring.Overlay, desk: GroupDesk, *, grace_ms: int) -> None:
+    def __init__(
+        self,
+        address: str,
+        overlay: ring.Overlay,
+        desk: GroupDesk,
+        *,
+        grace_ms: int,
+        enrolled: Callable[[str, int], bool] = lambda address, now_ms: True,
+    ) -> None:
+        """``enrolled``: whether the agent at an address has a key that holds: only such are in groups."""
         self.going = False
+        self._enrolled = enrolled
         self._address = address
         self._overlay = overlay
         self._desk = desk
@@ -137,16 +147,18 @@ class Staffing:
         return self._desk.move(key, now_ms) if now_ms - watch.astray_ms >= SHORT_MS else []
 
     def _gone(self, watch: _Watch, others: Sequence[str], now_ms: int) -> set[str]:
-        """Members that have been silent for too long; and we, when we go."""
+        """Members that have been silent for too long, or whose key does not hold; and we, when we go."""
         silent = [address for address in others if not self._desk.groups.alive(address)]
         watch.silent = {address: watch.silent.get(address, now_ms) for address in silent}
         gone = {address for address, since in watch.silent.items() if now_ms - since >= self._grace_ms}
+        gone |= {address for address in others if not self._enrolled(address, now_ms)}
         return gone | ({self._address} if self.going else set())
 
     def _candidates(self, watch: _Watch, voters: set[str], members: set[str], now_ms: int) -> list[str]:
         """Live others of the leaf set, the nearest first; last those that were asked and did not come."""
         mine = node_id(self._address)
         near = [peer.address for peer in self._overlay.leaf_set() if peer.address not in voters]
+        near = [address for address in near if self._enrolled(address, now_ms)]
         watch.invited = {a: since for a, since in watch.invited.items() if a in near}
         tried = {a for a, at in watch.invited.items() if now_ms - at >= COMING_MS and a not in members}
         return sorted(near, key=lambda address: (address in tried, closeness(mine, node_id(address))))

@@ -19,6 +19,7 @@ from elf.job.messages.rollup import PaneRow, Reexecute
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.ql.plan import Plan, Top
+from elf.security.certificates import Signed
 from elf.windows import Calendar
 from elf.wire.base import Message, Request
 
@@ -320,6 +321,13 @@ class Namesake:
 
 
 @dataclass(frozen=True)
+class Known:
+    """The catalog log has a certificate or a revocation: connections are admitted accordingly from now on."""
+
+    signed: Signed
+
+
+@dataclass(frozen=True)
 class Seen:
     """Another agent has come or gone (``what``, in words): for the log. ``name`` is empty where the catalog
     log does not know the agent; ``stream``: it is about this stream alone."""
@@ -391,6 +399,7 @@ Effect = (
     | Examine
     | Noticed
     | Namesake
+    | Known
     | Seen
     | Skewed
     | Unusable

@@ -38,7 +38,8 @@ class Execute(Message, frozen=True, kw_only=True):
 
 class Call(Message, frozen=True, kw_only=True):
     """A client's other proposals: ``verb`` is one of ``tree JOB``, ``compare JOB``, ``leave``, ``status``,
-    ``take off AGENT``, ``submit``, ``query``, ``fleet``, ``tap PROPOSAL``; ``argument`` as it says.
+    ``take off AGENT``, ``submit``, ``query``, ``fleet``, ``tap PROPOSAL``, ``enrol``, ``keys``;
+    ``argument`` as it says.
     """
 
     request: int

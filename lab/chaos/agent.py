@@ -27,6 +27,7 @@ from elf.job.group import port as groups
 from elf.job.program.port import ProgramEvent
 from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
+from elf.security.certificates import Signed
 from elf.wire.clients import Stats, WindowResult
 from lab.chaos.disk import SimStore
 from lab.chaos.engine import STREAM
@@ -229,6 +230,9 @@ class SimAgent:
 
     def send(self, to: str, message: Message) -> None:
         self.world.send(self, to, message)
+
+    def known(self, signed: Signed) -> None:
+        """Simulated agents admit everybody."""
 
     def from_program(self, event: ProgramEvent) -> None:
         """A job in Python has done something."""

@@ -20,6 +20,7 @@ from elf.job import messages as job
 from elf.job.messages.log import Hello, Refused
 from elf.job.messages.rollup import Progress, Slice
 from elf.job.program import messages as program
+from elf.security.certificates import Signed
 from elf.wire.clients import Failed
 from elf.wire.frames import MAGIC, WIRE_VERSION, Envelope, FrameRefused, OtherCluster, Reason
 from lab.raft.world import Weather, World
@@ -42,6 +43,12 @@ SIMPLE: dict[object, st.SearchStrategy[object]] = {
     bool: st.booleans(),
     bytes: st.binary(max_size=64),
     types.NoneType: st.none(),
+    Signed: st.builds(
+        Signed,
+        st.binary(max_size=64),
+        st.binary(min_size=32, max_size=32),
+        st.binary(min_size=64, max_size=64),
+    ),
 }
 
 
@@ -72,10 +79,12 @@ def field_of(name: str, hint: object) -> st.SearchStrategy[typing.Any]:
         return st.one_of(*(field_of(name, arg) for arg in args))
     if origin is typing.Literal:
         return st.sampled_from(args)
+    if hint in SIMPLE:
+        return SIMPLE[hint]
     named = isinstance(hint, type) and issubclass(hint, msgspec.Struct | tuple)
     if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or named):
         return value_of(hint)
-    return SIMPLE[hint]
+    raise TypeError(hint)
 
 
 STRATEGIES = {cls: value_of(cls) for cls in ALL_TYPES}

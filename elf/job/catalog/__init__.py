@@ -9,5 +9,6 @@ The log is a Raft group of its own (``voters``); each agent follows it (``member
 - ``admission``: what a proposal becomes. It is a function of log and proposal, so all voters agree.
 - ``flowgroups`` and ``bootstrap``: which job group a flow is in, and who bootstraps those of key ranges.
 - ``readers``: what the log refuses because jobs read jobs.
+- ``elf.security.roster``: whose keys hold, as entries say.
 - ``compaction``: which entries of past jobs become tombstones.
 """

@@ -16,6 +16,7 @@ from elf.job.messages.log import (
     AddJob,
     AddProgram,
     AddVersion,
+    ChangeRoster,
     DropJobEntry,
     EndFlow,
     EndVersion,
@@ -31,6 +32,7 @@ from elf.job.messages.log import (
     MoveJobGroup,
     ProgramAdded,
     Proposal,
+    RosterChanged,
     VersionAdded,
     VersionEnded,
 )
@@ -97,6 +99,11 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
         case EndFlow():
             ends = log.flow(proposal.uid) is not None and not log.readers(proposal.uid)
             return FlowEnded(seq=seq, uid=proposal.uid) if ends else None
+        case ChangeRoster(signed=signed):
+            roster = log.roster
+            if roster is None or roster.has(signed) or roster.refusal(signed):
+                return None
+            return RosterChanged(seq=seq, signed=signed)
 
 
 def is_behind(log: CatalogLog, proposal: Proposal) -> bool:

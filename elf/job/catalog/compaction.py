@@ -7,7 +7,7 @@ ever removed. An entry that nothing needs any more is **forgotten**: a tombstone
     VersionAdded             ─▶ VersionEnded     likewise; or of a version that is over, of a job that lives
 
 Tombstones may stand twice, and before what they end, so a log in which only some entries are forgotten is as
-good. All others stay: members, the end of flows, where job groups moved.
+good. All others stay: members, the end of flows, where job groups moved, keys and their revocations.
 
 **What later rules need** remains: that a job is over (nothing is added under its uid again, nobody reads it),
 its generation (in the uid; a new job of that name gets a higher one), that its flows have ended (what still

@@ -36,12 +36,14 @@ from elf.job.messages.log import (
     MemberJoined,
     MemberLeft,
     ProgramAdded,
+    RosterChanged,
     VersionAdded,
     VersionEnded,
 )
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
 from elf.ql.plan import Fragment
+from elf.security.roster import Roster, Trust
 
 FOREVER_US = 1 << 62
 
@@ -60,9 +62,13 @@ class Member:
 
 
 class CatalogLog:
-    """A prefix of the log and what follows from it."""
+    """A prefix of the log and what follows from it. ``trust``: whose signatures count; None: the fleet has no
+    keys."""
 
-    def __init__(self, entries: Iterable[LogEntry] = ()) -> None:
+    def __init__(self, entries: Iterable[LogEntry] = (), trust: Trust | None = None) -> None:
+        self.trust = trust
+        self.roster = None if trust is None else Roster(trust.cluster, trust.authority)
+        """What this log says, and nothing else: equal logs have equal ones."""
         self._entries: list[LogEntry] = []
         self._members: dict[str, dict[int, Member]] = {}
         self._numbers: dict[tuple[str, str], int] = {}
@@ -143,6 +149,8 @@ class CatalogLog:
                 self._forget_flow(entry.uid)
             case JobGroupMoved():
                 self._move(entry)
+            case RosterChanged() if self.roster is not None:
+                self.roster.take(entry.signed)
 
     def _number(self, uid: str) -> None:
         """Note the generation of a job; a tombstone that is not a job's says nothing."""
@@ -258,13 +266,13 @@ class CatalogLog:
 
     def streams_of(self, entry: LogEntry) -> tuple[str, ...]:
         """The streams that an entry of this log is about; all of them for a job in Python, which every agent
-        runs."""
+        runs, and for a key, which every agent has to know."""
         match entry:
             case MemberJoined() | MemberLeft():
                 return (entry.stream,)
             case JobAdded() | VersionAdded():
                 spec: JobSpec | None = entry.spec
-            case ProgramAdded():
+            case ProgramAdded() | RosterChanged():
                 return self.streams()
             case JobDropped() if entry.uid in self._programs:
                 return self.streams()
@@ -376,6 +384,13 @@ class CatalogLog:
         """The addresses of the members of all streams that have not left."""
         known = (member for of in self._members.values() for member in of.values())
         return {member.address for member in known if member.until_us == FOREVER_US}
+
+    def is_enrolled(self, address: str, now_ms: int) -> bool:
+        """Whether a member is at an address whose key holds; without keys everybody is taken for one."""
+        if self.roster is None:
+            return True
+        found = [self.roster.named("agent", member.name) for member in self.there(address)]
+        return any(one is not None and one.valid(now_ms / 1_000) for one in found)
 
     def name_of(self, agent_id: str) -> str:
         """What people call an agent; empty: the log does not know it."""

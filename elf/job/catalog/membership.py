@@ -30,6 +30,7 @@ import msgspec
 from elf.job.catalog.log import FOREVER_US, CatalogLog
 from elf.job.effects import Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.messages.log import (
+    ChangeRoster,
     Follow,
     Hello,
     JobAdded,
@@ -42,6 +43,7 @@ from elf.job.messages.log import (
     VersionAdded,
     Welcome,
 )
+from elf.security.certificates import Signed
 
 CLUSTER_FACT: Final = "cluster"
 """Durable: the cluster's uid, and the voters of its log as far as known (msgpack of both)."""
@@ -59,6 +61,8 @@ TAIL_ENTRIES: Final = 500
 """Entries in one tail of the log, at most."""
 TAIL_BYTES_MAX: Final = 8 << 20
 """The most bytes of jobs' tables (``elf.ql.tables``) in one tail of the log."""
+KEYS_AT_ONCE: Final = 64
+"""Certificates and revocations that are proposed at a time."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +107,9 @@ class Membership:
         *,
         cluster: Cluster | None,
         follow_ms: int = 2_000,
+        signed: Sequence[Signed] = (),
     ) -> None:
+        """``signed``: certificates and revocations that the log is to have."""
         self.me = me
         self.log = log
         self.cluster = cluster
@@ -118,6 +124,8 @@ class Membership:
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
         self._asked_us: dict[str, None] = {}
+        self._signed = dict.fromkeys(signed)
+        self._signed_at = -1
 
     def take_fresh(self) -> list[LogEntry]:
         """The entries that are new since the last time."""
@@ -188,8 +196,8 @@ class Membership:
     def _follow(self, voters: LogVoters) -> Follow:
         return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=voters.epoch, term=voters.term)
 
-    def _proposals(self, now_ms: int) -> list[JoinStream | LeaveStream]:
-        found: list[JoinStream | LeaveStream] = []
+    def _proposals(self, now_ms: int) -> list[JoinStream | LeaveStream | ChangeRoster]:
+        found: list[JoinStream | LeaveStream | ChangeRoster] = []
         for stream in self._streams:
             member = self.log.member_of(stream.name, self.me.agent_id)
             if stream.name in self._leaving:
@@ -204,7 +212,27 @@ class Membership:
             found += [LeaveStream(stream=name, agent_id=agent_id, until_us=now_ms * 1_000) for name in there]
             if not there:
                 del self._dead[agent_id]
-        return found
+        return [*found, *self._unknown_keys()]
+
+    def _unknown_keys(self) -> list[ChangeRoster]:
+        """What was signed and the log could take. What it would refuse is looked at again when its roster has
+        changed: a token may come after what it has signed."""
+        roster = self.log.roster
+        if roster is None or self._signed_at == len(roster.signed):
+            return []
+        self._signed = {one: None for one in self._signed if not roster.has(one)}
+        found = [one for one in self._signed if not roster.refusal(one)][:KEYS_AT_ONCE]
+        if not found:
+            self._signed_at = len(roster.signed)
+        return [ChangeRoster(signed=one) for one in found]
+
+    def sign(self, signed: Signed) -> None:
+        """Propose, until the log says so, that a certificate or a revocation holds; not what the log would
+        refuse."""
+        if self.log.roster is not None and not self.log.roster.refusal(signed):
+            self._signed[signed] = None
+            self._signed_at = -1
+            self._next_ms = 0
 
     def take_off(self, agent_id: str) -> None:
         """Propose, until the log says so, that an agent which is gone for good is no longer expected from now

@@ -33,7 +33,9 @@ from elf.errors import UserError
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, Send
-from elf.job.messages.log import JoinStream, LogEntry, Proposal, Refused
+from elf.job.messages.log import ChangeRoster, JoinStream, LogEntry, Proposal, Refused
+from elf.security.certificates import Signed
+from elf.security.roster import Trust
 
 LOG_GROUP: Final = hashlib.sha1(b"elf stream log").digest()[:16]
 """Key of the log's Raft group."""
@@ -67,11 +69,20 @@ def bootstrap(cluster_uid: str, entries: Sequence[LogEntry]) -> bytes:
     return encode(_State(cluster_uid, tuple(entries)))
 
 
+def with_keys(entries: Sequence[LogEntry], trust: Trust, signed: Sequence[Signed]) -> tuple[LogEntry, ...]:
+    """The entries, and those of the certificates that the founder knows."""
+    log = CatalogLog(entries, trust)
+    for one in signed:
+        grow(log, ChangeRoster(signed=one))
+    return log.after(0, log.last)
+
+
 class ReplicatedLog:
     """The log as its group has decided it: the same at each voter at the same index."""
 
-    def __init__(self, address: str, life: int) -> None:
-        self.log = CatalogLog()
+    def __init__(self, address: str, life: int, trust: Trust | None = None) -> None:
+        self._trust = trust
+        self.log = CatalogLog(trust=trust)
         self.cluster_uid = ""
         self._granted: list[str] = []
         self._me = (address, life)
@@ -79,7 +90,7 @@ class ReplicatedLog:
     def install(self, state: bytes) -> list[Effect]:
         """The state is now this one."""
         told = _state_of(state)
-        self.cluster_uid, self.log = told.cluster_uid, CatalogLog(told.entries)
+        self.cluster_uid, self.log = told.cluster_uid, CatalogLog(told.entries, self._trust)
         return []
 
     def apply(self, record: bytes) -> list[Effect]:

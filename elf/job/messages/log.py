@@ -8,6 +8,7 @@ import msgspec
 
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
+from elf.security.certificates import Signed
 from elf.wire.base import Message
 
 
@@ -89,6 +90,13 @@ class VersionEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     version: int
 
 
+class RosterChanged(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A certificate or a revocation (``elf.security.roster``), which holds from here on."""
+
+    seq: int
+    signed: Signed
+
+
 LogEntry = (
     MemberJoined
     | MemberLeft
@@ -99,6 +107,7 @@ LogEntry = (
     | JobGroupMoved
     | VersionAdded
     | VersionEnded
+    | RosterChanged
 )
 
 
@@ -240,6 +249,12 @@ class EndFlow(Message, frozen=True, kw_only=True, tag=True):
     uid: str
 
 
+class ChangeRoster(Message, frozen=True, kw_only=True, tag=True):
+    """Any agent to a voter, until it sees the entry: this certificate or revocation was signed."""
+
+    signed: Signed
+
+
 Proposal = (
     JoinStream
     | LeaveStream
@@ -250,6 +265,7 @@ Proposal = (
     | EndFlow
     | AddVersion
     | EndVersion
+    | ChangeRoster
 )
 """What may be asked of the catalog log. A proposal is a record of its Raft group; see
 ``elf.job.catalog.voters``."""
@@ -265,4 +281,5 @@ PROPOSALS = (
     AddProgram,
     MoveJobGroup,
     EndFlow,
+    ChangeRoster,
 )

@@ -1,0 +1,88 @@
+"""Procedures about keys (``agents.answering.asks``): who is enrolled, and what an authority, an admin or a
+token has signed.
+
+What is brought speaks for itself: whoever carries it, its signature says who wants it, and the roster of the
+catalog log whether that one may (``elf.security.roster``). A new host that comes with a token is told what
+makes it an agent: the roster, and the fleet's secret key, sealed for its own key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from agents.answering.asks import Procedure, Until
+from elf.errors import UserError
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.membership import Membership
+from elf.security.certificates import Certificate, Signed
+from elf.security.enrolling import Admitted, unpacked
+from elf.security.roster import Trust
+from elf.wire.clients import Call, Reply
+
+TOKEN_SKEW_S: Final = 300
+"""What a token signs is brought at once; clocks may be off by so much."""
+
+
+@dataclass(frozen=True)
+class NodeKeys:
+    """What a node is given of its keys.
+
+    ``known``: what its identity says was signed; ``fleet``: the public key of all agents' sockets; ``seal``
+    makes the secret one readable for a new host's key.
+    """
+
+    trust: Trust
+    known: tuple[Signed, ...]
+    fleet: bytes
+    seal: Callable[[bytes], bytes]
+
+
+class KeyRequests:
+    """Of clients of this agent. ``keys``: None where the fleet has none."""
+
+    def __init__(self, log: CatalogLog, membership: Membership, keys: NodeKeys | None) -> None:
+        self._log = log
+        self._membership = membership
+        self._keys = keys
+
+    def enrol(self, call: Call, now_ms: int) -> Procedure:
+        """Have the log say what was signed."""
+        keys, roster = self._keys, self._log.roster
+        if keys is None or roster is None:
+            raise UserError("this fleet has no keys; elf keys init makes them")
+        signed = unpacked(call.argument)
+        if not roster.has(signed):
+            if why := roster.refusal(signed) or self._stale(signed, now_ms):
+                raise UserError(f"refused: {why}")
+            self._membership.sign(signed)
+            yield [Until(lambda: roster.has(signed))]
+            if not roster.has(signed):
+                raise UserError(
+                    "the voters of the catalog log have not answered yet, or have refused it; "
+                    "elf keys list tells"
+                )
+        what = signed.opened()
+        if not isinstance(what, Certificate) or what.kind != "agent":
+            return Reply(request=call.request, text="the fleet knows it")
+        told = Admitted(keys.fleet, keys.seal(what.key), roster.signed, tuple(sorted(self._log.addresses())))
+        return Reply(request=call.request, body=msgspec.json.encode(told))
+
+    def _stale(self, signed: Signed, now_ms: int) -> str:
+        """Of what a token has signed long ago, or for later: it may have expired meanwhile."""
+        what = signed.opened()
+        by_authority = self._keys is not None and signed.signer == self._keys.trust.authority
+        off = abs(what.issued - now_ms // 1_000)
+        if by_authority or not isinstance(what, Certificate) or off <= TOKEN_SKEW_S:
+            return ""
+        return f"it was signed {off} s before or after now: is the clock of that host right?"
+
+    def list(self, call: Call) -> Reply:
+        """All that was signed and holds."""
+        roster = self._log.roster
+        if roster is None:
+            raise UserError("this fleet has no keys; elf keys init makes them")
+        return Reply(request=call.request, body=msgspec.json.encode({"signed": roster.signed}))

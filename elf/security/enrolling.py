@@ -1,0 +1,86 @@
+"""What travels when keys are enrolled: what was signed, as a text; a token; and what a new host is told."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from elf.errors import UserError
+from elf.security.certificates import SIGNED_BYTES_MAX, Cluster, Key, Signed
+
+TOKEN_PREFIX: Final = "elf-join-1."
+"""What a join token begins with, so that it is known for one wherever it turns up."""
+_CHARS_MAX: Final = 2 * SIGNED_BYTES_MAX + 512
+_TOKEN_CHARS_MAX: Final = 8_192
+
+Seed = Annotated[bytes, Meta(min_length=32, max_length=32)]
+Contacts = Annotated[tuple[Annotated[str, Meta(max_length=262)], ...], Meta(max_length=64)]
+
+
+class Token(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What lets a new host in: whom to ask, whose agents those must be, and the token's own secret key.
+    Whoever has it can enrol a host."""
+
+    cluster: Cluster
+    authority: Key
+    fleet: Key
+    seed: Seed
+    contacts: Contacts
+
+
+class Admitted(msgspec.Struct, frozen=True):
+    """What a fleet tells the owner of an agent's new certificate: the public key of its agents' sockets, the
+    secret one, sealed for that agent's key, all that was signed, and where agents are."""
+
+    fleet: Key
+    sealed: bytes
+    roster: tuple[Signed, ...]
+    contacts: tuple[str, ...]
+
+
+def packed(signed: Signed) -> str:
+    """As the argument of a call."""
+    return _text(msgspec.msgpack.encode(signed))
+
+
+def unpacked(text: str) -> Signed:
+    """The opposite. Raises ``UserError``."""
+    try:
+        return msgspec.msgpack.decode(_bytes(text, _CHARS_MAX), type=Signed)
+    except ValueError:
+        raise UserError("that is nothing that was signed") from None
+
+
+def shown_token(token: Token) -> str:
+    """A token as one line, which is a secret."""
+    return TOKEN_PREFIX + _text(msgspec.msgpack.encode(token))
+
+
+def read_token(text: str) -> Token:
+    """The opposite. Raises ``UserError``, which does not repeat it."""
+    text = text.strip()
+    try:
+        if not text.startswith(TOKEN_PREFIX):
+            raise ValueError
+        token = msgspec.msgpack.decode(_bytes(text[len(TOKEN_PREFIX) :], _TOKEN_CHARS_MAX), type=Token)
+    except ValueError:
+        raise UserError("that is no join token, or not all of it: elf keys token prints one") from None
+    return token
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _bytes(text: str, chars_max: int) -> bytes:
+    """Raises ``ValueError``."""
+    if len(text) > chars_max:
+        raise ValueError
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
+    except binascii.Error as error:
+        raise ValueError from error
