@@ -81,8 +81,9 @@ class KeyRequests:
         return f"it was signed {off} s before or after now: is the clock of that host right?"
 
     def list(self, call: Call) -> Reply:
-        """All that was signed and holds."""
+        """All that was signed, and where agents are."""
         roster = self._log.roster
         if roster is None:
             raise UserError("this fleet has no keys; elf keys init makes them")
-        return Reply(request=call.request, body=msgspec.json.encode({"signed": roster.signed}))
+        told = {"signed": roster.signed, "contacts": sorted(self._log.addresses())}
+        return Reply(request=call.request, body=msgspec.json.encode(told))

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from elf import __version__
-from elf.cli import fleet, local
+from elf.cli import fleet, keys, local
 from elf.cli.errors import exit_status
 
 app = typer.Typer(
@@ -25,6 +25,8 @@ app = typer.Typer(
 )
 local.register(app)
 fleet.register(app)
+app.add_typer(keys.app, name="keys")
+app.command()(keys.doctor)
 
 
 def _version(wanted: bool) -> None:

@@ -1,0 +1,127 @@
+"""``elf doctor``: what is wrong with the keys on this machine, and with the way to the fleet; a line each."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from elf.cli.enrol import keys_folder
+from elf.client.client import connect
+from elf.errors import ElfError, UserError
+from elf.security import folder
+from elf.security.certificates import Certificate
+from elf.security.loopback import own_folder
+
+DAYS: Final = 86_400
+SOON_DAYS: Final = 14
+"""A certificate that expires so soon is a problem now."""
+SKEW_S: Final = 60
+"""A clock that is so far behind the authority's, or off from an agent's, is wrong."""
+
+Line = tuple[bool, str]
+
+
+def examine(own: Path | None, data_dir: Path | None, address: str | None) -> int:
+    """Say what is right and what is not; 1 where something is not."""
+    at = keys_folder(data_dir) if data_dir is not None else own or own_folder()
+    wrong = 0
+    for right, text in _lines(at, data_dir, address):
+        print(f"{'ok   ' if right else 'WRONG'}  {text}", flush=True)
+        wrong += not right
+    if wrong:
+        print(f"elf: {wrong} {'is' if wrong == 1 else 'are'} wrong", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+def _lines(at: Path, data_dir: Path | None, address: str | None) -> Iterator[Line]:
+    yield from (_mode(one) for one in (data_dir, at) if one is not None)
+    try:
+        keys = folder.load(at)
+    except UserError as error:
+        missing = not (at / folder.IDENTITY_FILE).exists()
+        yield (
+            False,
+            f"keys: there are none in {at}: elf keys enrol gives them" if missing else f"keys: {error}",
+        )
+        return
+    what = keys.certificate
+    yield True, f"keys: {what.kind} {what.name} of cluster {what.cluster}, in {at}"
+    if what.kind == "agent":
+        yield _unsealed(keys)
+    yield _signed(keys)
+    yield _expiry(what)
+    yield _clock(what)
+    contacts = [one for text in (address, *keys.identity.contacts) if text for one in text.split(",")]
+    if not contacts:
+        yield True, "fleet: no agent is known yet (--connect HOST:PORT asks one)"
+    for contact in dict.fromkeys(contacts):
+        yield asyncio.run(_reached(contact, at, what.cluster))
+
+
+def _mode(at: Path) -> Line:
+    try:
+        mode = at.stat().st_mode & 0o777
+    except OSError as error:
+        return False, f"folder: {at} cannot be looked at: {(error.strerror or str(error)).lower()}"
+    if mode & 0o022:
+        return False, f"folder: others may write in {at} (mode {mode:o}): chmod go-w {at}"
+    return True, f"folder: {at} has mode {mode:o}"
+
+
+def _unsealed(keys: folder.Keys) -> Line:
+    try:
+        _ = keys.fleet
+    except UserError as error:
+        return False, f"fleet's key: {error}; elf keys enrol makes it anew"
+    return True, "fleet's key: it can be unsealed here"
+
+
+def _signed(keys: folder.Keys) -> Line:
+    """Whether the authority that is named has signed it, and nothing it knows speaks against it."""
+    roster = keys.roster()
+    if roster.of(keys.pair.public) is not None:
+        return True, "certificate: signed, and not revoked as far as is known here"
+    why = "it was revoked" if roster.revoked(keys.pair.public) else roster.refusal(keys.identity.certificate)
+    return False, f"certificate: {why or 'a newer one has replaced it'}; elf keys enrol gives another"
+
+
+def _expiry(what: Certificate) -> Line:
+    days = (what.expires - time.time()) / DAYS
+    if days <= 0:
+        return False, f"expiry: it has expired {-days:.0f} days ago; elf keys enrol signs it again"
+    return days > SOON_DAYS, f"expiry: it expires in {days:.0f} days" + (
+        "" if days > SOON_DAYS else "; elf keys enrol signs it again"
+    )
+
+
+def _clock(what: Certificate) -> Line:
+    ahead = what.issued - time.time()
+    if ahead > SKEW_S:
+        return (
+            False,
+            f"clock: this key was signed {ahead:.0f} s from now; set the clock right",
+        )
+    return True, "clock: this key was signed before now"
+
+
+async def _reached(address: str, keys: Path, cluster: str) -> Line:
+    try:
+        async with connect(address, keys=keys, cluster=cluster) as client:
+            asked = time.time()
+            said = await client.status()
+            answered = time.time()
+    except ElfError as error:
+        return False, f"fleet: {error}"
+    name, its = said.get("agent"), said.get("clock_us")
+    if isinstance(its, int):
+        off = max(asked - its / 1e6, its / 1e6 - answered, 0.0)
+        if off > SKEW_S:
+            return (
+                False,
+                f"fleet: {said.get('agent')} at {address} answers; its clock is {off:.0f} s off from here",
+            )
+    return True, f"fleet: {name} at {address} answers"

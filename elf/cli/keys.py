@@ -1,0 +1,223 @@
+"""``elf keys``: who may take part in a fleet, and ask it.
+
+The *authority* of a cluster signs the keys of hosts and persons. It is two files in the folder ``authority``
+of whoever made it, beside that person's own keys. It works where no agent runs; where a fleet runs, what was
+signed is told to it, and reaches all agents at once (``elf.cli.enrol`` does the work).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from elf.cli.options import Output, OutputOption
+
+app = typer.Typer(
+    help="Keys of hosts and persons: who takes part in a fleet, and who may ask it what.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Own = Annotated[
+    Path | None,
+    typer.Option(
+        "--dir",
+        envvar="ELF_KEYS",
+        metavar="DIR",
+        help="Your own keys, and the authority in DIR/authority (default ~/.config/elf).",
+        show_default=False,
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir", metavar="DIR", help="A host's: its agent's data_dir. Else your own.", show_default=False
+    ),
+]
+Fleet = Annotated[
+    str | None,
+    typer.Option(
+        "--connect",
+        envvar="ELF_CONNECT",
+        metavar="HOST:PORT[,…]",
+        help="Agents to tell; else those that were told before.",
+        show_default=False,
+    ),
+]
+Expires = Annotated[
+    str, typer.Option("--expires", metavar="TIME", help="How long it holds: 90s, 30m, 12h, 365d.")
+]
+Named = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[NAME[=DIR]…]", help="Hosts; DIR: the agent's data_dir, on this machine.", show_default=False
+    ),
+]
+
+
+@app.command()
+def init(
+    cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The name of the cluster.")],
+    own: Own = None,
+) -> int:
+    """Make the authority of a new cluster, and your own key, with all roles."""
+    from elf.cli.enrol import make_authority
+
+    return make_authority(own, cluster)
+
+
+@app.command()
+def enrol(
+    names: Named = None,
+    person: Annotated[
+        list[str] | None,
+        typer.Option("--person", metavar="NAME[=DIR]", help="A person; DIR: a folder for the keys."),
+    ] = None,
+    roles: Annotated[
+        str,
+        typer.Option(
+            "--roles",
+            metavar="A,B,…",
+            help="What persons may: read (results), tap (raw rows), write (own jobs), code (functions and "
+            "jobs in Python), admin (all, for everybody).",
+        ),
+    ] = "read",
+    expires: Expires = "365d",
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="PUBLIC", help="Of the one host or person, as elf keys new prints it."),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", metavar="FILE", help="With --key: where to write what elf keys install takes."),
+    ] = None,
+    connect: Fleet = None,
+    own: Own = None,
+) -> int:
+    """Sign keys of hosts and persons, new ones or again, and tell a running fleet."""
+    from elf.cli.enrol import Wanted, enrol_all
+
+    wanted = Wanted(tuple(names or ()), tuple(person or ()), roles, expires, key, out)
+    return enrol_all(own, wanted, connect)
+
+
+@app.command()
+def new(data_dir: DataDir = None, own: Own = None) -> int:
+    """Make a key on this machine, and print its public part, for elf keys enrol --key."""
+    from elf.cli.enrol import make_key
+
+    return make_key(own, data_dir)
+
+
+@app.command()
+def install(
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", help="What elf keys enrol --key wrote; -: standard input.")
+    ],
+    data_dir: DataDir = None,
+    own: Own = None,
+) -> int:
+    """Put what was signed beside the key that elf keys new has made here."""
+    from elf.cli.enrol import install_identity
+
+    return install_identity(own, data_dir, file)
+
+
+@app.command()
+def token(
+    uses: Annotated[int, typer.Option("--uses", min=1, max=100_000, help="How many hosts it enrols.")] = 1,
+    expires: Expires = "1h",
+    name: Annotated[str | None, typer.Option("--name", help="What it is called in elf keys list.")] = None,
+    connect: Fleet = None,
+    own: Own = None,
+) -> int:
+    """Print a token with which new hosts enrol themselves. It is a secret."""
+    from elf.cli.enrol import make_token
+
+    return make_token(own, name, uses, expires, connect)
+
+
+@app.command()
+def join(
+    token: Annotated[
+        str, typer.Argument(envvar="ELF_JOIN", metavar="TOKEN", help="Of elf keys token; -: standard input.")
+    ],
+    data_dir: Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The agent's data_dir.")],
+    name: Annotated[str | None, typer.Option("--name", help="The host's (default: its own).")] = None,
+) -> int:
+    """Enrol this host with a token: what elf-agent --join does before it starts."""
+    from elf.cli.enrol import join_fleet
+
+    return join_fleet(token, data_dir, name)
+
+
+@app.command()
+def deploy(
+    hosts: Annotated[list[str], typer.Argument(metavar="[USER@]HOST…", help="As ssh takes them.")],
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", metavar="DIR", help="The agents' data_dir there.")
+    ] = Path("/var/lib/elf"),
+    elf: Annotated[str, typer.Option("--elf", metavar="COMMAND", help="What elf is called there.")] = "elf",
+    expires: Expires = "365d",
+    connect: Fleet = None,
+    own: Own = None,
+) -> int:
+    """Enrol hosts over ssh: each makes its key, which is signed here. Again: a new key."""
+    from elf.cli.enrol import deploy_all
+
+    return deploy_all(own, tuple(hosts), data_dir, elf, expires, connect)
+
+
+@app.command()
+def revoke(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Of a host, a person or a token.")],
+    kind: Annotated[
+        str | None, typer.Option("--kind", metavar="agent|person|token", help="Where several have that name.")
+    ] = None,
+    connect: Fleet = None,
+    own: Own = None,
+) -> int:
+    """Have a key hold no more. It never comes back: enrol the name again with another one."""
+    from elf.cli.enrol import revoke_key
+
+    return revoke_key(own, name, kind, connect)
+
+
+@app.command()
+def rotate(
+    names: Named = None,
+    person: Annotated[
+        list[str] | None, typer.Option("--person", metavar="NAME=DIR", help="A person, and the keys' folder.")
+    ] = None,
+    expires: Expires = "365d",
+    connect: Fleet = None,
+    own: Own = None,
+) -> int:
+    """Make new keys for hosts (NAME=DIR) and persons, with the same roles; without any, for yourself."""
+    from elf.cli.enrol import rotate_keys
+
+    return rotate_keys(own, tuple(names or ()), tuple(person or ()), expires, connect)
+
+
+def doctor(
+    data_dir: DataDir = None,
+    connect: Fleet = None,
+    own: Own = None,
+) -> int:
+    """Look at the keys of an agent on this machine (--data-dir), or at your own: modes, expiry, clock, and
+    whether the fleet is reached."""
+    from elf.cli.doctor import examine
+
+    return examine(own, data_dir, connect)
+
+
+@app.command("list")
+def list_keys(connect: Fleet = None, output: OutputOption = Output.TABLE, own: Own = None) -> int:
+    """Who has keys, what they may, and until when: as the fleet says, or else the authority."""
+    from elf.cli.enrol import show_keys
+
+    return show_keys(own, connect, output)
