@@ -37,6 +37,7 @@ from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import Sandboxes
 from elf.job import effects as do
 from elf.job.program.port import ProgramEvent
+from elf.security.certificates import Signed
 from elf.security.principals import Principal
 from elf.transport.base import Closed, Transport
 from elf.wire.base import Message
@@ -76,7 +77,9 @@ class Driver:
         message_bytes_max: int = MESSAGE_BYTES_MAX,
         run_bytes_max: int = 64 << 20,
         probe: Probe | None = None,
+        know: Callable[[Signed], object] = lambda signed: None,
     ) -> None:
+        """``know`` is told what the catalog log says was signed."""
         self.node = node
         self.store = store
         self.transport = transport
@@ -91,7 +94,7 @@ class Driver:
         self._was_ready = False
         self._clock = LoopClock(self._due)
         self._threads = Threads(self._clock.post)
-        self._links = TransportLinks(transport, cluster, node.me.address)
+        self._links = TransportLinks(transport, cluster, node.me.address, know)
         self._running = Running([task.facts.stream for task, _ in streams if task.is_shared], run_bytes_max)
         self._feeding = Feeding(
             streams,

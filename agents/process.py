@@ -34,6 +34,7 @@ import structlog
 
 import overlay as ring
 from agents import logs
+from agents.answering.keys import NodeKeys
 from agents.config import Config, FunctionsConfig, StreamConfig
 from agents.connections import Bounds, names_of
 from agents.disk import modes
@@ -315,8 +316,9 @@ def _driver(
         finals=functions,
         run_bytes_max=config.protocol.run_bytes_max,
         probe=partial(reached, security=keyring.security),
+        know=keyring.take,
     )
-    return driver, _contacts(config, restored, store, me)
+    return driver, _contacts(config, keyring, restored, store, me)
 
 
 def _functions(config: FunctionsConfig) -> Settings:
@@ -335,9 +337,11 @@ def _advertised(config: Config) -> str | None:
     return None if agent.advertise == agent.listen else agent.advertise
 
 
-def _contacts(config: Config, restored: Restored, store: Store, me: Identity) -> list[str]:
-    """Whom to join through: the bootstrap, and whom this agent knew before."""
-    known = dict.fromkeys([*config.cluster.bootstrap, *contacts(store, restored)])
+def _contacts(config: Config, keyring: Keyring, restored: Restored, store: Store, me: Identity) -> list[str]:
+    """Whom to join through: the bootstrap, whom this agent knew before, and whom it was told of with its
+    keys."""
+    told = keyring.keys.identity.contacts if keyring.keys is not None else ()
+    known = dict.fromkeys([*config.cluster.bootstrap, *contacts(store, restored), *told])
     return [address for address in known if address != me.address]
 
 
@@ -363,7 +367,20 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
     shape = config.ring.overlay(config.cluster.retry_join_secs)
     overlay = ring.Overlay(peer, overlay_config(restored, me, shape, detect), rng, config.agent.place)
     groups = raft.Groups(peer, raft_config(detect), rng, restored.groups)
-    return Node(me, since, overlay, groups, settings, restored, new_cluster_uid=str(uuid.uuid4()))
+    uid, keys = str(uuid.uuid4()), _node_keys(keyring)
+    return Node(me, since, overlay, groups, settings, restored, new_cluster_uid=uid, keys=keys)
+
+
+def _node_keys(keyring: Keyring) -> NodeKeys | None:
+    """What a node needs of the keys of its agent; None: there are none."""
+    if keyring.keys is None:
+        return None
+    from elf.security.keys import seal  # PyNaCl, where there are keys
+    from elf.security.roster import Trust
+
+    keys, identity = keyring.keys, keyring.keys.identity
+    trust, signed = Trust(identity.cluster, identity.authority), (*identity.roster, identity.certificate)
+    return NodeKeys(trust, signed, identity.fleet, lambda key: seal(key, keys.fleet.secret))
 
 
 def since_us(name: str, stream: StreamConfig, store: Store) -> int:

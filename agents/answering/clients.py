@@ -113,9 +113,7 @@ class Clients:
                     client, message.request, self.statements.execute(message, who), message.windows
                 )
             case Call():
-                running = _Running(
-                    client, message.request, self.statements.call(message, now_ms, who), None
-                )
+                running = _Running(client, message.request, self.statements.call(message, now_ms, who), None)
         self._running[key] = running
         return self._step(running, None, now_ms)
 

@@ -80,10 +80,14 @@ class KeyRequests:
             return ""
         return f"it was signed {off} s before or after now: is the clock of that host right?"
 
-    def list(self, call: Call) -> Reply:
+    def _contacts(self, now_ms: int) -> tuple[str, ...]:
+        """Where agents are whose keys hold."""
+        return tuple(sorted(at for at in self._log.addresses() if self._log.is_enrolled(at, now_ms)))
+
+    def list(self, call: Call, now_ms: int) -> Reply:
         """All that was signed, and where agents are."""
         roster = self._log.roster
         if roster is None:
             raise UserError("this fleet has no keys; elf keys init makes them")
-        told = {"signed": roster.signed, "contacts": sorted(self._log.addresses())}
+        told = {"signed": roster.signed, "contacts": self._contacts(now_ms)}
         return Reply(request=call.request, body=msgspec.json.encode(told))

@@ -283,7 +283,7 @@ class Statements:
             case "enrol":
                 return (yield from self._keys.enrol(call, now_ms))
             case "keys":
-                return self._keys.list(call)
+                return self._keys.list(call, now_ms)
             case _:
                 raise UserError(f"this agent does not know the call {call.verb}")
 

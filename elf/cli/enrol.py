@@ -25,6 +25,7 @@ from elf.errors import ElfError, UserError
 from elf.security import folder
 from elf.security.certificates import ROLES, Certificate, Kind, Revocation, Role, Signed, sign
 from elf.security.enrolling import shown_token
+from elf.security.files import FILE_BYTES_MAX, write
 from elf.security.keys import KeyPair, read_key, shown
 from elf.security.loopback import own_folder
 from elf.security.registrar import Registrar
@@ -130,7 +131,7 @@ def _enrol_by_key(
     if wanted.out is None or str(wanted.out) == "-":
         print(text)
     else:
-        folder.write(wanted.out, text.encode() + b"\n")
+        write(wanted.out, text.encode() + b"\n")
         print(
             f"enrolled {_described(signed)}: bring {wanted.out} there, and say: elf keys install",
             file=sys.stderr,
@@ -166,7 +167,7 @@ def make_key(own: Path | None, data_dir: Path | None) -> int:
 def install_identity(own: Path | None, data_dir: Path | None, file: Path) -> int:
     """``elf keys install``"""
     at = keys_folder(data_dir) if data_dir is not None else own or own_folder()
-    text = sys.stdin.buffer.read(folder.FILE_BYTES_MAX) if str(file) == "-" else _bytes_of(file)
+    text = sys.stdin.buffer.read(FILE_BYTES_MAX) if str(file) == "-" else _bytes_of(file)
     try:
         identity = msgspec.json.decode(text, type=folder.Identity)
     except msgspec.MsgspecError as error:
@@ -349,7 +350,7 @@ def show_keys(own: Path | None, connect: str | None, output: Output) -> int:
     known = _fleet_says(own, connect or ",".join(contacts), must=connect is not None)
     if known is not None:
         roster = _roster_of(keys, known)
-    printer(output).table(_listed(roster, _now()))
+    printer(output.value).table(_listed(roster, _now()))
     return 0
 
 

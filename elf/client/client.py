@@ -28,6 +28,7 @@ from elf.batch import decode
 from elf.client.connection import ANSWER_SECS, CLUSTER, CONNECT_SECS, Connection, object_of
 from elf.client.windows import Changes, Window, split
 from elf.errors import ElfError, UserError
+from elf.security.principals import Security
 from elf.wire.clients import Execute, FleetStats, Reply, TapOptions, TapReply
 
 if TYPE_CHECKING:
@@ -212,7 +213,7 @@ def connect(
     timeout: float = CONNECT_SECS,
     creator: str | None = None,
     cluster: str = CLUSTER,
-    keys: str | Path | None = None,
+    keys: str | Path | Security | None = None,
 ) -> Client:
     """A client of the agent at an address. ``async with`` opens it, or ``await client.open()``.
 
@@ -223,10 +224,10 @@ def connect(
         creator (str | None): who owns the jobs that are created; None: the user of the operating system.
             Where there are keys it is the name of the key, whatever is given.
         cluster (str): the name of the cluster, as the agent's ``cluster.name`` says.
-        keys (str | Path | None): the folder of the keys that the client shows, or the file of the key of a
-            user's agents on this machine; ``"none"``: it shows none. None: what the variable ``ELF_KEYS``
-            names, else those in ``~/.config/elf``, else, to an agent on this machine, the key of the user's
-            agents there.
+        keys (str | Path | Security | None): the folder of the keys that the client shows, or the file of the
+            key of a user's agents on this machine; ``"none"``: it shows none. None: what the variable
+            ``ELF_KEYS`` names, else those in ``~/.config/elf``, else, to an agent on this machine, the key of
+            the user's agents there.
 
     Returns:
         Client: not open yet.
@@ -296,7 +297,7 @@ class Client:
         timeout: float,
         creator: str,
         cluster: str,
-        keys: str | Path | None = None,
+        keys: str | Path | Security | None = None,
     ) -> None:
         """As ``connect`` says."""
         self.creator = creator

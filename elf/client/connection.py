@@ -21,6 +21,7 @@ import msgspec
 
 from elf.client.credentials import Credential, credentials
 from elf.errors import AuthError, ElfError, PeerError, UserError
+from elf.security.principals import Security
 from elf.transport.base import Closed
 from elf.transport.handshakes import Failure
 from elf.transport.probe import probe
@@ -116,7 +117,7 @@ class Connection:
         timeout: float,
         creator: str,
         cluster: str,
-        keys: str | Path | None = None,
+        keys: str | Path | Security | None = None,
     ) -> None:
         self._addresses = tuple(one for part in address.split(",") if (one := part.strip())) or (address,)
         self.address = self._addresses[0]

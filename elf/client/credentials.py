@@ -58,8 +58,10 @@ class Credential:
         return AuthError(f"it is not of the fleet of {self.called}: its key is another one (rotated?)")
 
 
-def credentials(address: str, named: str | Path | None) -> tuple[Credential, ...]:
+def credentials(address: str, named: str | Path | Security | None) -> tuple[Credential, ...]:
     """What to show at an address, one after the other. Raises ``UserError``."""
+    if isinstance(named, Security):
+        return (Credential("this token", named),)
     named = named if named is not None else os.environ.get(KEYS_VARIABLE) or None
     if named is not None:
         if str(named) == NONE:

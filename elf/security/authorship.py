@@ -54,7 +54,7 @@ class Once:
         if not is_signed(cluster, authorship):
             raise UserError("the signature of this statement is wrong")
         if said.expires <= now:
-            raise UserError("this statement has expired: is the clock of this machine, or of the agent's, right?")
+            raise UserError("this statement has expired: are the clocks of both machines right?")
         if said.expires > now + STATEMENT_SECONDS + SKEW_SECONDS:
             raise UserError("this statement is from the future: is the clock of this machine right?")
         if said.nonce in self._taken:

@@ -38,8 +38,10 @@ def write(file: Path, data: bytes, *, only_new: bool = False) -> None:
 def read_secret(file: Path) -> bytes:
     """A file that only its owner may read. Raises ``UserError``."""
     try:
-        with file.open("rb") as source:
+        with os.fdopen(os.open(file, os.O_RDONLY | os.O_NONBLOCK), "rb") as source:  # a pipe may stay empty
             mode = os.fstat(source.fileno())
+            if not stat.S_ISREG(mode.st_mode):
+                raise UserError(f"{file} is no file")
             if stat.S_IMODE(mode.st_mode) & 0o077:
                 raise UserError(f"{file} can be read by others: chmod 600 {file}")
             if mode.st_uid not in (0, os.geteuid()) and os.geteuid() != 0:

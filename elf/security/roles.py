@@ -40,7 +40,6 @@ CALLS: Final[dict[str, Role]] = {
     "submit": "code",
     "take off": "admin",
     "leave": "admin",
-    "keys sign": "admin",
 }
 """By the verb of a call."""
 
@@ -48,10 +47,11 @@ RAW_COLUMN: Final = "_line"
 """Has the whole line that a row was read from."""
 OPEN_CALLS: Final[dict[Kind, frozenset[str]]] = {
     "agent": frozenset({"status"}),
-    "person": frozenset(),
-    "token": frozenset({"status", "keys join"}),
+    "person": frozenset({"enrol"}),
+    "token": frozenset({"status", "enrol"}),
 }
-"""Calls that need no role: a client that opens asks for the status."""
+"""Calls that need no role: a client that opens asks for the status, and what is enrolled carries the
+signature of who wants it, whoever brings it."""
 
 
 def role_of_statement(name: str) -> Role:

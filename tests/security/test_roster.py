@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from elf.errors import UserError
 from elf.security import folder
 from elf.security.certificates import Certificate, Kind, Revocation, Role, Signed, sign
+from elf.security.files import write
 from elf.security.keys import KeyPair, curve_public, read_key, seal, shown, verifies
 from elf.security.roster import TOKEN_SECONDS_MAX, Roster
 
@@ -334,7 +335,7 @@ def test_what_is_no_usable_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="is damaged"):
         folder.read_json(tmp_path / "bad", folder.Identity)
     with pytest.raises(UserError, match="cannot be written"):
-        folder.write(tmp_path / "bad" / "below", b"")
+        write(tmp_path / "bad" / "below", b"")
 
 
 def test_keys_of_two_owners_do_not_mix(tmp_path: Path) -> None:
