@@ -31,7 +31,7 @@ from agents.settings.kinds import (
     whole,
 )
 from agents.settings.tree import Branch, ConfigProblems, build, overlay_variables, read_yaml
-from elf.addresses import clash, is_wildcard, split_address
+from elf.addresses import clash, is_loopback, is_wildcard, split_address
 from elf.schema import COLUMN_TYPES
 from elf.transport.base import Limits
 from overlay.config import OverlayConfig
@@ -240,8 +240,14 @@ class RingConfig:
 
 @dataclass(frozen=True)
 class FunctionsConfig:
-    """What users' code may take, each piece in a process of its own."""
+    """Whose code runs here, and what it may take, each piece in a process of its own."""
 
+    allow: str = setting(
+        "",
+        empty_or(choice("nobody", "signed", "anybody")),
+        "Whose functions and jobs in Python run: nobody's, what an author has signed, or those of anybody "
+        "who may send statements; empty: anybody's on an agent that is on loopback alone, else nobody's.",
+    )
     call_secs: float = setting(1.0, _SECS, "A function or callback that takes longer is ended.")
     memory_max_bytes: int = setting(256 << 20, whole(1 << 20), "What it may take beside what it imports.")
     result_bytes_max: int = setting(64 << 20, whole(1 << 10), "The largest batch that a function may return.")
@@ -308,7 +314,7 @@ class Config:
     )
     ring: RingConfig = section(RingConfig, "The ring and its trees: the same in all agents of a cluster.")
     functions: FunctionsConfig = section(
-        FunctionsConfig, "What users' code may take, each piece in a process of its own."
+        FunctionsConfig, "Whose code runs here, and what it may take, each piece in a process of its own."
     )
     transport: TransportConfig = section(
         TransportConfig,
@@ -336,15 +342,24 @@ def load(path: Path | None, env: Mapping[str, str] | None = None) -> Config:
 
 
 def _complete(config: Config) -> Config:
-    agent = config.agent
+    agent, functions = config.agent, config.functions
+    if not functions.allow:
+        functions = replace(functions, allow="anybody" if _on_loopback(agent) else "nobody")
     return replace(
         config,
+        functions=functions,
         agent=replace(
             agent, name=agent.name or socket.gethostname(), advertise=agent.advertise or agent.listen
         ),
         keys=config.keys or str(Path(config.data_dir) / "keys"),
         archive=replace(config.archive, path=config.archive.path or str(Path(config.data_dir) / "archive")),
     )
+
+
+def _on_loopback(agent: AgentConfig) -> bool:
+    """Whether nobody on another machine reaches it."""
+    places = (agent.listen, agent.advertise or agent.listen)
+    return all(is_loopback(split_address(place)[0]) for place in places)
 
 
 def _contradictions(config: Config) -> list[str]:

@@ -87,6 +87,7 @@ class Driver:
         self.metrics.watch(transport.counters)
         self._doors = Doors(node.log, cluster, message_bytes_max)
         self._seldom = Seldom()
+        self._runs_no_code = functions.never if functions is not None else ""
         self._log = structlog.get_logger().bind(agent=node.me.name, address=node.me.address)
         self.readiness = Readiness(node, cluster, self._log, transport.send, probe)
         self._end: asyncio.Future[End] | None = None
@@ -231,7 +232,8 @@ class Driver:
         self.stop(f"{effect.text} Found: {found}" if found else effect.text, effect.status)
 
     def stats(self) -> Stats:
-        return stats_of(self.node, self.metrics, self._feeding.backlogs(), self.now_ms())
+        backlogs, now = self._feeding.backlogs(), self.now_ms()
+        return stats_of(self.node, self.metrics, backlogs, now, self._runs_no_code)
 
     # -- clients inside the process --------------------------------------------------------------------------
 

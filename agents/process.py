@@ -65,6 +65,8 @@ from agents.tasks.streams import FunctionsAt, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.client.values import for_terminal
 from elf.errors import ElfError, UserError
+from elf.functions import confinement
+from elf.functions.allowed import Allow, allowed, refusal
 from elf.functions.hosts import Settings
 from elf.functions.sandbox import Limits, Sandboxes, Template
 from elf.job.catalog.membership import Identity, StreamSince
@@ -294,10 +296,11 @@ def _driver(
     """What the store says, come to life, and whom to join through."""
     started = store.begin_incarnation(int(time.time()))
     me = Identity(store.agent_id(), config.agent.name, started, transport.address)
-    metrics, settings = Metrics(), _functions(config.functions)
+    metrics, settings = Metrics(), _functions(config.functions, me.name)
     sandboxes = Sandboxes(template)
     log = structlog.get_logger().bind(agent=me.name)
-    functions = FunctionsAt(sandboxes, log.info, folder / "failed", settings.limits)
+    functions = FunctionsAt(sandboxes, log.info, folder / "failed", settings.limits, settings.allowed)
+    log.info("users' code", allow=config.functions.allow, walls=confinement.walls())
     streams = [
         _stream(config, name, stream, store, folder, me, metrics, functions)
         for name, stream in config.streams.items()
@@ -321,14 +324,15 @@ def _driver(
     return driver, _contacts(config, keyring, restored, store, me)
 
 
-def _functions(config: FunctionsConfig) -> Settings:
+def _functions(config: FunctionsConfig, agent: str) -> Settings:
+    allow: Allow = config.allow  # type: ignore[assignment]  # one of its words, once the configuration is read
     limits = Limits(
         call_secs=config.call_secs,
         memory_bytes=config.memory_max_bytes,
         bytes_max=config.result_bytes_max,
         log_bytes_max=config.log_bytes_max,
     )
-    return Settings(limits, config.jobs_max)
+    return Settings(limits, config.jobs_max, allowed(allow, agent), refusal(allow, agent))
 
 
 def _advertised(config: Config) -> str | None:

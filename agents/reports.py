@@ -102,7 +102,9 @@ class LogReports:
             self._log.error("a window cannot be finished", job=job, reason=str(error))
 
 
-def stats_of(node: Node, metrics: Metrics, backlogs: Mapping[str, int], now_ms: int) -> Stats:
+def stats_of(
+    node: Node, metrics: Metrics, backlogs: Mapping[str, int], now_ms: int, runs_no_code: str = ""
+) -> Stats:
     """``backlogs``: bytes that wait, by stream; the agent has these streams."""
     counted = metrics.streams()
     process = _process()
@@ -122,6 +124,7 @@ def stats_of(node: Node, metrics: Metrics, backlogs: Mapping[str, int], now_ms: 
         retained=node.sender.retained(),
         resident_bytes=resident,
         cpu_us=int((times.user + times.system) * 1e6),
+        runs_no_code=runs_no_code,
     )
 
 

@@ -32,7 +32,7 @@ from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.process import STORE_FILE, in_use, open_folders
 from agents.tasks.samples import HARDLY, better_format, taken
-from elf.addresses import clash, split_address
+from elf.addresses import clash, is_loopback, split_address
 from elf.errors import ElfError
 from elf.security.loopback import loopback_file
 from elf.transport.zeromq import cannot_listen
@@ -318,7 +318,7 @@ def _fleet(config: Config, found: Found, beside: frozenset[str], keyring: Keyrin
     if not others:
         return
     host, _ = split_address(config.agent.advertise)
-    if _is_local(host) and not any(_is_local(split_address(address)[0]) for address in others):
+    if is_loopback(host) and not any(is_loopback(split_address(address)[0]) for address in others):
         found.notes.append(
             f"agent.advertise: {config.agent.advertise} leads others to their own host; set agent.listen, or "
             "agent.advertise, to an address of this one"
@@ -336,10 +336,6 @@ def _has_lived(folder: Path) -> bool:
     with contextlib.suppress(OSError):
         return (folder / STORE_FILE).exists()
     return False
-
-
-def _is_local(host: str) -> bool:
-    return host in ("localhost", "[::1]") or host.startswith("127.")
 
 
 def _shown(config: Config, keyring: Keyring) -> str:

@@ -7,7 +7,7 @@ else is asked of members: what they have seen, where they hang in the stream's t
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -240,15 +240,32 @@ class Fleet:
     def stats(self, request: int, jobs: int) -> Procedure:
         """How all agents are (``elf top``): each is asked, and one that does not answer is named. The reply's
         body is ``FleetStats``."""
+        found = yield from self._inspected(self.agents())
+        return Reply(request=request, body=msgspec.json.encode(FleetStats(jobs, tuple(found))))
+
+    def _inspected(
+        self, agents: Mapping[str, tuple[str, tuple[str, ...]]]
+    ) -> Generator[list[Ask], list[Answer], list[AgentStats]]:
+        """What these say of themselves."""
         found: list[AgentStats] = []
-        todo = list(self.agents().items())
+        todo = list(agents.items())
         for begin in range(0, len(todo), ASKED_MAX):
             asked = todo[begin : begin + ASKED_MAX]
             answers = yield [ToAddress(at, InspectAgent(id=0, origin=""), PATIENCE_MS) for at, _ in asked]
             for (address, (name, streams)), answer in zip(asked, answers, strict=True):
                 stats = None if answer.error else msgspec.msgpack.decode(answer.body, type=Stats)
                 found.append(AgentStats(name, address, streams, stats))
-        return Reply(request=request, body=msgspec.json.encode(FleetStats(jobs, tuple(found))))
+        return found
+
+    def refuse_code(self) -> Generator[list[Ask], list[Answer], None]:
+        """A job in Python runs on all agents, and so on none where one of those that live runs no users'
+        code: raises ``UserError`` then."""
+        live = self.live()
+        found = yield from self._inspected({at: one for at, one in self.agents().items() if at in live})
+        refusals = [one.stats.runs_no_code for one in found if one.stats is not None]
+        if refusals := [why for why in refusals if why]:
+            more = f" (and {len(refusals) - 1} agents more)" if len(refusals) > 1 else ""
+            raise UserError(f"{refusals[0]}{more}; a job in Python needs all agents")
 
     def take_off(self, request: int, wanted: str) -> Procedure:
         """An agent that is gone for good is expected no more; by its name, or where it was."""

@@ -50,6 +50,7 @@ class Submissions:
             raise UserError(
                 f"{asked.filename} is longer than {TEXT_BYTES_MAX} bytes, the most that can be sent"
             )
+        yield from self._fleet.refuse_code()
         sql = {app_id(s.name, s.creator): s.name for s in self._log.jobs()}
         for subscription in asked.loaded.subscriptions:
             if subscription.app in sql:

@@ -31,6 +31,9 @@ class FunctionMapper:
         self._given_up = ""
 
     def prepare(self) -> None:
+        """Raises ``MapFailed``."""
+        if why := self._function.refused():
+            raise MapFailed(why, 0, None)
         self._mapper.prepare()
 
     def run(self, rows: pa.Table) -> pa.Table:

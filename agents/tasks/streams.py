@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from agents.formats import Format
 from agents.inputs.values import Chunk
+from elf.functions.allowed import Allowed, anybody
 from elf.functions.function import Done, Failed, UserFunction
 from elf.functions.sandbox import Limits, Sandboxes
 from elf.job.ports import MapperPort, Wanted
@@ -54,17 +55,21 @@ class Running(Protocol):
 
 @dataclass(frozen=True)
 class FunctionsAt:
-    """Where users' functions run, and where batches that they fail on are kept."""
+    """Where users' functions run, if they are ``allowed`` to, and where batches that they fail on are
+    kept."""
 
     sandboxes: Sandboxes
     log: Callable[[str], None]
     failed_folder: Path | None = None
     limits: Limits = field(default_factory=Limits)
+    allowed: Allowed = anybody
 
     def of(self, function: Function, version: int = 1) -> UserFunction:
         """A function in a process of its own, until it is closed."""
-        where = self.failed_folder
-        return UserFunction(self.sandboxes, function, self.limits, self.log, where, version=version)
+        where, allowed = self.failed_folder, self.allowed
+        return UserFunction(
+            self.sandboxes, function, self.limits, self.log, where, version=version, allowed=allowed
+        )
 
     def running(self, function: Function, version: int = 1) -> closing[UserFunction]:
         """The same, until the block ends."""

@@ -674,10 +674,11 @@ class Client:
             wrong.py: wrong.py must define one subclass of elf.job.Job; it has none; mend it and send it again
         """
         from elf.functions.checks import check_job
+        from elf.functions.confinement import lacking
         from elf.functions.sandbox import Sandboxes
         from elf.job.program.spec import Submission, with_settings
 
-        self._sandboxes = self._sandboxes or Sandboxes()
+        self._sandboxes = self._sandboxes or Sandboxes(confined=not lacking())
         text = with_settings(text, settings or {})
         loaded = await asyncio.to_thread(check_job, self._sandboxes, text, filename, name, self.creator)
         asked = Submission(name, text, filename, loaded, str(uuid.uuid4()), replace)

@@ -1,7 +1,8 @@
 """Inside a sandbox: takes calls one at a time, runs the user's code, says what came of it.
 
 What the user's code raises goes back as one line with the line of the user's own file; running out of memory
-is told as such, since the agent then starts afresh. Nothing here is a wall: the code runs as this user.
+is told as such, since the agent then starts afresh. Nothing here is a wall: the walls are around this process
+(``elf.functions.confinement``).
 """
 
 from __future__ import annotations

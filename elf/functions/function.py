@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from elf.batch import NO_CAST
 from elf.functions import wire
+from elf.functions.allowed import Allowed, anybody
 from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes, Trouble
 from elf.ql.plan import Function
 
@@ -79,8 +80,10 @@ class UserFunction:
         failed_folder: Path | None = None,
         *,
         version: int = 1,
+        allowed: Allowed = anybody,
     ) -> None:
         self.spec = spec
+        self._allowed = allowed
         self._version = version
         self._limits = limits
         self._folder = failed_folder
@@ -94,6 +97,8 @@ class UserFunction:
             return Done(self._call(batch))
         except SandboxError as error:
             failed = self._failed(error)
+        if failed.trouble == "refused":
+            return failed
         self.failures += 1
         rows = (0, batch.num_rows)
         if batch.num_rows and (self.spec.kind == "map" or failed.line):
@@ -102,8 +107,14 @@ class UserFunction:
             failed = replace(failed, row=rows[0], origin=origin(rows[0]) if origin is not None else "")
         return replace(failed, kept=self._keep(batch, rows, failed))
 
+    def refused(self) -> str:
+        """Why it may not run here; empty: it may."""
+        return self._allowed(self.spec.text)
+
     def _call(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if not self._sandbox.pid:
+            if why := self.refused():
+                raise SandboxError("refused", why, ended=True)
             self._sandbox.open()
             try:
                 self._sandbox.call(wire.LoadFunction(self.spec.text, self.spec.filename, self.spec.kind))
@@ -113,9 +124,12 @@ class UserFunction:
         call = wire.CallFunction(self._limits.rows_max, self._limits.bytes_max)
         _, payload = self._sandbox.call(call, wire.to_bytes(batch))
         try:
-            return wire.from_bytes(payload)
+            result = wire.from_bytes(payload)
         except wire.Broken as error:
             raise SandboxError("output", str(error)) from None
+        if result.num_rows > self._limits.rows_max:  # the process says that it is none, and may lie
+            raise SandboxError("output", f"it returns more than {self._limits.rows_max} rows")
+        return result
 
     def _failed(self, error: SandboxError) -> Failed:
         return Failed(error.trouble, error.at(self.spec.filename), error.line)

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from elf.functions import wire
+from elf.functions.allowed import Allowed, anybody
 from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
 from elf.job.program.calls import Delivered, Timer
 from elf.job.program.port import (
@@ -55,10 +56,12 @@ class Stopped(Exception):
 
 @dataclass(frozen=True)
 class Settings:
-    """``limits`` of each job."""
+    """``limits`` of each job; those that are ``allowed``. ``never``: why none is; empty: some may be."""
 
     limits: Limits = field(default_factory=Limits)
     jobs_max: int = JOBS_MAX
+    allowed: Allowed = anybody
+    never: str = ""
 
 
 class Hosts:
@@ -94,6 +97,9 @@ class Hosts:
 
     def _start(self, effect: StartProgram) -> None:
         spec = effect.spec
+        if why := self._settings.allowed(spec.text):
+            self._post(ProgramState(spec.uid, "failed", why))
+            return
         if len(self._hosts) >= self._settings.jobs_max:
             reason = f"this agent runs {len(self._hosts)} Python jobs, which is its most"
             self._post(ProgramState(spec.uid, "failed", reason))

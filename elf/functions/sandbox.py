@@ -2,14 +2,15 @@
 limit, ended when it misbehaves.
 
 ``Template`` holds a zygote; ``Sandboxes`` are an agent's processes of it; ``Sandbox`` is one of them, and
-blocks its caller: it is called on a stream task's thread or on a job's own, never on the loop. Limits guard
-the agent against accidents, not against malice: the code may open files and sockets like any program of this
-user; who may send code at all is the cluster's to say.
+blocks its caller: it is called on a stream task's thread or on a job's own, never on the loop.
+``elf.functions.confinement`` says what the code in it may do, ``elf.functions.allowed`` who may send code at
+all. The agent trusts nothing that comes out: every answer is bounded, and so is what is printed.
 """
 
 from __future__ import annotations
 
 import os
+import resource
 import selectors
 import signal
 import socket
@@ -23,12 +24,19 @@ from pathlib import Path
 from typing import Final, Literal
 
 from elf.errors import ElfError
-from elf.functions import wire
-from elf.functions.zygote import ANSWER, NO_PROCESS, Request, environment
+from elf.functions import confinement, wire
+from elf.functions.zygote import ANSWER, NO_PROCESS, Request
 from elf.job.program.calls import JobEffect
 
-Trouble = Literal["raised", "memory", "blocked", "died", "output"]
+Trouble = Literal["raised", "memory", "blocked", "died", "output", "refused"]
 OUTPUT_PIPE_BYTES: Final = 64 << 10
+OUTPUT_READS_MAX: Final = 16
+"""In a row, so that one who prints for ever is not read for ever."""
+THREADS_MAX: Final = 64
+SPARE_BYTES: Final = 32 << 20
+"""A process may have so much more than its limit of memory, since the kernel counts that in another way."""
+LOOK_SECS: Final = 0.1
+"""How often the threads and the memory of a call are looked at."""
 FRAME_BYTES_MIN: Final = 128 << 20
 START_SECS: Final = 20.0
 STARVED_TIMES: Final = 10
@@ -82,16 +90,20 @@ class SandboxError(ElfError):
 
 
 class Template:
-    """A zygote, started when it is first needed, and again when it has died. Agents of one process share
-    one."""
+    """A zygote, started when it is first needed, and again when it has died. Agents of one process share one.
+    Not ``confined`` it is for a client alone, which runs its user's own code."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, confined: bool = True) -> None:
+        self._confined = confined
         self._lock = threading.Lock()
         self._zygote: subprocess.Popen[bytes] | None = None
         self._control: socket.socket | None = None
 
     def fork(self, limits: Limits) -> tuple[int, socket.socket, int]:
-        """A new process: its pid, our end of its socket, and the reading end of its output."""
+        """A new process: its pid, our end of its socket, and the reading end of its output. Raises
+        ``SandboxError``."""
+        if self._confined and (why := confinement.lacking()):
+            raise SandboxError("refused", f"users' code cannot be confined here: {why}", ended=True)
         ours, theirs = socket.socketpair()
         reading, writing = os.pipe()
         os.set_blocking(reading, False)
@@ -145,11 +157,13 @@ class Template:
             ours, theirs = socket.socketpair()
             root = str(Path(__file__).resolve().parents[2])
             with theirs:
+                walls = "confined" if self._confined else "open"
                 self._zygote = subprocess.Popen(
-                    [sys.executable, "-m", "elf.functions.zygote", str(theirs.fileno())],
+                    [sys.executable, "-P", "-m", "elf.functions.zygote", str(theirs.fileno()), walls],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
-                    env=environment(root),
+                    env=confinement.environment(root),
+                    cwd="/",
                     start_new_session=True,
                 )
             ours.settimeout(START_SECS)
@@ -175,10 +189,11 @@ class Template:
 
 
 class Sandboxes:
-    """The sandbox processes of one agent: of its own template, or of one that whoever gives it closes."""
+    """The sandbox processes of one agent: of its own template, or of one that whoever gives it closes.
+    ``confined``: see ``Template``."""
 
-    def __init__(self, template: Template | None = None) -> None:
-        self._template = template or Template()
+    def __init__(self, template: Template | None = None, *, confined: bool = True) -> None:
+        self._template = template or Template(confined=confined)
         self._shared = template is not None
         self._pids: set[int] = set()
 
@@ -209,6 +224,7 @@ class Sandbox:
         self._limits = limits
         self._log = log
         self._pid = 0
+        self._at_first = 0
         self._frames: wire.Frames | None = None
         self._output = -1
         self._partial = b""
@@ -225,6 +241,7 @@ class Sandbox:
         """Fork a process; nothing when there is one."""
         if self._frames is None:
             self._pid, sock, self._output = self._sandboxes.fork(self._limits)
+            self._at_first = _resident_bytes(self._pid)
             self._frames = wire.Frames(sock, self._limits.frame_bytes)
 
     def close(self) -> int:
@@ -284,15 +301,27 @@ class Sandbox:
             selector.register(self._output, selectors.EVENT_READ)
             had, last = _cpu_secs(self._pid), deadline + STARVED_TIMES * self._limits.call_secs
             while True:
-                ready = {key.fileobj for key, _ in selector.select(max(0.0, deadline - time.monotonic()))}
+                left = max(0.0, deadline - time.monotonic())
+                ready = {key.fileobj for key, _ in selector.select(min(left, LOOK_SECS))}
                 if self._output in ready and not self._drain():
                     selector.unregister(self._output)
                 if frames.sock in ready:
                     return
+                self._look()
                 if (now := time.monotonic()) >= deadline:
                     deadline = min(last, now + self._starved(had))
                     if deadline <= now:
                         self._blocked()
+
+    def _look(self) -> None:
+        """What the kernel's own limits let through: a crowd of threads, and memory in some disguise."""
+        if (threads := _threads(self._pid)) > THREADS_MAX:
+            self.close()
+            text = f"it has {threads} threads; at most {THREADS_MAX} are let live"
+            raise SandboxError("died", text, ended=True)
+        if _resident_bytes(self._pid) > self._at_first + self._limits.memory_bytes + SPARE_BYTES:
+            self.close()
+            raise SandboxError("memory", self._over_memory(), ended=True)
 
     def _starved(self, had: float) -> float:
         """Seconds of CPU that a call at its deadline may still have; 0 for one that waits by itself."""
@@ -330,7 +359,7 @@ class Sandbox:
     def _drain(self, *, last: bool = False) -> bool:
         """What it printed, as log lines, up to the quota of a minute. False at the end of it."""
         open_ = True
-        while True:
+        for _ in range(OUTPUT_READS_MAX):
             try:
                 data = os.read(self._output, OUTPUT_PIPE_BYTES)
             except BlockingIOError:
@@ -371,7 +400,26 @@ def _cpu_secs(pid: int) -> float:
 
 def _state(pid: int) -> str:
     """R: it runs or wants to; D: it waits for a disk; S: it sleeps."""
+    return _stat(pid, 0)
+
+
+def _threads(pid: int) -> int:
+    return int(_stat(pid, 17) or 0)
+
+
+def _resident_bytes(pid: int) -> int:
+    """Memory of a process that is no file's; 0 where that cannot be known."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
+        return (resident - shared) * resource.getpagesize()
+    except (OSError, ValueError):
+        return 0
+
+
+def _stat(pid: int, field: int) -> str:
+    """A word of what the kernel tells of a process, the first being its state; empty where that cannot be
+    known."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[field]
     except (OSError, IndexError):
         return ""

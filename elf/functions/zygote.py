@@ -8,7 +8,8 @@ memory of the imports. It holds one socket to its agent and reads one request at
     E pid                         end that child: killed if it lives, reaped, answered with its wait status
 
 It never runs a line of a user's. When the agent is gone it ends all its children and itself; if it is killed,
-they are killed with it.
+they are killed with it. Started with ``confined`` it builds the walls of ``elf.functions.confinement``, or
+ends; with ``open`` it builds none, for a client that runs its user's own code.
 """
 
 from __future__ import annotations
@@ -21,9 +22,12 @@ import signal
 import socket
 import struct
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
+
+from elf.functions import confinement
 
 REQUEST: Final = struct.Struct(">cqqi")
 ANSWER: Final = struct.Struct(">q")
@@ -31,7 +35,20 @@ _PR_SET_PDEATHSIG: Final = 1
 NICENESS: Final = 5
 """Of this process and all sandboxes, above the agent's."""
 FILES_MAX: Final = 64
-FILE_BYTES_MAX: Final = 64 << 20
+FILE_BYTES_MAX: Final = 0
+"""A sandbox writes no files."""
+TASKS_MAX: Final = 2_048
+"""All sandboxes together may bring the processes and threads of their user to so many more than there were
+when the zygote was started. (The kernel asks that of nobody who is root; ``elf.functions.sandbox`` counts
+threads.)"""
+SOCKET: Final = 3
+"""The descriptor of a sandbox's one socket; 0 to 2 are its standard ones, and there are no others."""
+SPACE_BYTES_MAX: Final = 1 << 30
+"""Of addresses that are reserved and not used, beyond the limit on memory: stacks of threads, and the heaps
+that malloc lays out for them."""
+_OPEN_MAX: Final = 1_024
+CANNOT_CONFINE: Final = 71
+"""The exit status of a sandbox around which no walls could be built."""
 NO_PROCESS: Final = -1
 """The answer when the system gives no more processes."""
 
@@ -53,24 +70,27 @@ class Request:
         return cls(*REQUEST.unpack(data))
 
 
-def environment(root: str) -> dict[str, str]:
-    """Of a zygote: nothing that it imports may start a thread, and memory comes from malloc, so that a limit
-    on it is felt at once."""
-    return os.environ | {
-        "PYTHONPATH": os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])]),
-        "OPENBLAS_NUM_THREADS": "1",
-        "OMP_NUM_THREADS": "1",
-        "ARROW_DEFAULT_MEMORY_POOL": "system",
-        "JE_ARROW_MALLOC_CONF": "background_thread:false",
-    }
+@dataclass(frozen=True)
+class _Surroundings:
+    """What all forks of a zygote have in common. ``memory``: what the imports take, by limit (bytes);
+    ``tasks``: threads of this user."""
+
+    confined: bool
+    nothing: int
+    memory: Mapping[int, int]
+    tasks: int
 
 
-def main(control: socket.socket) -> None:
+def main(control: socket.socket, *, confined: bool) -> None:
     os.nice(NICENESS)  # before the imports: where many agents start theirs at once, their loops go first
     from elf.functions import child  # everything that a sandbox needs
 
     gc.freeze()  # what is imported stays shared: no collection writes to it
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    here = _Surroundings(confined, nothing, _memory_now(), _tasks_now())
+    if confined:
+        confinement.enter()
     children: set[int] = set()
     try:
         while True:
@@ -87,9 +107,7 @@ def main(control: socket.socket) -> None:
                 pid = NO_PROCESS
             if pid == 0:
                 control.close()
-                _confine(files[1], request.memory_bytes)
-                child.main(socket.socket(fileno=files[0]), request.payload_bytes)
-                os._exit(0)
+                _begin(child.main, files, request, here)
             if pid > 0:
                 children.add(pid)
             for file in files:
@@ -113,8 +131,29 @@ def _end(pid: int, children: set[int]) -> int:
     return status
 
 
-def _confine(output: int, memory_bytes: int) -> None:
-    """Limits of the child; nothing is promised beyond them: no wall around files or the network."""
+def _begin(
+    run: Callable[[socket.socket, int], None], files: list[int], request: Request, here: _Surroundings
+) -> NoReturn:
+    """All that a fork is before it hears of a user's code, and then that. ``files``: socket, output."""
+    try:
+        _end_with_parent()
+        for descriptor, file in ((0, here.nothing), (1, files[1]), (2, files[1])):
+            os.dup2(file, descriptor)
+        if files[0] != SOCKET:
+            os.dup2(files[0], SOCKET)
+        os.closerange(SOCKET + 1, _OPEN_MAX)
+        agent = socket.socket(fileno=SOCKET)
+        _limit(request.memory_bytes, here)
+        if here.confined:
+            confinement.seal()
+    except BaseException as error:
+        print(f"no walls can be built around users' code: {error!r}", file=sys.stderr, flush=True)
+        os._exit(CANNOT_CONFINE)
+    run(agent, request.payload_bytes)
+    os._exit(0)
+
+
+def _end_with_parent() -> None:
     parent = os.getppid()
     if sys.platform == "linux":
         import ctypes
@@ -122,30 +161,41 @@ def _confine(output: int, memory_bytes: int) -> None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
-    with Path(os.devnull).open() as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(output, 1)
-    os.dup2(output, 2)
-    os.close(output)
-    kind, used = _memory_now()
+
+
+def _limit(memory_bytes: int, here: _Surroundings) -> None:
+    spare = {resource.RLIMIT_DATA: 0, resource.RLIMIT_AS: SPACE_BYTES_MAX}
     for limit, value in (
-        (kind, used + memory_bytes),
+        *((kind, used + memory_bytes + spare[kind]) for kind, used in here.memory.items()),
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_NOFILE, FILES_MAX),
         (resource.RLIMIT_FSIZE, FILE_BYTES_MAX),
+        (resource.RLIMIT_NPROC, here.tasks + TASKS_MAX),
     ):
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(limit, (value, value))
 
 
-def _memory_now() -> tuple[int, int]:
-    """Which limit holds memory here, and what the imports take of it (bytes)."""
+def _memory_now() -> dict[int, int]:
+    """What the imports take of memory, by the limits that hold here. (Data that is written to and then made
+    read-only is in addresses alone.)"""
     try:
         with Path("/proc/self/status").open() as status:
-            words = next(line.split() for line in status if line.startswith("VmData:"))
-        return resource.RLIMIT_DATA, int(words[1]) * 1024
-    except (OSError, StopIteration):
-        return resource.RLIMIT_AS, 1 << 30
+            told = {line.partition(":")[0]: line.split()[1] for line in status if line.startswith("Vm")}
+        kinds = {resource.RLIMIT_DATA: "VmData", resource.RLIMIT_AS: "VmSize"}
+        return {limit: int(told[name]) * 1024 for limit, name in kinds.items()}
+    except (OSError, KeyError):
+        return {resource.RLIMIT_AS: 0}
+
+
+def _tasks_now() -> int:
+    """Threads of all processes of this user, as far as they can be seen."""
+    found = 0
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if place.stat().st_uid == os.getuid():
+                found += len(list((place / "task").iterdir()))
+    return found
 
 
 if __name__ == "__main__":
@@ -153,4 +203,4 @@ if __name__ == "__main__":
     from elf.functions import zygote
 
     with socket.socket(fileno=int(sys.argv[1])) as agent:
-        zygote.main(agent)
+        zygote.main(agent, confined=sys.argv[2] == "confined")

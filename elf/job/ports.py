@@ -113,8 +113,9 @@ class MapFailed(ElfError):
 
 
 class MapperPort(Protocol):
-    """A fragment's map. With a function, rows have ``_offset`` too, and ``run`` may raise ``MapFailed``.
-    ``prepare`` does what the first ``run`` would do first; it is called when nothing else waits."""
+    """A fragment's map. With a function, rows have ``_offset`` too, and ``run`` may raise ``MapFailed``;
+    ``prepare`` too, where the function may not run at all. It does what the first ``run`` would do first, and
+    is called when nothing else waits."""
 
     def prepare(self) -> None: ...
     def run(self, rows: pa.Table) -> pa.Table: ...

@@ -211,6 +211,7 @@ class Stats(msgspec.Struct, frozen=True):
         retained (int): snapshots that wait for their commit.
         resident_bytes (int): memory of its process.
         cpu_us (int): CPU time of its process, in microseconds.
+        runs_no_code (str): why it runs no users' code; empty where it runs some.
 
     Example:
         >>> Stats(1, 0, "live", (), 0, 0, 0, 0, 0, 0).state
@@ -227,6 +228,7 @@ class Stats(msgspec.Struct, frozen=True):
     retained: int
     resident_bytes: int
     cpu_us: int
+    runs_no_code: str = ""
 
 
 class AgentStats(msgspec.Struct, frozen=True):

@@ -176,6 +176,22 @@ def test_the_environment_wins(tmp_path: Path) -> None:
     assert set(config.streams) == {"clicks", "web-access", "new"}
 
 
+@pytest.mark.parametrize(
+    ("agent", "allow"),
+    [
+        ({}, "anybody"),
+        ({"ELF_AGENT_LISTEN": "[::1]:7071"}, "anybody"),
+        ({"ELF_AGENT_LISTEN": "0.0.0.0:7071", "ELF_AGENT_ADVERTISE": "web-1.shop:7071"}, "nobody"),
+        ({"ELF_AGENT_LISTEN": "10.0.0.1:7071"}, "nobody"),
+        ({"ELF_AGENT_ADVERTISE": "web-1.shop:7071"}, "nobody"),
+        ({"ELF_AGENT_LISTEN": "10.0.0.1:7071", "ELF_FUNCTIONS_ALLOW": "signed"}, "signed"),
+        ({"ELF_FUNCTIONS_ALLOW": "nobody"}, "nobody"),
+    ],
+)
+def test_code_runs_by_default_where_nobody_else_gets_at(agent: dict[str, str], allow: str) -> None:
+    assert load(None, agent).functions.allow == allow
+
+
 @pytest.mark.parametrize("path", sorted(KEYS))
 def test_every_key_can_be_given_by_its_variable(path: str) -> None:
     """A default (of a required key: its example) written in the environment reads back as it is."""

@@ -105,7 +105,7 @@ def test_the_batch_of_a_failed_function_stays_in_its_folder(tmp_path: Path) -> N
     spec = Function("../../map", "def map(batch): return batch", f"../../{'x' * 300}\x1b\0.py")
     function = UserFunction(Sandboxes(), spec, Limits(), print, tmp_path / "failed" / "here")
     batch = pa.record_batch({"a": [1]})
-    kept = function._keep(batch, (0, 1), Failed("error", "wrong", 1))
+    kept = function._keep(batch, (0, 1), Failed("raised", "wrong", 1))
     assert kept is not None
     assert kept.is_file()
     assert [*tmp_path.rglob("*.arrow")] == [kept]

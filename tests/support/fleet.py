@@ -117,6 +117,8 @@ class Agent:
     cluster: str = "test"
     quiet: dict[str, dict[str, str]] = field(default_factory=dict)
     """Streams whose logs are not there yet, and the columns that are declared of them."""
+    functions: dict[str, object] = field(default_factory=dict)
+    """Whose code it runs, and what that may take."""
 
     @property
     def reached(self) -> str:
@@ -155,6 +157,7 @@ class Agent:
             },
             "archive": {"path": str(self.folder / "archive"), "roll_secs": 5},
             "http": {"listen": f"127.0.0.1:{self.http_port}"},
+            "functions": self.functions,
             "protocol": {"straggler_min_secs": 2, "cut_interval_secs": 1, "copy_after_secs": 1},
         }
         path = self.folder / "elf.yaml"

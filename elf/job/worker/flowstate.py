@@ -6,6 +6,7 @@ The ``StreamWorker`` of its stream owns it. ``assigning`` says which rows are it
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
@@ -265,13 +266,21 @@ class FlowState:
 
     def digest_quietly(self) -> None:
         """The same while there is nothing else to do, and whatever the next rows need first."""
-        self.mapper.prepare()
+        with contextlib.suppress(MapFailed):  # the rows themselves will say so
+            self.mapper.prepare()
         self.digest(_FEW_WORTH)
 
     def _digest_below(self, below: int) -> None:
         groups = self.panes.map_below(below)
         if groups is not None:
             self._insert(groups)
+
+    def ask_for_function(self) -> None:
+        """Whether the user's function may run here at all."""
+        try:
+            self.mapper.prepare()
+        except MapFailed as failed:
+            self.failure = str(failed)
 
     def try_out(self, extracted: ExtractedLike, lines: Sequence[str]) -> None:
         """Let the user's function see lines of this agent, before it answers for any pane."""

@@ -427,6 +427,8 @@ class StreamWorker:
                 flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", counters=b""
             )
         )
+        if flow.fragment.function is not None:
+            self._flows[flow.uid].ask_for_function()
         if flow.fragment.function is not None and command.samples:
             extracted = self._extractor.extract(pa.array(command.samples, pa.string()))
             self._flows[flow.uid].try_out(extracted, command.samples)
