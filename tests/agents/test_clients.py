@@ -83,7 +83,7 @@ def test_a_request_waits_until_the_log_here_says_what_was_done_or_for_a_while() 
         yield [Until(lambda: "made" in log)]
         return Reply(request=1, text="done")
 
-    clients = Clients(ME, SimpleNamespace(execute=lambda asked: made()))  # type: ignore[arg-type]
+    clients = Clients(ME, SimpleNamespace(execute=lambda asked, who: made()))  # type: ignore[arg-type]
     asked = Execute(request=1, sql="CREATE …", creator="me")
     done = [Send(CLIENT, Reply(request=1, text="done"))]
     (until,) = clients.heard(CLIENT, asked, 0)
