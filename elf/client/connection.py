@@ -24,7 +24,7 @@ from elf.errors import AuthError, ElfError, PeerError, UserError
 from elf.security.principals import Security
 from elf.transport.base import Closed
 from elf.transport.handshakes import Failure
-from elf.transport.probe import probe
+from elf.transport.probe import has_keys, probe
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import FAMILY, Message
 from elf.wire.clients import CLIENT_MESSAGES, Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
@@ -170,7 +170,9 @@ class Connection:
             try:
                 return await self._shake_hands()
             except AuthError as error:
-                refused.append(error)
+                wants = await has_keys(self.address)
+                other = wants is not None and wants != (credential.security is not None)
+                refused.append(credential.refused("mechanism") if other else error)
         raise self._unreachable("; ".join(map(str, refused)))
 
     async def _shake_hands(self) -> None:

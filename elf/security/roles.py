@@ -47,7 +47,7 @@ RAW_COLUMN: Final = "_line"
 """Has the whole line that a row was read from."""
 OPEN_CALLS: Final[dict[Kind, frozenset[str]]] = {
     "agent": frozenset({"status"}),
-    "person": frozenset({"enrol"}),
+    "person": frozenset({"status", "enrol"}),
     "token": frozenset({"status", "enrol"}),
 }
 """Calls that need no role: a client that opens asks for the status, and what is enrolled carries the

@@ -50,9 +50,7 @@ class Gate:
     def accepted(self, fd: int) -> None:
         """Somebody has connected."""
         self.gone(fd)
-        host = self._host_of(fd)
-        if host is None:
-            return
+        host = self._host_of(fd) or ""
         self._hosts[fd] = host
         self._strangers.setdefault(host, {})[fd] = None
         while self._hosts and (
@@ -70,12 +68,14 @@ class Gate:
             self.gone(fd)
             self._known.add(fd)
 
-    def gone(self, fd: int) -> None:
-        """The connection has ended."""
+    def gone(self, fd: int) -> bool:
+        """The connection has ended. Whether it was a stranger's."""
         self._known.discard(fd)
         host = self._hosts.pop(fd, None)
-        if host is not None:
-            of_host = self._strangers[host]
-            del of_host[fd]
-            if not of_host:
-                del self._strangers[host]
+        if host is None:
+            return False
+        of_host = self._strangers[host]
+        del of_host[fd]
+        if not of_host:
+            del self._strangers[host]
+        return True

@@ -28,9 +28,7 @@ _FAILED: Final = int(
 )
 _WRONG_KEY: Final = 0x11000001
 """``ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC``"""
-AT_LISTENER: Final = _FAILED | int(
-    zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED | zmq.EVENT_DISCONNECTED | zmq.EVENT_CLOSED
-)
+AT_LISTENER: Final = _FAILED | int(zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED | zmq.EVENT_DISCONNECTED)
 AT_DIALER: Final = _FAILED | int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 
 Failure = Literal["key", "mechanism", "fleet", "protocol", "timeout", "broken"]

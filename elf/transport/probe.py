@@ -25,6 +25,9 @@ SERVER: Final = "elf-agent"
 
 _SIGNATURE: Final = b"\xff"
 """How ZMTP begins (3.x, section "Signature"); no text protocol does."""
+_GREETS: Final = b"\xff" + b"\0" * 8 + b"\x7f\x03"
+"""As much of a greeting as the other side waits for until it tells its mechanism, which is at this place."""
+_MECHANISM: Final = slice(12, 32)
 _SEEN_BYTES: Final = 512
 _SHOWN_CHARS: Final = 40
 _ASK: Final = b"GET /health HTTP/1.0\r\n\r\n"
@@ -50,6 +53,22 @@ async def probe(address: str, patience: float = 1.0) -> str:
         writer.close()
         with contextlib.suppress(OSError):
             await writer.wait_closed()
+
+
+async def has_keys(address: str) -> bool | None:
+    """Whether the transport at ``host:port`` wants keys, as its greeting says; None where it says nothing."""
+    host, port = split_address(address)
+    try:
+        async with asyncio.timeout(CONNECT_SECS):
+            reader, writer = await asyncio.open_connection(host.strip("[]"), port)
+            try:
+                writer.write(_GREETS)
+                greeting = await reader.readexactly(_MECHANISM.stop)
+            finally:
+                writer.close()
+    except (OSError, EOFError, UnicodeError):
+        return None
+    return greeting[_MECHANISM].rstrip(b"\0") == b"CURVE"
 
 
 async def _speaks(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, patience: float) -> str:

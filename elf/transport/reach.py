@@ -7,7 +7,7 @@ from typing import Final
 
 from elf.security.principals import Security
 from elf.transport.handshakes import Failure
-from elf.transport.probe import probe
+from elf.transport.probe import has_keys, probe
 from elf.transport.zeromq import ZeroMqTransport
 
 HANDSHAKE_SECS: Final = 2.0
@@ -38,4 +38,7 @@ async def reached(address: str, *, security: Security | None = None) -> str:
         return "it does not shake hands in time"
     finally:
         await transport.close()
-    return "" if failed is None else _SAID.get(failed, _OTHER_KEY)
+    if failed is None:
+        return ""
+    other = await has_keys(address) != (security is not None)
+    return _SAID.get("mechanism" if other else failed, _OTHER_KEY)

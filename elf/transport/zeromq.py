@@ -159,6 +159,11 @@ class ZeroMqTransport:
         """Connections to peers that are open."""
         return len(self._peers)
 
+    @property
+    def strangers(self) -> int:
+        """Connections to us over which nothing has come yet."""
+        return self._listener.strangers if self._listener is not None else 0
+
     def reach(self, to: str) -> bool:
         """Open a connection to an address, without sending anything yet; False: it is none."""
         return self._open and self._peer(to) is not None
@@ -434,6 +439,8 @@ class _Listener:
         security: Security | None,
     ) -> None:
         self.port = 0
+        self._failed = False
+        """Whether the connection that ends next has failed, which was told already."""
         self._admit = security.admit if security is not None else None
         self._counts = counters.handshakes
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -441,6 +448,10 @@ class _Listener:
         self._gate = Gate(self._host_of, self._shut, self._counts, most)
         self._zap = Zap(loop, context, security.admit) if security is not None else None
         self._monitor = Monitor(loop, context, router, AT_LISTENER, self._told)
+
+    @property
+    def strangers(self) -> int:
+        return self._gate.strangers
 
     def known(self, identity: zmq.Frame) -> Principal | None:
         """Whose message it is, of which this is the first frame; None: of nobody who may be here, or
@@ -459,12 +470,15 @@ class _Listener:
     def _told(self, event: int, value: int) -> None:
         if event == zmq.EVENT_ACCEPTED:
             self._gate.accepted(value)
-        elif event in (zmq.EVENT_DISCONNECTED, zmq.EVENT_CLOSED):
-            self._gate.gone(value)
+        elif event == zmq.EVENT_DISCONNECTED:
+            if self._gate.gone(value) and not self._failed:
+                self._counts["left"] += 1
+            self._failed = False
         elif event == zmq.EVENT_ACCEPT_FAILED:
             self._counts["descriptors"] += 1
         elif (why := failure(event, value)) is not None:
             self._counts[why] += 1
+            self._failed = True
 
     def _host_of(self, fd: int) -> str | None:
         """Who is at the other end of a connection to our port."""

@@ -119,6 +119,8 @@ class Agent:
     """Streams whose logs are not there yet, and the columns that are declared of them."""
     functions: dict[str, object] = field(default_factory=dict)
     """Whose code it runs, and what that may take."""
+    more: dict[str, object] = field(default_factory=dict)
+    """Other settings."""
 
     @property
     def reached(self) -> str:
@@ -159,6 +161,7 @@ class Agent:
             "http": {"listen": f"127.0.0.1:{self.http_port}"},
             "functions": self.functions,
             "protocol": {"straggler_min_secs": 2, "cut_interval_secs": 1, "copy_after_secs": 1},
+            **self.more,
         }
         path = self.folder / "elf.yaml"
         path.write_text(yaml.safe_dump(config))
