@@ -12,7 +12,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -58,8 +58,14 @@ class Place:
         self.log = log or self.folder / "agent.log"
         self.clicks: BinaryIO = (self.folder / "clicks.jsonl").open("ab", buffering=0)
 
-    def config(self, bootstrap: str | None, detect: str = "default", listen: str = "127.0.0.1:0") -> Path:
-        """Its configuration: as in any fleet, but for ports that the system chooses."""
+    def config(
+        self,
+        bootstrap: str | None,
+        detect: str = "default",
+        listen: str = "127.0.0.1:0",
+        more: Mapping[str, object] | None = None,
+    ) -> Path:
+        """Its configuration: as in any fleet, but for ports that the system chooses, and ``more``."""
         config = {
             "agent": {"name": self.name, "listen": listen},
             "cluster": {"name": CLUSTER, "bootstrap": [bootstrap] if bootstrap else [], "detect": detect},
@@ -73,6 +79,7 @@ class Place:
                     "idle_timeout_secs": 3600,  # windows end by what is written, and by nothing else
                 }
             },
+            **(more or {}),
         }
         path = self.folder / "elf.yaml"
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
@@ -110,7 +117,8 @@ class Listener:
 class ControlFleet:
     """``size`` agents. ``hosts``: the first has a process of its own, all others share so many; 0: each has
     its own. ``ready_ms``: from the moment when the last process began until all were ready. ``before``:
-    another checkout of elf, which they are of until they are restarted."""
+    another checkout of elf, which they are of until they are restarted. ``more``: other settings, by agent;
+    ``keys``: those that clients show."""
 
     def __init__(
         self,
@@ -120,7 +128,11 @@ class ControlFleet:
         detect: str = "default",
         before: Path | None = None,
         hosts: int = 0,
+        more: Mapping[str, Mapping[str, object]] | None = None,
+        keys: str | None = None,
     ) -> None:
+        self._more = more or {}
+        self._keys = keys
         logs = [folder / f"host-{number:03}.log" for number in range(min(hosts, size) or size)]
         self.places = [Place(folder, f"web-{number:03}", logs[number % len(logs)]) for number in range(size)]
         self._listeners = [Listener(log) for log in logs]
@@ -147,7 +159,9 @@ class ControlFleet:
     def _start(self, places: Sequence[Place], bootstrap: str | None) -> list[Agent]:
         by_log: dict[Path, dict[str, Path]] = {}
         for place in places:
-            by_log.setdefault(place.log, {})[place.name] = place.config(bootstrap, self._detect)
+            by_log.setdefault(place.log, {})[place.name] = place.config(
+                bootstrap, self._detect, more=self._more.get(place.name)
+            )
         new = [agent for log, configs in by_log.items() for agent in self._before.start_beside(configs, log)]
         self.running += sorted(new, key=lambda agent: agent.name)
         return new
@@ -170,14 +184,15 @@ class ControlFleet:
         """Start one that is gone again, where it was, with its data folder; returns when it listens."""
         place = next(place for place in self.places if place.name == agent.name)
         other = self.running[0].address if self.running else None
-        new = self._agents.start(place.name, place.config(other, self._detect, agent.address), place.log)
+        config = place.config(other, self._detect, agent.address, self._more.get(place.name))
+        new = self._agents.start(place.name, config, place.log)
         self.running.append(new)
         await self._agents.listening([new], LISTEN_SECS)
         return new
 
     def client(self, number: int = -1) -> Client:
         """A client of one of the agents, by default of the last: not of the founder."""
-        return connect(self.running[number].address, cluster=CLUSTER)
+        return connect(self.running[number].address, cluster=CLUSTER, keys=self._keys)
 
     def write(self, first_us: int, lines: int) -> float:
         """Beside every agent: so many lines from this event time on; the clock's time before the first is
@@ -258,11 +273,13 @@ def on_fleet(
     detect: str = "default",
     before: Path | None = None,
     hosts: int = 0,
+    more: Mapping[str, Mapping[str, object]] | None = None,
+    keys: str | None = None,
 ) -> T:
     """Do this with a fleet of so many agents (see ``ControlFleet``) in a new folder; they are gone then."""
     folder.mkdir()
     with ended() as processes:
-        fleet = ControlFleet(processes, folder, size, detect, before, hosts)
+        fleet = ControlFleet(processes, folder, size, detect, before, hosts, more, keys)
         try:
             return asyncio.run(work(fleet))
         finally:

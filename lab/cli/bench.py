@@ -47,6 +47,10 @@ BENCHES: Final = {
         "lab.bench.control_measures.Control",
         "Real agents on loopback: how soon they are ready, run a job, hear a notice, give a window's result.",
     ),
+    "security": (
+        "lab.bench.security.SecurityCost",
+        "The same fleet without keys and with them: a window's delay, and CPU from logs to windows.",
+    ),
     "failover": (
         "lab.bench.failover.Failover",
         "Agents are killed, restarted or stopped while they work: how long until the next correct window?",
