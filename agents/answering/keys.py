@@ -68,7 +68,7 @@ class KeyRequests:
         what = signed.opened()
         if not isinstance(what, Certificate) or what.kind != "agent":
             return Reply(request=call.request, text="the fleet knows it")
-        told = Admitted(keys.fleet, keys.seal(what.key), roster.signed, tuple(sorted(self._log.addresses())))
+        told = Admitted(keys.fleet, keys.seal(what.key), roster.signed, self._contacts(now_ms))
         return Reply(request=call.request, body=msgspec.json.encode(told))
 
     def _stale(self, signed: Signed, now_ms: int) -> str:

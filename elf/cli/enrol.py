@@ -101,8 +101,9 @@ def enrol_all(own: Path | None, wanted: Wanted, connect: str | None) -> int:
                 f"{owner.name}: say where its keys are to be, {owner.name}={where}, or give --key, "
                 "as elf keys new prints it there"
             )
+    roles, seconds = _roles(wanted.roles), _seconds(wanted.expires)
     keys = [_key_at(_at(owner), registrar.roster) for owner in owners]
-    all_signed = _certify(registrar, owners, keys, _roles(wanted.roles), _seconds(wanted.expires))
+    all_signed = _certify(registrar, owners, keys, roles, seconds)
     _tell_fleet(own, registrar, connect)
     for owner, signed in zip(owners, all_signed, strict=True):
         _write(_at(owner), registrar.identity(signed))

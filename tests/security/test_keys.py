@@ -1,0 +1,306 @@
+"""Keys of a real fleet: who gets in, and who does not any more."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import stat
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from elf.cli import enrol
+from elf.client import connect
+from elf.client.enrolment import join
+from elf.errors import ElfError, UserError
+from elf.security import folder as files
+from elf.security.certificates import Certificate, Revocation, Signed, sign
+from elf.security.enrolling import Token, packed, read_token, shown_token
+from elf.security.files import write
+from elf.security.keys import KeyPair
+from elf.security.principals import Security
+from tests.support.enrolled import CLUSTER, Enrolled, admitted, until
+from tests.support.fleet import Agent, free_ports
+
+ROOT = Path(__file__).parents[2]
+NOW = int(time.time())
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enrolled]:
+    made = Enrolled(tmp_path_factory.mktemp("keyed"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.fleet.stop()
+
+
+def token_of(fleet: Enrolled, name: str, uses: int = 1, seconds: int = 600, issued: int = NOW) -> str:
+    """A join token that the fleet knows."""
+    registrar, pair = fleet.registrar(), KeyPair.new()
+    registrar.certify("token", name, pair.public, issued, seconds, uses=uses)
+    enrol._tell_fleet(fleet.own, registrar, fleet.address, must=True)
+    return shown_token(fleet.registrar().token(pair))
+
+
+def brought(fleet: Enrolled, signed: Signed, keys: Path | Security | None = None) -> dict[str, object]:
+    """What the fleet says to something that was signed."""
+
+    async def bring() -> dict[str, object]:
+        async with connect(fleet.address, keys=keys or fleet.own, cluster=CLUSTER) as client:
+            return await client.call("enrol", packed(signed))
+
+    return asyncio.run(bring())
+
+
+def refused(fleet: Enrolled, signed: Signed, keys: Path | Security | None = None) -> str:
+    before = fleet.names()
+    with pytest.raises(UserError) as caught:
+        brought(fleet, signed, keys)
+    assert fleet.names() == before
+    return str(caught.value)
+
+
+def by_token(text: str, name: str, kind: str = "agent", **changes: object) -> tuple[Signed, Security]:
+    """A certificate that the bearer of a token signs, and with what it comes."""
+    token = read_token(text)
+    pair = KeyPair(token.seed)
+    what = Certificate(CLUSTER, "agent", name, KeyPair.new().public, (), int(time.time()), NOW + 900)
+    return sign(pair, msgspec.structs.replace(what, kind=kind, **changes)), Security(pair.curve, token.fleet)
+
+
+# -- revocation ----------------------------------------------------------------------------------------------
+
+
+def test_a_revocation_reaches_all_agents_within_five_seconds(fleet: Enrolled) -> None:
+    bob = fleet.person("bob")
+    until(lambda: all(admitted(address, bob) for address in fleet.addresses), 5)
+    open_ones = []
+
+    async def watch() -> list[str]:
+        """What becomes of connections that are open."""
+        found = []
+        for address in fleet.addresses:
+            client = await connect(address, keys=bob).open()
+            await client.status()
+            open_ones.append(client)
+        await asyncio.to_thread(enrol.revoke_key, fleet.own, "bob", None, fleet.address)
+        began = time.monotonic()
+        for client in open_ones:
+            try:
+                while time.monotonic() - began < 5:
+                    await client.call("status", limit_secs=0.5)
+                    await asyncio.sleep(0.1)
+                found.append("still answered")
+            except ElfError as error:
+                found.append(str(error))
+            await client.close()
+        return found
+
+    said = asyncio.run(watch())
+    assert len(said) == 3
+    assert "still answered" not in said
+    assert not any(admitted(address, bob) for address in fleet.addresses)
+    assert "bob" not in fleet.names()
+
+
+def test_a_host_that_is_revoked_is_out_of_the_fleet_and_another_key_lets_it_in(fleet: Enrolled) -> None:
+    data = fleet.folder / "web-8" / "data"
+    asyncio.run(join(token_of(fleet, "for-8"), data / "keys", "web-8"))
+    port, http = free_ports(2)
+    agent = Agent("web-8", fleet.folder / "web-8", port, http, (), cluster=CLUSTER)
+    try:
+        agent.write_config()
+        agent.log.touch()
+        agent.fork()
+        fleet.ready(agent)
+        assert fleet.admitted(address=agent.address)
+        enrol.revoke_key(fleet.own, "web-8", "agent", fleet.address)
+        until(lambda: "away" in state_of(fleet, "web-8"), 15)
+        agent.kill()
+        fleet.enrol(f"web-8={data}", connect=fleet.address)
+        agent.fork()
+        until(lambda: state_of(fleet, "web-8") == ["live"], 30)
+    finally:
+        if agent.process is not None:
+            agent.kill()
+
+
+def state_of(fleet: Enrolled, name: str) -> list[str]:
+    async def ask() -> list[str]:
+        async with connect(fleet.address, keys=fleet.own) as client:
+            table = (await client.sql("SHOW MEMBERS")).table
+        assert table is not None
+        return [row["state"] for row in table.to_pylist() if row["agent"] == name]
+
+    return asyncio.run(ask())
+
+
+def test_who_is_not_admin_revokes_nobody(fleet: Enrolled) -> None:
+    carol = fleet.person("carol", "read,tap,write,code")
+    keys = files.load(carol)
+    victim = files.load(fleet.fleet.agents[1].folder / "data" / "keys").pair.public
+    said = refused(fleet, sign(keys.pair, Revocation(CLUSTER, victim, NOW)), carol)
+    assert said == "refused: its signer may not revoke keys"
+    with pytest.raises(UserError, match="may not revoke"):
+        enrol.revoke_key(carol, "web-1", "agent", fleet.address)
+
+
+def test_an_admin_revokes_without_the_authority(fleet: Enrolled) -> None:
+    dora, eve = fleet.person("dora", "admin"), fleet.person("eve")
+    assert enrol.revoke_key(dora, "eve", None, fleet.address) == 0
+    until(lambda: not any(admitted(address, eve) for address in fleet.addresses), 5)
+
+
+# -- who gets in ---------------------------------------------------------------------------------------------
+
+
+def test_a_key_of_another_authority_gets_nowhere(fleet: Enrolled, tmp_path: Path) -> None:
+    enrol.make_authority(tmp_path / "own", CLUSTER)
+    stranger = Enrolled.__new__(Enrolled)
+    stranger.own, stranger.folder = tmp_path / "own", tmp_path
+    stranger.enrol(persons=(f"mallory={tmp_path / 'mallory'}",), roles="admin")
+    identity = files.read_json(tmp_path / "mallory" / "identity.json", files.Identity)
+    ours = files.load(fleet.own).identity
+    files.write_json(
+        tmp_path / "mallory" / "identity.json",
+        msgspec.structs.replace(identity, fleet=ours.fleet, authority=ours.authority),
+    )
+    assert not fleet.admitted(tmp_path / "mallory")
+    signed = identity.certificate
+    assert "may not enrol" in refused(fleet, signed)
+
+
+def test_roles_do_not_grow_in_files(fleet: Enrolled) -> None:
+    """A person writes other roles into the certificate, or signs a new one for the same key."""
+    frank = fleet.person("frank")
+    identity, pair = files.load(frank).identity, files.load(frank).pair
+    more = msgspec.structs.replace(files.load(frank).certificate, roles=("admin",), issued=NOW + 60)
+    body = sign(pair, more).body
+    damaged = Signed(body, identity.certificate.signer, identity.certificate.signature)
+    files.write_json(frank / "identity.json", msgspec.structs.replace(identity, certificate=damaged))
+    with pytest.raises(UserError, match="the signature is wrong"):
+        files.load(frank)
+    own = sign(pair, more)
+    files.write_json(frank / "identity.json", msgspec.structs.replace(identity, certificate=own))
+    assert fleet.admitted(frank)  # its key is known, with the roles that it had
+    with pytest.raises(UserError, match="CREATE JOB needs the role write, which frank does not have"):
+        fleet.sql("CREATE JOB f AS SELECT COUNT(*) FROM clicks WINDOWING 1 SECONDS", frank)
+    assert "may not enrol" in refused(fleet, own, frank)
+    assert "signature is wrong" in refused(fleet, damaged, frank)
+
+
+def test_a_key_that_expires_gets_in_no_more(fleet: Enrolled) -> None:
+    at = fleet.folder / "guest"
+    enrol.enrol_all(fleet.own, enrol.Wanted((), (f"guest={at}",), "read", "3s", None, None), fleet.address)
+    assert fleet.admitted(at)
+    until(lambda: not fleet.admitted(at), 10)
+
+
+def test_a_person_gets_a_new_key_and_the_old_one_is_dead(fleet: Enrolled, tmp_path: Path) -> None:
+    grace = fleet.person("grace", "read,tap")
+    for name in ("key", "identity.json"):
+        write(tmp_path / name, (grace / name).read_bytes())
+    assert enrol.rotate_keys(fleet.own, (), (f"grace={grace}",), "30d", fleet.address) == 0
+    until(lambda: fleet.admitted(grace) and not fleet.admitted(tmp_path), 5)
+    assert files.load(grace).certificate.roles == ("read", "tap")
+
+
+# -- tokens --------------------------------------------------------------------------------------------------
+
+
+def test_a_token_is_used_as_often_as_it_says(fleet: Enrolled, tmp_path: Path) -> None:
+    text = token_of(fleet, "once")
+    asyncio.run(join(text, tmp_path / "a", "auto-1"))
+    assert files.load(tmp_path / "a").fleet.public == files.load(fleet.own).identity.fleet
+    with pytest.raises(UserError, match="the token once is used up"):
+        asyncio.run(join(text, tmp_path / "b", "auto-2"))
+    assert not (tmp_path / "b" / "identity.json").exists()
+    assert "auto-1" in fleet.names()
+
+
+def test_what_a_token_may_not(fleet: Enrolled) -> None:
+    text = token_of(fleet, "many", uses=50)
+    admin, bearer = by_token(text, "root2", "person", roles=("admin",))
+    assert "enrols agents only" in refused(fleet, admin, bearer)
+    assert "enrols agents only" in refused(fleet, by_token(text, "t", "token", uses=99)[0], bearer)
+    assert "does not replace it" in refused(fleet, by_token(text, "web-1")[0], bearer)
+    assert "for cluster" in refused(fleet, by_token(text, "x", cluster="other")[0], bearer)
+    old = by_token(text, "x", issued=NOW - 1)[0]
+    assert "does not hold at that time" in refused(fleet, old, bearer)
+    late = by_token(text, "x", issued=int(time.time()) + 400)[0]
+    assert "is the clock of that host right" in refused(fleet, late, bearer)
+
+    async def more() -> None:
+        async with connect(fleet.address, keys=bearer, cluster=CLUSTER) as client:
+            for verb in ("keys", "fleet", "leave", "take off", "submit", "tap"):
+                with pytest.raises(UserError, match="the key of a token, which cannot do that"):
+                    await client.call(verb)
+            with pytest.raises(UserError, match="the key of a token"):
+                await client.sql("SHOW JOBS")
+
+    asyncio.run(more())
+
+
+def test_a_token_that_has_expired_or_was_revoked_is_worth_nothing(fleet: Enrolled, tmp_path: Path) -> None:
+    brief = token_of(fleet, "brief", seconds=3, issued=int(time.time()))
+    text = token_of(fleet, "gone", uses=5)
+    assert enrol.revoke_key(fleet.own, "gone", None, fleet.address) == 0
+    with pytest.raises(ElfError, match="does not admit this token"):
+        asyncio.run(join(text, tmp_path, "auto-3"))
+    assert "may not enrol" in refused(fleet, by_token(text, "auto-3")[0])
+    time.sleep(3)
+    with pytest.raises(ElfError, match="does not admit this token"):
+        asyncio.run(join(brief, tmp_path, "auto-3"))
+    assert "does not hold at that time" in refused(fleet, by_token(brief, "auto-3")[0])
+
+
+@pytest.mark.parametrize("text", ["", "elf-join-1.", "elf-join-1.AAAA", "elf-join-1." + "A" * 9_000, "ä"])
+def test_what_is_no_token_is_one_line_that_does_not_repeat_it(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no join token") as caught:
+        asyncio.run(join(text, tmp_path, "x"))
+    assert len(str(caught.value)) < 100
+
+
+def test_a_token_of_another_fleet_is_not_sent_to_this_one(fleet: Enrolled, tmp_path: Path) -> None:
+    """Who listens at an agent's address without the fleet's key hears nothing of the token."""
+    token = read_token(token_of(fleet, "elsewhere"))
+    other = Token(CLUSTER, token.authority, KeyPair.new().curve.public, token.seed, token.contacts)
+    with pytest.raises(ElfError, match="cannot reach an agent"):
+        asyncio.run(join(shown_token(other), tmp_path, "x"))
+
+
+# -- over ssh ------------------------------------------------------------------------------------------------
+
+
+def test_hosts_are_enrolled_over_ssh(
+    fleet: Enrolled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "bin" / "ssh"
+    script.parent.mkdir()
+    script.write_text('#!/bin/sh\n[ "$1" = -- ] && [ "$2" = ops@db-1 ] || exit 9\nexec sh -c "$3"\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    elf = tmp_path / "bin" / "elf"
+    elf.write_text(f'#!/bin/sh\nexec {sys.executable} -m elf.cli.main "$@"\n')
+    elf.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{script.parent}:{os.environ['PATH']}")
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    data = tmp_path / "da ta"
+    assert enrol.deploy_all(fleet.own, ["ops@db-1"], data, str(elf), "10d", fleet.address) == 0
+    assert "db-1" in fleet.names()
+    first = files.load(data / "keys")
+    assert first.certificate.name == "db-1"
+    assert first.identity.contacts
+    assert enrol.deploy_all(fleet.own, ["ops@db-1"], data, str(elf), "10d", fleet.address) == 0
+    assert files.load(data / "keys").pair.public != first.pair.public
+    with pytest.raises(UserError, match="other: ssh ended with 9"):
+        enrol.deploy_all(fleet.own, ["other"], data, str(elf), "10d", fleet.address)
+    with pytest.raises(UserError, match="is no host"):
+        enrol.deploy_all(fleet.own, ["-oProxyCommand=id"], data, str(elf), "10d", fleet.address)
+    assert json.loads((data / "keys" / "identity.json").read_text())["cluster"] == CLUSTER
