@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from agents.masks import HOWS, unmaskable
 from agents.settings.declare import example, named, required, section, setting, values_of
 from agents.settings.kinds import (
     address,
@@ -111,6 +112,12 @@ class StreamConfig:
     )
     rotate_wait_secs: float = setting(5.0, number(), "How long a rotated file is still read for more.")
     max_line_bytes: int = setting(1 << 20, whole(1), "A longer line is rejected.")
+    mask: Mapping[str, str] = setting(
+        {},
+        table(choice(*HOWS)),
+        "Columns of which nobody sees more, however they ask: truncate (addresses, to /24 and /48), hash "
+        "(with a key of this host's) or drop; in _line, the archive and the reject file too.",
+    )
     idle_timeout_secs: float = setting(10.0, _SECS, "A file silent for so long holds up no window.")
     shared: bool = setting(
         False,
@@ -382,6 +389,16 @@ def _contradictions(config: Config) -> list[str]:
     if config.protocol.straggler_min_secs > config.protocol.straggler_max_secs:
         found.append("protocol.straggler_min_secs must not be above protocol.straggler_max_secs")
     path = config.archive.path
+    for name, stream in config.streams.items():
+        of = stream.format, stream.mask, stream.timestamp, stream.columns
+        found += [f"streams.{name}.mask: {why}" for why in unmaskable(*of)]
+    masked = [name for name, stream in config.streams.items() if stream.mask]
+    found += [
+        f"streams.{name}.shared: another agent's work is run again on files as they are, and "
+        f"streams.{masked[0]} is masked here; an agent masks or shares"
+        for name, stream in config.streams.items()
+        if stream.shared and masked
+    ]
     if config.archive.group and config.archive.readers != "group":
         found.append("archive.group is for archive.readers: group")
     if config.archive.readers != "user" and Path(path).is_relative_to(config.data_dir):

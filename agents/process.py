@@ -47,6 +47,7 @@ from agents.http import AgentStatus, HttpServer
 from agents.inputs.tail import Tail
 from agents.inputs.values import Input
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
+from agents.masks import read_key
 from agents.metrics import Metrics
 from agents.node.beginning import (
     Detect,
@@ -59,6 +60,7 @@ from agents.node.node import Node
 from agents.restore import contacts, restore
 from agents.status import Aside, Status
 from agents.tasks.archive import Archive
+from agents.tasks.masking import Masked
 from agents.tasks.sinks import RejectFile, Sinks
 from agents.tasks.spill import SpillFolder
 from agents.tasks.streams import FunctionsAt, StreamEngine
@@ -455,6 +457,8 @@ def _stream(
         rotate_wait_secs=stream.rotate_wait_secs,
         positions=task.positions,
     )
+    if stream.mask:
+        return task, Masked(tail, format_, stream.mask, read_key(folder))
     return task, tail
 
 

@@ -72,6 +72,8 @@ _DATE_LENGTH: Final = 26
 _CERTAIN: Final = re.compile(_FRONTED.replace(r"\z", r"\Z"), re.DOTALL)
 
 EVENT_TIME: Final = "ts"
+DATE: Final = "_date"
+"""The date as it is written, for who puts lines together again; no column of a stream."""
 COLUMNS: Final[tuple[Column, ...]] = (
     Column("ts", "timestamp"),
     Column("c_ip", "text"),
@@ -99,6 +101,10 @@ _REQUEST: Final = rf"^ *({_METHOD}) +(?:([^ ]|[^ ].*[^ ]) +({_VERSION})|([^ /][^
 _METHOD_TARGET_VERSION: Final = ((1,), (2, 4), (3,))
 
 
+def _date_of(head: str) -> str:
+    return f"substr({head}, length({head}) - {_DATE_LENGTH + 1}, {_DATE_LENGTH})"
+
+
 def is_head(head: str) -> bool:
     """Whether the fields of what stands before the request are certain."""
     return _CERTAIN.match(head) is not None
@@ -107,7 +113,7 @@ def is_head(head: str) -> bool:
 def head_steps(dialect: Dialect) -> list[Step]:
     """From ``_head`` to ``_time`` (µs; NULL where the fields are not what they should be), ``_client``,
     ``_user`` and ``_host``, which is the virtual host in front."""
-    date = f"substr(_head, length(_head) - {_DATE_LENGTH + 1}, {_DATE_LENGTH})"
+    date = _date_of("_head")
     usual, other = (read(date, dialect.engine) for read in (usual_log_date_us, log_date_us))
     fronted = dialect.separate("_head", _FRONTED, _CLIENT_USER_HOST)
     is_fronted = dialect.is_separated("_fronted")
@@ -254,6 +260,7 @@ def _texts(dialect: Dialect, *, combined: bool) -> dict[str, str]:
         "s_port": dialect.extract("_host", ":([0-9]+)$"),
         "extra": written(_extra(dialect, combined=combined)),
         LINE: "line",
+        DATE: _date_of("_head"),
     }
 
 

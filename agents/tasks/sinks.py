@@ -26,6 +26,7 @@ import pyarrow as pa
 from agents.disk.durable import sync
 from agents.formats import Format
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Reject
+from agents.masks import WITHHELD
 from agents.tasks.archive import Archive
 from elf.errors import UserError
 from elf.job.commands import Outcome
@@ -153,7 +154,7 @@ class Sinks:
             line = chunk.lines[int(index)].as_py().encode()
             offset = int(chunk.offsets[int(index)])
             kept = line[:REJECT_KEPT_BYTES]
-            why = fmt.why_not(kept.decode(errors="replace"))
+            why = "" if kept == WITHHELD.encode() else fmt.why_not(kept.decode(errors="replace"))
             reason = f"no {fmt.name} line" + (f": {why}" if why else "")
             self._rejects.add(Reject(chunk.source.id, chunk.source.path, offset, reason, kept, len(line)))
 

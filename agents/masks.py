@@ -1,0 +1,109 @@
+"""What the owner of a host lets nobody see of its logs: columns that are masked (``streams.NAME.mask``).
+
+``truncate`` leaves the network of an address (IPv4 to /24, IPv6 to /48), and nothing of what is no address;
+``hash`` leaves 16 hex digits that are the same for equal values on this host and mean nothing elsewhere, as
+the key never leaves its data folder; ``drop`` leaves NULL. What no line can be rewritten for with certainty
+is refused (``unmaskable``). ``agents.tasks.masking`` rewrites the lines.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from elf.errors import UserError
+from elf.schema import EVENT_TIMES
+
+HOWS: Final = ("truncate", "hash", "drop")
+ACCESS: Final[Mapping[str, tuple[str, ...]]] = {
+    "c_ip": HOWS,
+    **dict.fromkeys(
+        ("cs_username", "cs_request", "cs_uri_query", "cs_referer", "cs_user_agent", "extra"), HOWS[1:]
+    ),
+}
+"""Columns of access logs that can be masked, and how."""
+KEY_FILE: Final = "mask.key"
+KEY_BYTES: Final = 32
+WITHHELD: Final = "(a line that does not parse, withheld: its stream is masked)"
+"""Instead of such a line; it is one itself in every format."""
+_HASH_BYTES: Final = 8
+_BITS: Final = {4: 24, 6: 48}
+_BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
+_FOUR: Final = re.compile(rf"({_BYTE}[.]{_BYTE}[.]{_BYTE})[.]{_BYTE}(?::[0-9]+)?")
+"""What nearly every address is, without a detour."""
+VALUES_KNOWN: Final = 1 << 16
+
+
+@lru_cache(VALUES_KNOWN)
+def masked(how: str, value: str | None, key: bytes) -> str | None:
+    """What is left of a value."""
+    if value is None or how == "drop":
+        return None
+    if how == "hash":
+        return hashlib.blake2b(value.encode(), key=key, digest_size=_HASH_BYTES).hexdigest()
+    return truncated(value)
+
+
+def truncated(value: str) -> str | None:
+    """The network of an address, which may have a port; None of what is none."""
+    if (four := _FOUR.fullmatch(value)) is not None:
+        return f"{four[1]}.0"
+    host = value.strip()
+    if host.startswith("["):
+        host = host[1:].partition("]")[0]
+    elif host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        # Those that have an IPv4 address in their first 48 bits, or are one.
+        address = address.ipv4_mapped or address.sixtofour or address
+    return str(ipaddress.ip_network((address, _BITS[address.version]), strict=False).network_address)
+
+
+def unmaskable(
+    format_: str, mask: Mapping[str, str], timestamp: str | None, columns: Mapping[str, str]
+) -> Iterator[str]:
+    """Why a stream with these settings cannot be masked so."""
+    for name, how in mask.items():
+        if format_ != "json":
+            if name not in ACCESS:
+                yield f"{name} cannot be masked in format {format_}; {', '.join(ACCESS)} can"
+            elif how not in ACCESS[name]:
+                yield f"{name} holds no addresses to truncate; hash or drop it"
+            continue
+        if "." in name or '"' in name:
+            yield f"{name} may be inside another value; only values at the top of a line are masked"
+        elif name == timestamp or (timestamp is None and name in EVENT_TIMES) or name.startswith("_"):
+            yield f"{name} is what elf itself goes by, and cannot be masked"
+        elif how != "drop" and columns.get(name, "text") != "text":
+            yield f"{name} is declared as {columns[name]}, and {how} leaves text; drop it, or declare text"
+
+
+def read_key(folder: Path) -> bytes:
+    """The key of a data folder, made when it is not there. Raises ``UserError``."""
+    path = folder / KEY_FILE
+    try:
+        try:
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        except FileExistsError:
+            key = path.read_bytes()
+        else:
+            with os.fdopen(descriptor, "wb") as file:
+                key = os.urandom(KEY_BYTES)
+                file.write(key)
+                file.flush()
+                os.fsync(descriptor)
+    except OSError as error:
+        raise UserError(f"{path}, the key of masked columns, cannot be used: {error.strerror}") from None
+    if len(key) != KEY_BYTES:
+        raise UserError(f"{path} is damaged: {len(key)} bytes; without it equal values get other hashes")
+    return key
