@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 # Where it is set, each of the hundreds of processes that tests start compiles all of elf.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test long check pytest docs install java clean
+.PHONY: demo test long check pytest docs lock install java clean
 
 demo: install java
 	$(BIN)/elf demo
@@ -31,16 +31,24 @@ check: install
 docs: install
 	$(BIN)/python -m lab.reference
 
+# The versions, and the hashes of all files of each, that are installed; uv is in an environment of its own.
+LOCK := .venv-lock/bin/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header \
+	--no-annotate --no-emit-index-url
+lock:
+	@$(PYTHON) -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
+	$(LOCK) --upgrade --extra spark --extra dev pyproject.toml --output-file deploy/requirements.lock
+	echo 'setuptools>=77' | $(LOCK) --upgrade - --output-file deploy/build.lock
+
 install: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml
+$(INSTALLED): pyproject.toml deploy/requirements.lock deploy/build.lock
 	@$(PYTHON) -c 'import sys; sys.exit("elf needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	@$(PYTHON) -m venv .venv || { echo "elf needs the venv module: install your distribution's python3-venv" >&2; exit 1; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[spark,dev]'
+	@sh deploy/install.sh $(BIN)/python
 	@touch $@
 
 java:
 	@sh deploy/java.sh
 
 clean:
-	rm -rf .venv build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-lock build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
