@@ -172,6 +172,16 @@ class HttpConfig:
 
 
 @dataclass(frozen=True)
+class AuditConfig:
+    """What was done for whom, kept so that nobody changes it unseen."""
+
+    enabled: bool = setting(True, flag(), "Whether it is kept.")
+    path: str = setting("", empty_or(_FOLDER), "The folder; empty: audit in data_dir.")
+    file_bytes_max: int = setting(16 << 20, whole(1 << 16), "A file is closed at this size.")
+    files_max: int = setting(16, whole(2), "So many files are kept; the oldest go.")
+
+
+@dataclass(frozen=True)
 class LogConfig:
     """What the agent says about itself, on stderr."""
 
@@ -315,6 +325,9 @@ class Config:
     streams: Mapping[str, StreamConfig] = named(StreamConfig, "The logs of this host, by name.", "clicks")
     archive: ArchiveConfig = section(ArchiveConfig, "The raw streams on their way to Parquet.")
     http: HttpConfig = section(HttpConfig, "Health, metrics and facts over HTTP.")
+    audit: AuditConfig = section(
+        AuditConfig, "What was done for whom, kept so that nobody changes it unseen (elf audit)."
+    )
     log: LogConfig = section(LogConfig, "What the agent says about itself, on stderr.")
     protocol: ProtocolConfig = section(
         ProtocolConfig, "Time limits of rolling up; the defaults suit a fleet in one place."
@@ -359,6 +372,7 @@ def _complete(config: Config) -> Config:
             agent, name=agent.name or socket.gethostname(), advertise=agent.advertise or agent.listen
         ),
         keys=config.keys or str(Path(config.data_dir) / "keys"),
+        audit=replace(config.audit, path=config.audit.path or str(Path(config.data_dir) / "audit")),
         archive=replace(config.archive, path=config.archive.path or str(Path(config.data_dir) / "archive")),
     )
 

@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from agents.audit import Audit
 from agents.committing.making import Making, Sandboxed
 from agents.disk.room import is_refusal
 from agents.disk.store import Store
@@ -32,6 +33,7 @@ from agents.tasks.feeding import Feeding
 from agents.tasks.running import Running
 from agents.tasks.streams import FunctionsAt
 from agents.tasks.streamtask import StreamTask
+from elf import __version__
 from elf.errors import ElfError
 from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import Sandboxes
@@ -59,7 +61,7 @@ class End:
 
 class Driver:
     """Runs one node over one transport. ``reading`` may be cleared by the caller to hold back all inputs, and
-    ``making`` to hold back all windows."""
+    ``making`` to hold back all windows. It closes the ``audit``."""
 
     def __init__(
         self,
@@ -78,6 +80,7 @@ class Driver:
         run_bytes_max: int = 64 << 20,
         probe: Probe | None = None,
         know: Callable[[Signed], object] = lambda signed: None,
+        audit: Audit | None = None,
     ) -> None:
         """``know`` is told what the catalog log says was signed."""
         self.node = node
@@ -110,7 +113,8 @@ class Driver:
         self._hosts = Hosts(
             self._program_event, lambda spec, line: self._log.info(line, job=spec.name), functions, sandboxes
         )
-        reports = LogReports(node, self._log, self.metrics, self._clock.now_ms)
+        self.audit = audit
+        reports = LogReports(node, self._log, self.metrics, self._clock.now_ms, audit)
         self._making = Making(node.me, store, Sandboxed(node.me.name, finals), reports)
         ports = Ports(
             self._clock, self._threads, self._links, self._feeding, self._hosts, process=self, reports=reports
@@ -128,6 +132,8 @@ class Driver:
         loop = asyncio.get_running_loop()
         self._end = loop.create_future()
         self._log.info("agent starts", agent_id=self.node.me.agent_id, incarnation=self.node.me.incarnation)
+        if self.audit is not None:
+            self.audit.record("agent starts", {"address": self.node.me.address, "version": __version__})
         self._loop.start(contacts)
         jobs = [self._receive(), self.readiness.watch(), *self._feeding.readers()]
         self._tasks = [loop.create_task(job) for job in jobs]
@@ -171,6 +177,9 @@ class Driver:
         self._running.close()
         self._making.versions.close()
         await self.transport.close()
+        if self.audit is not None:
+            self.audit.record("agent stops", {"reason": self._end.result().text if self._end else ""})
+            await asyncio.to_thread(self.audit.close)
         self.store.close()
         self._log.info("agent stopped")
 
@@ -192,6 +201,8 @@ class Driver:
     def _refused(self, refused: FrameRefused, origin: str, who: Principal | None) -> None:
         """A message that may not be, or is none: counted, and said now and then whose."""
         self.metrics.refused(refused.reason)
+        if self.audit is not None:
+            self.audit.refused(refused.reason, origin)
         if isinstance(refused, OtherCluster):
             self.readiness.unknown_member(refused, origin)
         elif who is not None and self._seldom.now((refused.reason, who.name), time.monotonic()):
@@ -274,4 +285,5 @@ class Driver:
             "multicasts_missed": self.node.multicasts_missed,
             "job_calls": self.node.programs.counts["calls_dropped"],
             "job_messages": self.node.programs.counts["messages_dropped"],
+            "audit_records": self.audit.lost if self.audit is not None else 0,
         }

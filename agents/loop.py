@@ -127,6 +127,8 @@ class Loop:
                 ports.clock.soon(partial(self._examine, effect))
             case do.Noticed() | do.Namesake() | do.Seen() | do.Skewed() | do.Unusable() | do.Faulted():
                 ports.reports.told(effect)
+            case do.Audited():
+                ports.reports.told(effect)
             case do.Stop():
                 ports.process.end(effect)
             case do.SaveLog() | do.SaveJob() | do.SaveFlow() | do.SaveFact() | do.PrunePanes(below=None):

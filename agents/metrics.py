@@ -41,6 +41,7 @@ Loss = Literal[
     "multicasts_missed",
     "job_calls",
     "job_messages",
+    "audit_records",
 ]
 """Ways in which data or words are lost, each counted where it happens."""
 

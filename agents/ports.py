@@ -21,7 +21,7 @@ from elf.wire.clients import Stats
 
 T = TypeVar("T")
 
-Told = do.Noticed | do.Namesake | do.Seen | do.Skewed | do.Unusable | do.Faulted
+Told = do.Noticed | do.Namesake | do.Seen | do.Skewed | do.Unusable | do.Faulted | do.Audited
 """Effects that are for people."""
 
 Queue = Literal["compute", "functions", "commit", "persist", "groups", "replicas", "aside"]

@@ -34,7 +34,9 @@ import structlog
 
 import overlay as ring
 from agents import logs
+from agents.answering.audited import digest
 from agents.answering.keys import NodeKeys
+from agents.audit import Audit
 from agents.config import Config, FunctionsConfig, StreamConfig
 from agents.connections import Bounds, names_of
 from agents.disk import modes
@@ -256,7 +258,10 @@ async def _run(
         try:
             store = Store(folder / STORE_FILE)
             opened.callback(store.close)
-            driver, contacts = _driver(config, keyring, folder, transport, store, process.template)
+            audit = _audit(config, store)
+            if audit is not None:
+                opened.callback(audit.close)
+            driver, contacts = _driver(config, keyring, folder, transport, store, process.template, audit)
         except (ElfError, OSError) as error:
             if not is_refusal(error):
                 raise
@@ -294,11 +299,12 @@ def _driver(
     transport: ZeroMqTransport,
     store: Store,
     template: Template,
+    audit: Audit | None,
 ) -> tuple[Driver, list[str]]:
     """What the store says, come to life, and whom to join through."""
     started = store.begin_incarnation(int(time.time()))
     me = Identity(store.agent_id(), config.agent.name, started, transport.address)
-    metrics, settings = Metrics(), _functions(config.functions, me.name)
+    metrics, settings = Metrics(), _functions(config.functions, me.name, audit)
     sandboxes = Sandboxes(template)
     log = structlog.get_logger().bind(agent=me.name)
     functions = FunctionsAt(sandboxes, log.info, folder / "failed", settings.limits, settings.allowed)
@@ -322,11 +328,21 @@ def _driver(
         run_bytes_max=config.protocol.run_bytes_max,
         probe=partial(reached, security=keyring.security),
         know=keyring.take,
+        audit=audit,
     )
     return driver, _contacts(config, keyring, restored, store, me)
 
 
-def _functions(config: FunctionsConfig, agent: str) -> Settings:
+def _audit(config: Config, store: Store) -> Audit | None:
+    """None: nothing is kept."""
+    audit, agent = config.audit, config.agent.name
+    if not audit.enabled:
+        return None
+    folder, size = Path(audit.path), audit.file_bytes_max
+    return Audit(folder, store, file_bytes_max=size, files_max=audit.files_max, agent=agent)
+
+
+def _functions(config: FunctionsConfig, agent: str, audit: Audit | None) -> Settings:
     allow: Allow = config.allow  # type: ignore[assignment]  # one of its words, once the configuration is read
     limits = Limits(
         call_secs=config.call_secs,
@@ -334,7 +350,15 @@ def _functions(config: FunctionsConfig, agent: str) -> Settings:
         bytes_max=config.result_bytes_max,
         log_bytes_max=config.log_bytes_max,
     )
-    return Settings(limits, config.jobs_max, allowed(allow, agent), refusal(allow, agent))
+    ask = allowed(allow, agent)
+
+    def told(text: str) -> str:
+        why = ask(text)
+        if why and audit is not None:
+            audit.record("code refused", {"code": digest(text), "reason": why})
+        return why
+
+    return Settings(limits, config.jobs_max, told, refusal(allow, agent))
 
 
 def _advertised(config: Config) -> str | None:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 import psutil
 from structlog.typing import FilteringBoundLogger
 
+from agents.audit import Audit
 from agents.metrics import Counts, Metrics
 from agents.node.node import Node
 from agents.ports import Told
@@ -27,8 +28,14 @@ class LogReports:
     """See the module's docstring. ``told`` is called on the loop, the others on any thread."""
 
     def __init__(
-        self, node: Node, log: FilteringBoundLogger, metrics: Metrics, now_ms: Callable[[], int]
+        self,
+        node: Node,
+        log: FilteringBoundLogger,
+        metrics: Metrics,
+        now_ms: Callable[[], int],
+        audit: Audit | None = None,
     ) -> None:
+        self._audit = audit
         self._node = node
         self._log = log
         self._metrics = metrics
@@ -65,6 +72,9 @@ class LogReports:
                 )
             case do.Unusable():
                 self._unusable(effect)
+            case do.Audited():
+                if self._audit is not None:
+                    self._audit.record(effect.what, effect.facts)
             case do.Faulted():
                 self._log.error("a request has failed", reason=repr(effect.error), exc_info=effect.error)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
+from agents.answering import audited
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, Until
 from agents.answering.statements import Statements
 from elf.errors import ElfError
@@ -40,12 +41,14 @@ Step = Ask | Effect
 
 @dataclass
 class _Running:
-    """A procedure and the answers that it waits for, by request id; or ``until`` our log says something."""
+    """A procedure and the answers that it waits for, by request id; or ``until`` our log says something.
+    ``asked``: the request that began it, which is told to the audit when it ends."""
 
     client: str
     request: int
     procedure: Procedure
     windows: int | None
+    asked: Execute | Call | None = None
     waiting: dict[int, Answer | None] = field(default_factory=dict)
     until: Until | None = None
     deadline_ms: int = 0
@@ -109,11 +112,10 @@ class Clients:
             case Cancel():
                 return self._close(key)
             case Execute():
-                running = _Running(
-                    client, message.request, self.statements.execute(message, who), message.windows
-                )
+                procedure, windows = self.statements.execute(message, who), message.windows
             case Call():
-                running = _Running(client, message.request, self.statements.call(message, now_ms, who), None)
+                procedure, windows = self.statements.call(message, now_ms, who), None
+        running = _Running(client, message.request, procedure, windows, message)
         self._running[key] = running
         return self._step(running, None, now_ms)
 
@@ -157,8 +159,11 @@ class Clients:
     def _finish(self, running: _Running, end: Reply | Failed | Reading, now_ms: int) -> list[Step]:
         key = (running.client, running.request)
         self._running.pop(key, None)
+        found: list[Step] = []
+        if running.asked is not None:
+            found.extend(audited.request(running.client, running.asked, end))
         if not isinstance(end, Reading):
-            return [Send(running.client, end)]
+            return [*found, Send(running.client, end)]
         left = running.windows or end.windows
         reader = _Reader(
             running.client,
@@ -175,7 +180,7 @@ class Clients:
         )
         self._readers[key] = reader
         patience = [Send(running.client, Reply(request=running.request, done=False))] if end.then else []
-        return [*patience, self._renewal(reader)]
+        return [*found, *patience, self._renewal(reader)]
 
     def answered(self, answer: Answer, now_ms: int) -> list[Step]:
         asker = self._whys.pop(answer.id, None)

@@ -1,7 +1,8 @@
 """Waiting for the disk, in one place, and counted: that is what durability costs.
 
 ``archive``: a roll, its folder, what is shipped, the rejects; ``state``: a transaction of the state file,
-which is one fsync of SQLite's log (checkpoints, one in some hundred, are not counted).
+which is one fsync of SQLite's log (checkpoints, one in some hundred, are not counted); ``audit``: what has
+gathered of that.
 """
 
 from __future__ import annotations
@@ -10,9 +11,9 @@ import os
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-Kind = Literal["archive", "state"]
+Kind = Literal["archive", "state", "audit"]
 
 _counts: Counter[Kind] = Counter()
 _lock = threading.Lock()
@@ -27,7 +28,7 @@ def waited(kind: Kind) -> None:
 def waits() -> dict[Kind, int]:
     """How often this process has waited for the disk."""
     with _lock:
-        return {"archive": _counts["archive"], "state": _counts["state"]}
+        return {kind: _counts[kind] for kind in get_args(Kind)}
 
 
 def sync(descriptor: int) -> None:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Sequence
 
 import overlay as ring
+from agents.answering import audited
 from agents.answering.asks import ToAddress, ToKey, Until
 from agents.answering.clients import Clients
 from agents.answering.fleet import Fleet
@@ -414,7 +415,7 @@ class Node:
     def _follow(self, new: Sequence[LogEntry], now_ms: int) -> list[Step]:
         found: list[Step] = []
         for entry in new:
-            found.extend(self.witness.logged(entry))
+            found.extend([*self.witness.logged(entry), *audited.entry(entry, self.log)])
             match entry:
                 case MemberJoined() | MemberLeft():
                     self.router.roster_changed(entry.stream)
@@ -474,7 +475,8 @@ class Node:
                 return list(self.clients.job_failed(message))
             case Call() if message.verb == "leave" and not refused_call(who, message):
                 forced = message.argument == "force"
-                return list(self._leaving.asked(sender, message.request, now_ms, force=forced))
+                leaving = self._leaving.asked(sender, message.request, now_ms, force=forced)
+                return [*audited.request(sender, message, None), *leaving]
             case Execute() | Call() | KeepAlive() | Cancel():
                 return list(self.clients.heard(sender, message, now_ms, who))
             case _:

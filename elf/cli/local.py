@@ -14,7 +14,7 @@ from typing import Annotated, Final
 
 import typer
 
-from elf.cli.options import Output, OutputOption, SeveralValues, SqlFile, one_text
+from elf.cli.options import Output, OutputOption, SeveralValues, Shown, SqlFile, one_text
 from elf.errors import UserError
 
 LABORATORY: Final = {
@@ -22,6 +22,8 @@ LABORATORY: Final = {
     "bench": "Measure elf on this machine.",
     "sim": "Simulate a fleet on virtual time.",
 }
+DATA_DIR: Final = "/var/lib/elf"
+"""An agent's, where its configuration gives none."""
 
 
 class DemoApp(StrEnum):
@@ -37,6 +39,7 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     app.command(cls=SeveralValues)(run)
     app.command()(demo)
+    app.command()(audit)
     _register_laboratory(app)
 
 
@@ -125,6 +128,34 @@ def demo(
     if app is not None:
         return run_app(app.value, DemoOptions(windows, window_seconds or 3, rate, keep, agents))
     return run_demo(DemoOptions(windows, window_seconds or 5, rate, keep))
+
+
+def audit(
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", metavar="DIR", help="The agent's data_dir (default /var/lib/elf)."),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help="One file, or a folder of them, instead: a copy."),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="Records from then on: 10m, 2h, 7d ago, or a time."),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Whether records were changed or removed; 1 if so.")
+    ] = False,
+    output: Annotated[Shown, typer.Option("--output", help="How records are written.")] = Shown.TABLE,
+) -> int:
+    """What an agent on this machine has done for whom: statements, code, members, refusals."""
+    from elf.cli.audit import show, verdict
+
+    if data_dir is not None and file is not None:
+        raise UserError("give --data-dir or --file, not both")
+    place = file if file is not None else (data_dir or Path(DATA_DIR)) / "audit"
+    state = None if file is not None else (data_dir or Path(DATA_DIR)) / "elf.sqlite"
+    return verdict(place, state) if verify else show(place, since, output)
 
 
 def _register_laboratory(app: typer.Typer) -> None:

@@ -367,6 +367,15 @@ class Faulted:
 
 
 @dataclass(frozen=True)
+class Audited:
+    """Something that is kept for those who ask later who has done what (``agents.audit``): ``what`` it is,
+    and facts about it; never what is in a row."""
+
+    what: str
+    facts: Mapping[str, object]
+
+
+@dataclass(frozen=True)
 class Stop:
     """The agent must stop: ``text`` for the log and the terminal, ``status`` for the exit."""
 
@@ -404,5 +413,6 @@ Effect = (
     | Skewed
     | Unusable
     | Faulted
+    | Audited
     | Stop
 )

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 from agents.answering.asks import Procedure, Until
 from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
-from elf.job.effects import Send
+from elf.job.effects import Audited, Send
 from elf.job.messages.groups import SubscribeJob
 from elf.job.spec import JobSpec
 from elf.wire.clients import Execute, Published, Reply, WindowResult
@@ -85,7 +85,8 @@ def test_a_request_waits_until_the_log_here_says_what_was_done_or_for_a_while() 
 
     clients = Clients(ME, SimpleNamespace(execute=lambda asked, who: made()))  # type: ignore[arg-type]
     asked = Execute(request=1, sql="CREATE …", creator="me")
-    done = [Send(CLIENT, Reply(request=1, text="done"))]
+    facts = {"who": "me", "from": CLIENT, "statement": "CREATE …", "outcome": "ok"}
+    done = [Audited("statement", facts), Send(CLIENT, Reply(request=1, text="done"))]
     (until,) = clients.heard(CLIENT, asked, 0)
     assert isinstance(until, Until), "the node asks a keeper"
     assert clients.log_grew(5) == []

@@ -1,0 +1,110 @@
+"""What is kept of a request and of an entry of the catalog log, for the audit (``agents.audit``): who, from
+where, what, and how it ended. Texts are cut; of files there are hashes, of tables names and sizes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from elf.job.catalog.log import CatalogLog
+from elf.job.effects import Audited
+from elf.job.messages.log import (
+    JobAdded,
+    JobDropped,
+    LogEntry,
+    MemberJoined,
+    MemberLeft,
+    ProgramAdded,
+    VersionAdded,
+)
+from elf.job.program.spec import Submission
+from elf.job.spec import JobSpec
+from elf.ql.user_functions import functions_of
+from elf.wire.clients import Call, Execute, Failed
+
+TEXT_MAX: Final = 2_000
+"""Characters of a statement that are kept."""
+NAMES_MAX: Final = 16
+"""Files of a statement that are named."""
+GREETING: Final = "status"
+"""The call by which every client begins: it says nothing."""
+
+
+def request(client: str, asked: Execute | Call, end: object) -> list[Audited]:
+    """A client's request, and how it ended; None: it has only begun."""
+    if isinstance(asked, Call) and asked.verb == GREETING:
+        return []
+    facts: dict[str, object] = {"who": asked.creator, "from": client}
+    if isinstance(asked, Execute):
+        what = "statement"
+        facts["statement"] = cut(asked.sql)
+        if asked.files:
+            facts["files"] = {cut(name): digest(text) for name, text in asked.files[:NAMES_MAX]}
+        if asked.tables:
+            facts["tables"] = {cut(name): len(data) for name, data in asked.tables[:NAMES_MAX]}
+    else:
+        what = "call"
+        facts |= {"verb": cut(asked.verb), **_argument(asked)}
+    if isinstance(end, Failed):
+        return [Audited(what, {**facts, "outcome": "refused", "reason": cut(end.text)})]
+    return [Audited(what, {**facts, "outcome": "begun" if end is None else "ok"})]
+
+
+def _argument(asked: Call) -> dict[str, object]:
+    if asked.verb != "submit":
+        return {"argument": cut(asked.argument)} if asked.argument else {}
+    try:
+        job = msgspec.json.decode(asked.argument, type=Submission)
+    except (msgspec.MsgspecError, RecursionError):
+        return {"argument": f"{len(asked.argument)} characters that are no job"}
+    return {"job": cut(job.name), "files": {cut(job.filename): digest(job.text)}}
+
+
+def entry(new: LogEntry, log: CatalogLog) -> list[Audited]:
+    """An entry of the catalog log, as every agent hears of it; nothing of those about where things are."""
+    match new:
+        case MemberJoined():
+            facts = {
+                "stream": new.stream,
+                "agent": new.name,
+                "agent_id": new.agent_id,
+                "address": new.address,
+            }
+            return [Audited("member joined", facts)]
+        case MemberLeft():
+            who = next((m for m in log.members(new.stream) if m.number == new.number), None)
+            named = (
+                {} if who is None else {"agent": who.name, "agent_id": who.agent_id, "address": who.address}
+            )
+            return [Audited("member left", {"stream": new.stream, **named})]
+        case JobAdded():
+            return [Audited("job", _job(new.spec))]
+        case VersionAdded():
+            return [Audited("version of a job", _job(new.spec))]
+        case JobDropped():
+            return [Audited("job dropped", {"uid": new.uid})]
+        case ProgramAdded():
+            spec = new.spec
+            files = {spec.filename: digest(spec.text)}
+            facts = {"creator": spec.creator, "job": spec.name, "uid": spec.uid}
+            return [Audited("job in Python", {**facts, "files": files})]
+    return []
+
+
+def _job(spec: JobSpec) -> dict[str, object]:
+    functions = {f"{one.kind} of {one.filename}": digest(one.text) for one in functions_of(spec.plan)}
+    facts: dict[str, object] = {"creator": spec.creator, "job": spec.name, "uid": spec.uid}
+    facts |= {"version": spec.version, "statement": cut(spec.plan.sql)}
+    return {**facts, "functions": functions} if functions else facts
+
+
+def cut(text: str) -> str:
+    return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}… ({len(text)} characters)"
+
+
+def digest(text: str) -> str:
+    """SHA-256 of a file's text, in hexadecimal digits."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
