@@ -242,9 +242,9 @@ def trees(spec: JobSpec, flows: Sequence[FlowStatus]) -> dict[str, object]:
     """The trees of a job's flows."""
     drawn: list[dict[str, object]] = [
         {
-            "flow": one.flow.uid,
-            "stream": one.flow.fragment.stream,
-            "root": one.flow.leader,
+            "flow": one.flow,
+            "stream": one.stream,
+            "root": one.leader,
             "readers": [reader.name for reader in one.readers],
             "edges": [
                 {"name": e.name, "address": e.address, "parent": e.parent, "sealed_us": e.sealed_us}

@@ -22,7 +22,8 @@ from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import JobStatus, ReconfigureJob
 from elf.job.spec import JobSpec
-from elf.ql.plan import Function, Plan, Table
+from elf.ql.definition import Definition
+from elf.ql.plan import Function, Table
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
 
@@ -40,24 +41,24 @@ class Changes:
 
     def alter(self, asked: Execute, statement: changes.AlterJob) -> Procedure:
         spec = self._masters.own(statement.name, asked.creator)
-        plan = yield from self._new_plan(asked, statement, spec)
+        definition = yield from self._new_query(asked, statement, spec)
         self._planning.unread(spec)
         request = ReconfigureJob(
             id=0,
             origin="",
             uid=spec.uid,
             verb="alter",
-            plan=plan,
+            definition=definition,
             reset=statement.reset,
             immediately=statement.immediately,
             note=statement.sql,
-            roots=(yield from self._planning.range_roots(spec.name, spec.creator, plan)),
+            roots=(yield from self._planning.range_roots(spec.name, spec.creator, definition.plan)),
         )
         return (yield from self._ask(asked, spec, request))
 
-    def _new_plan(
+    def _new_query(
         self, asked: Execute, statement: changes.AlterJob, spec: JobSpec
-    ) -> Generator[list[Ask], list[Answer], Plan]:
+    ) -> Generator[list[Ask], list[Answer], Definition]:
         """What the job is to do. A function stays until it is dropped."""
         from elf.ql import statements as ql
         from elf.ql.files import tables_in, with_file

@@ -219,7 +219,7 @@ def _join(join: StreamJoin) -> Told:
 def _depth(facts: FlowStatus) -> int:
     """Edges from the deepest member to the root, as it last heard."""
     parents = {edge.address: edge.parent for edge in facts.tree}
-    return max((depth_of(address, parents, facts.flow.leader) for address in parents), default=0)
+    return max((depth_of(address, parents, facts.leader) for address in parents), default=0)
 
 
 def depth_of(address: str, parents: Mapping[str, str], root: str) -> int:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Generator, Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +22,7 @@ from elf.job.messages.groups import WhoIsThere
 from elf.job.messages.inquiries import StreamSeen
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import JobSpec, range_topic
+from elf.ql.definition import Contents, Definition, Read, least
 from elf.ql.plan import Plan, Table
 from elf.windows import Landmark
 from elf.wire.base import Answer
@@ -30,7 +30,6 @@ from elf.wire.clients import ONE_SHOT_PREFIX, Execute
 
 if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
     from elf.ql import statements
-    from elf.ql.jobs import Read
 
 
 class Planning:
@@ -52,9 +51,10 @@ class Planning:
         known: Mapping[str, Table] | None = None,
         within: Sequence[str] = (),
         instead: Instead | None = None,
-    ) -> Generator[list[Ask], list[Answer], Plan]:
-        """The plan of a query over a stream of this fleet; its columns are what members have seen. ``known``:
-        tables that it joins, where they do not come with the statement; ``within``: whose query it is."""
+    ) -> Generator[list[Ask], list[Answer], Definition]:
+        """What a query over a stream of this fleet comes to; its columns are what members have seen.
+        ``known``: tables that it joins, where they do not come with the statement; ``within``: whose query it
+        is."""
         from elf.ql import files, jobs, planner, user_functions
 
         expanded = jobs.expand(query, lambda name: self._read(name, asked.creator), within)
@@ -65,6 +65,7 @@ class Planning:
         for stream in late or expanded.streams or self.streams_of(query):
             views[stream] = yield from self._fleet.view(stream, finite=self.finite)
         schemas = {stream: view.schema for stream, view in views.items()}
+        functions = (instead.functions if instead is not None else None) or ()
 
         def make(pane_us: int | None) -> Plan:
             try:
@@ -73,7 +74,7 @@ class Planning:
                 raise _with_way_out(error, views, finite=self.finite) from None
             if late:
                 plan = planner.over_late(query, plan, late)
-            for function in (instead.functions if instead is not None else None) or ():
+            for function in functions:
                 plan = user_functions.with_function(plan, function)
             return plan
 
@@ -81,14 +82,25 @@ class Planning:
             plan = make(None)
         else:
             plan = yield from self._sharing.plan(make, instead)
-        plan = yield from self._since(plan)
+        since = yield from self._since(plan)
         if not plan.windows and not self.finite:
             raise UserError(
                 "a query over live streams never ends, so it says at its end when there is a result: "
                 "WINDOWING 30 SECONDS (of each 30 s), or WINDOWING LANDMARK EVERY 30 SECONDS "
                 "(of all since it began, after each 30 s that brought a row)"
             )
-        return plan
+        whole = Definition(
+            query.sql,
+            tuple(schemas.items()),
+            tuple(map(Contents.of, tables.values())),
+            expanded.jobs,
+            tuple(functions),
+            plan.fragment.pane_us if plan.choice is not None and plan.choice.is_shared else None,
+            tuple(late.items()),
+            since,
+            plan.choice,
+        )
+        return least(whole, plan)
 
     def _late_flows(self, query: statements.Query, creator: str) -> dict[str, str]:
         """Of ``FROM LATE job``: the flows (uids, by stream) whose late rows these are, or none."""
@@ -138,15 +150,13 @@ class Planning:
 
     def _read(self, name: str, creator: str) -> Read:
         """A job that a query reads. Raises ``UserError``."""
-        from elf.ql.jobs import Read
-
         spec = self._masters.find(name, creator)
         if readable_as(self._log, spec.uid) is None:
             raise UserError(
                 f"job {name} is being changed: while the windows of two of its versions are made it can't be "
                 f"read; DESCRIBE {name} tells until when"
             )
-        return Read(spec.uid, spec.name, spec.plan)
+        return Read.of(spec.uid, spec.name, spec.plan)
 
     def unread(self, spec: JobSpec) -> None:
         """Raises ``UserError`` when other jobs read this one."""
@@ -154,12 +164,12 @@ class Planning:
         if readers:
             raise UserError(is_read(spec.name, readers))
 
-    def _since(self, plan: Plan) -> Generator[list[Ask], list[Answer], Plan]:
-        """The plan, with the landmark of the job that it reads if its windows are that job's. On finite input
-        both begin with the first row. Raises ``UserError``.
+    def _since(self, plan: Plan) -> Generator[list[Ask], list[Answer], tuple[int, int] | None]:
+        """``Plan.since``: the landmark of the job that it reads, if its windows are that job's. On finite
+        input both begin with the first row. Raises ``UserError``.
         """
         if not plan.reads or plan.stages or not any(isinstance(kind, Landmark) for kind in plan.windows):
-            return plan
+            return None
         spec = self._log.job(plan.reads[0])
         if spec is None:
             raise UserError("the job that is read has been dropped meanwhile")
@@ -169,9 +179,9 @@ class Planning:
             raise UserError(f"job {spec.name} is still being prepared; try again in a moment")
         first_us = event_time(made.first_pane, plan.fragment.pane_us)
         if first_us is None:
-            return plan
+            return None
         landmark_us = (made.landmarks or (first_us,))[-1]
-        return replace(plan, since=(landmark_us, max(landmark_us, facts.committed_us or landmark_us)))
+        return landmark_us, max(landmark_us, facts.committed_us or landmark_us)
 
 
 def _with_way_out(error: ColumnError, views: Mapping[str, StreamSeen], *, finite: bool) -> UserError:

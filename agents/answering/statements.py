@@ -134,14 +134,14 @@ class Statements:
         if replaced is not None and replaced.creator != creator:
             replaced = None
         instead = None if replaced is None else Instead(replaced)
-        plan = yield from self.planning.plan(asked, query, None, [name], instead)
+        definition = yield from self.planning.plan(asked, query, None, [name], instead)
         if replaced is not None:
             self.planning.unread(replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
-        spec = JobSpec(name, creator, 0, plan, ())
+        spec = JobSpec(name, creator, 0, definition)
         if spec.replicated:  # else they are where the job is: it is asked again when that dies
-            spec = replace(spec, roots=(yield from self.planning.range_roots(name, creator, plan)))
+            spec = replace(spec, roots=(yield from self.planning.range_roots(name, creator, spec.plan)))
         request = CreateJob(id=0, origin="", spec=spec, replace=replacing)
         (answer,) = yield [ToKey(app_id(name, creator), request)]
         if answer.error == SILENT:
@@ -212,8 +212,8 @@ class Statements:
                 yield from self._explanations.of(asked.request, spec.plan, spec, analyze=statement.analyze)
             )
         if not statement.analyze:
-            plan = yield from self.planning.plan(asked, statement.target)
-            return (yield from self._explanations.of(asked.request, plan, None))
+            definition = yield from self.planning.plan(asked, statement.target)
+            return (yield from self._explanations.of(asked.request, definition.plan, None))
         running = yield from self._one_shot(asked, statement.target)
         then = self._explanations.of_one_shot(asked.request, running.plan, running)
         return Reading(running, drops=True, then=then, windows=ANALYZED_WINDOWS)

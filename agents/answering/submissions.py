@@ -19,9 +19,10 @@ from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.program import messages as note
 from elf.job.program.calls import Subscription
-from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submission, Tap
+from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submission
 from elf.job.program.values import pack_value
 from elf.job.spec import app_id
+from elf.ql.definition import TapDefinition, least_tap
 from elf.wire.base import Answer
 from elf.wire.clients import Call, Reply
 
@@ -56,11 +57,11 @@ class Submissions:
             if subscription.app in sql:
                 name = sql[subscription.app]
                 raise UserError(f"subscribe(app=…): {name} is an SQL job, which multicasts nothing: query it")
-        taps: list[Tap] = []
+        definitions: list[TapDefinition] = []
         for subscription in asked.loaded.subscriptions:
             if not subscription.app:
-                tap = yield from self._tap(subscription)
-                taps.append(tap)
+                definition = yield from self._tap(subscription)
+                definitions.append(definition)
         spec = ProgramSpec(
             asked.name,
             call.creator,
@@ -69,7 +70,7 @@ class Submissions:
             asked.filename,
             asked.loaded.title,
             asked.loaded.every_ms,
-            tuple(taps),
+            tuple(definitions),
             tuple(subscription.app for subscription in asked.loaded.subscriptions if subscription.app),
             asked.subscription,
         )
@@ -86,19 +87,22 @@ class Submissions:
         text = f"job {spec.name} submitted ({spec.title}, {spec.hash})"
         return Reply(request=call.request, text=text, body=json.dumps(body).encode())
 
-    def _tap(self, subscription: Subscription) -> Generator[list[Ask], list[Answer], Tap]:
+    def _tap(self, subscription: Subscription) -> Generator[list[Ask], list[Answer], TapDefinition]:
         from elf.ql import statements
-        from elf.ql.groups import plan_groups, plan_rows
 
         if subscription.stream:
             if subscription.stream not in self._log.streams():
                 known = ", ".join(self._log.streams()) or "none"
                 raise UserError(f"there is no stream {subscription.stream}; streams: {known}")
             schema = yield from self._fleet.schema(subscription.stream)
-            return Tap(
+            rows = TapDefinition(
                 subscription.name,
-                plan_rows(subscription.columns, subscription.where, schema, stream=subscription.stream),
+                subscription.stream,
+                schema,
+                where=subscription.where,
+                columns=tuple(subscription.columns),
             )
+            return least_tap(rows)
         parsed = statements.parse(subscription.query)
         if len(parsed) != 1 or not isinstance(parsed[0], statements.Select):
             raise UserError(f"subscription {subscription.name}: one SELECT is needed")
@@ -109,8 +113,7 @@ class Submissions:
                 f"subscription {subscription.name}: a job's query is of one stream, not {1 + len(others)}"
             )
         schema = yield from self._fleet.schema(stream)
-        groups = plan_groups(query, schema, stream=stream)
-        return Tap(subscription.name, groups.fragment, groups.keys, groups.states)
+        return least_tap(TapDefinition(subscription.name, stream, schema, query.sql))
 
     def query(self, call: Call) -> Procedure:
         """A client asks a job's master, as another job would (``Job.query``)."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -19,10 +18,9 @@ import pyarrow as pa
 from agents.answering.asks import SILENT, Procedure, ToAddress
 from agents.answering.fleet import Fleet
 from elf.batch import decode, encode
-from elf.errors import PeerError, QueryError, UserError
+from elf.errors import PeerError, UserError
 from elf.job.catalog.log import CatalogLog, Member
 from elf.job.messages.inquiries import SampledRows, SampleRows, StreamSeen
-from elf.ql.plan import Fragment
 from elf.schema import Column, Schema, merge_schemas
 from elf.wire.clients import LINES_MAX, RETRY_MS_MIN, ROWS_MAX, Call, Reply, TapOptions, TapReply
 
@@ -38,9 +36,6 @@ ASKED_A_SECOND = 1_000
 TAPS_KEPT = 64
 TS = "_ts"
 AGENT = "_agent"
-
-_NO_CONDITION: Final = ("group", "having", "qualify", "order", "limit", "joins")
-"""What else of a query might stand in the place of a condition."""
 
 
 @dataclass
@@ -95,10 +90,10 @@ def _planned(options: TapOptions, seen: Sequence[StreamSeen]) -> _Tap:
     schema = merge_schemas([one.schema for one in seen])
     shown = _shown(options, schema)
     named: tuple[Column, ...] = ()
-    where_sql = ""
     if options.where:
-        fragment = _condition(options, schema)
-        named, where_sql = fragment.columns, fragment.where_sql
+        from elf.ql.conditions import condition
+
+        named = condition(options.where, schema, stream=options.stream).columns
     chosen: dict[str, Column] = {}  # DuckDB takes names that differ by case only for the same
     for column in (*named, *shown):
         chosen.setdefault(column.name.lower(), column)
@@ -108,7 +103,7 @@ def _planned(options: TapOptions, seen: Sequence[StreamSeen]) -> _Tap:
         stream=options.stream,
         row_sample=options.tap,
         columns=tuple(chosen.values()),
-        where_sql=where_sql,
+        where=options.where,
         rows_max=ROWS_MAX,
         lines_max=LINES_MAX,
         bytes_max=BYTES_MAX,
@@ -127,26 +122,6 @@ def _shown(options: TapOptions, schema: Schema) -> list[Column]:
             known = ", ".join(schema.names())
             raise UserError(f"stream {options.stream} has no column {name}; columns: {known}")
     return list(dict.fromkeys(column for column in found.values() if column is not None))
-
-
-def _condition(options: TapOptions, schema: Schema) -> Fragment:
-    """What a query with this condition reads. Raises ``UserError``."""
-    from elf.ql import planner, statements
-
-    # On a line of its own, which an error shows; a comment in it ends there.
-    sql = f"SELECT COUNT(*) AS n FROM tapped WHERE\n{options.where}\nWINDOWING 1 SECONDS"
-    no_condition = UserError(f"one condition is wanted, as after WHERE; not: {options.where}")
-    try:
-        parsed = statements.parse(sql)
-        select = parsed[0] if len(parsed) == 1 else None
-        if not isinstance(select, statements.Select) or any(map(select.query.tree.args.get, _NO_CONDITION)):
-            raise no_condition
-        return planner.plan(select.query, schema, stream=options.stream).fragment
-    except QueryError as error:
-        line = None if error.line is None else error.line - 1
-        if line is not None and not 1 <= line <= len(options.where.splitlines()):
-            raise no_condition from None  # what is around it made no sense with it
-        raise QueryError(error.text, sql=options.where, line=line, column=error.column) from None
 
 
 def _ask(request: int, tap: _Tap, members: Sequence[Member]) -> Procedure:
@@ -181,7 +156,7 @@ def _bounded(request: SampleRows, members: int) -> SampleRows:
     return msgspec.structs.replace(
         request,
         rows_max=rows_max,
-        lines_max=LINES_MAX if request.where_sql else rows_max,
+        lines_max=LINES_MAX if request.where else rows_max,
         bytes_max=max(min(BYTES_MAX, BYTES_TOGETHER_MAX // members), 1),
     )
 

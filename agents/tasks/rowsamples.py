@@ -21,6 +21,7 @@ from elf.batch import encode
 from elf.errors import UserError
 from elf.job.messages.inquiries import SampledRows, SampleRows
 from elf.job.ports import Wanted
+from elf.schema import Schema
 
 if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
     from agents.tasks.engine import Extractor
@@ -64,6 +65,7 @@ class _RowSample:
         self._lines = 0
         self._bytes = 0
         self._unseen = 0
+        self._wheres: tuple[str, ...] | None = None
         self._extractor: Extractor | None = None
 
     def hold(self, lines: pa.StringArray, now_ms: int) -> None:
@@ -87,7 +89,9 @@ class _RowSample:
     def read(
         self, held: Sequence[Held], unseen: int, fmt: Format, event_time: str | None, now_ms: int
     ) -> SampledRows:
-        """The rows of these lines."""
+        """The rows of these lines. Raises ``UserError`` where the condition cannot be read."""
+        if self._wheres is None:
+            self._wheres = _rendered(self._request)
         if not held:
             return SampledRows(b"", 0, unseen)
         if (
@@ -95,10 +99,7 @@ class _RowSample:
         ):  # a line was read, so that the stream task knows the event time if there is one
             from agents.tasks.engine import Extractor
 
-            where = self._request.where_sql
-            self._extractor = Extractor(
-                fmt, event_time, Wanted(self._request.columns, (where,) if where else ())
-            )
+            self._extractor = Extractor(fmt, event_time, Wanted(self._request.columns, self._wheres))
         found = self._extractor.extract(pa.concat_arrays([lines for lines, _ in held]))
         rows = found.table
         if event_time is None:
@@ -113,6 +114,15 @@ class _RowSample:
     def close(self) -> None:
         if self._extractor is not None:
             self._extractor.close()
+
+
+def _rendered(request: SampleRows) -> tuple[str, ...]:
+    """The condition as this agent binds and renders it; none where there is none."""
+    if not request.where:
+        return ()
+    from elf.ql.conditions import condition
+
+    return (condition(request.where, Schema(request.columns), stream=request.stream).where_sql,)
 
 
 class RowSamples:

@@ -8,9 +8,12 @@ policy. A flow belongs to no job: whichever job brought it, every job with an eq
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
+from elf.ql.definition import Definition, usable
 from elf.ql.plan import Fragment, Plan
 from elf.wire.clients import ONE_SHOT_PREFIX
 from overlay.placement import CHOICES
@@ -95,15 +98,30 @@ class Flow:
 
 
 @dataclass(frozen=True)
+class Place:
+    """A flow as it travels, beside the definition of a job that reads it: all but its fragment, which each
+    agent makes by itself. The fields are those of ``Flow``."""
+
+    uid: str
+    topic: bytes
+    leader: str
+
+    @classmethod
+    def of(cls, flow: Flow) -> Place:
+        return cls(flow.uid, flow.topic, flow.leader)
+
+
+@dataclass(frozen=True)
 class JobSpec:
-    """A job as its creator asked for it."""
+    """A job as its creator asked for it. Raises ``ValueError`` where no plan can be made of it, so that no
+    decoder gives such a one."""
 
     name: str
     creator: str
     generation: int
-    plan: Plan
-    flows: tuple[Flow, ...]
-    """One for each of ``plan.fragments``, in that order."""
+    definition: Definition
+    places: tuple[Place, ...] = ()
+    """Of its flows, one for each of ``plan.fragments``, in that order; none before they are proposed."""
     version: int = 1
     master: str = ""
     """Address of its master; empty until the log has the job."""
@@ -112,6 +130,25 @@ class JobSpec:
     ``range_topic``."""
     replaces: str = ""
     """Uid of the job of that name which is over exactly when the catalog log has this one."""
+
+    def __post_init__(self) -> None:
+        usable(self.definition)
+        fragments = self.plan.fragments
+        if self.places and len(self.places) != len(fragments):
+            raise ValueError(f"job {self.name}: {len(self.places)} flows for {len(fragments)} fragments")
+
+    @property
+    def plan(self) -> Plan:
+        return self.definition.plan
+
+    @cached_property
+    def flows(self) -> tuple[Flow, ...]:
+        pairs = zip(self.places, self.plan.fragments, strict=False)
+        return tuple(Flow(one.uid, fragment, one.topic, one.leader) for one, fragment in pairs)
+
+    def with_flows(self, flows: Iterable[Flow]) -> JobSpec:
+        """The same, with its fragments computed by these flows."""
+        return replace(self, places=tuple(map(Place.of, flows)))
 
     @property
     def leader(self) -> str:

@@ -32,8 +32,8 @@ class Groups:
     """``keys`` and ``states`` pair a column of the fragment with its name in the SELECT list."""
 
     fragment: Fragment
-    keys: tuple[tuple[str, str], ...]
-    states: tuple[tuple[str, str], ...]
+    keys: tuple[tuple[str, str], ...] = ()
+    states: tuple[tuple[str, str], ...] = ()
 
 
 def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:

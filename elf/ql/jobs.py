@@ -15,23 +15,14 @@ from typing import Final
 from sqlglot import exp
 
 from elf.errors import ElfBug, QueryError
+from elf.ql.definition import Read
 from elf.ql.job_queries import JobQuery
 from elf.ql.plan import Plan
 from elf.ql.rules_joins import check_joins, is_comma
 from elf.ql.source import JOB, Source
 from elf.ql.statements import Query, parse_query
-from elf.ql.user_functions import functions_of
 
 DEPTH_MAX: Final = 16
-
-
-@dataclass(frozen=True)
-class Read:
-    """A job that is read."""
-
-    uid: str
-    name: str
-    plan: Plan
 
 
 @dataclass(frozen=True)
@@ -43,6 +34,8 @@ class Expanded:
     read_as: tuple[str, ...] = ()
     streams: tuple[str, ...] = ()
     """What it reads, where it reads jobs."""
+    jobs: tuple[Read, ...] = ()
+    """The jobs that it reads, and those that these read."""
 
     def finish(self, plan: Plan) -> Plan:
         """The plan of the query, with what it reads."""
@@ -59,9 +52,16 @@ def expand(query: Query, find: Callable[[str], Read], within: Sequence[str] = ()
     _check_places(source, places)
     tree = query.tree.copy()
     read = [_put(place, source, find, within) for place in _places(tree)]
-    reads = {job.uid: job.plan.identity for job in read}
-    streams = dict.fromkeys(s for job in read for s in job.plan.streams)
-    return Expanded(replace(query, tree=tree), tuple(reads), tuple(reads.values()), tuple(streams))
+    reads = {job.uid: job.identity for job, _ in read}
+    streams = dict.fromkeys(stream for job, _ in read for stream, _ in job.columns)
+    jobs = {one.name: one for job, below in read for one in (job, *below)}
+    return Expanded(
+        replace(query, tree=tree),
+        tuple(reads),
+        tuple(reads.values()),
+        tuple(streams),
+        tuple(jobs.values()),
+    )
 
 
 def _places(tree: exp.Expr) -> list[exp.Table]:
@@ -84,22 +84,24 @@ def _in_a_list(place: exp.Table) -> bool:
     return select is not None and any(is_comma(join) for join in select.args.get("joins") or [])
 
 
-def _put(place: exp.Table, source: Source, find: Callable[[str], Read], within: Sequence[str]) -> Read:
-    """The job's query in the place of its name."""
+def _put(
+    place: exp.Table, source: Source, find: Callable[[str], Read], within: Sequence[str]
+) -> tuple[Read, tuple[Read, ...]]:
+    """The job's query in the place of its name; (the job, those that it reads)."""
     name = place.name
     if name in within or len(within) > DEPTH_MAX:
         way = " → ".join([*within[within.index(name) if name in within else 0 :], name])
         raise source.at(place, f"jobs cannot read each other in a circle: {way}")
     job = find(name)
-    if job.plan.fragment.late_of:
+    if job.late:
         raise source.at(place, f"job {name} reads late rows; FROM LATE reads them here too")
-    if job.plan.final is not None:
+    if job.final:
         raise source.at(
             place,
             f"job {name} has a final function, and the rows that it gives cannot be read yet; DROP FUNCTION "
             "final there",
         )
-    query = parse_query(job.plan.sql)
+    query = parse_query(job.sql)
     if query is None:
         raise ElfBug(f"job {name} has a query that is none")
     try:
@@ -107,18 +109,17 @@ def _put(place: exp.Table, source: Source, find: Callable[[str], Read], within: 
     except QueryError as error:  # its place is in that job's text
         raise source.at(place, error.text) from None
     below = inner.query.tree
-    fragments = job.plan.unranged
     below.meta[JOB] = JobQuery(
         name,
         inner.query.source,
-        job.plan.windows,
-        {one.stream: one.columns for one in fragments},
-        {table.name.lower(): table for one in fragments for table in one.tables},
-        functions_of(replace(job.plan, beside=(), final=None)),
-        job.plan.fragment.pane_us,
+        job.windows,
+        dict(job.columns),
+        {one.name.lower(): one.table for one in job.tables},
+        job.functions,
+        job.pane_us,
     )
     alias = exp.TableAlias(this=exp.to_identifier(place.alias or name))
     subquery = exp.Subquery(this=below, alias=alias)
     subquery.meta.update(place.meta)
     place.replace(subquery)
-    return job
+    return job, inner.jobs

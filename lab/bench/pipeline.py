@@ -27,6 +27,7 @@ from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, flow_uid
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.plan import Plan
 from lab.bench.measure import plan_of
+from lab.chaos.engine import spec_of
 
 NO_CHECKPOINTS: Final = 1 << 60
 Rows = list[tuple[int, str, int]]
@@ -74,7 +75,7 @@ class Clicks:
             f"ORDER BY clicks DESC LIMIT {top} WINDOWING {windowing}",
         )
         flow = flow_of(plan)
-        self.master = Master(JobSpec("bench", "bench", 1, plan, (flow,)))
+        self.master = Master(spec_of("bench", "bench", 1, plan, (flow,)))
         self._task, self._source = lane_with(path, [flow])
 
     def sealed(self) -> Sealed:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
@@ -29,6 +29,7 @@ from lab.bench.measure import plan_of
 from lab.bench.options import Fragments, Jobs
 from lab.bench.runner import Bench, Figure, Report, Scratch
 from lab.bench.sides import clocked
+from lab.chaos.engine import spec_of
 
 PANELS: Final = Path(__file__).parents[2] / "deploy" / "queries"
 HERE: Final = "127.0.0.1:7071"
@@ -134,7 +135,7 @@ def _many(jobs: int, fragments: int) -> dict[str, float]:
 
 def _proposed(name: str, plan: Plan) -> JobSpec:
     """A job with flows of its own, as its master proposes them."""
-    spec = JobSpec(name, "bench", 0, plan, (), master=HERE)
+    spec = spec_of(name, "bench", 0, plan, master=HERE)
     uids = [(flow_uid(one, f"{spec.uid}.{spec.version}.{n}"), one) for n, one in enumerate(plan.fragments)]
     key = app_id(name, "bench")
-    return replace(spec, flows=tuple(Flow(uid, one, flow_topic(key, uid), HERE) for uid, one in uids))
+    return spec.with_flows(Flow(uid, one, flow_topic(key, uid), HERE) for uid, one in uids)

@@ -28,7 +28,7 @@ from elf.batch import decode, encode
 from elf.errors import UserError
 from elf.job.commits import PaneCommit
 from elf.job.snapshots import Sealed
-from elf.job.spec import START_OF_TIME, JobSpec
+from elf.job.spec import START_OF_TIME
 from elf.ql.plan import Plan
 from elf.windows import Sliding, sharing
 from elf.windows.kinds import SECOND_US
@@ -37,6 +37,7 @@ from lab.bench.pipeline import Master, flow_of, lane_with, plan_over, read_all
 from lab.bench.runner import Bench, Figure, Report, Scratch, median, same
 from lab.bench.sides import ask, clocked
 from lab.bench.sliding import HOUR_MS, TOP_ROWS, generate
+from lab.chaos.engine import spec_of
 
 Way = Literal["shared", "own"]
 WAYS: Final[tuple[Way, ...]] = ("shared", "own")
@@ -188,7 +189,7 @@ def _run(asked: Asked, folder: Path) -> Spent:
         done = read_all(task, source)
     flow, work = read[-1], done.work[read[-1].uid]
     sealed = next(one for one in done.sealed if one.flow == flow.uid)
-    job = JobSpec("bench", "bench", 1, replace(long, fragment=flow.fragment), (flow,))
+    job = spec_of("bench", "bench", 1, replace(long, fragment=flow.fragment), (flow,))
     root, panes = Master(job, Store(folder / "root.db")), list(_panes(sealed))
     with clocked() as commit_clock:
         for pane in panes:

@@ -3,10 +3,12 @@ key."""
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,8 +21,12 @@ from elf.functions.child import batch_of, function_of
 from elf.functions.function import Done, Failed
 from elf.job.ports import MapFailed, MapperPort, Wanted
 from elf.job.program.runner import failure_of, load
+from elf.job.program.spec import Tap
+from elf.job.spec import Flow, JobSpec
+from elf.ql.definition import Definition, TapDefinition, remember
+from elf.ql.groups import Groups
 from elf.ql.plan import Fragment, Function, Plan, Stage, StreamJoin
-from elf.schema import Column
+from elf.schema import Column, Schema
 from elf.windows import Kind, Sliding, pane_us_of
 
 STREAM = "clicks"
@@ -258,6 +264,54 @@ def plan(
     window = (Sliding(size_s * SECOND, slide_s * SECOND),)
     final = str(least) if least else ""
     return Plan("SELECT …", first, window, final, ("key", "count"), "", more=tuple(more))
+
+
+_TOYS: Final[dict[Definition, Plan]] = {}
+_TOY_TAPS: Final[dict[TapDefinition, Groups]] = {}
+
+
+def defined(plan: Plan) -> Definition:
+    """What stands for a plan where it travels, as the plans here are not made of a text: equal ones have
+    equal ones."""
+    told = (plan, plan.since, plan.choice, plan.named)
+    text = f"SELECT {hashlib.sha256(repr(told).encode()).hexdigest()}"
+    found = Definition(text, (), functions=() if plan.final is None else (plan.final,))
+    for made in {plan, replace(plan, final=None)}:
+        one = found if made.final is not None else found.without("final")
+        if one not in _TOYS:
+            _TOYS[one] = made
+            remember(one, made)
+    return found
+
+
+def spec_of(
+    name: str,
+    creator: str,
+    generation: int,
+    plan: Plan,
+    flows: Iterable[Flow] = (),
+    *,
+    master: str = "",
+    roots: tuple[str, ...] = (),
+) -> JobSpec:
+    """A job with this plan, however that was made."""
+    spec = JobSpec(name, creator, generation, defined(plan), master=master, roots=roots)
+    return spec.with_flows(flows)
+
+
+def planned(spec: JobSpec, plan: Plan, **changes: Any) -> JobSpec:
+    """The same job with another plan; its flows stay where there are as many fragments."""
+    kept = spec.places if len(plan.fragments) == len(spec.places) else ()
+    return replace(spec, definition=defined(plan), places=kept, **changes)
+
+
+def tapped(tap: Tap) -> TapDefinition:
+    """What stands for a tap where it travels."""
+    found = TapDefinition(tap.name, hashlib.sha256(repr(tap).encode()).hexdigest(), Schema(()))
+    if found not in _TOY_TAPS:
+        _TOY_TAPS[found] = Groups(tap.fragment, tap.keys, tap.states)
+        remember(found, _TOY_TAPS[found])
+    return found
 
 
 def staged(query: Plan, size_s: int, slide_s: int) -> Plan:

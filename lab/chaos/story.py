@@ -23,7 +23,7 @@ from elf.wire.base import Request
 from elf.wire.clients import Call, WindowResult
 from elf.wire.heard import Heard
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import SECOND, STREAM, plan, staged
+from lab.chaos.engine import SECOND, STREAM, defined, plan, staged
 from lab.chaos.fates import COMFORT_MS
 from lab.chaos.files import FileLog
 from lab.chaos.judge import Judge
@@ -436,7 +436,7 @@ class Story:
                 origin=PEOPLE,
                 uid=spec.uid,
                 verb=fault.kind,  # type: ignore[arg-type]
-                plan=self._suited(query) if fault.kind == "alter" else None,
+                definition=defined(self._suited(query)) if fault.kind == "alter" else None,
                 version=1,
                 immediately=people.random() < 0.3,
                 note=f"{fault.kind} …",
@@ -467,7 +467,7 @@ class Story:
             origin=PEOPLE,
             uid=spec.uid,
             verb="alter",
-            plan=query,
+            definition=defined(query),
             version=1,
             roots=self.world.range_roots(spec.name, query),
             note="reduce …",

@@ -33,6 +33,7 @@ from elf.ql.plan import Plan
 from elf.windows import Sliding
 from elf.wire.clients import WindowResult
 from lab.chaos.agent import SimAgent
+from lab.chaos.engine import spec_of
 from lab.chaos.ledger import Ledger, us_of
 from lab.chaos.task import Log, SimTask
 from overlay.ids import closeness, node_id, to_int
@@ -330,7 +331,7 @@ class World:
         self, through: int, query: Plan, name: str, client: str = "", roots: tuple[str, ...] = ()
     ) -> None:
         """Submit a planned job as an agent's statement would; ``client`` gets the answer."""
-        spec = JobSpec(name, "me", 0, query, (), roots=roots)
+        spec = spec_of(name, "me", 0, query, roots=roots)
         agent = self.agents[through]
         request = CreateJob(id=999_999, origin=client or agent.address, spec=spec, replace=False)
         routed = agent.node.overlay.route(app_id(name, "me"), pack(request), self.now)

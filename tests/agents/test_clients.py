@@ -9,13 +9,12 @@ from agents.answering.asks import Procedure, Until
 from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
 from elf.job.effects import Audited, Send
 from elf.job.messages.groups import SubscribeJob
-from elf.job.spec import JobSpec
 from elf.wire.clients import Execute, Published, Reply, WindowResult
 from elf.wire.heard import Heard
-from lab.chaos.engine import plan
+from lab.chaos.engine import plan, spec_of
 
 HOME, ME, CLIENT = "10.0.0.9:7100", "10.0.0.1:7100", "client:1"
-SPEC = JobSpec("job", "me", 1, plan(2), ())
+SPEC = spec_of("job", "me", 1, plan(2), ())
 
 
 def result(number: int, *, before: int | None = None, final: bool = False) -> WindowResult:

@@ -20,6 +20,9 @@ from elf.job import messages as job
 from elf.job.messages.log import Hello, Refused
 from elf.job.messages.rollup import Progress, Slice
 from elf.job.program import messages as program
+from elf.job.spec import JobSpec, Place
+from elf.ql.definition import Definition, TapDefinition
+from elf.schema import Column, Schema
 from elf.security.certificates import Signed
 from elf.wire.clients import Failed
 from elf.wire.frames import MAGIC, WIRE_VERSION, Envelope, FrameRefused, OtherCluster, Reason
@@ -51,11 +54,29 @@ SIMPLE: dict[object, st.SearchStrategy[object]] = {
     ),
 }
 
+_SCHEMA = Schema((Column("n", "bigint"), Column("ts", "timestamp")), "ts")
+_QUERIES = tuple(
+    Definition(f"SELECT n % {n} AS k, SUM(n) AS s FROM x GROUP BY k WINDOWING {n} SECONDS", (("x", _SCHEMA),))
+    for n in (2, 3)
+)
+MADE: dict[type, tuple[object, ...]] = {
+    Definition: _QUERIES,
+    TapDefinition: (TapDefinition("t", "x", _SCHEMA, where="n > 1", columns=("n",)),),
+    JobSpec: tuple(
+        JobSpec("busy", "größe", n, one, (Place("ab" * 12, bytes(KEY_BYTES), "a:1"),) * (n % 2))
+        for n, one in enumerate(_QUERIES)
+    ),
+}
+"""Of types that are no values of just any kind."""
+
 
 @functools.cache
 def value_of(cls: type) -> st.SearchStrategy[typing.Any]:
     """Any value of a message (or of what it is made of), from its annotations alone. A type may be made of
     values of its own, as a plan is of those beside it."""
+
+    if cls in MADE:
+        return st.sampled_from(MADE[cls])
 
     def built() -> st.SearchStrategy[typing.Any]:
         hints = typing.get_type_hints(cls)

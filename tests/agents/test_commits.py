@@ -16,11 +16,12 @@ from elf.job.commits import PaneCommit
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.events import PanesCommitted, WindowsCommitted
 from elf.job.group.port import Draft, Drafted
-from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.planner import plan as planned
 from elf.ql.statements import Select, parse
 from elf.schema import Column, Schema
+from lab.chaos.engine import spec_of
 from tests.support.window_commits import US, Everything, commit, effect, spec
 
 ROWS = st.lists(
@@ -132,7 +133,7 @@ def test_a_result_over_no_rows_has_the_types_of_one_over_rows(query: str) -> Non
         store = Store(":memory:")
         store.commit_panes(PaneCommit("flow", 0, 1, 0, b"\1", 1, b"", payload))
         wanted = CommitWindows(
-            JobSpec("job", "me", 1, plan, (flow,)), 0, 0, (Coverage("flow", 0, 1, 0, 1, 1),), ()
+            spec_of("job", "me", 1, plan, (flow,)), 0, 0, (Coverage("flow", 0, 1, 0, 1, 1),), ()
         )
         done = windowcommits.commit_windows(wanted, store, finisher, "me")
         assert done.result is not None

@@ -20,6 +20,7 @@ from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan_text
 from elf.ql.user_functions import functions_of, with_function
 from elf.schema import Column, Schema
+from lab.chaos.engine import planned as with_plan
 from tests.support.window_commits import Everything, commit, effect, spec
 
 SCHEMA = Schema((Column("ts", "timestamp"), Column("product", "text"), Column("n", "bigint")), "ts")
@@ -149,7 +150,7 @@ def test_it_is_tried_on_the_last_window_with_rows(at: FunctionsAt) -> None:
 
 def test_a_window_that_is_committed_is_not_given_to_it_again() -> None:
     store, job = Store(":memory:"), spec(4, 2)
-    job = replace(job, plan=replace(job.plan, final=final("return batch")))
+    job = with_plan(job, replace(job.plan, final=final("return batch")))
     rows = [commit(0, 4, 0, [])]
     for row in rows:
         store.commit_panes(row)

@@ -20,6 +20,7 @@ from elf.job.catalog.membership import Identity
 from elf.job.effects import CommitWindows, Named, SaveJob
 from elf.job.events import WindowsCommitted
 from elf.job.spec import JobSpec, VersionRecord
+from lab.chaos.engine import planned
 from tests.support.window_commits import commit, effect, spec
 
 ME = Identity("id", "a", 1, "10.0.0.7:7071")
@@ -88,7 +89,7 @@ PANES = [commit(pane, 1, 0, [("a", 2, 0.5, "x")]) for pane in range(-3, 9)]
 
 def version(number: int) -> JobSpec:
     job = spec(3, 1)
-    return replace(job, version=number, plan=replace(job.plan, final_sql=f"SELECT * FROM groups -- {number}"))
+    return planned(job, replace(job.plan, final_sql=f"SELECT * FROM groups -- {number}"), version=number)
 
 
 def wanted(number: int = 1, last: int = 3) -> CommitWindows:
@@ -174,7 +175,7 @@ def test_what_equal_jobs_do_not_have_in_common(making: Pooled) -> None:
         replace(work, skipped_to=work.last_us),
         replace(work, landmarks=(0,)),
         replace(work, from_us=work.first_us - 1),
-        replace(work, spec=replace(work.spec, plan=replace(work.spec.plan, windows=()))),
+        replace(work, spec=planned(work.spec, replace(work.spec.plan, windows=()))),
     )
     assert [alike(one) for one in own] == [None] * len(own)
     others = (

@@ -19,10 +19,11 @@ from elf.batch import encode
 from elf.job.commits import PaneCommit
 from elf.job.counters import counters
 from elf.job.effects import CommitWindows, Coverage
-from elf.job.spec import Flow, JobSpec
+from elf.job.spec import Flow
 from elf.ql.planner import plan_streams
 from elf.ql.statements import Select, parse
 from elf.windows import Calendar
+from lab.chaos.engine import spec_of
 from tests.support.saying import words
 from tests.support.stream_cases import BUYS, CLICKS
 
@@ -56,7 +57,7 @@ class Job:
         assert self.plan.join is not None
         self.finisher = Finisher(self.plan.final_sql, self.plan.join.sql)
         flows = [Flow(one.stream, one, bytes(16), "") for one in self.plan.fragments]
-        self.spec = JobSpec("job", "me", 1, self.plan, tuple(flows))
+        self.spec = spec_of("job", "me", 1, self.plan, tuple(flows))
         self.store, self.kept, self.connection = Store(":memory:"), Kept(), duckdb.connect(":memory:")
         self.rows: dict[str, list[Row]] = {"clicks": [], "buys": []}
         self.revisions: dict[tuple[str, int], int] = {}

@@ -17,9 +17,10 @@ from elf.batch import encode
 from elf.job.commits import PaneCommit
 from elf.job.counters import counters
 from elf.job.effects import CommitWindows, Coverage
-from elf.job.spec import END_OF_TIME, Flow, JobSpec
+from elf.job.spec import END_OF_TIME, Flow
 from elf.ql.plan import Fragment, Plan
 from elf.windows import Calendar, Cumulative, Kind, Landmark, Session, Sliding
+from lab.chaos.engine import spec_of
 from tests.support.saying import words
 from tests.support.window_commits import Everything
 from tests.support.window_oracle import Row, Window, oracle
@@ -40,7 +41,7 @@ class Job:
     def __init__(self, kinds: tuple[Kind, ...]) -> None:
         fragment = Fragment("s", (), "", ("k",), STATES, PANE, None)
         plan = Plan("", fragment, kinds, "", (), "", session_states=("first", "last"))
-        self.spec = JobSpec("job", "me", 1, plan, (Flow("flow", fragment, bytes(16), ""),))
+        self.spec = spec_of("job", "me", 1, plan, (Flow("flow", fragment, bytes(16), ""),))
         self.store = Store(":memory:")
         self.kept = Kept()
         self.rows: list[Row] = []

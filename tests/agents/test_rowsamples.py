@@ -20,7 +20,7 @@ COLUMNS = (Column("ts", "timestamp"), Column("n", "bigint"))
 
 
 def proposal(
-    row_sample: str = "mine", where_sql: str = "", rows: int = 100, lines: int = 100, size: int = 1 << 20
+    row_sample: str = "mine", where: str = "", rows: int = 100, lines: int = 100, size: int = 1 << 20
 ) -> SampleRows:
     return SampleRows(
         id=1,
@@ -28,7 +28,7 @@ def proposal(
         stream="s",
         row_sample=row_sample,
         columns=COLUMNS,
-        where_sql=where_sql,
+        where=where,
         rows_max=rows,
         lines_max=lines,
         bytes_max=size,
@@ -112,7 +112,7 @@ def test_what_is_held_has_a_limit_in_bytes() -> None:
 
 
 def test_a_condition_chooses_rows_and_those_beyond_the_limit_are_hidden() -> None:
-    looking, asked = Looking(), proposal(where_sql="r.n % 2 = 0", rows=3)
+    looking, asked = Looking(), proposal(where="n % 2 = 0", rows=3)
     looking.look(asked)
     looking.row_samples.see(lines(range(10)), 0)
     sampled = looking.look(asked)

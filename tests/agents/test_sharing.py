@@ -20,6 +20,7 @@ from elf.ql.planner import plan_streams
 from elf.ql.statements import Select, parse
 from elf.ql.user_functions import with_function
 from elf.wire.base import Answer
+from lab.chaos.engine import spec_of
 from tests.support.ql_table import SCHEMA
 
 SECOND_US = 1_000_000
@@ -40,7 +41,7 @@ def windows(clause: str) -> str:
 
 def job(plan: Plan, name: str, creator: str = "me") -> JobSpec:
     flows = tuple(Flow(flow_uid(f, name), f, bytes(16), f"root of {name}") for f in plan.fragments)
-    return JobSpec(name, creator, 1, plan, flows, master=f"root of {name}")
+    return spec_of(name, creator, 1, plan, flows, master=f"root of {name}")
 
 
 class Fleet:

@@ -20,6 +20,7 @@ from elf.job.spec import JobSpec
 from elf.ql import planner, statements
 from elf.schema import Column, Schema
 from elf.wire.clients import WindowResult
+from lab.chaos.engine import spec_of
 from tests.support.fleet_of_one import window_result
 
 START_US = 1_795_226_400_000_000
@@ -30,7 +31,7 @@ def job() -> JobSpec:
     assert isinstance(statement, statements.Select)
     schema = Schema((Column("product", "text"), Column("ts", "timestamp")), "ts")
     plan = planner.plan(statement.query, schema, stream="clicks")
-    return JobSpec("busy", "ada", 0, plan, ())
+    return spec_of("busy", "ada", 0, plan, ())
 
 
 def facts(*results: WindowResult) -> CompareFacts:

@@ -26,7 +26,7 @@ from elf.job.rollup.replication import LOOK_MS, SOON_MS
 from elf.job.rollup.root import Root
 from elf.job.spec import flow_uid
 from elf.wire.clients import Execute, Reply
-from lab.chaos.engine import SECOND, STREAM, plan
+from lab.chaos.engine import SECOND, STREAM, plan, planned
 from lab.chaos.story import behind, mirrored, query_of
 from tests.support.flow_copies import FLOW, HOLDER, OTHER, OWNER, ROOT, Holder, Owner, flow_of, log_of, rooted
 from tests.support.stragglers import Fleet
@@ -257,5 +257,5 @@ def test_describe_says_for_whom_neighbours_have_answered() -> None:
     assert status["copies"]["mirrored"] == count
     facts = JobStatus(fleet.spec, "active", leader.address, None, None, ())
     assert describe(facts, leader.node.log, str, [None])["stragglers"].endswith("a root does not answer")
-    plain = msgspec.structs.replace(facts, spec=replace(fleet.spec, plan=behind(plan(1))))
+    plain = msgspec.structs.replace(facts, spec=planned(fleet.spec, behind(plan(1))))
     assert describe(plain, leader.node.log, str)["stragglers"] == "REVISE"

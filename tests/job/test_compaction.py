@@ -16,7 +16,7 @@ from elf.job.messages.log import AddJob, AddVersion, DropJobEntry, EndFlow, EndV
 from elf.job.spec import JobSpec
 from elf.ql.plan import Table
 from elf.schema import Column
-from lab.chaos.engine import STREAM, plan
+from lab.chaos.engine import STREAM, plan, planned, spec_of
 from lab.chaos.world import World
 from tests.support.proposing import Proposals
 
@@ -67,8 +67,8 @@ def job(log: CatalogLog, name: str, table: bytes = b"") -> JobSpec:
     made = plan(2, where=name)
     tables = (Table((Column("key", "text"),), table, digest=str(len(table))),)
     made = replace(made, fragment=replace(made.fragment, tables=tables))
-    spec = JobSpec(name, "me", log.generation(name, "me"), made, (), master="here:1")
-    spec = replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))
+    spec = spec_of(name, "me", log.generation(name, "me"), made, (), master="here:1")
+    spec = spec.with_flows(proposed(spec, b"k" * 16, "here:1"))
     grow(log, AddJob(spec=spec))
     return spec
 
@@ -96,8 +96,8 @@ def test_of_versions_that_are_over_no_tables_last() -> None:
     for version in range(2, 12):
         tables = (replace(spec.plan.fragment.tables[0], data=b"x" * 100_000, digest=str(version)),)
         fragment = replace(spec.plan.fragment, tables=tables, map_sql=f"version {version}")
-        spec = replace(spec, plan=replace(spec.plan, fragment=fragment), version=version)
-        spec = replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))
+        spec = planned(spec, replace(spec.plan, fragment=fragment), version=version)
+        spec = spec.with_flows(proposed(spec, b"k" * 16, "here:1"))
         grow(log, AddVersion(spec=spec))
         grow(log, EndVersion(uid=spec.uid, version=version - 1))
         grow(log, EndFlow(uid=log.idle_flows()[0]))

@@ -8,9 +8,9 @@ from collections import Counter
 from dataclasses import replace
 
 from elf.job.group.versions import Version
-from elf.job.spec import JobSpec, VersionRecord
+from elf.job.spec import VersionRecord
 from elf.windows import Sliding
-from lab.chaos.engine import APART_US, SECOND, STREAM, joined_plan
+from lab.chaos.engine import APART_US, SECOND, STREAM, joined_plan, spec_of
 from lab.chaos.world import World
 from tests.support.histories import asked, last_words, struck
 
@@ -63,7 +63,7 @@ def test_the_last_word_on_each_window_has_all_pairs() -> None:
 
 
 def test_panes_are_kept_for_partners_before_and_after_a_window() -> None:
-    spec = JobSpec("job", "me", 1, joined_plan(KINDS[:1], OTHER), ())
+    spec = spec_of("job", "me", 1, joined_plan(KINDS[:1], OTHER), ())
     assert spec.plan.reach == (2 * SECOND, SECOND)
     record = VersionRecord(spec, "committed", first_pane=10)
     assert Version(record).wanted_from(30) == 8

@@ -14,10 +14,10 @@ from elf.job.catalog.readers import not_taken, readable_as
 from elf.job.messages.log import AddJob, AddVersion, JobAdded, JobDropped, VersionAdded, VersionEnded
 from elf.job.messages.rollup import PaneRow
 from elf.job.rollup.decide import RootSettings
-from elf.job.spec import Flow, JobSpec, flow_uid
+from elf.job.spec import Flow, flow_uid
 from elf.wire.base import Answer
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import SECOND, STREAM, plan
+from lab.chaos.engine import SECOND, STREAM, plan, planned, spec_of
 from lab.chaos.world import World
 from tests.support.histories import begun, check_all, settled
 from tests.support.stories import another, both, crashes_loss_and_doubles_below_readers
@@ -268,8 +268,8 @@ def test_a_job_whose_creation_comes_after_the_end_of_what_it_reads_never_begins(
     """Two statements at once, through two agents: the log has one before the other."""
     query = plan(4, 2)
     (fragment,) = query.fragments
-    old = JobSpec("old", "me", 1, query, (Flow(flow_uid(fragment, ""), fragment, bytes(16), "a:1"),))
-    reader = replace(old, name="reader", plan=replace(old.plan, reads=(old.uid,)))
+    old = spec_of("old", "me", 1, query, (Flow(flow_uid(fragment, ""), fragment, bytes(16), "a:1"),))
+    reader = planned(replace(old, name="reader"), replace(old.plan, reads=(old.uid,)))
     log = CatalogLog([JobAdded(seq=1, spec=old)])
     (added,) = grow(log, AddJob(spec=reader))
     assert isinstance(added, JobAdded)
@@ -285,11 +285,11 @@ def test_who_reads_a_job_and_who_changes_it_come_one_after_the_other() -> None:
     query = plan(4, 2)
     (fragment,) = query.fragments
     flows = (Flow(flow_uid(fragment, ""), fragment, bytes(16), "a:1"),)
-    job = JobSpec("job", "me", 1, query, flows)
-    other = replace(job, version=2, plan=replace(query, sql="SELECT 2"))
+    job = spec_of("job", "me", 1, query, flows)
+    other = planned(replace(job, version=2), replace(query, sql="SELECT 2"))
     resumed = replace(job, version=2)
     over_it = replace(query, reads=(job.uid,), read_as=(query.identity,))
-    reader = replace(job, name="reader", plan=over_it)
+    reader = planned(replace(job, name="reader"), over_it)
     created = JobAdded(seq=1, spec=job)
 
     log = CatalogLog([created])

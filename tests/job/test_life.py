@@ -29,7 +29,7 @@ from elf.ql.plan import Plan
 from elf.wire.base import Answer
 from elf.wire.clients import Execute
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import plan
+from lab.chaos.engine import defined, plan, spec_of
 from lab.chaos.judge import Judge
 from lab.chaos.ledger import Ledger
 from lab.chaos.reference import reducing
@@ -170,12 +170,13 @@ class Life:
             asker.guard(lambda: asker.handle(was.Arrived("client:1", asked)))
         elif step.verb == "alter":
             assert spec is not None
+            made = defined(step.query)
             request = ReconfigureJob(
-                id=0, origin=asker.address, uid=spec.uid, verb="alter", plan=step.query, note="ALTER …"
+                id=0, origin=asker.address, uid=spec.uid, verb="alter", definition=made, note="ALTER …"
             )
             asker.perform([Send(world.leader(spec).address, request)])
         else:
-            fresh = JobSpec("job", "me", 0, step.query, (), roots=self.roots)
+            fresh = spec_of("job", "me", 0, step.query, (), roots=self.roots)
             create = CreateJob(id=world.now, origin=asker.address, spec=fresh, replace=step.verb == "replace")
             routed = asker.node.overlay.route(app_id("job", "me"), pack(create), world.now)
             asker.perform(asker.node.settle(routed, world.now))
@@ -241,7 +242,7 @@ def test_each_step_ends_as_asked_or_not_at_all_whoever_dies(victim: str, seed: i
 
 def test_a_job_is_replaced_in_one_wish_and_not_while_another_reads_it() -> None:
     log, query = CatalogLog(), plan(2)
-    old = JobSpec("job", "me", 1, query, (), master="here")
+    old = spec_of("job", "me", 1, query, (), master="here")
     grow(log, AddJob(spec=old))
     new = replace(old, generation=2, replaces=old.uid)
     ended, added = grow(log, AddJob(spec=new))
@@ -251,7 +252,7 @@ def test_a_job_is_replaced_in_one_wish_and_not_while_another_reads_it() -> None:
     )
     assert [spec.uid for spec in log.jobs()] == [new.uid]
     over = replace(query, reads=(new.uid,), read_as=(query.identity,))
-    grow(log, AddJob(spec=JobSpec("over", "me", 1, over, (), master="here")))
+    grow(log, AddJob(spec=spec_of("over", "me", 1, over, (), master="here")))
     third = replace(old, generation=3, replaces=new.uid)
     (refused,) = grow(log, AddJob(spec=third))
     assert refused == JobDropped(seq=5, uid=third.uid)

@@ -18,10 +18,10 @@ from elf.job.messages.rollup import PaneRow, ReadPanes
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment
 from elf.job.rollup.root import Root
-from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, JobSpec, VersionRecord, flow_topic, flow_uid
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow, VersionRecord, flow_topic, flow_uid
 from elf.ql.plan import Plan, Top
 from elf.wire.base import Answer
-from lab.chaos.engine import SECOND, STREAM, plan
+from lab.chaos.engine import SECOND, STREAM, plan, spec_of
 
 HERE, ROOT = "10.0.0.1:7100", "10.0.0.2:7100"
 TOP = Top("s0", True, False, 1)
@@ -36,9 +36,9 @@ class Reader:
         uid = flow_uid(fragment, "1")
         self.flow = Flow(uid, fragment, flow_topic(bytes(16), uid), ROOT)
         self.specs = [
-            JobSpec(f"job{n}", "me", 1, query, (self.flow,), master=HERE) for n, query in enumerate(plans)
+            spec_of(f"job{n}", "me", 1, query, (self.flow,), master=HERE) for n, query in enumerate(plans)
         ]
-        founder = JobSpec("founder", "me", 1, plan(2), (self.flow,), master=ROOT)
+        founder = spec_of("founder", "me", 1, plan(2), (self.flow,), master=ROOT)
         joined = MemberJoined(
             seq=1, stream=STREAM, number=0, agent_id="a", name="a0", incarnation=1, address=ROOT, since_us=-1
         )

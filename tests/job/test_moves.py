@@ -13,7 +13,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.group.reconfiguration import proposed
 from elf.job.messages.log import AddJob, JobGroupMoved, MoveJobGroup
 from elf.job.spec import JobSpec
-from lab.chaos.engine import plan
+from lab.chaos.engine import plan, spec_of
 from tests.support.proposing import Proposals
 
 
@@ -73,8 +73,8 @@ def test_a_move_touches_the_jobs_that_name_flows_of_that_home() -> None:
     log = Counting()
     for n in range(50):
         made = plan(2, where=str(n % 10))
-        spec = JobSpec(f"job{n}", "me", 1, made, (), master="here:1")
-        grow(log, AddJob(spec=replace(spec, flows=proposed(spec, b"k" * 16, "here:1"))))
+        spec = spec_of(f"job{n}", "me", 1, made, (), master="here:1")
+        grow(log, AddJob(spec=spec.with_flows(proposed(spec, b"k" * 16, "here:1"))))
     moved, *others = log.jobs()
     grow(log, MoveJobGroup(uid=moved.uid, leader="there:1", term=1))
     assert log.made == 2 * 5, "it and its four readers, each in two places"

@@ -8,8 +8,8 @@ import pytest
 
 from elf.job.group.placing import PLACING_MS, AtKey, Here, Placing, Taken
 from elf.job.messages.groups import CreateJob
-from elf.job.spec import JobSpec, topics_of
-from lab.chaos.engine import plan
+from elf.job.spec import topics_of
+from lab.chaos.engine import plan, spec_of
 from lab.chaos.world import World
 from overlay.ids import closeness, node_id, to_int
 
@@ -17,7 +17,7 @@ PLAN = plan(2)
 
 
 def request(name: str, number: int = 1, origin: str = "client:1") -> CreateJob:
-    return CreateJob(id=number, origin=origin, spec=JobSpec(name, "me", 0, PLAN, ()), replace=False)
+    return CreateJob(id=number, origin=origin, spec=spec_of(name, "me", 0, PLAN, ()), replace=False)
 
 
 def nearest(nodes: list[str], key: bytes) -> str:

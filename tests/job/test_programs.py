@@ -12,7 +12,7 @@ from elf.job.program.messages import DropProgram, ProgramStatus, SubmitProgram
 from elf.job.program.programs import SENDS_MAX
 from elf.job.program.spec import ProgramSpec, Tap
 from elf.wire.base import Answer
-from lab.chaos.engine import plan
+from lab.chaos.engine import plan, tapped
 from lab.chaos.world import World
 
 BATCHES = """
@@ -46,7 +46,7 @@ class Batches(Job):
 
 def program(text: str, *, every_ms: int = 1_000, subscription: str = "w", generation: int = 0) -> ProgramSpec:
     tap = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))
-    taps = (tap,) if "subscribe" in text else ()
+    taps = (tapped(tap),) if "subscribe" in text else ()
     return ProgramSpec("job", "me", generation, text, "job.py", "J", every_ms, taps, (), subscription)
 
 
@@ -178,7 +178,8 @@ def test_a_job_hears_the_multicasts_of_another_that_it_subscribed_to() -> None:
     submit(world, 1, program(BATCHES))
     running(world, 4)
     talker = program("")
-    ears = replace(talker, name="ears", text=EARS, every_ms=0, taps=(), apps=(talker.app,), subscription="e")
+    ears = replace(talker, name="ears", text=EARS, every_ms=0, definitions=(), subscription="e")
+    ears = replace(ears, apps=(talker.app,))
     submit(world, 2, ears, id_=2)
     running(world, 8)
     world.run(4_000)

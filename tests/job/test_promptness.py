@@ -21,7 +21,7 @@ from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
-from lab.chaos.engine import plan
+from lab.chaos.engine import plan, spec_of
 from lab.chaos.world import World
 from tests.support.versions import reconfigure
 
@@ -143,7 +143,7 @@ def test_who_is_told_that_a_job_is_dropped_sees_that_it_is() -> None:
 
 def test_the_next_keeper_of_the_log_is_asked_before_anybody_has_noticed_that_one_is_dead() -> None:
     job_groups = JobGroups("home:1", CatalogLog(), RootSettings())
-    asked = CreateJob(id=1, origin="c", spec=JobSpec("_select_1", "me", 0, plan(2), ()), replace=False)
+    asked = CreateJob(id=1, origin="c", spec=spec_of("_select_1", "me", 0, plan(2), ()), replace=False)
     job_groups.create(asked, b"0" * 16, 0)
     told = []
     for now_ms in range(0, 2 * ASKING_MS + 1, 10):

@@ -29,7 +29,7 @@ from elf.job.snapshots import SnapshotName
 from elf.job.spec import Flow
 from elf.ql.plan import Plan
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import SECOND, plan
+from lab.chaos.engine import SECOND, plan, planned
 from lab.chaos.story import behind
 from lab.chaos.task import SimTask
 from tests.support.histories import asked
@@ -249,7 +249,7 @@ def test_describe_says_the_policy_and_what_was_lost() -> None:
         f"LEAP: the last {len(windows)} windows tell of {lost} rows that were leapt over, "
         f"and lack a{fleet.away.index}"
     )
-    plain = msgspec.structs.replace(facts, spec=replace(fleet.spec, plan=WAIT))
+    plain = msgspec.structs.replace(facts, spec=planned(fleet.spec, WAIT))
     assert describe(plain, leader.node.log, str)["stragglers"] == "WAIT 8 SECONDS"
 
 

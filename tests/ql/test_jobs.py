@@ -10,8 +10,9 @@ import pytest
 from sqlglot import exp
 
 from elf.errors import QueryError, UserError
+from elf.ql.definition import Read
 from elf.ql.files import files_of
-from elf.ql.jobs import Expanded, Read, expand
+from elf.ql.jobs import Expanded, expand
 from elf.ql.plan import Function, Plan
 from elf.ql.planner import late_of, plan, plan_streams
 from elf.ql.statements import Query, Select, parse
@@ -34,7 +35,7 @@ def expanded(text: str, jobs: Mapping[str, Plan], within: tuple[str, ...] = ()) 
     def find(name: str) -> Read:
         if name not in jobs:
             raise UserError(f"there is no job {name}")
-        return Read(f"uid of {name}", name, jobs[name])
+        return Read.of(f"uid of {name}", name, jobs[name])
 
     return expand(query(text), find, within)
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
-from elf.ql.jobs import Read, expand
+from elf.ql.definition import Read
+from elf.ql.jobs import expand
 from elf.ql.plan import Plan
 from elf.ql.planner import plan_streams, streams_of
 from elf.ql.statements import CreateJob, Query, Select, parse
@@ -91,7 +92,7 @@ def planned(case: Case, schemas: dict[str, Schema]) -> Plan:
     made: dict[str, Plan] = {}
 
     def of(query: Query) -> Plan:
-        asked = expand(query, lambda name: Read(name, name, made[name]))
+        asked = expand(query, lambda name: Read.of(name, name, made[name]))
         streams = asked.streams or streams_of(query)
         return asked.finish(plan_streams(asked.query, {stream: schemas[stream] for stream in streams}))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from agents.disk import replicastore
 from agents.disk.store import Store
@@ -20,9 +21,9 @@ from elf.job.rollup.replication import Replication
 from elf.job.rollup.root import Root
 from elf.job.rollup.sender import Sender
 from elf.job.snapshots import Sealed
-from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid
+from elf.job.spec import Flow, flow_topic, flow_uid
 from elf.ql.plan import Fragment
-from lab.chaos.engine import STREAM, plan
+from lab.chaos.engine import STREAM, plan, spec_of
 
 OWNER, HOLDER, OTHER, ROOT = (f"10.0.0.{n}:7100" for n in range(4))
 
@@ -53,7 +54,9 @@ def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> CatalogL
         )
         for seq, address in enumerate(addresses, 1)
     ]
-    spec = JobSpec("job", "me", 1, plan(2), flows or (FLOW,), master=ROOT)
+    first, *more = (flow.fragment for flow in flows or (FLOW,))
+    read = replace(plan(2), fragment=first, more=tuple(more))
+    spec = spec_of("job", "me", 1, read, flows or (FLOW,), master=ROOT)
     return CatalogLog([*joined, JobAdded(seq=len(joined) + 1, spec=spec)])
 
 

@@ -27,7 +27,7 @@ from elf.job.messages.log import (
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, group_uid
 from elf.wire.clients import ONE_SHOT_PREFIX
-from lab.chaos.engine import plan
+from lab.chaos.engine import plan, planned, spec_of
 
 STREAMS = ("s", "t")
 AGENTS = tuple(f"a{n}" for n in range(5))
@@ -105,8 +105,8 @@ class Proposals:
         if live and self.rng.random() < 0.2:
             read = self.rng.choice(live)
             made = replace(made, reads=(read.uid,), read_as=(read.plan.identity,))
-        spec = replace(spec, plan=made, roots=(self._address(),) if made.trees > 1 else ())
-        spec = replace(spec, flows=proposed(spec, b"k" * 16, spec.leader))
+        spec = planned(spec, made, roots=(self._address(),) if made.trees > 1 else ())
+        spec = spec.with_flows(proposed(spec, b"k" * 16, spec.leader))
         self.flows.update(dict.fromkeys(flow.uid for flow in spec.flows))
         self.jobs[spec.uid] = spec
         return spec
@@ -116,7 +116,7 @@ class Proposals:
         generation = self.log.generation(name, creator)
         if self.rng.random() < 0.1:
             generation = self.rng.randrange(1, generation + 1)
-        spec = JobSpec(name, creator, generation, plan(), (), master=self._address())
+        spec = spec_of(name, creator, generation, plan(), (), master=self._address())
         known = self.log.find_job(name, creator)
         if known is not None and known.creator == creator and self.rng.random() < 0.5:
             spec = replace(spec, replaces=known.uid)

@@ -14,6 +14,7 @@ from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.plan import Plan
 from elf.windows import Sliding
 from elf.wire.base import Answer
+from lab.chaos.engine import defined
 from lab.chaos.ledger import us_of
 from lab.chaos.reference import DROPPING
 from lab.chaos.world import World
@@ -22,7 +23,8 @@ from lab.chaos.world import World
 def reconfigure(world: World, spec: JobSpec, verb: str, query: Plan | None = None, **how: object) -> None:
     """Ask the job's master, as an agent's statement would; the answer comes to ``client_inbox``."""
     leader = world.leader(spec)
-    request = ReconfigureJob(id=7, origin="client:1", uid=spec.uid, verb=verb, plan=query, **how)  # type: ignore[arg-type]
+    made = None if query is None else defined(query)
+    request = ReconfigureJob(id=7, origin="client:1", uid=spec.uid, verb=verb, definition=made, **how)  # type: ignore[arg-type]
     if leader.up:
         leader.handle(was.Arrived("client:1", request))
 

@@ -14,6 +14,7 @@ from elf.job.effects import CommitWindows, Coverage, Named
 from elf.job.spec import Flow, JobSpec
 from elf.ql.plan import Fragment, Plan
 from elf.windows import Sliding
+from lab.chaos.engine import spec_of
 
 US = 1_000
 
@@ -35,7 +36,7 @@ class Everything(Finisher):
 def spec(size: int, step: int) -> JobSpec:
     fragment = Fragment("s", (), "", ("k",), STATES, US, None)
     plan = Plan("", fragment, (Sliding(size * US, step * US),), "", (), "")
-    return JobSpec("job", "me", 1, plan, (Flow("flow", fragment, bytes(16), ""),))
+    return spec_of("job", "me", 1, plan, (Flow("flow", fragment, bytes(16), ""),))
 
 
 def commit(start: int, panes: int, revision: int, rows: list[tuple[object, ...]]) -> PaneCommit:

@@ -141,7 +141,7 @@ def _placed(log: CatalogLog, spec: JobSpec, leader: str) -> JobSpec:
         near = flow.leader if flow.fragment.range[0] and log.there(flow.leader) else leader
         return replace(flow, leader=log.leader(group_uid(spec.uid, flow.fragment.range[0])) or near)
 
-    return replace(spec, flows=tuple(map(placed, spec.flows)))
+    return spec.with_flows(map(placed, spec.flows))
 
 
 def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | None:

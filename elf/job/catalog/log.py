@@ -209,7 +209,7 @@ class CatalogLog:
     def _moved(self, spec: JobSpec, entry: JobGroupMoved) -> JobSpec:
         master = entry.leader if spec.uid == entry.uid else spec.master
         flows = tuple(self._flows.get(flow.uid, flow) for flow in spec.flows)
-        return replace(spec, master=master, flows=flows)
+        return replace(spec, master=master).with_flows(flows)
 
     def _attach(self, spec: JobSpec, seq: int) -> None:
         named = (flow.uid for flow in spec.flows if flow.uid not in self._ended)

@@ -59,6 +59,8 @@ AHEAD_MAX: Final = 16
 """Tails that wait for entries before theirs."""
 TAIL_ENTRIES: Final = 500
 """Entries in one tail of the log, at most."""
+TAIL_PLANS: Final = 32
+"""Of these, the most with a job's query, of which who hears of it makes a plan."""
 TAIL_BYTES_MAX: Final = 8 << 20
 """The most bytes of jobs' tables (``elf.ql.tables``) in one tail of the log."""
 KEYS_AT_ONCE: Final = 64
@@ -362,11 +364,12 @@ class Membership:
 
 
 def _bounded(entries: tuple[LogEntry, ...]) -> tuple[LogEntry, ...]:
-    """As many of the first entries as fit in a message with the tables that they carry; at least one."""
-    size = 0
+    """As many of the first entries as fit in a message with the tables that they carry, and as are planned
+    in no time; at least one."""
+    size = plans = 0
     for place, entry in enumerate(entries):
-        plan = entry.spec.plan if isinstance(entry, JobAdded | VersionAdded) else None
-        size += 0 if plan is None else 2 * sum(len(t.data) for one in plan.fragments for t in one.tables)
-        if place and size > TAIL_BYTES_MAX:
+        if isinstance(entry, JobAdded | VersionAdded):
+            size, plans = size + entry.spec.definition.table_bytes, plans + 1
+        if place and (size > TAIL_BYTES_MAX or plans > TAIL_PLANS):
             return entries[:place]
     return entries

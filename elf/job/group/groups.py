@@ -152,7 +152,7 @@ class JobGroups:
         named = _named(asked)
         generation = 1 + max(self._generations.get(named, 0), self._log.generation(*named) - 1)
         spec = replace(asked, generation=generation, master=self._address, replaces=replaces)
-        spec = replace(spec, flows=proposed(spec, key, self._address))
+        spec = spec.with_flows(proposed(spec, key, self._address))
         self.known(spec)
         record = VersionRecord(spec, note="CREATE")
         durable = not spec.replicated

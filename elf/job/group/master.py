@@ -31,7 +31,7 @@ from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.log import AddJob, AddVersion, EndVersion
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
-from elf.ql.plan import Plan
+from elf.ql.definition import Definition
 
 JobState = Literal["preparing", "active", "altering", "paused", "resuming", "dropped"]
 JobEvent = Literal["prepared", "alter", "committed", "aborted", "pause", "resume", "empty", "drop"]
@@ -159,18 +159,18 @@ class Master:
 
     # -- what people ask -------------------------------------------------------------------------------------
 
-    def next_spec(self, plan: Plan) -> JobSpec:
+    def next_spec(self, definition: Definition) -> JobSpec:
         """A new version, without its flows."""
         number = 1 + max(version.number for version in self.versions)
-        return replace(self.spec, version=number, plan=plan, flows=())
+        return replace(self.spec, version=number, definition=definition, places=())
 
-    def plan_of(self, number: int) -> Plan:
-        """The plan of a version to return to. Raises ``UserError``."""
+    def definition_of(self, number: int) -> Definition:
+        """The query of a version to return to. Raises ``UserError``."""
         made = {v.number: v for v in self.versions if v.record.state in ("committed", "finished")}
         if number not in made:
             known = ", ".join(map(str, made))
             raise UserError(f"there is no version {number} to go back to; versions: {known}")
-        return made[number].spec.plan
+        return made[number].spec.definition
 
     def alter(
         self,

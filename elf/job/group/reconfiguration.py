@@ -18,7 +18,7 @@ from elf.job.events import WindowsCommitted
 from elf.job.group.master import Master
 from elf.job.messages.groups import CreateJob, FunctionFailed, ReconfigureJob
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
-from elf.ql.plan import Plan
+from elf.ql.definition import Definition
 from elf.wire.base import Answer
 
 
@@ -42,9 +42,10 @@ class Reconfiguration:
     def to_try(self, request: ReconfigureJob) -> TryFunctions | None:
         """What to try before a statement is carried out: a reduce or a final function, on what the job has
         made so far. Raises ``UserError``."""
-        plan = request.plan
+        definition = request.definition
         if request.verb == "rollback":
-            plan = self._master.plan_of(request.version)
+            definition = self._master.definition_of(request.version)
+        plan = None if definition is None else definition.plan
         if plan is None or (plan.final is None and plan.fragment.reduce is None):
             return None
         alike = replace(plan.fragment, reduce=None)
@@ -63,11 +64,11 @@ class Reconfiguration:
             case "empty":
                 return self._done(request, master.empty()[1])
             case "resume":
-                return self._prepared(request, master.resume(self._next(master.spec.plan), now_ms))
+                return self._prepared(request, master.resume(self._next(master.spec.definition), now_ms))
             case _:
-                plan = request.plan if request.plan is not None else master.plan_of(request.version)
+                wanted = request.definition or master.definition_of(request.version)
                 reset, at_once = request.reset, request.immediately
-                spec = self._next(plan, request.roots)
+                spec = self._next(wanted, request.roots)
                 found = master.alter(spec, request.note, now_ms, reset=reset, immediately=at_once)
                 return self._prepared(request, found)
 
@@ -90,7 +91,7 @@ class Reconfiguration:
         same = current.number == event.done.spec.version
         if master.state != "active" or not same or current.spec.plan.final is None:
             return []
-        spec = self._next(replace(current.spec.plan, final=None))
+        spec = self._next(current.spec.definition.without("final"))
         note = f"dropped its final function by itself: {event.failure}"
         return self._saving(master.alter(spec, note, now_ms, by_ends=True))
 
@@ -102,7 +103,7 @@ class Reconfiguration:
         if back is None or self._log.read_by(master.spec.uid):
             return self._saving(master.function_failed(word.flow, why))
         note = f"rolled back by itself to what version {back} did: {why}"
-        return self._saving(master.alter(self._next(master.plan_of(back)), note, now_ms, reset=True))
+        return self._saving(master.alter(self._next(master.definition_of(back)), note, now_ms, reset=True))
 
     def refused(self) -> list[Effect]:
         """The catalog log has grown; it may have refused the version that is being prepared."""
@@ -112,10 +113,10 @@ class Reconfiguration:
         """The next effects of the master."""
         return self._saving(self._master.advance(now_ms))
 
-    def _next(self, plan: Plan, roots: tuple[str, ...] = ()) -> JobSpec:
+    def _next(self, definition: Definition, roots: tuple[str, ...] = ()) -> JobSpec:
         """The next version, with the flows that it proposes: the present ones where they are equal."""
         master = self._master
-        spec = replace(master.next_spec(plan), master=self._address)
+        spec = replace(master.next_spec(definition), master=self._address)
         spec = replace(spec, roots=roots or spec.roots)
         mine = {
             flow.topic[:12]
@@ -126,9 +127,7 @@ class Reconfiguration:
         keys = topics_of(spec.name, spec.creator)
         key = next((key for key in keys if key[:12] in mine), keys[0])
         running = {flow.fragment: flow for flow in master.spec.flows if self._log.flow(flow.uid) is not None}
-        return replace(
-            spec, flows=tuple(running.get(f.fragment, f) for f in proposed(spec, key, self._address))
-        )
+        return spec.with_flows(running.get(f.fragment, f) for f in proposed(spec, key, self._address))
 
     # -- what its group has committed ------------------------------------------------------------------------
 

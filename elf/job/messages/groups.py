@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from elf.job.spec import JobSpec, VersionRecord
-from elf.ql.plan import Plan
+from elf.ql.definition import Definition, usable
 from elf.wire.base import Message, Request
 from elf.wire.clients import WindowResult
 
@@ -55,19 +55,23 @@ class DropJob(Request, frozen=True, kw_only=True):
 class ReconfigureJob(Request, frozen=True, kw_only=True):
     """To a job group: change the job. Answered with ``JobStatus`` when that is decided.
 
-    ``verb``: ``alter`` to ``plan``, ``rollback`` to what ``version`` did, ``pause``, ``resume``, ``empty``.
-    ``note``: the statement. ``roots``: as ``JobSpec.roots``, for key ranges that have no job group yet;
-    empty: as before.
+    ``verb``: ``alter`` to ``definition``, ``rollback`` to what ``version`` did, ``pause``, ``resume``,
+    ``empty``. ``note``: the statement. ``roots``: as ``JobSpec.roots``, for key ranges that have no job group
+    yet; empty: as before.
     """
 
     uid: str
     verb: Literal["alter", "rollback", "pause", "resume", "empty"]
-    plan: Plan | None = None
+    definition: Definition | None = None
     version: int = 0
     reset: bool = False
     immediately: bool = False
     note: str = ""
     roots: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.definition is not None:
+            usable(self.definition)
 
 
 class Inspect(Request, frozen=True, kw_only=True):

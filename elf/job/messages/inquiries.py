@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import msgspec
 
-from elf.job.spec import Flow
 from elf.schema import Column, Schema
 from elf.wire.base import Request
 
@@ -60,14 +59,15 @@ class SampleRows(Request, frozen=True, kw_only=True):
     """To a member: the rows that have come since the last request of ``row_sample``, a viewer that keeps
     looking; the first time, none. Answered with ``SampledRows``.
 
-    ``columns`` of the rows for which ``where_sql`` (over ``rows AS r``; empty: all) is true. At most
-    ``lines_max`` lines a second are examined, ``rows_max`` rows a second shown, and ``bytes_max`` held.
+    ``columns`` of the rows for which ``where`` is true: a condition of ELF-QL over these columns (empty:
+    all), which the member binds and renders by itself. At most ``lines_max`` lines a second are examined,
+    ``rows_max`` rows a second shown, and ``bytes_max`` held.
     """
 
     stream: str
     row_sample: str
     columns: tuple[Column, ...]
-    where_sql: str
+    where: str
     rows_max: int
     lines_max: int
     bytes_max: int
@@ -92,12 +92,15 @@ class FlowReader(msgspec.Struct, frozen=True):
 
 
 class FlowStatus(msgspec.Struct, frozen=True):
-    """What a flow's root knows of it, counted since the root is where it is. ``first_us``: start of its first
-    pane. ``mirrored``: how many snapshots of each agent neighbours have sent (``STRAGGLERS MIRROR``).
+    """What a flow's root knows of it, counted since the root is where it is. ``leader``: the root's address;
+    ``first_us``: start of its first pane. ``mirrored``: how many snapshots of each agent neighbours have sent
+    (``STRAGGLERS MIRROR``).
     ``reexecution``: for (agent, by whom) how many panes were run again; ``not_run``: for each agent how often
     that failed, and why. ``unusable``: for each agent how many pieces could not be opened, and why."""
 
-    flow: Flow
+    flow: str
+    stream: str
+    leader: str
     first_us: int | None
     committed_us: int | None
     readers: tuple[FlowReader, ...]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 import pyarrow as pa
@@ -16,6 +17,7 @@ import pyarrow as pa
 from elf.aggregates import State
 from elf.job.program.calls import Loaded
 from elf.job.spec import app_id
+from elf.ql.definition import TapDefinition, usable
 from elf.ql.plan import Fragment
 
 SETTINGS = "SETTINGS"
@@ -62,8 +64,9 @@ class Tapped:
 @dataclass(frozen=True)
 class ProgramSpec:
     """A job in Python as its creator sent it. ``title``: the name of its class; ``subscription``: that of the
-    request, so that a repeat is recognised; ``every_ms``: between two timers, 0 for none; ``apps``: app ids
-    whose multicasts it wants."""
+    request, so that a repeat is recognised; ``every_ms``: between two timers, 0 for none; ``definitions``:
+    what its taps are made from; ``apps``: app ids whose multicasts it wants. Raises ``ValueError`` where a
+    tap cannot be made, so that no decoder gives such a one."""
 
     name: str
     creator: str
@@ -72,9 +75,20 @@ class ProgramSpec:
     filename: str
     title: str = ""
     every_ms: int = 0
-    taps: tuple[Tap, ...] = ()
+    definitions: tuple[TapDefinition, ...] = ()
     apps: tuple[bytes, ...] = ()
     subscription: str = ""
+
+    def __post_init__(self) -> None:
+        for definition in self.definitions:
+            usable(definition)
+
+    @cached_property
+    def taps(self) -> tuple[Tap, ...]:
+        """What agents compute for it."""
+        return tuple(
+            Tap(one.name, one.groups.fragment, one.groups.keys, one.groups.states) for one in self.definitions
+        )
 
     @property
     def app(self) -> bytes:

@@ -244,7 +244,8 @@ class RootedFlow:
         reexecution = tuple((names.get(a, "?"), names.get(by, "?"), panes) for (a, by), panes in runs)
         not_run = {names.get(a, "?"): said for a, said in sorted(self.runs.failed.items())}
         unusable = root.answers.unusable()
-        return FlowStatus(root.flow, *times, readers, tree, mirrored, unusable, reexecution, not_run)
+        flow = (root.flow.uid, root.flow.fragment.stream, root.flow.leader)
+        return FlowStatus(*flow, *times, readers, tree, mirrored, unusable, reexecution, not_run)
 
 
 def _leave_out(flow: Flow, threshold: Threshold | None) -> Multicast:

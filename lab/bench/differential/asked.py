@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from elf.batch import encode
 from elf.errors import QueryError, UserError
+from elf.ql.definition import Contents, Definition, Read, least
 from elf.ql.files import tables_of
-from elf.ql.jobs import Read, expand
+from elf.ql.jobs import Expanded, expand
 from elf.ql.plan import Plan, Table
 from elf.ql.planner import plan_streams, streams_of
 from elf.ql.statements import CreateJob, Query, Select, parse
@@ -45,14 +46,24 @@ FILES: Final[Mapping[str, bytes]] = {"places.csv": encode(PLACES), "sections.csv
 class Asked:
     """A query with the queries of the jobs that it reads in it, and what both are over."""
 
-    query: Query
+    expanded: Expanded
     schemas: Mapping[str, Schema]
     tables: Mapping[str, Table]
     """Of the query; those of jobs come with the jobs."""
 
+    @property
+    def query(self) -> Query:
+        return self.expanded.query
+
     def plan(self) -> Plan:
         """Raises ``QueryError``."""
-        return plan_streams(self.query, self.schemas, self.tables)
+        return self.expanded.finish(plan_streams(self.query, self.schemas, self.tables))
+
+    def definition(self) -> Definition:
+        """What stands for the plan where it travels."""
+        tables = tuple(map(Contents.of, self.tables.values()))
+        whole = Definition(self.query.sql, tuple(self.schemas.items()), tables, self.expanded.jobs)
+        return least(whole, self.plan())
 
 
 def asked(text: str) -> Asked:
@@ -62,7 +73,7 @@ def asked(text: str) -> Asked:
     def find(name: str) -> Read:
         if name not in made:
             raise UserError(f"there is no job {name}")
-        return Read(name, name, made[name])
+        return Read.of(name, name, made[name])
 
     def of(query: Query) -> Asked:
         found = expand(query, find)
@@ -72,7 +83,7 @@ def asked(text: str) -> Asked:
         if unknown:
             raise UserError(f"there is no stream {unknown[0]}; streams: {', '.join(SCHEMAS)}")
         schemas = {name: SCHEMAS[name] for name in streams}
-        return Asked(found.query, schemas, tables_of(found.query, FILES))
+        return Asked(found, schemas, tables_of(found.query, FILES))
 
     statements = parse(text)
     for statement in statements[:-1]:
