@@ -19,7 +19,7 @@ from typer import Option
 
 from elf.client import Client
 from elf.errors import ElfError
-from elf.security.certificates import Certificate, Kind, Signed, sign
+from elf.security.certificates import Certificate, Kind, Role, Signed, sign
 from elf.security.files import write
 from elf.security.folder import IDENTITY_FILE, KEY_FILE, Identity, write_json
 from elf.security.keys import KeyPair, curve_of_secret, seal, shown
@@ -141,7 +141,7 @@ def enrol(folder: Path, hosts: Sequence[str]) -> None:
 
     def certificate(name: str, pair: KeyPair) -> Signed:
         kind: Kind = "person" if name == PERSON else "agent"
-        roles = ("admin",) if name == PERSON else ()
+        roles: tuple[Role, ...] = ("admin",) if name == PERSON else ()
         made = Certificate(CLUSTER, kind, name, pair.public, roles, now, now + LASTS_SECS)
         return sign(authority, made)
 

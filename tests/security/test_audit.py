@@ -293,7 +293,7 @@ async def test_a_real_agent_tells_who_did_what_and_no_row(tmp_path: Path) -> Non
         await client.sql(f"ALTER JOB popular SET FUNCTION map FROM '{function}'")
         await client.submit(JOB, "quiet.py", "quiet")
         await client.sql("DROP JOB quiet")
-        context = zmq.Context.instance()
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         with context.socket(zmq.DEALER) as stranger:
             stranger.setsockopt(zmq.LINGER, 0)
             stranger.connect(f"tcp://{agent.address}")

@@ -11,9 +11,11 @@ from pathlib import Path
 
 from elf.cli import enrol
 from elf.client import connect
+from elf.client.enrolment import keys_of
 from elf.errors import ElfError
 from elf.security import folder as files
 from elf.security.registrar import Registrar
+from elf.security.roster import Roster
 from tests.support.fleet import Agent, Fleet
 
 CLUSTER = "shop"
@@ -78,8 +80,8 @@ class Enrolled:
     def names(self) -> list[str]:
         """Whose keys hold, as the fleet says."""
         identity = files.load(self.own).identity
-        known = asyncio.run(enrol.keys_of(self.address, self.own, identity.cluster))
-        return [one.name for one in enrol.Roster(CLUSTER, identity.authority, known.signed)]
+        known = asyncio.run(keys_of(self.address, self.own, identity.cluster))
+        return [one.name for one in Roster(CLUSTER, identity.authority, known.signed)]
 
 
 def admitted(address: str, keys: Path) -> bool:
