@@ -25,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+from agents.bearers import Bearers, Look, Tls
 from agents.connections import Bounds, Door, names_of
 from agents.metrics import CONTENT_TYPE
 from elf.addresses import split_address
@@ -95,13 +96,17 @@ class HttpServer:
         names: frozenset[str] = frozenset(),
         bounds: Bounds = Bounds(),  # noqa: B008 (it is a value)
         refused: Callable[[str], None] = lambda _: None,
+        look: Look | None = None,
+        tls: Tls | None = None,
         keep_alive_secs: float = KEEP_ALIVE_SECS,
     ) -> None:
         """``listen``: ``host:port``; port 0: any free one (``port`` says which after ``start``). ``names``,
-        ``bounds``, ``refused``: see ``agents.connections``."""
+        ``bounds``, ``refused``: see ``agents.connections``; ``look``, ``tls``: see ``agents.bearers``."""
         self._listen = listen
         self._facts = facts
-        self._door = Door(self._app(), names | names_of(listen), bounds, refused)
+        app = self._app()
+        self._tls = tls
+        self._door = Door(Bearers(app, look) if look else app, names | names_of(listen), bounds, refused)
         self._keep_alive_secs = keep_alive_secs
         self._stopping = asyncio.Event()
         self._server: _Server | None = None
@@ -125,6 +130,7 @@ class HttpServer:
             timeout_graceful_shutdown=STOP_SECS,
             server_header=False,
             headers=HEADERS,
+            **({} if self._tls is None else self._tls.options()),
         )
         self._server = _Server(config, self._door)
         self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))

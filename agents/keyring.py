@@ -69,6 +69,15 @@ class Keyring:
             known = self._known[curve_key] = found, principal_of(found)
         return known[1]
 
+    def may_read(self, text: str) -> str:
+        """Why the owner of a token for HTTP may not read; empty: it may. Raises ``UserError`` where it is
+        none."""
+        from elf.security.bearer import owner
+
+        if self.roster is None:
+            return "this agent has no keys"
+        return principal_of(owner(text, self.roster, time.time())).lacks("read", "this")
+
 
 def principal_of(certificate: Certificate) -> Principal:
     return Principal(certificate.kind, certificate.name, certificate.roles, certificate.key)
@@ -132,6 +141,8 @@ def _wrong_http(config: Config) -> list[str]:
     http = config.http
     if bool(http.tls_cert) != bool(http.tls_key):
         return ["http.tls_cert and http.tls_key go together: one of them is missing"]
+    if http.tls_cert and (why := _unusable(http.tls_cert, http.tls_key)):
+        return [f"http.tls_cert, http.tls_key: {http.tls_cert} and {http.tls_key} cannot be used: {why}"]
     if not http.listen or config.security == "open" or is_loopback(split_address(http.listen)[0]):
         return []
     if not has_identity(config):
@@ -144,6 +155,17 @@ def _wrong_http(config: Config) -> list[str]:
             "so that nobody on the way reads tokens and results"
         ]
     return []
+
+
+def _unusable(certificate: str, key: str) -> str:
+    """What is wrong with these files of TLS; empty: nothing."""
+    import ssl  # where it is used
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+    except (OSError, ValueError) as error:
+        return (getattr(error, "strerror", None) or str(error)).lower()
+    return ""
 
 
 def _contradictions(config: Config, keyring: Keyring) -> list[str]:

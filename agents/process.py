@@ -37,6 +37,7 @@ from agents import logs
 from agents.answering.audited import digest
 from agents.answering.keys import NodeKeys
 from agents.audit import Audit
+from agents.bearers import Tls
 from agents.config import Config, FunctionsConfig, StreamConfig
 from agents.connections import Bounds, names_of
 from agents.disk import modes
@@ -67,6 +68,7 @@ from agents.tasks.sinks import RejectFile, Sinks
 from agents.tasks.spill import SpillFolder
 from agents.tasks.streams import FunctionsAt, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
+from elf.addresses import is_loopback, split_address
 from elf.client.values import for_terminal
 from elf.errors import ElfError, UserError
 from elf.functions import confinement
@@ -227,7 +229,7 @@ async def _live(
         why = lacking(folder)
         if why:
             aside = Aside(f"it stands aside until there is room on its data_dir {folder}: {why}")
-            async with _shown(config, aside):
+            async with _shown(config, keyring, aside):
                 await wait_for_room(folder, why, config.agent.name, asked)
         if asked.done():
             return End(asked.result(), 0)
@@ -266,7 +268,7 @@ async def _run(
             if not is_refusal(error):
                 raise
             return End(str(error), 1, again=True)
-        shown = _shown(config, Status(driver), driver.metrics.http_refused)
+        shown = _shown(config, keyring, Status(driver), driver.metrics.http_refused)
         shown_at = await opened.enter_async_context(shown)
         if listening is not None:
             listening(transport.address, shown_at)
@@ -276,7 +278,7 @@ async def _run(
 
 @contextlib.asynccontextmanager
 async def _shown(
-    config: Config, facts: AgentStatus, refused: Callable[[str], None] = lambda _: None
+    config: Config, keyring: Keyring, facts: AgentStatus, refused: Callable[[str], None] = lambda _: None
 ) -> AsyncIterator[str | None]:
     """An agent's facts over HTTP, and where; None: nowhere. ``refused``: see ``HttpServer``."""
     if not config.http.listen:
@@ -284,7 +286,13 @@ async def _shown(
         return
     names = names_of(config.agent.listen, config.agent.advertise, also=config.http.hosts)
     bounds = Bounds(config.http.connections_max, config.http.address_connections_max)
-    server = HttpServer(config.http.listen, facts, names=names, bounds=bounds, refused=refused)
+    http = config.http
+    alone = is_loopback(split_address(config.http.listen)[0]) or keyring.mode == "open"
+    look = None if alone else keyring.may_read
+    tls = Tls(http.tls_cert, http.tls_key) if http.tls_cert else None
+    server = HttpServer(
+        config.http.listen, facts, names=names, bounds=bounds, refused=refused, look=look, tls=tls
+    )
     await server.start()
     try:
         yield server.address

@@ -23,6 +23,7 @@ from elf.client.client import user_name
 from elf.client.enrolment import Known, host_name, join, keys_of, tell
 from elf.errors import ElfError, UserError
 from elf.security import folder
+from elf.security.bearer import bearer
 from elf.security.certificates import ROLES, Certificate, Kind, Revocation, Role, Signed, sign
 from elf.security.enrolling import shown_token
 from elf.security.files import FILE_BYTES_MAX, write
@@ -216,6 +217,16 @@ def make_token(own: Path | None, name: str | None, uses: int, expires: str, conn
     print(
         f"{name}: enrols {uses} within {expires}; whoever has it can: ELF_JOIN=… elf-agent", file=sys.stderr
     )
+    return 0
+
+
+def make_bearer(own: Path | None, expires: str) -> int:
+    """``elf keys bearer``"""
+    keys = folder.load(own or own_folder())
+    if keys.certificate.kind != "person":
+        raise UserError(f"these are the keys of {keys.certificate.name}, which is no person")
+    print(bearer(keys.pair, keys.identity.cluster, _now(), _seconds(expires)))
+    print(f"{keys.certificate.name}: for {expires}; whoever has it may read what you may", file=sys.stderr)
     return 0
 
 

@@ -203,6 +203,20 @@ def rotate(
     return rotate_keys(own, tuple(names or ()), tuple(person or ()), expires, connect)
 
 
+@app.command()
+def bearer(
+    expires: Annotated[
+        str, typer.Option("--expires", metavar="TIME", help="How long it holds: 90s, 30m, 12h, 31d at most.")
+    ] = "1h",
+    own: Own = None,
+) -> int:
+    """Print a token with which HTTP clients may read what you may, as Authorization: Bearer … It is a
+    secret."""
+    from elf.cli.enrol import make_bearer
+
+    return make_bearer(own, expires)
+
+
 def doctor(
     data_dir: DataDir = None,
     connect: Fleet = None,

@@ -23,6 +23,7 @@ from elf.security.certificates import Certificate, Kind, Role, Signed, sign
 from elf.security.files import write
 from elf.security.folder import IDENTITY_FILE, KEY_FILE, Identity, write_json
 from elf.security.keys import KeyPair, curve_of_secret, seal, shown
+from elf.security.roles import Role
 from lab.bench.control_fleet import CLUSTER, FIRST_US, SECOND_US, ControlFleet, line_of, on_fleet
 from lab.bench.control_measures import create, window
 from lab.bench.options import Agents, Repeat

@@ -8,13 +8,14 @@ import subprocess
 import pytest
 
 from elf.cli.main import main
+from elf.cli.processes import environment
 from tests.support.commands import Here
 
 
 @pytest.fixture
 def here(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Here:
     """One command line, from ``main`` on: a process of its own would import for up to a second of CPU."""
-    for name in [name for name in os.environ if name.startswith("ELF_")]:
+    for name in os.environ.keys() - environment().keys():
         monkeypatch.delenv(name)
 
     def run(*args: str) -> subprocess.CompletedProcess[str]:

@@ -139,7 +139,7 @@ async def test_an_agent_of_another_cluster_says_which() -> None:
     refusing = asyncio.create_task(refuse())
     try:
         with pytest.raises(ElfError) as caught:
-            await elf_client.connect(transport.address, cluster="west").open()
+            await elf_client.connect(transport.address, cluster="west", keys="none").open()
         assert str(caught.value) == (
             f"cannot reach an agent at {transport.address}: it is an agent of cluster 'east', and 'west' was "
             "asked for (--cluster; cluster.name)"

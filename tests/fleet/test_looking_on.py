@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import os
 import subprocess
 import sys
 import time
 from typing import Any
 
 from agents.answering.fleet import PATIENCE_MS
+from elf.cli.processes import environment
 from elf.client import Client
 from tests.support.fleet import STREAM, Fleet
 from tests.support.terminal import BACK, HOME, OTHER_SCREEN, plain, watch
@@ -27,9 +27,10 @@ class Person:
         self.options = ["--connect", fleet.agents[0].address, "--cluster", "test"]
 
     def start(self, *args: str) -> subprocess.Popen[str]:
-        env = {key: value for key, value in os.environ.items() if not key.startswith("ELF_")}
         pipe = subprocess.PIPE
-        return subprocess.Popen([*ELF, *args, *self.options], stdout=pipe, stderr=pipe, text=True, env=env)
+        return subprocess.Popen(
+            [*ELF, *args, *self.options], stdout=pipe, stderr=pipe, text=True, env=environment()
+        )
 
     async def run(self, *args: str) -> subprocess.CompletedProcess[str]:
         process = self.start(*args)

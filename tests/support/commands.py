@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 import sys
 from collections.abc import Callable
 
-KEY = "ELF_LOOPBACK_KEY"
-"""The tests' own (``tests.conftest``)."""
+from elf.cli.processes import environment
+
 ELF = [sys.executable, "-m", "elf.cli.main"]
 
 
 def elf(*args: str, **env: str) -> subprocess.CompletedProcess[str]:
-    variables = {key: value for key, value in os.environ.items() if key == KEY or not key.startswith("ELF_")}
+    variables = environment()
     return subprocess.run(
         [*ELF, *args], capture_output=True, text=True, timeout=30, env={**variables, **env}, check=False
     )

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from agents import codec
 from elf.batch import encode
+from elf.security.loopback import loopback_file, make_loopback
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import Message
 from elf.wire.clients import Call, Reply, WindowResult
@@ -59,7 +60,7 @@ class FakeAgent:
 
 @contextlib.asynccontextmanager
 async def fake_agent(answers: Answers, cluster: str = "elf") -> AsyncIterator[FakeAgent]:
-    transport = await ZeroMqTransport.listen("127.0.0.1:0")
+    transport = await ZeroMqTransport.listen("127.0.0.1:0", security=make_loopback(loopback_file()))
     agent = FakeAgent(transport, answers, cluster)
     serving = asyncio.create_task(agent.serve())
     try:

@@ -1,0 +1,172 @@
+"""HTTP where other machines can reach it: over TLS, for those who show a person's token, and nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import shutil
+import ssl
+import subprocess
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agents.bearers import Tls
+from agents.config import load
+from agents.http import HttpServer
+from agents.keyring import Keyring, open_keyring
+from elf.errors import ConfigError, UserError
+from elf.security.bearer import LASTS_SECS_MAX, bearer
+from elf.security.folder import load as load_keys
+from elf.security.keys import KeyPair
+from tests.support.commands import elf_beside
+from tests.support.facts import Status
+from tests.support.keys import Authority
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+FACTS = ("/metrics", "/api/v1/jobs", "/api/v1/jobs/busy/windows", "/nothing")
+
+
+class Place:
+    """A fleet's keys, and a certificate for TLS."""
+
+    def __init__(self, folder: Path) -> None:
+        self.authority = Authority(folder)
+        self.authority.enrol("agent", "web-0")
+        self.authority.enrol("person", "rita", "read")
+        self.authority.enrol("person", "tom", "tap")
+        self.authority.enrol("person", "eve", "read", lasts=-5)
+        self.authority.enrol("person", "stranger", "read", known=False)
+        self.authority.enrol("token", "tok", uses=1)
+        self.keyring = Keyring("keys", keys=load_keys(self.authority.written("web-0")))
+        self.tls = Tls(str(folder / "cert.pem"), str(folder / "key.pem"))
+        made = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"]
+        made += ["-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+        made += ["-keyout", self.tls.key, "-out", self.tls.certificate]
+        subprocess.run(made, check=True, capture_output=True, timeout=30)
+
+    def text(self, name: str, lasts: int = 60, ago: int = 0, cluster: str = "test") -> str:
+        pair, _ = self.authority.owners[name]
+        return bearer(pair, cluster, int(time.time()) - ago, lasts)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    return Place(tmp_path_factory.mktemp("place"))
+
+
+@pytest.fixture
+async def server(place: Place) -> AsyncIterator[HttpServer]:
+    made = HttpServer("127.0.0.1:0", Status(), look=place.keyring.may_read, tls=place.tls)
+    await made.start()
+    yield made
+    await made.stop()
+
+
+async def asked(server: HttpServer, place: Place, path: str, shown: str | None = None) -> tuple[int, str]:
+    def ask() -> tuple[int, str]:
+        trust = ssl.create_default_context(cafile=place.tls.certificate)
+        connection = http.client.HTTPSConnection("localhost", server.port, timeout=10, context=trust)
+        connection.request("GET", path, headers={} if shown is None else {"Authorization": shown})
+        answer = connection.getresponse()
+        status = answer.status
+        body = answer.read1(4_096).decode()
+        connection.close()
+        return status, body
+
+    return await asyncio.to_thread(ask)
+
+
+async def test_facts_are_for_those_with_a_token(server: HttpServer, place: Place) -> None:
+    for path in FACTS:
+        status, body = await asked(server, place, path)
+        assert (status, "a token is wanted" in body) == (401, True), path
+    for path in FACTS[:2]:  # there are facts
+        assert (await asked(server, place, path, f"Bearer {place.text('rita')}"))[0] == 200
+    for path in ("/health", "/ready"):
+        assert (await asked(server, place, path))[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("name", "status", "says"),
+    [
+        ("tom", 403, "needs the role read, which tom does not have"),
+        ("eve", 401, "nobody's, has expired or was revoked"),
+        ("stranger", 401, "nobody's, has expired or was revoked"),
+        ("tok", 401, "nobody's, has expired or was revoked"),
+        ("web-0", 401, "nobody's, has expired or was revoked"),
+    ],
+)
+async def test_only_a_persons_key_with_that_role_counts(
+    server: HttpServer, place: Place, name: str, status: int, says: str
+) -> None:
+    found, body = await asked(server, place, "/api/v1/jobs", f"Bearer {place.text(name)}")
+    assert (found, says in json.loads(body)["error"]) == (status, True)
+
+
+async def test_what_is_old_forged_or_for_others_is_none(server: HttpServer, place: Place) -> None:
+    good = place.text("rita")
+    foreign = bearer(KeyPair.new(), "test", int(time.time()))
+    changed = good[:20] + ("A" if good[20] != "A" else "B") + good[21:]
+    wrong = {
+        place.text("rita", lasts=5, ago=10): "expired",
+        place.text("rita", ago=-3_600): "expired",
+        place.text("rita", cluster="other"): "another cluster",
+        foreign: "nobody's",
+        changed: "signature of this token is wrong",
+        good[:-4]: "",
+        "elf_" + "A" * 2_000: "no token",
+        "elf_": "no token",
+        "": "a token is wanted",
+        "\xff": "no token",
+    }
+    for text, says in wrong.items():
+        status, body = await asked(server, place, "/metrics", f"Bearer {text}")
+        assert (status, says in body) == (401, True), (text, body)
+    assert (await asked(server, place, "/metrics", f"Basic {good}"))[0] == 401
+    with pytest.raises(UserError, match="at most 31 days"):
+        place.text("rita", lasts=LASTS_SECS_MAX + 1)
+
+
+async def test_a_token_ends_with_its_key(server: HttpServer, place: Place) -> None:
+    place.authority.enrol("person", "bob", "read")
+    _, signed = place.authority.owners["bob"]
+    assert not place.keyring.take(signed)
+    text = place.text("bob")
+    assert (await asked(server, place, "/metrics", f"Bearer {text}"))[0] == 200
+    assert not place.keyring.take(place.authority.revocation("bob"))
+    assert (await asked(server, place, "/metrics", f"Bearer {text}"))[0] == 401
+
+
+async def test_elf_keys_bearer_makes_one(server: HttpServer, place: Place) -> None:
+    done = await elf_beside("keys", "bearer", "--dir", str(place.authority.written("rita")))
+    assert done.returncode == 0, done.stderr
+    assert (await asked(server, place, "/metrics", f"Bearer {done.stdout.strip()}"))[0] == 200
+
+
+async def test_what_is_not_tls_is_not_answered(server: HttpServer) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"HTTP/" not in await asyncio.wait_for(reader.read(100), 10)
+    writer.close()
+
+
+def test_http_for_others_wants_keys_and_tls(tmp_path: Path, place: Place) -> None:
+    def problem(**http: str) -> str:
+        file = tmp_path / "elf.yaml"
+        keys = str(place.authority.written("web-0"))
+        settings = {"data_dir": str(tmp_path), "keys": keys, "http": {"listen": "0.0.0.0:0", **http}}
+        file.write_text(yaml.safe_dump(settings))
+        try:
+            open_keyring(load(file, {}))
+        except ConfigError as error:
+            return str(error)
+        return ""
+
+    assert "set http.tls_cert and http.tls_key" in problem()
+    assert not problem(tls_cert=place.tls.certificate, tls_key=place.tls.key)
+    assert "no such file" in problem(tls_cert="/nowhere.pem", tls_key=place.tls.key)
