@@ -117,6 +117,10 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
             structlog.get_logger().warning(note, agent=config.agent.name)
         if config.security == "open":
             structlog.get_logger().warning(OPEN, agent=config.agent.name)
+    if any(config.streams for config in configs):
+        from agents.tasks.engine import limit_memory  # DuckDB, which an agent without a stream never needs
+
+        limit_memory(sum(config.memory_max_bytes for config in configs) // 2)
     with contextlib.ExitStack() as opened:
         folders = [opened.enter_context(_data_folder(Path(config.data_dir))) for config in configs]
         template = opened.enter_context(contextlib.closing(Template()))

@@ -3,6 +3,9 @@
 Each object here owns a connection to the process's one DuckDB, in UTC, and one prepared statement over a
 table whose batch is changed between runs. Not for several threads at once, but an object may move between
 them. Close what you made.
+
+DuckDB here reads and writes no file, loads no extension, sees no variable of Python's, and its settings stay
+as they are: it has the tables that it is given (``instance``). What it runs is one SELECT (``one_select``).
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from agents.formats.dialect import DUCKDB, DUCKDB_QUICK, Dialect, Selection
 from agents.tasks.times import read_times
 from elf.aggregates import normalise
 from elf.batch import decode
-from elf.errors import ElfBug
+from elf.errors import ElfBug, UserError
 from elf.job.ports import Wanted
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
@@ -46,6 +49,21 @@ _FEW_ROWS: Final = 4096
 """Up to so many the copy that ``execute`` makes of a result, of which DuckDB warns, is cheaper than the
 second query that ``sql`` asks: JSON of 500 lines takes 1.7 ms, not 2.4. A kept relation would be planned
 again each time (8.5 ms); one of ``EXECUTE`` keeps its first answer."""
+_CONFINED: Final[Mapping[str, str | bool | int | list[str]]] = {
+    "threads": 1,
+    "async_threads": 0,
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "python_enable_replacements": False,
+    "temp_directory": "",
+    "allowed_configs": ["memory_limit"],
+}
+"""Nothing but memory and the tables that it is given. What may still be set is how much memory
+(``limit_memory``): a process is forked before it knows."""
+_MEMORY_MIN: Final = 64 << 20
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, r"agents\.tasks\.engine")
 
 
@@ -67,10 +85,25 @@ class _Batch:
 def instance() -> duckdb.DuckDBPyConnection:
     """The one DuckDB of the process: another would cost 4 MB where a connection costs 1. It has no thread of
     its own: each query runs on that of its caller, and a process may be forked after it (opening it takes 40
-    ms of CPU)."""
-    connection = duckdb.connect(":memory:", config={"threads": 1, "async_threads": 0})
+    ms of CPU). It is locked before anybody has it."""
+    connection = duckdb.connect(":memory:", config=_CONFINED)
+    for setting in ("TimeZone = 'UTC'", "lock_configuration = true"):
+        connection.execute(f"SET GLOBAL {setting}")
     atexit.register(connection.close)
     return connection
+
+
+def limit_memory(bytes_max: int) -> None:
+    """What the DuckDB of this process may take from now on."""
+    instance().execute(f"SET GLOBAL memory_limit = '{max(bytes_max, _MEMORY_MIN) >> 10}KiB'")
+
+
+def one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
+    """The text, which is exactly one SELECT, as DuckDB itself reads it. Raises ``ElfBug``."""
+    found = connection.extract_statements(sql)
+    if len(found) != 1 or found[0].type != duckdb.StatementType.SELECT:
+        raise ElfBug(f"DuckDB runs one SELECT, and this is {len(found)} statements or another kind\n{sql}")
+    return sql
 
 
 class Statement:
@@ -89,13 +122,12 @@ class Statement:
             )
         self._connection = instance().cursor()
         try:
-            self._connection.execute("SET TimeZone = 'UTC'")
             self._connection.register(table, self._batch)
             for name, other in (others or {}).items():
                 self._connection.register("other", other)
                 self._connection.execute(f'CREATE TEMP TABLE "{name}" AS SELECT * FROM other')
                 self._connection.unregister("other")
-            self._connection.execute(f"PREPARE run AS {sql}")
+            self._connection.execute(f"PREPARE run AS {one_select(self._connection, sql)}")
         except duckdb.Error as error:
             self.close()
             raise ElfBug(f"DuckDB does not take a statement of ours: {error}\n{sql}") from error
@@ -107,6 +139,8 @@ class Statement:
             if table.num_rows < _FEW_ROWS:
                 return self._connection.execute("EXECUTE run").to_arrow_table()
             return self._connection.sql("EXECUTE run").to_arrow_table()
+        except duckdb.OutOfMemoryException as error:
+            raise UserError(f"DuckDB needs more than its half of memory_max_bytes here: {error}") from error
         finally:
             self._batch.table = self._schema.empty_table()
 
@@ -383,11 +417,10 @@ class _OverSides(_OverGroups):
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         connection = instance().cursor()
         try:
-            connection.execute("SET TimeZone = 'UTC'")
             for number, (side, table) in enumerate(zip(self._sides, (groups, *beside), strict=True)):
                 known = table if table.num_columns else no_groups(side)
                 connection.register(side_groups(number), known)
-            return connection.execute(self._sql).to_arrow_table()
+            return connection.execute(one_select(connection, self._sql)).to_arrow_table()
         except duckdb.Error as error:
             raise ElfBug(f"DuckDB does not take a statement of ours: {error}\n{self._sql}") from error
         finally:

@@ -22,6 +22,14 @@ FILE_BYTES_MAX: Final = 64 << 20
 SENT_BYTES_MAX: Final = 16 << 20
 """Of a table as it goes to the agent, which takes what the query needs of it (``elf.ql.tables``)."""
 
+_CONFINED: Final[dict[str, str | bool | int | list[str]]] = {
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "allow_community_extensions": False,
+    "allow_persistent_secrets": False,
+    "temp_directory": "",
+}
+"""DuckDB reads the file that was named, and nothing else."""
 _CSV: Final = "read_csv({}, header = true, all_varchar = true, sample_size = -1)"
 _JSON: Final = "read_json({}, sample_size = -1)"
 _PARQUET: Final = "read_parquet({})"
@@ -81,8 +89,11 @@ def read_table(name: str) -> bytes:
         raise UserError(
             f"{name} has {size >> 20} MiB; a file that is joined has {FILE_BYTES_MAX >> 20} at most"
         )
-    with duckdb.connect(":memory:") as con:
-        con.execute("SET TimeZone = 'UTC'")
+    path = path.absolute()
+    with duckdb.connect(":memory:", config=_CONFINED) as con:
+        con.execute("SET GLOBAL allowed_paths = $1", [[str(path)]])
+        for setting in ("TimeZone = 'UTC'", "enable_external_access = false", "lock_configuration = true"):
+            con.execute(f"SET GLOBAL {setting}")
         try:
             found = _sqlite(con, name, path, table) if path.suffix.lower() in _SQLITE else _file(con, path)
         except (duckdb.Error, sqlite3.Error) as error:

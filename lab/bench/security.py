@@ -19,7 +19,7 @@ from typer import Option
 
 from elf.client import Client
 from elf.errors import ElfError
-from elf.security.certificates import Certificate, Kind, Role, Signed, sign
+from elf.security.certificates import Certificate, Kind, Signed, sign
 from elf.security.files import write
 from elf.security.folder import IDENTITY_FILE, KEY_FILE, Identity, write_json
 from elf.security.keys import KeyPair, curve_of_secret, seal, shown
