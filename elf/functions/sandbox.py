@@ -93,6 +93,8 @@ class Template:
     """A zygote, started when it is first needed, and again when it has died. Agents of one process share one.
     Not ``confined`` it is for a client alone, which runs its user's own code."""
 
+    program: tuple[str, ...] = ("-m", "elf.functions.zygote")
+
     def __init__(self, *, confined: bool = True) -> None:
         self._confined = confined
         self._lock = threading.Lock()
@@ -159,7 +161,7 @@ class Template:
             with theirs:
                 walls = "confined" if self._confined else "open"
                 self._zygote = subprocess.Popen(
-                    [sys.executable, "-P", "-m", "elf.functions.zygote", str(theirs.fileno()), walls],
+                    [sys.executable, "-P", *self.program, str(theirs.fileno()), walls],
                     pass_fds=[theirs.fileno()],
                     stdin=subprocess.DEVNULL,
                     env=confinement.environment(root),

@@ -17,6 +17,7 @@ from elf.functions.sandbox import Limits, Sandboxes
 from elf.functions.zygote import NICENESS
 from elf.job.group.master import PREPARE_LIMIT_MS
 from elf.ql.plan import Function
+from tests.support.confined import needs_confinement
 
 TIGHT = Limits(call_secs=0.2, memory_bytes=48 << 20, rows_max=1_000, log_bytes_max=4_000)
 BATCH = pa.RecordBatch.from_pydict({"x": list(range(100))})
@@ -170,6 +171,7 @@ def test_the_template_and_sandboxes_let_the_agent_go_first(sandboxes: Sandboxes)
     sandboxes.end(pid)
 
 
+@needs_confinement
 def test_nothing_is_left_when_the_sandboxes_are_closed() -> None:
     own = Sandboxes()
     made = function(own, "return batch")

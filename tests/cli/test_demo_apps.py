@@ -14,6 +14,7 @@ from elf.cli.demo import batch
 from elf.cli.demo.apps import APPS, verdict
 from elf.cli.demo.batch import Logs, Result
 from elf.errors import ElfError
+from tests.support.confined import needs_confinement
 
 START = "2026-01-01T00:00:0"
 
@@ -136,6 +137,7 @@ def test_the_verdict_names_what_differs() -> None:
     assert set(APPS) == {"micro-promotion", "product-bundling", "sale-prediction", "spam"}
 
 
+@needs_confinement
 def test_micro_promotion_is_played() -> None:
     args = ["demo", "--app", "micro-promotion", "--windows", "2", "--window-seconds", "1"]
     args += ["--agents", "2", "--rate", "50"]

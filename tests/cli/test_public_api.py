@@ -14,6 +14,7 @@ import pytest
 from elf.client import Client, connect
 from elf.errors import ElfError
 from tests.support import two_agents
+from tests.support.confined import needs_confinement
 from tests.support.fleet import Fleet
 from tests.support.public_api import all_faults, cases_of, public, run_examples
 
@@ -92,6 +93,7 @@ def test_the_examples_of_the_page_run() -> None:
     loop.close()
 
 
+@needs_confinement
 def test_examples_of_the_client_run_against_an_agent(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, 1)
     fleet.agents[0].cluster = "elf"

@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+from tests.support.confined import needs_confinement
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import eventually
 from tests.support.watching import SECOND_US, connected, create, leave, watched
@@ -27,6 +28,7 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(args, capture_output=True, text=True, timeout=60)
 
 
+@needs_confinement
 async def test_they_answer_as_any_fleet_and_one_that_leaves_ends_no_other(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, 4)
     args = command(fleet.agents)

@@ -27,9 +27,12 @@ from elf.transport.memory import MemoryNetwork
 from elf.wire.base import Message
 from elf.wire.clients import Call, Execute, Reply
 from overlay import Overlay, OverlayConfig, Peer, raft
+from tests.support.confined import needs_confinement
 from tests.support.fleet import Fleet
 from tests.support.waiting import eventually
 from tests.support.watching import connected, create
+
+pytestmark = needs_confinement
 
 HEAD = "import time, os\nfrom elf.job import Job, QueryFailed\nclass J(Job):\n    every = 0.1\n"
 ASKS = """    def start(self): self.last = None

@@ -9,9 +9,12 @@ import pytest
 
 from elf.client import Client, Window
 from elf.errors import UserError
+from tests.support.confined import needs_confinement
 from tests.support.fleet import STREAM, Fleet
 from tests.support.waiting import eventually
 from tests.support.watching import SECOND_US, clicks, connected, create, watched
+
+pytestmark = needs_confinement
 
 CREATE = (
     f"CREATE JOB steered AS SELECT product, SUM(clicks_count) AS clicks FROM {STREAM} "

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 from textwrap import indent
@@ -285,6 +285,43 @@ def test_what_it_tells_the_agent_is_not_trusted(prey: Prey, body: str) -> None:
     result = prey.run(body)
     assert isinstance(result, Failed)
     assert result.trouble == "output", result.text
+
+
+OLD = (
+    "import socket, sys\nfrom elf.functions import landlock, zygote\nlandlock.version = lambda: 1\n"
+    "with socket.socket(fileno=int(sys.argv[1])) as agent:\n    zygote.main(agent, confined=True)"
+)
+
+
+class OldKernel(Sandboxes):
+    """As on a kernel with the first Landlock, which knows files alone, and not all that is done with them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._template.program = ("-c", OLD)
+
+
+@needs_confinement
+def test_the_first_landlock_is_enough(prey: Prey) -> None:
+    """What it does not know the filter of system calls refuses."""
+    old = replace(prey, sandboxes=OldKernel())
+    attacks = (
+        "the agent's data",
+        "cutting a file",
+        "writing over a file",
+        "TCP",
+        "a Unix socket",
+        "listening",
+    )
+    try:
+        for attack in (*attacks, "ending the agent", "ending its parent", "signals by a descriptor"):
+            result = old.run((FILES | NETWORK | PROCESSES)[attack])
+            assert isinstance(result, Failed)
+            assert "PermissionError" in result.text, (attack, result.text)
+        assert isinstance(old.run("pass"), Done)
+        assert alive(prey.pid)
+    finally:
+        old.sandboxes.close()
 
 
 @needs_confinement
