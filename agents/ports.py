@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
 from agents.codec import Message
-from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job.commands import Command
 from elf.job.program.port import ProgramEffect
@@ -21,7 +20,7 @@ from elf.wire.clients import Stats
 
 T = TypeVar("T")
 
-Told = do.Noticed | do.Namesake | do.Seen | do.Skewed | do.Unusable | do.Faulted | do.Audited
+Told = do.Noticed | do.Namesake | do.Seen | do.Skewed | do.Unusable | do.Faulted | do.Audited | do.Skipped
 """Effects that are for people."""
 
 Queue = Literal["compute", "functions", "commit", "persist", "groups", "replicas", "aside"]
@@ -111,7 +110,7 @@ class Reports(Protocol):
     def function_failed(self, kind: Literal["reduce", "final"], reason: str, job: str = "") -> None:
         """A user's function of a flow, or of a job."""
 
-    def not_made(self, job: str, error: ElfError, *, early: bool = False) -> None:
+    def not_made(self, job: str, error: Exception, *, early: bool = False) -> None:
         """Windows of a job could not be made; ``early``: before they are complete."""
 
 

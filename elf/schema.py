@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from elf.fields import Label
+
 ColumnType = Literal["bigint", "double", "text", "boolean", "timestamp"]
 
 COLUMN_TYPES: Final[tuple[ColumnType, ...]] = ("bigint", "double", "text", "boolean", "timestamp")
@@ -26,7 +28,7 @@ class Column:
     ``timestamp`` is in UTC with microseconds.
     """
 
-    name: str
+    name: Label
     type: ColumnType
 
 
@@ -35,8 +37,8 @@ class Schema:
     """The columns of a stream; ``event_time`` names the timestamp column that windows go by, if any."""
 
     columns: tuple[Column, ...]
-    event_time: str | None = None
-    unsure: tuple[str, ...] = ()
+    event_time: Label | None = None
+    unsure: tuple[Label, ...] = ()
     """Columns seen only as NULL: text, until somebody has seen more of them."""
 
     def names(self) -> tuple[str, ...]:

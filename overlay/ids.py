@@ -90,4 +90,6 @@ class Peer(_Placed):
     incarnation: int
 
     def __post_init__(self) -> None:
+        if not self.address:
+            raise ValueError("a node without an address")
         object.__setattr__(self, "id", node_id(self.address))

@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from overlay.ids import KEY_BYTES, Peer
+from overlay.ids import ID_BITS, KEY_BYTES, Peer
 from overlay.treemessages import (
     Handover,
     Heard,
@@ -291,11 +291,26 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
 )
 
 
+INCARNATION_MAX: Final = 1 << 53
+PAYLOAD_BYTES_MAX: Final = 16 << 20
+"""Of a routed or multicast message: many of them may wait at one node."""
+
+
 def well_formed(message: Message) -> bool:
-    """Whether keys and topics have the length of a key; decoded messages may be wrong."""
+    """Whether keys and topics have the length of a key, and numbers and payloads are in their bounds; decoded
+    messages may be wrong."""
+    if not 0 <= message.sender.incarnation <= INCARNATION_MAX:
+        return False
     match message:
         case Route():
-            return len(message.key) == KEY_BYTES
+            hops = message.hops >= 0 and len(message.payload) <= PAYLOAD_BYTES_MAX
+            return hops and len(message.key) == KEY_BYTES
+        case JoinRequest():
+            return message.hops >= 0 and 0 <= message.joiner.incarnation <= INCARNATION_MAX
+        case RowRequest() | RowReply():
+            return 0 <= message.row < ID_BITS
+        case Multicast() if len(message.payload) > PAYLOAD_BYTES_MAX:
+            return False
         case Subscribe() | Subscribed() | Refused() | Handover() | Multicast() | Repair() | Lost() | Heard():
             return len(message.topic) == KEY_BYTES
         case Unsubscribe():

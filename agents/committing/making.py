@@ -34,7 +34,7 @@ from agents.committing.windowcommits import Treat, names_of, pieces_of, treated
 from agents.disk.store import Store, StoreError
 from agents.ports import Queue, Reports
 from agents.tasks.streams import Call, FunctionsAt, Running
-from elf.batch import encode
+from elf.batch import WRONG, encode
 from elf.errors import ElfBug, ElfError, PeerError
 from elf.job.assembly.windows import Assembly
 from elf.job.catalog.membership import Identity
@@ -121,7 +121,7 @@ class Making:
                 done = windowcommits.commit_windows(effect, self._store, finisher, self._me.address, kept)
         except StoreError:  # the disk's fault, not the window's
             raise
-        except ElfError as error:
+        except (ElfError, *WRONG) as error:
             return Failure(effect.spec.uid, self._not_made(effect, error), effect.spec.version)
         self._reports.windows_committed()
         return done
@@ -149,7 +149,7 @@ class Making:
                 drafted = windowcommits.draft_windows(work, self._store, finisher, me, kept, final)
         except StoreError:
             raise
-        except ElfError as error:
+        except (ElfError, *WRONG) as error:
             return Drafted(work, Failure(work.spec.uid, self._not_made(work, error), work.spec.version))
         self._reports.windows_committed()
         done = drafted.done
@@ -159,7 +159,8 @@ class Making:
             return replace(drafted, done=replace(done, failure=failure))
         return drafted
 
-    def _not_made(self, effect: CommitWindows, error: ElfError) -> str:
+    def _not_made(self, effect: CommitWindows, error: Exception) -> str:
+        """A window cannot be made of what peers have sent, or by what the job does with it."""
         self._reports.not_made(effect.spec.name, error)
         return f"job {effect.spec.name}: a window cannot be finished: {error}"
 
@@ -174,7 +175,7 @@ class Making:
                     )
             finally:
                 finisher.close()
-        except ElfError as error:  # the windows themselves will say so when they are complete
+        except (ElfError, *WRONG) as error:  # the windows themselves will say so when they are complete
             self._reports.not_made(spec.name, error, early=True)
             return EarlyMade(spec.uid, None)
 
@@ -257,7 +258,7 @@ def early_windows(
     keys, whole = ("_pane", *plan.fragment.keys), effect.whole
     try:
         counter_tables, tables = opened(plan.fragment, effect.pieces, types)
-    except PeerError:
+    except (PeerError, *WRONG):
         bad = [piece for piece in effect.pieces if not opens(plan.fragment, piece, types)]
         good = [piece for piece in effect.pieces if piece not in bad]
         whole = _without(effect, _members(bad))

@@ -1,8 +1,7 @@
 """What peers have sent of a flow, opened and merged: tables of the flow's fragment, or *unusable*.
 
 A piece is unusable that is no Arrow table, lacks columns of its fragment, has them in other types than the
-fragment's map gives them, or takes a sum beyond its type. Nothing else is: what fails otherwise is a bug of
-ours, and stops the agent.
+fragment's map gives them, takes a sum beyond its type, or cannot be merged for what else is in it.
 
 All pieces are opened at once, since what is alike is one table (``elf.batch.decode_all``). Only when that
 fails they are opened one by one, to find out whose they are (``PiecesUnusable``).
@@ -29,7 +28,7 @@ from agents.committing.panetables import (
     opened_groups,
 )
 from elf.aggregates import SumOverflow, normalise
-from elf.batch import encode
+from elf.batch import WRONG, encode
 from elf.errors import ElfError, PeerError
 from elf.job.approximate import CUT, keep_best
 from elf.job.contributions import Piece
@@ -50,6 +49,8 @@ _COUNTER_TYPES: Final = {name: COUNTER_SCHEMA.field(name).type for name in COUNT
     GAPS: pa.binary(),
 }
 _SEEN_TYPE: Final = {SEEN: pa.int64()}
+NOT_MERGED: Final = (PeerError, SumOverflow, *WRONG)
+"""What opening and merging of pieces raises for what is in them."""
 
 
 class PiecesUnusable(ElfError):
@@ -77,7 +78,7 @@ def merge(
     """
     try:
         return _merged(fragment, [*pieces, *below], keep, types, last)
-    except (PeerError, SumOverflow) as error:
+    except NOT_MERGED as error:
         raise PiecesUnusable(_unusable(fragment, pieces, types, below, str(error))) from error
 
 
@@ -90,7 +91,7 @@ def _unusable(
     for piece in pieces:
         try:
             good = [_alone(fragment, [piece, *good], types)]
-        except (PeerError, SumOverflow) as error:
+        except NOT_MERGED as error:
             found.append((piece, str(error)))
     return found or [(piece, why) for piece in pieces]
 
@@ -144,7 +145,7 @@ def opens(fragment: Fragment, piece: Piece, types: Types | None) -> bool:
     """Whether a piece can be used."""
     try:
         opened(fragment, [piece], types)
-    except PeerError:
+    except (PeerError, *WRONG):
         return False
     return True
 

@@ -32,6 +32,7 @@ from elf.errors import ElfBug, UserError
 from elf.job.ports import Wanted
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
+from elf.ql.tables import TABLE_BYTES_MAX
 from elf.ql.timestamps import FIRST_US, LAST_US
 from elf.schema import Column, alike
 
@@ -331,7 +332,7 @@ class Mapper:
 
     def _prepared(self) -> Statement:
         if self._statement is None:
-            others = {table.relation: decode(table.data) for table in self._tables}
+            others = {table.relation: decode(table.data, TABLE_BYTES_MAX) for table in self._tables}
             self._statement = Statement(self._sql, "rows", self.schema, others)
         return self._statement
 

@@ -124,7 +124,7 @@ class UserFunction:
         call = wire.CallFunction(self._limits.rows_max, self._limits.bytes_max)
         _, payload = self._sandbox.call(call, wire.to_bytes(batch))
         try:
-            result = wire.from_bytes(payload)
+            result = wire.from_bytes(payload, self._limits.frame_bytes + self._limits.rows_max)
         except wire.Broken as error:
             raise SandboxError("output", str(error)) from None
         if result.num_rows > self._limits.rows_max:  # the process says that it is none, and may lie

@@ -14,6 +14,8 @@ from typing import Final
 import msgspec
 import pyarrow as pa
 
+from elf.batch import decode
+from elf.errors import PeerError
 from elf.job.program.calls import Event, JobEffect, Loaded, Place
 from elf.job.program.spec import Tap
 
@@ -166,8 +168,14 @@ def to_bytes(batch: pa.RecordBatch) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def from_bytes(data: bytes) -> pa.RecordBatch:
-    """The batch again; raises ``Broken`` for anything else."""
+def from_bytes(data: bytes, bytes_max: int | None = None) -> pa.RecordBatch:
+    """The batch again; raises ``Broken`` for anything else. ``bytes_max``: what it may take, where whoever
+    sends it is not trusted."""
+    if bytes_max is not None:
+        try:
+            return one_batch(decode(data, bytes_max))
+        except PeerError as error:
+            raise Broken(f"it returns something that is no batch: {error}") from None
     try:
         with pa.ipc.open_stream(data, options=pa.ipc.IpcReadOptions(use_threads=False)) as reader:
             table = reader.read_all()

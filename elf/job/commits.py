@@ -7,22 +7,27 @@ Each is one value from when it is made until it is forgotten: a row of an agent'
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
+from elf.fields import FlowUid, GroupUid, Members, Micros, Number, Pane, Serial, span
+
 UNNUMBERED: Final = -1
+
+_Part = tuple[Number, Annotated[int, msgspec.Meta(gt=-(1 << 53), lt=1 << 53)]]
+_parts: Final = msgspec.msgpack.Decoder(list[_Part]).decode
 
 
 class PaneCommitName(msgspec.Struct, frozen=True, array_like=True):
     """A pane commit without its contents: which members panes ``[start, end)`` cover in this revision."""
 
-    flow: str
-    start: int
-    end: int
-    revision: int
-    members: bytes
-    roster_version: int
+    flow: FlowUid
+    start: Pane
+    end: Pane
+    revision: Serial
+    members: Members
+    roster_version: Serial
 
 
 class PaneCommit(PaneCommitName, frozen=True, array_like=True, tag=True):
@@ -33,9 +38,14 @@ class PaneCommit(PaneCommitName, frozen=True, array_like=True, tag=True):
 
     counters: bytes
     payload: bytes
-    seq: int = 0
+    seq: Serial = 0
     parts: bytes = b""
     raw: bytes = b""
+
+    def __post_init__(self) -> None:
+        span(self.start, self.end)
+        if self.parts:
+            _parts(self.parts)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PaneCommit) and self._said() == other._said()
@@ -62,16 +72,16 @@ class WindowCommit(msgspec.Struct, frozen=True, array_like=True, tag=True):
     its number among those of its job, ascending by one; ``UNNUMBERED`` until it is committed; 0 if nothing of
     it is published, as it has no window. Two commits are the same if they differ in nothing else."""
 
-    job: str
-    first_start: int
-    last_end: int
-    revision: int
-    version: int
+    job: GroupUid
+    first_start: Micros
+    last_end: Micros
+    revision: Serial
+    version: Serial
     provisional: bool
     status: bytes
     rows: bytes
     panes_used: bytes
-    seq: int = UNNUMBERED
+    seq: Annotated[int, msgspec.Meta(ge=UNNUMBERED, lt=1 << 53)] = UNNUMBERED
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WindowCommit) and self._said() == other._said()

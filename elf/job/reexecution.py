@@ -40,9 +40,11 @@ answer, are in the window and stay counted as late: that names too much, never t
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
+
+from elf.fields import Count, FlowUid, Label, Length, Micros, Millis, Pane, Serial, Word
 
 if TYPE_CHECKING:
     from elf.ql.plan import Fragment
@@ -53,51 +55,55 @@ OFFSETS_MAX: Final = 16
 """The most open panes whose source offsets it reports."""
 MET_MAX: Final = 4096
 """For so many (pane, number) the number of rows is known. Of older ones all rows count as new."""
+FILES_MAX: Final = 1_024
+"""Files of a stream, and panes, that anybody may name at once."""
+Inode = Annotated[int, msgspec.Meta(ge=0)]
+LineBytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 30)]
 
 
 class SourceAt(msgspec.Struct, frozen=True, array_like=True):
     """Where a source stood: bytes consumed and the highest event time (µs) by then; where the file was and
     what identifies it. ``asleep``: it was silent, and not waited for."""
 
-    id: str
-    offset: int
-    highest: int
+    id: Label
+    offset: Count
+    highest: Micros
     asleep: bool
-    path: str = ""
-    inode: int = 0
-    head_bytes: int = 0
-    head_crc: int = 0
+    path: Label = ""
+    inode: Inode = 0
+    head_bytes: Count = 0
+    head_crc: Count = 0
 
 
 class SourceOffsets(msgspec.Struct, frozen=True, array_like=True):
     """Where an agent was in a stream, by its clock. ``number``: it knew the sources with numbers up to it."""
 
-    number: int
-    now_ms: int
-    sources: tuple[SourceAt, ...]
+    number: Serial
+    now_ms: Millis
+    sources: Annotated[tuple[SourceAt, ...], msgspec.Meta(max_length=FILES_MAX)]
 
 
 class Reading(msgspec.Struct, frozen=True, array_like=True):
     """How an agent reads a stream: format, column with the event time (None: not known yet), bounds in µs,
     and which files are its own (patterns)."""
 
-    format: str
-    event_time: str | None
-    future_us: int | None
-    lateness_us: int | None
-    since_us: int
-    max_line_bytes: int
-    include: tuple[str, ...]
-    exclude: tuple[str, ...] = ()
+    format: Word
+    event_time: Label | None
+    future_us: Length | None
+    lateness_us: Length | None
+    since_us: Micros
+    max_line_bytes: LineBytes
+    include: tuple[Label, ...]
+    exclude: tuple[Label, ...] = ()
 
 
 class Where(msgspec.Struct, frozen=True, array_like=True):
     """Of one flow: source offsets from before the first row of open panes (None: from before a restart, so
     nobody can run that pane), and where the agent is, for panes without rows (None: too much is open)."""
 
-    flow: str
-    sealed: int
-    panes: tuple[tuple[int, SourceOffsets | None], ...]
+    flow: FlowUid
+    sealed: Pane
+    panes: Annotated[tuple[tuple[Pane, SourceOffsets | None], ...], msgspec.Meta(max_length=FILES_MAX)]
     now: SourceOffsets | None
     reading: Reading | None = None
 

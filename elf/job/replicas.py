@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from elf.fields import FlowUid, Number, Pane, Serial
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 
@@ -20,11 +21,11 @@ class ReplicaName(NamedTuple):
     """The name of one snapshot in the fleet: panes ``[start, end)`` of a flow, by a member of its stream, and
     the part."""
 
-    flow: str
-    member: int
-    start: int
-    end: int
-    part: int = 0
+    flow: FlowUid
+    member: Number
+    start: Pane
+    end: Pane
+    part: Serial = 0
 
 
 class Replica(msgspec.Struct, frozen=True, array_like=True):

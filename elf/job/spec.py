@@ -11,8 +11,11 @@ import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
+from typing import Annotated, Literal
 
+from msgspec import Meta
+
+from elf.fields import Address, FlowUid, Generation, Key, Micros, Name, Pane, Proper, Serial, Statement
 from elf.ql.definition import Definition, usable
 from elf.ql.plan import Fragment, Plan
 from elf.wire.clients import ONE_SHOT_PREFIX
@@ -23,6 +26,11 @@ START_OF_TIME = -(1 << 62)
 
 END_OF_TIME = 1 << 62
 """Pane number after every pane (a finite input that was read to its end seals up to here)."""
+
+FLOWS_MAX = 1_024
+"""Of a version of a job: one for each of its streams and key ranges."""
+Replaced = Annotated[str, Meta(pattern=r"\A([0-9a-f]{32}\.[0-9]{1,15})?\Z")]
+"""The uid of a job, or none."""
 
 
 def app_id(name: str, creator: str, salt: int = 0) -> bytes:
@@ -89,11 +97,11 @@ def flow_topic(key: bytes, uid: str) -> bytes:
 class Flow:
     """One immutable map fragment over one stream, with the place of its tree and of its root."""
 
-    uid: str
+    uid: FlowUid
     fragment: Fragment
-    topic: bytes
+    topic: Key
     """Key of its tree on the ring (16 bytes), see ``flow_topic``."""
-    leader: str
+    leader: Address
     """Address of its root: the node that commits its panes (the leader of its job group)."""
 
 
@@ -102,9 +110,9 @@ class Place:
     """A flow as it travels, beside the definition of a job that reads it: all but its fragment, which each
     agent makes by itself. The fields are those of ``Flow``."""
 
-    uid: str
-    topic: bytes
-    leader: str
+    uid: FlowUid
+    topic: Key
+    leader: Address
 
     @classmethod
     def of(cls, flow: Flow) -> Place:
@@ -116,19 +124,19 @@ class JobSpec:
     """A job as its creator asked for it. Raises ``ValueError`` where no plan can be made of it, so that no
     decoder gives such a one."""
 
-    name: str
-    creator: str
-    generation: int
+    name: Proper
+    creator: Name
+    generation: Generation
     definition: Definition
-    places: tuple[Place, ...] = ()
+    places: Annotated[tuple[Place, ...], Meta(max_length=FLOWS_MAX)] = ()
     """Of its flows, one for each of ``plan.fragments``, in that order; none before they are proposed."""
-    version: int = 1
-    master: str = ""
+    version: Serial = 1
+    master: Address = ""
     """Address of its master; empty until the log has the job."""
-    roots: tuple[str, ...] = ()
+    roots: Annotated[tuple[Address, ...], Meta(max_length=FLOWS_MAX)] = ()
     """Where the job groups of the key ranges after the first are bootstrapped: the nodes at
     ``range_topic``."""
-    replaces: str = ""
+    replaces: Replaced = ""
     """Uid of the job of that name which is over exactly when the catalog log has this one."""
 
     def __post_init__(self) -> None:
@@ -166,6 +174,21 @@ class JobSpec:
         return f"{app_id(self.name, self.creator).hex()}.{self.generation}"
 
 
+def unsound(spec: JobSpec) -> str:
+    """Why a job that the catalog log names cannot be; empty: it can. Its flows are those of its plan."""
+    fragments = spec.plan.fragments
+    if tuple(flow.fragment for flow in spec.flows) != fragments:
+        return f"{len(spec.flows)} flows, not the {len(fragments)} of its plan"
+    return ""
+
+
+def misnamed(spec: JobSpec) -> tuple[str, ...]:
+    """Uids of flows that a version of a job names, and that do not say what is in them (protocol 1.1): they
+    are those of other versions, or of nothing."""
+    names = (flow_uid(flow.fragment, f"{spec.uid}.{spec.version}.{n}") for n, flow in enumerate(spec.flows))
+    return tuple(flow.uid for flow, name in zip(spec.flows, names, strict=True) if flow.uid != name)
+
+
 VersionState = Literal["preparing", "committed", "finished", "aborted"]
 
 
@@ -177,16 +200,16 @@ class VersionRecord:
     spec: JobSpec
     """Its ``version`` is the number; given once, never again."""
     state: VersionState = "preparing"
-    first_pane: int | None = None
+    first_pane: Pane | None = None
     """Windows start here or later. Chosen once, at COMMIT."""
-    after_us: int | None = None
+    after_us: Micros | None = None
     """Windows that end by here belong to the version before, whose state this one continues."""
-    until_us: int = END_OF_TIME
+    until_us: Micros = END_OF_TIME
     """Windows that start here or later belong to the next version."""
-    ends_us: int = END_OF_TIME
+    ends_us: Micros = END_OF_TIME
     """The last of its windows ends by here."""
-    cut_us: int = END_OF_TIME
+    cut_us: Micros = END_OF_TIME
     """Its windows that end later are skipped."""
-    landmarks: tuple[int, ...] = ()
-    note: str = ""
+    landmarks: tuple[Micros, ...] = ()
+    note: Statement = ""
     """What made it, and why it was aborted; for people."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
+from elf.fields import Address, Count, FlowUid, JobUid, Name
 from elf.wire.base import Message, Request
 
 Counts = Mapping[str, int]
@@ -33,51 +34,51 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     and rows; ``unsure``: how often all groups were asked for.
     """
 
-    flow: str
-    parent: str = ""
-    rows: int = 0
-    late: int = 0
-    groups: int = 0
-    map_us: int = 0
-    tree_us: int = 0
-    seal_us: int = 0
-    snapshots: int = 0
-    keys: int = 0
-    bytes: int = 0
-    messages: int = 0
-    sent_bytes: int = 0
-    merges: int = 0
-    merge_us: int = 0
-    commits: int = 0
-    commit_keys: int = 0
-    commit_bytes: int = 0
-    commit_us: int = 0
-    left_out: int = 0
-    unsure: int = 0
-    commit_panes: int = 0
-    commit_rows: int = 0
+    flow: FlowUid
+    parent: Address = ""
+    rows: Count = 0
+    late: Count = 0
+    groups: Count = 0
+    map_us: Count = 0
+    tree_us: Count = 0
+    seal_us: Count = 0
+    snapshots: Count = 0
+    keys: Count = 0
+    bytes: Count = 0
+    messages: Count = 0
+    sent_bytes: Count = 0
+    merges: Count = 0
+    merge_us: Count = 0
+    commits: Count = 0
+    commit_keys: Count = 0
+    commit_bytes: Count = 0
+    commit_us: Count = 0
+    left_out: Count = 0
+    unsure: Count = 0
+    commit_panes: Count = 0
+    commit_rows: Count = 0
 
 
 class JobWork(msgspec.Struct, frozen=True, array_like=True):
     """A master's work for a job: how often it committed windows, result rows, and its CPU time."""
 
-    job: str
-    commits: int = 0
-    rows: int = 0
-    final_us: int = 0
+    job: JobUid
+    commits: Count = 0
+    rows: Count = 0
+    final_us: Count = 0
 
 
 class InspectWork(Request, frozen=True, kw_only=True):
     """To an agent: its work for these flows and jobs (uids). Answered with ``WorkStatus``."""
 
-    flows: tuple[str, ...]
-    jobs: tuple[str, ...] = ()
+    flows: tuple[FlowUid, ...]
+    jobs: tuple[JobUid, ...] = ()
 
 
 class WorkStatus(msgspec.Struct, frozen=True, array_like=True):
     """What an agent knows of its own work; flows and jobs that it does not work for are left out."""
 
-    agent: str
+    agent: Name
     flows: tuple[FlowWork, ...]
     jobs: tuple[JobWork, ...]
 

@@ -26,6 +26,8 @@ from elf.schema import Column, ColumnType, Schema
 SENT_BYTES_MAX: Final = 256 << 10
 """The most bytes of the contents of a job's tables, compressed, in all its fragments together. They are in
 the catalog log, in each agent's store and in the records of the job's last versions."""
+TABLE_BYTES_MAX: Final = 128 << 20
+"""What the contents of one table may come to: agents hold them while a job that joins it runs."""
 
 TYPES: Final[Mapping[pa.DataType, ColumnType]] = {
     pa.int64(): "bigint",
@@ -76,7 +78,7 @@ class Joined:
 def table_of(file: str, data: bytes) -> Table:
     """The table of a file, as a client has read it. Raises ``UserError``."""
     try:
-        contents = decode(data)
+        contents = decode(data, TABLE_BYTES_MAX)
     except PeerError as error:
         raise UserError(f"{file}: what came with the statement is no table: {error}") from None
     if not set(contents.schema.types) <= TYPES.keys():
@@ -102,7 +104,9 @@ def _narrowed(table: Table, names: set[str]) -> Table:
     columns = tuple(column for column in table.columns if column.name in names)
     if not table.data:
         return replace(table, columns=columns)
-    contents = decode(table.data).select([column.name for column in columns]).combine_chunks()
+    contents = (
+        decode(table.data, TABLE_BYTES_MAX).select([column.name for column in columns]).combine_chunks()
+    )
     data = encode(contents.replace_schema_metadata(None), small=True)
     return replace(table, columns=columns, data=data, digest=_digest(data))
 

@@ -28,6 +28,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from elf.fields import Span
+
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -52,8 +54,12 @@ def span(us: int) -> str:
 class Sliding(msgspec.Struct, frozen=True, tag="sliding"):
     """Windows of ``size_us``, one each ``slide_us``."""
 
-    size_us: int
-    slide_us: int
+    size_us: Span
+    slide_us: Span
+
+    def __post_init__(self) -> None:
+        if self.slide_us > self.size_us:
+            raise ValueError("windows with gaps between them")
 
     @property
     def text(self) -> str:
@@ -98,7 +104,7 @@ class Counted(Sliding, frozen=True, tag="counted"):
     """Windows of ``rows`` rows of a source: all those that were full in the same second are published
     together."""
 
-    rows: int = 1
+    rows: Span = 1
 
     @property
     def text(self) -> str:
@@ -109,8 +115,12 @@ class Counted(Sliding, frozen=True, tag="counted"):
 class Cumulative(msgspec.Struct, frozen=True, tag="cumulative"):
     """Windows that grow by ``step_us`` until they are ``size_us`` long; then they begin again."""
 
-    size_us: int
-    step_us: int
+    size_us: Span
+    step_us: Span
+
+    def __post_init__(self) -> None:
+        if self.step_us > self.size_us:
+            raise ValueError("a step that is longer than its window")
 
     @property
     def text(self) -> str:
@@ -141,7 +151,7 @@ class Cumulative(msgspec.Struct, frozen=True, tag="cumulative"):
 class Landmark(msgspec.Struct, frozen=True, tag="landmark"):
     """Everything since the landmark, each ``every_us``. The calendar knows where it starts."""
 
-    every_us: int
+    every_us: Span
 
     @property
     def text(self) -> str:
@@ -166,8 +176,12 @@ class Landmark(msgspec.Struct, frozen=True, tag="landmark"):
 class Session(msgspec.Struct, frozen=True, tag="session"):
     """Rows of a key that are less than ``gap_us`` apart, at most ``max_us`` long."""
 
-    gap_us: int
-    max_us: int
+    gap_us: Span
+    max_us: Span
+
+    def __post_init__(self) -> None:
+        if self.max_us < 2 * self.gap_us:
+            raise ValueError("sessions that are over before they are closed")
 
     @property
     def text(self) -> str:

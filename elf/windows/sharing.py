@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from elf.fields import Length, Text
 from elf.windows.kinds import HOUR_US, Cumulative, Kind, Sliding, span
 from elf.windows.merging import plan_merges
 
@@ -56,9 +57,9 @@ class Measured:
 class Choice:
     """The panes of a job that could have read a flow with shorter ones. ``own_us``: the length of its own."""
 
-    own_us: int
-    pane_us: int
-    why: str
+    own_us: Length
+    pane_us: Length
+    why: Text
     shared_ms: float | None = None
     """CPU time for an hour of event time, at most; None: nothing was measured. ``own_ms``: at least."""
     own_ms: float | None = None

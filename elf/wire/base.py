@@ -6,6 +6,8 @@ from typing import Final
 
 import msgspec
 
+from elf.fields import Address, Text, Ticket
+
 FAMILY: Final = "job"
 """Begins the tags of these messages on the wire (``elf.wire.frames``); those of other rooms have others."""
 
@@ -17,8 +19,8 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 class Request(Message, frozen=True, kw_only=True):
     """Base of what wants exactly one ``Answer``; ``id`` is the asker's, ``origin`` its address."""
 
-    id: int
-    origin: str
+    id: Ticket
+    origin: Address
 
 
 class Answer(Message, frozen=True, kw_only=True):
@@ -26,7 +28,7 @@ class Answer(Message, frozen=True, kw_only=True):
     says.
     """
 
-    id: int
-    error: str = ""
+    id: Ticket
+    error: Text = ""
     body: bytes = b""
     payload: bytes = b""

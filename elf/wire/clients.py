@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from elf.fields import Address, Count, JobUid, Label, Micros, Name, Serial, Statement, Text, Ticket, Word
 from elf.wire.base import Message, Request
 
 ONE_SHOT_PREFIX: Final = "_select_"
@@ -51,13 +52,13 @@ class Call(Message, frozen=True, kw_only=True):
 class KeepAlive(Message, frozen=True, kw_only=True):
     """Client to agent every two seconds while a request is open; silence for ten ends it."""
 
-    request: int
+    request: Ticket
 
 
 class Cancel(Message, frozen=True, kw_only=True):
     """Client to agent: I want no more of this."""
 
-    request: int
+    request: Ticket
 
 
 class Reply(Message, frozen=True, kw_only=True):
@@ -65,8 +66,8 @@ class Reply(Message, frozen=True, kw_only=True):
     request.
     """
 
-    request: int
-    text: str = ""
+    request: Ticket
+    text: Text = ""
     body: bytes = b""
     payload: bytes = b""
     done: bool = True
@@ -75,8 +76,8 @@ class Reply(Message, frozen=True, kw_only=True):
 class Failed(Message, frozen=True, kw_only=True):
     """Agent to client: the request cannot be done; ``text`` says what, where and what to do."""
 
-    request: int
-    text: str
+    request: Ticket
+    text: Text
 
 
 class WindowResult(Message, frozen=True, kw_only=True):
@@ -90,32 +91,32 @@ class WindowResult(Message, frozen=True, kw_only=True):
     job has windows.
     """
 
-    job: str
-    name: str
-    version: int
+    job: JobUid
+    name: Name
+    version: Serial
     provisional: bool = False
-    master: str
-    first_us: int
-    last_us: int
-    revision: int
+    master: Address
+    first_us: Micros
+    last_us: Micros
+    revision: Serial
     final: bool = False
     """True when no window can follow (a finite input)."""
     status: bytes
     payload: bytes
     changes: bool = False
     """The job says EMIT CHANGES: readers are told what differs from what they had of a window."""
-    early: int = 0
+    early: Serial = 0
     """Above 0: not committed, and replaced by the next of the windows in it."""
-    number: int = 0
+    number: Serial = 0
     """Of this result among those of its job, by which readers know what they miss; 0: it has none."""
-    before: int = 0
+    before: Serial = 0
     """The number of the result before it, as far as the job group still has that."""
 
 
 class Published(Message, frozen=True, kw_only=True):
     """Agent to client: windows of the job that it subscribed to."""
 
-    request: int
+    request: Ticket
     result: WindowResult
 
 
@@ -127,10 +128,10 @@ class TapOptions(msgspec.Struct, frozen=True):
     ``tap``, a name that the client has made up; the first one begins it. ``columns``: which of them, beside
     time and agent; none: all."""
 
-    tap: str
-    stream: str
-    where: str = ""
-    columns: tuple[str, ...] = ()
+    tap: Name
+    stream: Name
+    where: Statement = ""
+    columns: tuple[Label, ...] = ()
 
 
 class TapReply(msgspec.Struct, frozen=True):
@@ -150,12 +151,12 @@ class TapReply(msgspec.Struct, frozen=True):
         300
     """
 
-    hidden: int = 0
-    unseen: int = 0
+    hidden: Count = 0
+    unseen: Count = 0
     rows_max: int = ROWS_MAX
-    lines_max: int = ROWS_MAX
+    lines_max: int = LINES_MAX
     silent: dict[str, str] = {}
-    waiting: str = ""
+    waiting: Text = ""
     retry_ms: int = RETRY_MS_MIN
 
 
@@ -184,17 +185,17 @@ class StreamStats(msgspec.Struct, frozen=True):
         0
     """
 
-    stream: str
-    rows: int = 0
-    bytes: int = 0
-    rejected: int = 0
-    late: int = 0
-    future: int = 0
-    unrostered: int = 0
-    shed: int = 0
-    leapt: int = 0
-    backlog_bytes: int = 0
-    uncast: int = 0
+    stream: Name
+    rows: Count = 0
+    bytes: Count = 0
+    rejected: Count = 0
+    late: Count = 0
+    future: Count = 0
+    unrostered: Count = 0
+    shed: Count = 0
+    leapt: Count = 0
+    backlog_bytes: Count = 0
+    uncast: Count = 0
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -218,17 +219,17 @@ class Stats(msgspec.Struct, frozen=True):
         'live'
     """
 
-    incarnation: int
-    clock_us: int
-    state: str
+    incarnation: Serial
+    clock_us: Count
+    state: Word
     streams: tuple[StreamStats, ...]
-    jobs: int
-    flows: int
-    windows: int
-    retained: int
-    resident_bytes: int
-    cpu_us: int
-    runs_no_code: str = ""
+    jobs: Count
+    flows: Count
+    windows: Count
+    retained: Count
+    resident_bytes: Count
+    cpu_us: Count
+    runs_no_code: Text = ""
 
 
 class AgentStats(msgspec.Struct, frozen=True):
@@ -245,9 +246,9 @@ class AgentStats(msgspec.Struct, frozen=True):
         True
     """
 
-    agent: str
-    address: str
-    streams: tuple[str, ...]
+    agent: Name
+    address: Address
+    streams: tuple[Name, ...]
     stats: Stats | None
 
 
@@ -263,7 +264,7 @@ class FleetStats(msgspec.Struct, frozen=True):
         ()
     """
 
-    jobs: int
+    jobs: Count
     agents: tuple[AgentStats, ...]
 
 

@@ -15,7 +15,6 @@ from agents.committing.making import Made, Making, Sandboxed
 from agents.disk.store import Store
 from agents.ports import Told
 from agents.tasks import engine
-from elf.errors import ElfError
 from elf.job.catalog.membership import Identity
 from elf.job.effects import CommitWindows, Named, SaveJob
 from elf.job.events import WindowsCommitted
@@ -53,7 +52,7 @@ class Unheard:
     def panes_committed(self) -> None: ...
     def windows_committed(self) -> None: ...
     def function_failed(self, kind: str, reason: str, job: str = "") -> None: ...
-    def not_made(self, job: str, error: ElfError, *, early: bool = False) -> None: ...
+    def not_made(self, job: str, error: Exception, *, early: bool = False) -> None: ...
 
 
 class Pooled(Making):

@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
+from elf.fields import Address, Count, FlowUid, JobUid, Micros, Name, Serial, Statement, Text, Word
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.definition import Definition, usable
 from elf.wire.base import Message, Request
 from elf.wire.clients import WindowResult
 
+WindowCount = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
+"""Windows that are asked for at a time."""
+
 
 class JobFailed(Message, frozen=True, kw_only=True):
     """A job group to its subscribers: a window cannot be finished, and ``text`` says why."""
 
-    job: str
-    text: str
+    job: JobUid
+    text: Text
 
 
 class FunctionFailed(Message, frozen=True, kw_only=True):
     """Member to the masters of the jobs that read a flow, each second while the flow is in the catalog log:
     its user's function has failed here, and ``text`` says on which line of which input."""
 
-    flow: str
-    agent: str
-    text: str
+    flow: FlowUid
+    agent: Name
+    text: Text
 
 
 class CreateJob(Request, frozen=True, kw_only=True):
@@ -38,7 +42,7 @@ class CreateJob(Request, frozen=True, kw_only=True):
 
     spec: JobSpec
     replace: bool
-    rival_jobs: int | None = None
+    rival_jobs: Count | None = None
     settled: bool = False
 
 
@@ -49,7 +53,7 @@ class WhoIsThere(Request, frozen=True, kw_only=True):
 class DropJob(Request, frozen=True, kw_only=True):
     """To a job group."""
 
-    uid: str
+    uid: JobUid
 
 
 class ReconfigureJob(Request, frozen=True, kw_only=True):
@@ -60,14 +64,14 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
     yet; empty: as before.
     """
 
-    uid: str
+    uid: JobUid
     verb: Literal["alter", "rollback", "pause", "resume", "empty"]
     definition: Definition | None = None
-    version: int = 0
+    version: Serial = 0
     reset: bool = False
     immediately: bool = False
-    note: str = ""
-    roots: tuple[str, ...] = ()
+    note: Statement = ""
+    roots: tuple[Address, ...] = ()
 
     def __post_init__(self) -> None:
         if self.definition is not None:
@@ -77,8 +81,8 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
 class Inspect(Request, frozen=True, kw_only=True):
     """To a job group: its state and last ``windows`` committed windows. Answered with ``JobStatus``."""
 
-    uid: str
-    windows: int
+    uid: JobUid
+    windows: WindowCount
 
 
 class SubscribeJob(Request, frozen=True, kw_only=True):
@@ -86,8 +90,8 @@ class SubscribeJob(Request, frozen=True, kw_only=True):
     numbered above ``after``; None: nothing.
     """
 
-    uid: str
-    after: int | None
+    uid: JobUid
+    after: Serial | None
 
 
 class JobStatus(msgspec.Struct, frozen=True):
@@ -96,15 +100,15 @@ class JobStatus(msgspec.Struct, frozen=True):
     committed."""
 
     spec: JobSpec
-    state: str
-    master: str
-    first_us: int | None
-    committed_us: int | None
+    state: Word
+    master: Address
+    first_us: Micros | None
+    committed_us: Micros | None
     windows: tuple[WindowResult, ...]
-    failure: str = ""
+    failure: Text = ""
     versions: tuple[VersionRecord, ...] = ()
-    voters: tuple[str, ...] = ()
-    waiting: str = ""
+    voters: tuple[Address, ...] = ()
+    waiting: Text = ""
 
 
 GROUP_MESSAGES = (

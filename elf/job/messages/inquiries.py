@@ -3,10 +3,26 @@ a job something, and to ship an open roll."""
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from elf.fields import (
+    Address,
+    Count,
+    FlowUid,
+    JobUid,
+    Label,
+    Micros,
+    Name,
+    Number,
+    Statement,
+    Text,
+    Word,
+)
 from elf.schema import Column, Schema
 from elf.wire.base import Request
+from elf.wire.clients import LINES_MAX, ROWS_MAX
 
 
 class LocateInTree(Request, frozen=True, kw_only=True):
@@ -14,28 +30,28 @@ class LocateInTree(Request, frozen=True, kw_only=True):
     ``TreePlace``.
     """
 
-    stream: str
+    stream: Name
 
 
 class DescribeStream(Request, frozen=True, kw_only=True):
     """Which columns have you seen in this stream? Answered with ``StreamSeen``."""
 
-    stream: str
+    stream: Name
 
 
 class NotifyJob(Request, frozen=True, kw_only=True):
     """To the root of a job's flow: tell all its workers this. Answered with the ids of the agents it was
     sent to."""
 
-    uid: str
-    text: str
-    flow: str
+    uid: JobUid
+    text: Text
+    flow: FlowUid
 
 
 class AskWhy(Request, frozen=True, kw_only=True):
     """To a flow's root: why is nothing committed? Answered with a text."""
 
-    uid: str
+    uid: FlowUid
 
 
 class InspectClocks(Request, frozen=True, kw_only=True):
@@ -46,13 +62,13 @@ class InspectClocks(Request, frozen=True, kw_only=True):
 class InspectFlow(Request, frozen=True, kw_only=True):
     """To a flow's root: its tree and its readers. Answered with ``FlowStatus``."""
 
-    uid: str
+    uid: FlowUid
 
 
 class RollArchive(Request, frozen=True, kw_only=True):
     """To a member: close and ship the open roll of the stream."""
 
-    stream: str
+    stream: Name
 
 
 class SampleRows(Request, frozen=True, kw_only=True):
@@ -64,31 +80,31 @@ class SampleRows(Request, frozen=True, kw_only=True):
     ``rows_max`` rows a second shown, and ``bytes_max`` held.
     """
 
-    stream: str
-    row_sample: str
+    stream: Name
+    row_sample: Name
     columns: tuple[Column, ...]
-    where: str
-    rows_max: int
-    lines_max: int
-    bytes_max: int
+    where: Statement
+    rows_max: Annotated[int, msgspec.Meta(ge=1, le=ROWS_MAX)]
+    lines_max: Annotated[int, msgspec.Meta(ge=1, le=LINES_MAX)]
+    bytes_max: Annotated[int, msgspec.Meta(ge=1, le=32 << 20)]
 
 
 class TreeEdge(msgspec.Struct, frozen=True):
     """A member's place in a flow's tree, as its root last heard."""
 
-    member: int
-    name: str
-    address: str
-    parent: str
-    sealed_us: int | None
+    member: Number
+    name: Name
+    address: Address
+    parent: Address
+    sealed_us: Micros | None
 
 
 class FlowReader(msgspec.Struct, frozen=True):
     """A job that reads a flow."""
 
-    name: str
-    creator: str
-    master: str
+    name: Name
+    creator: Name
+    master: Address
 
 
 class FlowStatus(msgspec.Struct, frozen=True):
@@ -98,24 +114,24 @@ class FlowStatus(msgspec.Struct, frozen=True):
     ``reexecution``: for (agent, by whom) how many panes were run again; ``not_run``: for each agent how often
     that failed, and why. ``unusable``: for each agent how many pieces could not be opened, and why."""
 
-    flow: str
-    stream: str
-    leader: str
-    first_us: int | None
-    committed_us: int | None
+    flow: FlowUid
+    stream: Name
+    leader: Address
+    first_us: Micros | None
+    committed_us: Micros | None
     readers: tuple[FlowReader, ...]
     tree: tuple[TreeEdge, ...]
-    mirrored: dict[str, int] = {}
-    unusable: dict[str, tuple[int, str]] = {}
-    reexecution: tuple[tuple[str, str, int], ...] = ()
-    not_run: dict[str, tuple[int, str]] = {}
+    mirrored: dict[Name, Count] = {}
+    unusable: dict[Name, tuple[Count, Text]] = {}
+    reexecution: tuple[tuple[Name, Name, Count], ...] = ()
+    not_run: dict[Name, tuple[Count, Text]] = {}
 
 
 class TreePlace(msgspec.Struct, frozen=True):
     """A node and its parent in a tree: "" for the root, and for a node that has none yet."""
 
-    address: str
-    parent: str
+    address: Address
+    parent: Address
 
 
 class SampledRows(msgspec.Struct, frozen=True):
@@ -123,18 +139,18 @@ class SampledRows(msgspec.Struct, frozen=True):
     columns. ``hidden``: rows beyond ``rows_max``; ``unseen``: lines that were not examined."""
 
     rows: bytes
-    hidden: int
-    unseen: int
+    hidden: Count
+    unseen: Count
 
 
 class StreamSeen(msgspec.Struct, frozen=True):
     """A member's view of a stream."""
 
     schema: Schema
-    format: str
-    timestamp: str | None
-    archive: str
-    rows: int
+    format: Word
+    timestamp: Label | None
+    archive: Label
+    rows: Count
 
 
 INQUIRIES = (

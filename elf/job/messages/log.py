@@ -6,6 +6,22 @@ from __future__ import annotations
 
 import msgspec
 
+from elf.fields import (
+    Address,
+    AgentId,
+    FlowUid,
+    Founder,
+    GroupUid,
+    JobUid,
+    Key,
+    Micros,
+    Name,
+    Number,
+    Proper,
+    Serial,
+    Text,
+    Tombstone,
+)
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
 from elf.security.certificates import Signed
@@ -17,51 +33,51 @@ class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     new entry.
     """
 
-    seq: int
-    stream: str
-    number: int
-    agent_id: str
-    name: str
-    incarnation: int
-    address: str
-    since_us: int
+    seq: Serial
+    stream: Proper
+    number: Number
+    agent_id: AgentId
+    name: Proper
+    incarnation: Serial
+    address: Address
+    since_us: Micros
 
 
 class MemberLeft(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """The member is not expected in panes that start at ``until_us`` or later."""
 
-    seq: int
-    stream: str
-    number: int
-    until_us: int
+    seq: Serial
+    stream: Proper
+    number: Number
+    until_us: Micros
 
 
 class JobAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """A job, with its master and the flows that it reads; flows that the log does not know yet begin with
     it."""
 
-    seq: int
+    seq: Serial
     spec: JobSpec
 
 
 class JobDropped(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """A tombstone: the job is over. Its flows go on until a ``FlowEnded``."""
 
-    seq: int
-    uid: str
+    seq: Serial
+    uid: Tombstone
 
 
 class FlowEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """A tombstone: no job has read the flow for a while; its workers and its root forget it."""
 
-    seq: int
-    uid: str
+    seq: Serial
+    uid: FlowUid
 
 
 class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """A job written in Python. ``JobDropped`` ends it too."""
 
-    seq: int
+    seq: Serial
     spec: ProgramSpec
 
 
@@ -69,25 +85,25 @@ class JobGroupMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """The job group of a job, and of the flows that it brought, is at ``leader``, the leader of its Raft
     group in ``term``."""
 
-    seq: int
-    uid: str
-    leader: str
-    term: int
+    seq: Serial
+    uid: GroupUid
+    leader: Address
+    term: Serial
 
 
 class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """PREPARE: a new version of a job, with the flows that it reads beside those of earlier versions."""
 
-    seq: int
+    seq: Serial
     spec: JobSpec
 
 
 class VersionEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """A tombstone: the version was aborted, or its last window is committed. It no longer reads anything."""
 
-    seq: int
-    uid: str
-    version: int
+    seq: Serial
+    uid: JobUid
+    version: Serial
 
 
 class RosterChanged(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -118,10 +134,10 @@ class LogVoters(msgspec.Struct, frozen=True):
     """The voters of the catalog log: those of its Raft group, as of a membership (``epoch``) and a term, and
     their leader ("" while none is known). The higher (epoch, term) is newer."""
 
-    epoch: int
-    term: int
-    leader: str
-    addresses: tuple[str, ...]
+    epoch: Serial
+    term: Serial
+    leader: Address
+    addresses: tuple[Address, ...]
 
 
 class Hello(Message, frozen=True, kw_only=True):
@@ -133,8 +149,8 @@ class Welcome(Message, frozen=True, kw_only=True):
     """The answer of a node that knows. ``entries``: how many entries of the log it has."""
 
     voters: LogVoters
-    cluster_uid: str
-    entries: int
+    cluster_uid: Name
+    entries: Serial
 
 
 class Follow(Message, frozen=True, kw_only=True):
@@ -142,10 +158,10 @@ class Follow(Message, frozen=True, kw_only=True):
     voters as of (``epoch``, ``term``).
     """
 
-    agent_id: str
-    known: int
-    epoch: int
-    term: int
+    agent_id: AgentId
+    known: Serial
+    epoch: Serial
+    term: Serial
 
 
 class LogTail(Message, frozen=True, kw_only=True):
@@ -153,18 +169,18 @@ class LogTail(Message, frozen=True, kw_only=True):
     the leader down the trees of the streams that they are about. ``last``: how many the log has there; a
     follower that has fewer after taking these asks for more at once."""
 
-    cluster_uid: str
+    cluster_uid: Name
     voters: LogVoters
-    after: int
+    after: Serial
     entries: tuple[LogEntry, ...]
-    last: int
+    last: Serial
 
 
 class Spread(Message, frozen=True, kw_only=True):
     """Routed to a topic without a job group: the node nearest to it, its root, multicasts ``body`` (a packed
     message) down the tree."""
 
-    topic: bytes
+    topic: Key
     body: bytes
 
 
@@ -173,9 +189,9 @@ class Refused(Message, frozen=True, kw_only=True):
     proposal was of its present life. The refusal of an earlier one may come late. ``incarnation``: the
     proposer's."""
 
-    agent_id: str
-    text: str
-    incarnation: int = 0
+    agent_id: Founder
+    text: Text
+    incarnation: Serial = 0
 
 
 LOG_MESSAGES = (Hello, Welcome, Follow, LogTail, Spread, Refused)
@@ -187,20 +203,20 @@ LOG_MESSAGES = (Hello, Welcome, Follow, LogTail, Spread, Refused)
 class JoinStream(Message, frozen=True, kw_only=True, tag=True):
     """Agent to a voter, until it sees its own entry: I have this stream, from ``since_us`` on."""
 
-    stream: str
-    agent_id: str
-    name: str
-    incarnation: int
-    address: str
-    since_us: int
+    stream: Proper
+    agent_id: AgentId
+    name: Proper
+    incarnation: Serial
+    address: Address
+    since_us: Micros
 
 
 class LeaveStream(Message, frozen=True, kw_only=True, tag=True):
     """Agent to a voter, until it sees the entry: I am gone for panes that start at ``until_us`` or later."""
 
-    stream: str
-    agent_id: str
-    until_us: int
+    stream: Proper
+    agent_id: AgentId
+    until_us: Micros
 
 
 class AddJob(Message, frozen=True, kw_only=True, tag=True):
@@ -213,7 +229,7 @@ class AddJob(Message, frozen=True, kw_only=True, tag=True):
 class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
     """A job group to a voter, until it sees the entry."""
 
-    uid: str
+    uid: Tombstone
 
 
 class AddVersion(Message, frozen=True, kw_only=True, tag=True):
@@ -225,8 +241,8 @@ class AddVersion(Message, frozen=True, kw_only=True, tag=True):
 class EndVersion(Message, frozen=True, kw_only=True, tag=True):
     """A job's master to a voter, until it sees the entry."""
 
-    uid: str
-    version: int
+    uid: JobUid
+    version: Serial
 
 
 class AddProgram(Message, frozen=True, kw_only=True, tag=True):
@@ -238,15 +254,15 @@ class AddProgram(Message, frozen=True, kw_only=True, tag=True):
 class MoveJobGroup(Message, frozen=True, kw_only=True, tag=True):
     """The leader of a job group to a voter, until it sees the entry: the job group is here now."""
 
-    uid: str
-    leader: str
-    term: int
+    uid: GroupUid
+    leader: Address
+    term: Serial
 
 
 class EndFlow(Message, frozen=True, kw_only=True, tag=True):
     """The leader of the voters to itself: no job has read this flow for a while."""
 
-    uid: str
+    uid: FlowUid
 
 
 class ChangeRoster(Message, frozen=True, kw_only=True, tag=True):

@@ -6,13 +6,32 @@ of their flows, and who runs their work again (``elf.job.reexecution``).
 
 from __future__ import annotations
 
+import math
+from typing import Annotated
+
 import msgspec
 
+from elf.fields import (
+    Address,
+    Count,
+    FlowUid,
+    JobUid,
+    Members,
+    Millis,
+    Number,
+    Pane,
+    Serial,
+    Text,
+    span,
+)
 from elf.job.reexecution import Reading, SourceOffsets, Where
 from elf.job.replicas import Replica, ReplicaName
 from elf.job.spec import START_OF_TIME
 from elf.ql.plan import Top
 from elf.wire.base import Message
+
+Verdicts = Annotated[str, msgspec.Meta(pattern=r"\A(included|final|leapt|answered|send|wait)\Z")]
+"""What a root may say of a snapshot."""
 
 
 class Slice(Message, frozen=True, kw_only=True):
@@ -23,14 +42,17 @@ class Slice(Message, frozen=True, kw_only=True):
     ``counters`` counts rows a pane. ``parts`` names later deltas as (member, part) pairs.
     """
 
-    flow: str
-    start: int
-    end: int
-    members: bytes
-    parts: tuple[tuple[int, int], ...] = ()
+    flow: FlowUid
+    start: Pane
+    end: Pane
+    members: Members
+    parts: tuple[tuple[Number, Serial], ...] = ()
     direct: bool = False
     counters: bytes = b""
     payload: bytes = b""
+
+    def __post_init__(self) -> None:
+        span(self.start, self.end)
 
 
 class Excerpt(Slice, frozen=True, kw_only=True):
@@ -41,9 +63,13 @@ class LeaveOut(Message, frozen=True, kw_only=True):
     """Root to all workers, down the tree: which groups to send from now on (``elf.job.thresholds``); with
     ``least`` 0 all."""
 
-    flow: str
+    flow: FlowUid
     least: float
     watched: bytes
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.least < math.inf or len(self.watched) % 8:
+            raise ValueError("a threshold that is none")
 
 
 class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
@@ -52,39 +78,39 @@ class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
     ``later_ms``: with many job groups to speak to, its next message to this one comes that much later than
     after a second."""
 
-    flow: str
-    live_from: int
-    sealed: int
-    parent: str = ""
-    rows: int = 0
-    late: int = 0
-    future: int = 0
-    later_ms: int = 0
+    flow: FlowUid
+    live_from: Pane
+    sealed: Pane
+    parent: Address = ""
+    rows: Count = 0
+    late: Count = 0
+    future: Count = 0
+    later_ms: Millis = 0
 
 
 class Progress(Message, frozen=True, kw_only=True):
     """Member to the job group of its flows, every second and when something changed; to each of many job
     groups in its turn, at least every four seconds. Carries the watermark."""
 
-    member: int
-    incarnation: int
+    member: Number
+    incarnation: Serial
     flows: tuple[FlowProgress, ...]
-    now_ms: int = 0
+    now_ms: Millis = 0
     """The sender's clock."""
 
 
 class Began(msgspec.Struct, frozen=True, array_like=True):
     """A member that answers for a flow from pane ``live_from`` on; ``sealed`` as in ``FlowProgress``."""
 
-    member: int
-    live_from: int
-    sealed: int
+    member: Number
+    live_from: Pane
+    sealed: Pane
 
 
 class FlowBegun(msgspec.Struct, frozen=True, array_like=True):
     """Members that have begun a flow."""
 
-    flow: str
+    flow: FlowUid
     members: tuple[Began, ...]
 
 
@@ -99,12 +125,12 @@ class EarlyState(Message, frozen=True, kw_only=True):
     (``elf.job.group.subscribers``). ``end``: after the last with a row; ``number``: counts since the agent's
     start."""
 
-    flow: str
-    member: int
-    incarnation: int
-    number: int
-    start: int
-    end: int
+    flow: FlowUid
+    member: Number
+    incarnation: Serial
+    number: Serial
+    start: Pane
+    end: Pane
     counters: bytes = b""
     payload: bytes = b""
 
@@ -112,18 +138,18 @@ class EarlyState(Message, frozen=True, kw_only=True):
 class Resend(Message, frozen=True, kw_only=True):
     """Root to a missing member: send your snapshots of these panes directly to me."""
 
-    flow: str
-    start: int
-    end: int
+    flow: FlowUid
+    start: Pane
+    end: Pane
 
 
 class Offer(Message, frozen=True, kw_only=True):
     """Member to root, for snapshots that it still retains: are these included?"""
 
-    flow: str
-    member: int
-    panes: tuple[tuple[int, int], ...]
-    parts: tuple[tuple[int, int, int], ...] = ()
+    flow: FlowUid
+    member: Number
+    panes: tuple[tuple[Pane, Pane], ...]
+    parts: tuple[tuple[Pane, Pane, Serial], ...] = ()
     """(First pane, end, part) of parts of late rows."""
 
 
@@ -132,12 +158,12 @@ class Verdict(Message, frozen=True, kw_only=True):
     ``leapt`` (count its rows, see ``elf.job.stragglers``), ``answered`` (by another, from the source offsets
     with that number: count what that one lacked, see ``elf.job.reexecution``), ``send``."""
 
-    flow: str
-    start: int
-    end: int
-    verdict: str
-    part: int = 0
-    offsets: int = 0
+    flow: FlowUid
+    start: Pane
+    end: Pane
+    verdict: Verdicts
+    part: Serial = 0
+    offsets: Serial = 0
 
 
 class Committed(Message, frozen=True, kw_only=True):
@@ -145,23 +171,23 @@ class Committed(Message, frozen=True, kw_only=True):
     (member, part) of late rows that the revision adds; ``reexecution``: (member, source offsets) of members
     whose work another agent has run (``elf.job.reexecution``)."""
 
-    flow: str
-    start: int
-    end: int
-    revision: int
-    members: bytes
-    parts: tuple[tuple[int, int], ...] = ()
-    reexecution: tuple[tuple[int, int], ...] = ()
+    flow: FlowUid
+    start: Pane
+    end: Pane
+    revision: Serial
+    members: Members
+    parts: tuple[tuple[Number, Serial], ...] = ()
+    reexecution: tuple[tuple[Number, Serial], ...] = ()
 
 
 class Broadcast(Message, frozen=True, kw_only=True):
     """The root of a job's flow to all its workers, down the tree: a message from a person
     (``elf.job.rollup.broadcasts``). ``sent_ms`` is the root's clock."""
 
-    job: str
-    sent_ms: int
-    text: str
-    flow: str
+    job: JobUid
+    sent_ms: Millis
+    text: Text
+    flow: FlowUid
 
 
 ROLLUP_MESSAGES = (
@@ -187,10 +213,10 @@ class PaneRequest(msgspec.Struct, frozen=True):
     later commits of panes from ``start`` on; with None it wants to begin where the flow is now. ``cut``: the
     rows that it needs of each pane."""
 
-    flow: str
-    after: int
-    start: int | None
-    end: int
+    flow: FlowUid
+    after: Serial
+    start: Pane | None
+    end: Pane
     cut: Top | None = None
 
 
@@ -204,9 +230,9 @@ class ReadPanes(Message, frozen=True, kw_only=True):
 class FlowHead(Message, frozen=True, kw_only=True):
     """Root to a reader that begins: commit ``after`` was the last one; pane ``start`` is the next."""
 
-    flow: str
-    after: int
-    start: int
+    flow: FlowUid
+    after: Serial
+    start: Pane
 
 
 class PaneRow(Message, frozen=True, kw_only=True):
@@ -214,19 +240,22 @@ class PaneRow(Message, frozen=True, kw_only=True):
     ``after`` that concerns the reader, if it wants panes from ``wanted`` on. ``more``: there are others to
     ask for. ``cut``: the rows of each pane in it; None: all."""
 
-    flow: str
-    after: int
-    seq: int
+    flow: FlowUid
+    after: Serial
+    seq: Serial
     more: bool = False
-    start: int
-    end: int
-    revision: int
-    members: bytes
-    roster_version: int
+    start: Pane
+    end: Pane
+    revision: Serial
+    members: Members
+    roster_version: Serial
     counters: bytes = b""
     payload: bytes = b""
     cut: Top | None = None
-    wanted: int = START_OF_TIME
+    wanted: Pane = START_OF_TIME
+
+    def __post_init__(self) -> None:
+        span(self.start, self.end)
 
 
 READING_MESSAGES = (ReadPanes, FlowHead, PaneRow)
@@ -257,21 +286,21 @@ class DropReplicas(Message, frozen=True, kw_only=True):
 class OfferReplicas(Message, frozen=True, kw_only=True):
     """Holder to root, about snapshots (first pane, end, part) of a member: what is to become of them?"""
 
-    flow: str
-    member: int
-    names: tuple[tuple[int, int, int], ...]
+    flow: FlowUid
+    member: Number
+    names: tuple[tuple[Pane, Pane, Serial], ...]
 
 
 class ReplicaVerdict(Message, frozen=True, kw_only=True):
     """The root's answer, as a ``Verdict`` on a member's own: ``included``, ``final`` and ``leapt`` mean
     forget it. ``send``: the owner is gone, and you are its proxy."""
 
-    flow: str
-    member: int
-    start: int
-    end: int
-    verdict: str
-    part: int = 0
+    flow: FlowUid
+    member: Number
+    start: Pane
+    end: Pane
+    verdict: Verdicts
+    part: Serial = 0
 
 
 REPLICA_MESSAGES = (KeepReplicas, ReplicasKept, DropReplicas, OfferReplicas, ReplicaVerdict)
@@ -284,16 +313,16 @@ ReplicaMessage = KeepReplicas | ReplicasKept | DropReplicas | OfferReplicas | Re
 class Whereabouts(Message, frozen=True, kw_only=True):
     """Member to the root of a flow, when a checkpoint is durable. The sender can also run others' work."""
 
-    member: int
+    member: Number
     where: Where
 
 
 class Reexecute(Message, frozen=True, kw_only=True):
     """Root to another member that shares the stream: answer for ``member`` in this pane."""
 
-    flow: str
-    member: int
-    pane: int
+    flow: FlowUid
+    member: Number
+    pane: Pane
     offsets: SourceOffsets
     reading: Reading
 
@@ -301,16 +330,16 @@ class Reexecute(Message, frozen=True, kw_only=True):
 class RunSlice(Slice, frozen=True, kw_only=True):
     """The answer: the pane of the member, from the source offsets with this number."""
 
-    offsets: int = 0
+    offsets: Serial = 0
 
 
 class NotRun(Message, frozen=True, kw_only=True):
     """The answer where it cannot be run (yet): why."""
 
-    flow: str
-    member: int
-    pane: int
-    why: str
+    flow: FlowUid
+    member: Number
+    pane: Pane
+    why: Text
 
 
 REEXECUTION_MESSAGES = (RunSlice, Whereabouts, Reexecute, NotRun)

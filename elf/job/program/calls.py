@@ -7,7 +7,11 @@ bytes; for people, and in the path of a query, as ``creator/name``.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+from elf.fields import Label, Millis, Name, Statement
 
 VALUE_BYTES_MAX = 4 << 20
 """The largest message of a job, encoded."""
@@ -112,17 +116,17 @@ JobEffect = SendTo | MulticastOut | RouteOut | ReplyOut
 class Subscription(msgspec.Struct, frozen=True):
     """The arguments of ``subscribe``: a query, rows of a stream, or another application's multicasts."""
 
-    name: str
-    query: str = ""
-    stream: str = ""
-    columns: tuple[str, ...] = ()
-    where: str = ""
-    app: bytes = b""
+    name: Name
+    query: Statement = ""
+    stream: Name = ""
+    columns: tuple[Label, ...] = ()
+    where: Statement = ""
+    app: Annotated[bytes, msgspec.Meta(max_length=16)] = b""
 
 
 class Loaded(msgspec.Struct, frozen=True):
     """A job that was loaded: its class, milliseconds between two timers (0: none), and its subscriptions."""
 
-    title: str
-    every_ms: int
+    title: Name
+    every_ms: Millis
     subscriptions: tuple[Subscription, ...]

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
 
+from elf.fields import Address, Count, JobUid, Key, Name, Text, Ticket, Value, Word
 from elf.job.program.spec import ProgramSpec
 from elf.wire.base import Message, Request
+
+Source = Annotated[bytes, msgspec.Meta(max_length=16)]
+"""The app id of a job, or nothing for a client."""
+Path = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=600)], ...], msgspec.Meta(max_length=64)]
+"""Jobs that wait for each other, as ``creator/name``."""
 
 
 class SubmitProgram(Request, frozen=True, kw_only=True):
@@ -18,76 +26,76 @@ class SubmitProgram(Request, frozen=True, kw_only=True):
 class DropProgram(Request, frozen=True, kw_only=True):
     """Routed to the app id: end this job everywhere. Answered when the catalog log says so."""
 
-    app: bytes
-    uid: str
+    app: Key
+    uid: JobUid
 
 
 class InspectProgram(Request, frozen=True, kw_only=True):
     """Routed to the app id, answered by the master with ``ProgramStatus``."""
 
-    app: bytes
-    uid: str
+    app: Key
+    uid: JobUid
 
 
 class QueryProgram(Request, frozen=True, kw_only=True):
     """Routed to the app id: a client's query, answered with the reply of the job that the master runs."""
 
-    app: bytes
-    value: bytes
+    app: Key
+    value: Value
 
 
 class Note(Message, frozen=True, kw_only=True):
     """``send_to``: from a job on one agent to the same job on another, at most once."""
 
-    uid: str
-    value: bytes
+    uid: JobUid
+    value: Value
 
 
 class Told(Message, frozen=True, kw_only=True):
     """``multicast``: from the master down the tree, once to each agent and in order."""
 
-    uid: str
-    value: bytes
+    uid: JobUid
+    value: Value
 
 
 class Routed(Message, frozen=True, kw_only=True):
     """``route`` and ``query``: from one application to the master of ``app``. ``query``: the asker's number,
     0 if no reply is wanted, below 0 for a client's request; ``path``: the jobs that wait for it already."""
 
-    app: bytes
-    source: bytes
-    value: bytes
-    path: tuple[str, ...] = ()
-    origin: str = ""
-    query: int = 0
+    app: Key
+    source: Source
+    value: Value
+    path: Path = ()
+    origin: Address = ""
+    query: Ticket = 0
 
 
 class Returned(Message, frozen=True, kw_only=True):
     """The reply to a query, directly to the asker."""
 
-    query: int
-    value: bytes = b""
-    error: str = ""
+    query: Ticket
+    value: Value = b""
+    error: Text = ""
 
 
 class ProgramTrouble(Message, frozen=True, kw_only=True):
     """Agent to the master, when it changes and every few seconds while it lasts: the job does not run well
     here. An empty ``state``: it does again."""
 
-    uid: str
-    agent: str
-    state: str
-    reason: str
+    uid: JobUid
+    agent: Name
+    state: Word
+    reason: Text
 
 
 class ProgramStatus(msgspec.Struct, frozen=True):
     """What a master knows of its job. ``troubles``: (agent, state, reason); counts are this agent's own."""
 
-    master: str
-    state: str
-    reason: str
-    troubles: tuple[tuple[str, str, str], ...]
-    counts: dict[str, int]
+    master: Address
+    state: Word
+    reason: Text
+    troubles: tuple[tuple[Name, Word, Text], ...]
+    counts: dict[Text, Count]
 
 
 MESSAGES: tuple[type[Message], ...] = (

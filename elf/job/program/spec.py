@@ -10,11 +10,13 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Annotated
 
 import msgspec
 import pyarrow as pa
 
 from elf.aggregates import State
+from elf.fields import Code, Generation, Key, Label, Millis, Name
 from elf.job.program.calls import Loaded
 from elf.job.spec import app_id
 from elf.ql.definition import TapDefinition, usable
@@ -24,6 +26,8 @@ SETTINGS = "SETTINGS"
 """The name in a job's file whose value, a dict, gives attributes of its class other values."""
 TEXT_BYTES_MAX = 64 << 10
 """The longest file that may be sent: every agent keeps it in its copy of the catalog log."""
+SUBSCRIPTIONS_MAX = 256
+"""Of a job in Python."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +36,15 @@ class Tap:
     ``states`` pair a column of the fragment with its name in the SELECT list; without, the rows themselves.
     """
 
-    name: str
+    name: Name
     fragment: Fragment
-    keys: tuple[tuple[str, str], ...] = ()
-    states: tuple[tuple[str, str], ...] = ()
+    keys: tuple[tuple[Label, Label], ...] = ()
+    states: tuple[tuple[Label, Label], ...] = ()
+
+    def __post_init__(self) -> None:
+        known = {state.name for state in self.fragment.states}
+        if not {inner for inner, _ in self.states} <= known:
+            raise ValueError("a tap of states that its fragment does not have")
 
     def key_names(self) -> tuple[str, ...]:
         return tuple(name for _, name in self.keys)
@@ -68,16 +77,16 @@ class ProgramSpec:
     what its taps are made from; ``apps``: app ids whose multicasts it wants. Raises ``ValueError`` where a
     tap cannot be made, so that no decoder gives such a one."""
 
-    name: str
-    creator: str
-    generation: int
-    text: str
-    filename: str
-    title: str = ""
-    every_ms: int = 0
-    definitions: tuple[TapDefinition, ...] = ()
-    apps: tuple[bytes, ...] = ()
-    subscription: str = ""
+    name: Name
+    creator: Name
+    generation: Generation
+    text: Code
+    filename: Label
+    title: Name = ""
+    every_ms: Millis = 0
+    definitions: Annotated[tuple[TapDefinition, ...], msgspec.Meta(max_length=SUBSCRIPTIONS_MAX)] = ()
+    apps: Annotated[tuple[Key, ...], msgspec.Meta(max_length=SUBSCRIPTIONS_MAX)] = ()
+    subscription: Name = ""
 
     def __post_init__(self) -> None:
         for definition in self.definitions:
@@ -116,7 +125,7 @@ def with_settings(text: str, settings: Mapping[str, object]) -> str:
 class Question(msgspec.Struct, frozen=True):
     """A client's query of a job, ``name`` or ``creator/name``. ``message``: any JSON value."""
 
-    job: str
+    job: Label
     message: object = None
 
 
@@ -124,9 +133,9 @@ class Submission(msgspec.Struct, frozen=True):
     """What a client sends to an agent: a file that it has checked, and the result of loading it.
     ``subscription`` is unique, so that a repeat is recognised."""
 
-    name: str
-    text: str
-    filename: str
+    name: Name
+    text: Code
+    filename: Label
     loaded: Loaded
-    subscription: str
+    subscription: Name
     replace: bool = False
