@@ -6,7 +6,7 @@ owner may not do a 403, and nothing else of the agent is in the answer.
 
 from __future__ import annotations
 
-import asyncio
+from asyncio import constants
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
@@ -32,7 +32,7 @@ class Tls:
 
     def options(self) -> dict[str, Any]:
         """For uvicorn. Who has connected has ten seconds for the handshake, and not asyncio's sixty."""
-        asyncio.constants.SSL_HANDSHAKE_TIMEOUT = HANDSHAKE_SECS
+        constants.SSL_HANDSHAKE_TIMEOUT = HANDSHAKE_SECS
         return {"ssl_certfile": self.certificate, "ssl_keyfile": self.key}
 
 

@@ -19,7 +19,7 @@ from agents.codec import Message
 from agents.committing import panecommits, windowcommits
 from agents.committing.making import Making
 from agents.disk import groupstore, replicastore
-from agents.disk.store import Store
+from agents.disk.store import Store, StoreError
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.ports import Ports
@@ -125,7 +125,9 @@ class Loop:
                 ports.tasks.run(effect)
             case do.Examine():
                 ports.clock.soon(partial(self._examine, effect))
-            case do.Noticed() | do.Namesake() | do.Seen() | do.Skewed() | do.Unusable() | do.Faulted():
+            case do.Noticed() | do.Namesake() | do.Seen() | do.Skewed() | do.Unusable():
+                ports.reports.told(effect)
+            case do.Faulted() | do.Skipped():
                 ports.reports.told(effect)
             case do.Audited():
                 ports.reports.told(effect)
@@ -174,12 +176,12 @@ class Loop:
                 queue, task = self.making.task(effect)
                 work.submit(queue, task, self.handle)
             case do.Fetch():
-                work.submit("compute", partial(fetched, effect, store), self.handle)
+                self._read("fetch", partial(fetched, effect, store))
             case do.ReadCommits():
-                work.submit("compute", partial(panecommits.read_commits, effect, store), self.handle)
+                self._read("read commits", partial(panecommits.read_commits, effect, store))
             case do.ReadWindows():
                 me = self.node.me.address
-                work.submit("compute", partial(windowcommits.windows_again, effect, store, me), self.handle)
+                self._read("read windows", partial(windowcommits.windows_again, effect, store, me))
             case do.StorePanes():
                 work.submit("commit", partial(panecommits.store_panes, effect, store), self.handle)
             case raft.Persist():
@@ -196,6 +198,25 @@ class Loop:
                 work.submit("replicas", partial(replicastore.perform, store, effect), self._heard)
             case _:
                 raise TypeError(f"no such effect: {effect!r}")
+
+    def _read(self, about: str, work: Callable[[], NodeEvent]) -> None:
+        """What somebody has asked to read, and changes nothing here: if it fails, nobody gets it."""
+
+        def tried() -> NodeEvent | do.Faulted:
+            try:
+                return work()
+            except StoreError:
+                raise
+            except Exception as error:
+                return do.Faulted(error, about)
+
+        def then(found: NodeEvent | do.Faulted) -> None:
+            if isinstance(found, do.Faulted):
+                self._ports.reports.told(found)
+            else:
+                self.handle(found)
+
+        self._ports.work.submit("compute", tried, then)
 
     # -- tidying up ------------------------------------------------------------------------------------------
 

@@ -76,6 +76,7 @@ class Metrics:
         self._registry = CollectorRegistry()
         self._stream = _Bounded()
         self._reason = _Bounded()
+        self._kind = _Bounded()
         self._rows = self._counter("rows", "Rows that were parsed.", "stream")
         self._bytes = self._counter("input_bytes", "Bytes that were read from inputs.", "stream")
         self._rejected = self._counter("rows_rejected", "Lines that did not parse.", "stream", "reason")
@@ -98,6 +99,8 @@ class Metrics:
         self._http_refused = self._counter(
             "http_refused", "Requests that were not answered, and connections that were cut.", "reason"
         )
+        self._faulted = self._counter("messages_faulted", "Messages that elf has failed to handle.", "kind")
+        self._skipped = self._counter("records_skipped", "Committed records that nobody can use.", "kind")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
         self._broadcasts = self._counter("notices", "Notices of jobs that came to this node.")
@@ -253,6 +256,14 @@ class Metrics:
     def http_refused(self, reason: str) -> None:
         """A request over HTTP that was not answered, or a connection that was cut."""
         self._http_refused.labels(self._reason(reason)).inc()
+
+    def faulted(self, kind: str) -> None:
+        """A message was dropped since handling it failed."""
+        self._faulted.labels(self._kind(kind)).inc()
+
+    def skipped(self, kind: str) -> None:
+        """A committed record was skipped."""
+        self._skipped.labels(self._kind(kind)).inc()
 
     def watch(self, counters: Counters) -> None:
         """Show what a transport counts. Once a node."""

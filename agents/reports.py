@@ -16,7 +16,6 @@ from agents.audit import Audit
 from agents.metrics import Counts, Metrics
 from agents.node.node import Node
 from agents.ports import Told
-from elf.errors import ElfError
 from elf.job import effects as do
 from elf.wire.clients import ONE_SHOT_PREFIX, Stats, StreamStats
 
@@ -75,8 +74,25 @@ class LogReports:
             case do.Audited():
                 if self._audit is not None:
                     self._audit.record(effect.what, effect.facts)
-            case do.Faulted():
+            case do.Faulted(about=""):
                 self._log.error("a request has failed", reason=repr(effect.error), exc_info=effect.error)
+            case do.Faulted():
+                self._metrics.faulted(effect.about)
+                text = "a message could not be handled, which is a bug of elf: it is dropped"
+                self._rarely(
+                    effect.about, text, sent_by=effect.sender, kind=effect.about, exc_info=effect.error
+                )
+            case do.Skipped():
+                self._metrics.skipped(effect.what)
+                text = f"{effect.what} cannot be used, and is skipped: by every agent, and after each restart"
+                self._rarely(effect.what, text, reason=effect.why)
+
+    def _rarely(self, about: str, text: str, **facts: object) -> None:
+        """One line a minute about each kind; the metrics count all."""
+        now, key = self._now_ms(), (about, 0)
+        if now >= self._tell_again.get(key, 0):
+            self._tell_again[key] = now + RETRY_MS
+            self._log.error(text, **facts)
 
     def _unusable(self, effect: do.Unusable) -> None:
         """One line a minute for each agent and flow: they come with every pane."""
@@ -105,7 +121,7 @@ class LogReports:
         about = {"job": job} if job else {}
         self._log.error(f"a {kind} function has failed", reason=reason, **about)
 
-    def not_made(self, job: str, error: ElfError, *, early: bool = False) -> None:
+    def not_made(self, job: str, error: Exception, *, early: bool = False) -> None:
         if early:
             self._log.warning("no early results", job=job, reason=str(error))
         else:

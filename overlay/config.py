@@ -81,6 +81,8 @@ class OverlayConfig:
     """How many dead peers are remembered."""
     forget_ms: int = 60_000
     """How long a peer that is no longer needed is remembered."""
+    live_max: int = 16_384
+    """How many live peers are remembered; a stranger beyond that is not heard."""
 
     tree_refresh_ms: int = 1_000
     """Period of a child's refresh to each of its parents, for all topics at once."""

@@ -43,7 +43,7 @@ class Evidence(Enum):
 class Sighting(Enum):
     """What a message tells about its sender."""
 
-    STALE = "of an earlier incarnation, or has left: ignore it"
+    STALE = "of an earlier incarnation, or has left, or one too many: ignore it"
     KNOWN = "was live"
     NEW = "was unknown, is live now"
     RETURNED = "was taken for dead, or was another incarnation, is live now"
@@ -113,6 +113,8 @@ class Liveness:
             if peer.incarnation == grave.peer.incarnation and grave.reason == "left":
                 return Sighting.STALE
             del self.dead[node]
+        elif len(self.live) >= self._context.config.live_max:
+            return Sighting.STALE
         self._answered(node)
         self._enter(peer)
         return Sighting.NEW if grave is None else Sighting.RETURNED

@@ -127,6 +127,9 @@ class Clients:
             return self._finish(running, done.value, now_ms)
         except ElfError as refused:
             return self._finish(running, Failed(request=running.request, text=str(refused)), now_ms)
+        except msgspec.MsgspecError as error:
+            text = f"what another agent answers cannot be read: {error}"
+            return self._finish(running, Failed(request=running.request, text=text), now_ms)
         except Exception as bug:  # a procedure changes nothing of the node's: it alone has failed
             text = f"this agent has a bug, its log has more: {bug!r}"
             failed = Failed(request=running.request, text=text)
@@ -185,7 +188,7 @@ class Clients:
     def answered(self, answer: Answer, now_ms: int) -> list[Step]:
         asker = self._whys.pop(answer.id, None)
         if asker in self._readers and asker is not None:
-            text = answer.body.decode()
+            text = answer.body.decode(errors="replace")
             if answer.error:
                 spec = self.statements.masters.newest(self._readers[asker].spec)
                 text = self.statements.masters.told_by_root(spec.flows[0], answer.error)

@@ -65,6 +65,8 @@ def apply(store: Store, record: bytes) -> int:
     fact = log.record_of(record)
     with store.unsynced():
         match fact:
+            case str():
+                raise ElfBug(f"a record that is none: {fact}")  # its machine keeps such from us
             case log.JobKept():
                 store.save_job(fact.spec.uid, job_record(fact), fact.state)
             case log.FlowKept():
@@ -96,9 +98,21 @@ def in_runs(effects: Sequence[T], records_max: int = RUN_RECORDS_MAX) -> Iterato
 
 
 def apply_run(store: Store, run: ApplyRun) -> list[Applied]:
-    """Write them, in one transaction."""
+    """Write them, in one transaction, but for those that say otherwise what is committed already."""
     with store.unsynced(), store.together():
-        return [Applied(one.group, one.record, apply(store, one.record), one.commit) for one in run.effects]
+        return [_applied(store, one) for one in run.effects]
+
+
+def _applied(store: Store, effect: Apply) -> Applied:
+    """A second word under a name changes nothing, whoever has said it: all members have the first one, and
+    skip the second (protocol 5.9). Where that one is our own, as the leader, we are in no known state."""
+    try:
+        with store.whole():
+            return Applied(effect.group, effect.record, apply(store, effect.record), effect.commit)
+    except ElfBug as error:
+        if effect.commit is not None:
+            raise
+        return Applied(effect.group, effect.record, 0, why=str(error))
 
 
 def _keep_panes(store: Store, row: PaneCommit) -> int:
@@ -119,6 +133,8 @@ def _keep_windows(store: Store, row: WindowCommit) -> int:
 def install(store: Store, effect: InstallJobGroup) -> None:
     """Write a whole state."""
     state = log.state_of(effect.state)
+    if isinstance(state, str):
+        raise ElfBug(f"a state that is none: {state}")  # its machine keeps such from us
     job = () if isinstance(state.job, log.RangeKept) else (state.job,)
     for fact in (*job, *state.flows, *state.panes, *state.windows):
         apply(store, log.encode(fact))

@@ -96,6 +96,21 @@ class Store:
         with self._file.writing():
             yield
 
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """What is written in this block, inside of ``together``, is all there or, if it raises, nothing of
+        it."""
+        with self._file.writing() as con:
+            con.execute("SAVEPOINT whole")
+            try:
+                yield
+            except ElfBug:
+                con.execute("ROLLBACK TO whole")
+                raise
+            finally:
+                if con.in_transaction:
+                    con.execute("RELEASE whole")
+
     # -- facts -----------------------------------------------------------------------------------------------
 
     def get(self, key: str) -> bytes | None:

@@ -21,8 +21,17 @@ from agents.node.staffing import Staffing
 from elf.errors import UserError
 from elf.job.catalog.admission import entry_for, is_behind
 from elf.job.catalog.membership import Membership
-from elf.job.catalog.voters import LOG_GROUP, Proposed, ReplicatedLog, bootstrap, encode, refusal, with_keys
-from elf.job.effects import Effect, Send
+from elf.job.catalog.voters import (
+    LOG_GROUP,
+    Proposed,
+    ReplicatedLog,
+    bootstrap,
+    encode,
+    proposed_of,
+    refusal,
+    with_keys,
+)
+from elf.job.effects import Effect, Send, Skipped
 from elf.job.messages.inquiries import LocateInTree, TreePlace
 from elf.job.messages.log import (
     EndFlow,
@@ -250,7 +259,7 @@ class Catalog:
         the job's entry is committed; that does not make the proposal fulfilled. Whoever is no voter drops it;
         it will be repeated at another one."""
         cluster = self.membership.cluster
-        if not self.keeps or cluster is None:
+        if not self.keeps or cluster is None or self.kept.unusable:
             return []
         try:
             if entry_for(self.kept.log, proposal) is None and not is_behind(self.kept.log, proposal):
@@ -259,6 +268,8 @@ class Catalog:
         except UserError as refused:
             return [refusal(asker, proposal, refused)]
         record = encode(Proposed(proposal, asker, self._me.address, self._me.incarnation))
+        if isinstance(why := proposed_of(record), str):
+            return [Skipped("a proposal", why)]
         if self._proposed.get(record, 0) > now_ms:
             return []
         if len(self._proposed) >= PROPOSED_MAX:

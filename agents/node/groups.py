@@ -21,7 +21,7 @@ from typing import Final, Protocol
 
 import overlay as ring
 from elf.job.catalog.voters import LOG_GROUP, ReplicatedLog
-from elf.job.effects import Effect
+from elf.job.effects import Effect, Faulted, Skipped
 from elf.job.group import records
 from elf.job.group.port import Apply, Commit, InstallJobGroup, JobGroupEffect, SummariseJobGroup
 from overlay import raft
@@ -55,7 +55,13 @@ _Word = (
 
 
 class Machine(Protocol):
-    """What the records of one group mean. Its state is a function of the snapshot and the records alone."""
+    """What the records of one group mean. Its state is a function of the snapshot and the records alone.
+
+    Records and states come from peers. One that cannot be used is skipped, by its bytes alone, so all members
+    skip the same (``Skipped``). It must never raise. ``unusable``: why the state could not be used; empty: it
+    could. Such a machine makes no states, which would take the place of the right ones."""
+
+    unusable: str
 
     def install(self, state: bytes) -> Sequence[GroupStep]:
         """The state is now this one."""
@@ -73,26 +79,32 @@ class JobGroupMachine:
 
     def __init__(self, key: bytes) -> None:
         self.key = key
-        self.uid = self.founder = ""
+        self.uid = self.founder = self.unusable = ""
         self.flows: tuple[str, ...] = ()
         self.commits: dict[bytes, Commit] = {}
         """Those under way that we want as its leader, by their records."""
         self._whole: dict[bytes, bytes] = {}
         """What was too large to be told, by what was told in its place."""
 
-    def install(self, state: bytes) -> list[JobGroupEffect]:
+    def install(self, state: bytes) -> list[JobGroupEffect | Skipped]:
         if not state:
             return []
         known = records.state_of(state)
-        self.uid, self.founder = known.uid, known.founder
+        if isinstance(known, str):
+            self.unusable = known
+            return [Skipped("the state of a job group", known)]
+        self.uid, self.founder, self.unusable = known.uid, known.founder, ""
         self._know(*known.bootstrapped)
         return [InstallJobGroup(self.key, state)]
 
     def _know(self, *flows: str) -> None:
         self.flows = tuple(dict.fromkeys((*self.flows, *flows)))
 
-    def apply(self, data: bytes) -> list[JobGroupEffect]:
-        fact = records.record_of(data)
+    def apply(self, data: bytes) -> list[JobGroupEffect | Skipped]:
+        fact = records.record_of(data, self.uid)
+        if isinstance(fact, str):
+            self.commits.pop(data, None)
+            return [Skipped("a record of a job group", fact)]
         if isinstance(fact, records.JobKept):
             self._know(*fact.bootstrapped)
         elif isinstance(fact, records.FlowKept):
@@ -161,7 +173,15 @@ class GroupDesk:
         return self._take(self.groups.start(now_ms), now_ms)
 
     def received(self, message: raft.Message, now_ms: int) -> list[GroupStep]:
-        return self._take(self.groups.handle(raft.Received(message), now_ms), now_ms)
+        """A message that makes no sense to a group is dropped (``Faulted``). What the group has promised by
+        then is on its way to the disk, as always: groups write what they change before they say it."""
+        try:
+            effects = self.groups.handle(raft.Received(message), now_ms)
+        except Exception as error:
+            self.groups.check()
+            fault = Faulted(error, type(message).__name__, message.sender.address)
+            return [fault, *self._take(self.groups.pending(), now_ms)]
+        return self._take(effects, now_ms)
 
     def tick(self, now_ms: int) -> list[GroupStep]:
         due = self.deadline()
@@ -311,6 +331,8 @@ class GroupDesk:
 
     def _compact(self, key: bytes, now_ms: int) -> Sequence[GroupStep]:
         self._bytes[key] = (0, self._bytes.get(key, (0, 0))[1])
+        if self._machine_of(key).unusable:
+            return ()
         state = self._machine_of(key).state(self._index[key])
         if not isinstance(state, bytes):
             return state

@@ -240,7 +240,7 @@ class Hosting:
                 uid = self._machines[event.group].uid
                 if is_range(uid):
                     return self._job_groups.take_up_range(uid, event.flows, event.term, now_ms)
-                if event.job is None:
+                if event.job is None or not event.job.versions:
                     return []
                 return self._job_groups.take_up(event.job, event.flows, event.term, now_ms)
 

@@ -9,7 +9,7 @@ is no special case. It must never read a clock, open anything, or block.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import overlay as ring
 from agents.answering import audited
@@ -32,7 +32,7 @@ from elf.errors import PeerError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity, Membership, StreamSince
 from elf.job.catalog.voters import ReplicatedLog
-from elf.job.effects import Effect, Known, Multicast, Namesake, Send, Stop
+from elf.job.effects import Effect, Faulted, Known, Multicast, Namesake, Send, Stop
 from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Worked
 from elf.job.group.commits import Commits, Wanted
 from elf.job.group.groups import JobGroups
@@ -222,7 +222,10 @@ class Node:
     def _handle(self, event: NodeEvent, now_ms: int) -> list[Step]:
         match event:
             case ring.Received():
-                return list(self.overlay.handle(event, now_ms))
+                said = event.message
+                return self._guarded(
+                    said, said.sender.address, lambda: list(self.overlay.handle(event, now_ms))
+                )
             case raft.Received():
                 return list(self.catalog.received(event.message, now_ms))
             case Persisted():
@@ -449,7 +452,26 @@ class Node:
 
     # -- messages --------------------------------------------------------------------------------------------
 
+    def _guarded(self, message: object, sender: str, handle: Callable[[], list[Step]]) -> list[Step]:
+        """The last guard around one message of whoever (protocol 12.3). Decoders let nothing through that
+        has no meaning; where one has a meaning that nobody thought of, the message alone is dropped, and is
+        named and counted (``Faulted``).
+
+        What it may have changed before it failed is in memory alone, and half of what it wanted is done by
+        nobody: its effects are dropped with it. That is as if the rest of it had been lost on the way, which
+        every part bears: what is durable is written by effects, each before anything that rests on it, and
+        all that is said is said again. Where parts no longer fit together, ``check`` raises, and the agent
+        stops as it does for any bug: its next life begins from what is on the disk."""
+        try:
+            return handle()
+        except Exception as error:
+            self.check()
+            return [Faulted(error, type(message).__name__, sender)]
+
     def _arrived(self, sender: str, message: object, now_ms: int, who: Principal | None = None) -> list[Step]:
+        return self._guarded(message, sender, lambda: self._taken(sender, message, now_ms, who))
+
+    def _taken(self, sender: str, message: object, now_ms: int, who: Principal | None) -> list[Step]:
         match message:
             case _ if isinstance(message, ToWorker):
                 return list(self._working.arrived(sender, message, now_ms))

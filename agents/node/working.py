@@ -182,7 +182,7 @@ class Working:
             case Broadcast():
                 return self.broadcasts.heard(message, self._running, now_ms)
             case LeaveOut():
-                return self.sender.leave_out(message)
+                return self.sender.leave_out(message) if message.flow in self._running else []
             case Resend():
                 return self.sender.send_again(message)
             case Verdict():

@@ -50,7 +50,7 @@ _FEW_ROWS: Final = 4096
 """Up to so many the copy that ``execute`` makes of a result, of which DuckDB warns, is cheaper than the
 second query that ``sql`` asks: JSON of 500 lines takes 1.7 ms, not 2.4. A kept relation would be planned
 again each time (8.5 ms); one of ``EXECUTE`` keeps its first answer."""
-_CONFINED: Final[Mapping[str, str | bool | int | list[str]]] = {
+_CONFINED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "threads": 1,
     "async_threads": 0,
     "enable_external_access": False,

@@ -174,6 +174,8 @@ class Feeding:
             facts, path = stream.task.facts, next(iter(stream.task.counts.beyond))
             text = f"lines have more fields than format {facts.format.name}: the column extra has the others"
             self._log.warning(text, stream=facts.stream, path=path)
+        for uid, why in outcome.failed:
+            self._log.error("a flow, or a job in Python, has failed here", stream=name, uid=uid, reason=why)
         if stream.task.unshipped and not stream.shipping:
             stream.shipping = True
             self._when_done(self._shipper.submit(self._ship, stream), lambda _: None)

@@ -22,7 +22,7 @@ FILE_BYTES_MAX: Final = 64 << 20
 SENT_BYTES_MAX: Final = 16 << 20
 """Of a table as it goes to the agent, which takes what the query needs of it (``elf.ql.tables``)."""
 
-_CONFINED: Final[dict[str, str | bool | int | list[str]]] = {
+_CONFINED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
     "allow_community_extensions": False,

@@ -361,9 +361,21 @@ class Unusable:
 
 @dataclass(frozen=True)
 class Faulted:
-    """A bug in elf has ended one client's request, and nothing else: for the log."""
+    """A bug in elf has ended one thing, and nothing else: a client's request or, if ``about`` names its type,
+    a message from ``sender``. For the log, and counted."""
 
     error: Exception
+    about: str = ""
+    sender: str = ""
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """Something that is committed cannot be used, by this agent or any other (``what`` it is, and why): it is
+    skipped, and stays so after a restart. For the log, and counted."""
+
+    what: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -414,5 +426,6 @@ Effect = (
     | Unusable
     | Faulted
     | Audited
+    | Skipped
     | Stop
 )

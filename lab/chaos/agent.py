@@ -20,7 +20,7 @@ from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.ports import Ports, Told
 from agents.restore import contacts as known_contacts
 from agents.restore import restore
-from elf.errors import ElfBug, ElfError
+from elf.errors import ElfBug
 from elf.job import effects as do
 from elf.job.catalog.membership import CLUSTER_FACT, Identity, StreamSince
 from elf.job.group import port as groups
@@ -58,6 +58,8 @@ class SimAgent:
     clock_type: type[SimClock] = SimClock
     work_type: type[SimWork] = SimWork
     functions: Functions = PyFunctions()
+    jobs_type: type[InlineJobs] = InlineJobs
+    tasks_type: type[SimTasks] = SimTasks
 
     def __init__(self, world: World, index: int) -> None:
         self.world = world
@@ -122,7 +124,7 @@ class SimAgent:
         if self.making is not None:
             self.making.versions.close()
         self.clock, self.work = self.clock_type(self), self.work_type(self)
-        self.jobs = InlineJobs(self.from_program)
+        self.jobs = self.jobs_type(self.from_program)
         incarnation = self.store.begin_incarnation(world.now // 1_000)
         me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
         rng = random.Random(world.rng.random())
@@ -131,7 +133,9 @@ class SimAgent:
         restored = restore(self.store, {stream: task.worker for stream, task in self.tasks.items()})
         self.node = self._node(me, rng, restored)
         self.making = Making(me, self.store, self.functions, reports=self)
-        ports = Ports(self.clock, self.work, self, SimTasks(self), self.jobs, process=self, reports=self)
+        ports = Ports(
+            self.clock, self.work, self, self.tasks_type(self), self.jobs, process=self, reports=self
+        )
         self.loop = Loop(
             self.node,
             self.store,
@@ -276,11 +280,14 @@ class SimAgent:
             case do.Noticed():
                 self.broadcasts.append((effect.job, effect.text))
             case do.Faulted():
-                raise ElfBug(f"a request has failed: {effect.error!r}") from effect.error
+                said = effect.about or "a request"
+                raise ElfBug(f"{said} has failed: {effect.error!r}") from effect.error
+            case do.Skipped():
+                raise ElfBug(f"{effect.what} is skipped: {effect.why}")
 
     def panes_committed(self) -> None: ...
     def windows_committed(self) -> None: ...
     def function_failed(self, kind: str, reason: str, job: str = "") -> None: ...
 
-    def not_made(self, job: str, error: ElfError, *, early: bool = False) -> None:
+    def not_made(self, job: str, error: Exception, *, early: bool = False) -> None:
         raise error

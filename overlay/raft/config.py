@@ -43,6 +43,8 @@ class RaftConfig:
     """Silence after which a learner is dropped, and time for which an address is invited."""
     forget_ms: int = 60_000
     """How long a peer with which we share nothing is remembered."""
+    links_max: int = 16_384
+    """How many peers are remembered; of a stranger beyond that nothing is."""
 
     batch_entries: int = 64
     """Records in one append."""

@@ -53,6 +53,10 @@ class Groups:
             self._reception.tick()
         return self._take()
 
+    def pending(self) -> list[Effect]:
+        """What is left of a call that raised: what it wrote, and what it said before."""
+        return self._take()
+
     def deadline(self) -> int | None:
         """When a Tick is wanted, in ms; None before start."""
         return self._context.timers.next()

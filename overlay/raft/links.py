@@ -100,7 +100,8 @@ class Links:
         a sign of life: a node that no longer leads us may go on asking for votes."""
         link = self._links.get(peer.address)
         if link is None:
-            self._links[peer.address] = Link(peer.incarnation, self._context.now)
+            if len(self._links) < self._context.config.links_max:
+                self._links[peer.address] = Link(peer.incarnation, self._context.now)
             return Sighting.KNOWN
         if peer.incarnation < link.incarnation:
             return Sighting.STALE

@@ -189,8 +189,10 @@ class Reception:
             if isinstance(part, VoteRequest | AppendRequest | InstallSnapshot | TimeoutNow):
                 self._context.part(address, UnknownMember(header.group, header.birth, header.to_slot))
             return
-        group.receive(address, part)
-        self.settle(group)
+        try:
+            group.receive(address, part)
+        finally:
+            self.settle(group)  # where it raised, too: what it has obeyed by then holds
 
     def _unknown_member(self, address: str, part: UnknownMember) -> None:
         group = self.groups.get(part.group)

@@ -60,6 +60,8 @@ def test_the_store_is_a_disk_write_by_write(tmp_path: Path) -> None:
 class Counted:
     """A machine whose state is the records that it was told."""
 
+    unusable = ""
+
     def __init__(self) -> None:
         self.records: list[bytes] = []
 

@@ -26,6 +26,8 @@ from elf.job.group.records import encode, state_of
 from elf.job.snapshots import Sealed, SnapshotName
 from elf.job.spec import END_OF_TIME, START_OF_TIME, group_uid
 
+JOB = 32 * "0" + ".1"
+
 
 @pytest.fixture(params=["file", "memory"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
@@ -177,13 +179,14 @@ def test_the_state_of_a_home_is_bounded_however_many_flows_it_has(
 ) -> None:
     """Of each flow the newest panes; a job group of two was refused by its group, which stopped the agent."""
     monkeypatch.setattr(groupstore, "STATE_PANES_BYTES", 4_000)
-    flows = ("f", "g", "h")
+    flows = tuple(24 * letter for letter in "abc")
     for flow in flows:
         store.save_flow(flow, 0)
         for pane in range(9):
             store.commit_panes(commit(pane, pane + 1, payload=b"x" * 400, flow=flow))
-    asked = SummariseJobGroup(b"", 5, group_uid("j", 7), (*flows, "ended"), "founder")
+    asked = SummariseJobGroup(b"", 5, group_uid(JOB, 7), (*flows, "ended"), "founder")
     state = state_of(groupstore.summary(store, asked))
+    assert not isinstance(state, str)
     whole = [(kept.flow, kept.start) for kept in state.panes if kept.payload]
     assert whole == [(flow, pane) for flow in flows for pane in (6, 7, 8)]
     assert [(kept.flow, kept.start) for kept in state.panes] == [
@@ -196,12 +199,14 @@ def test_what_a_large_window_takes_of_a_state_panes_have_less(
 ) -> None:
     monkeypatch.setattr(groupstore, "STATE_PANES_BYTES", 4_000)
     monkeypatch.setattr(groupstore, "STATE_WINDOWS_BYTES", 1_000)
-    store.save_flow("f", 0)
+    flow = 24 * "f"
+    store.save_flow(flow, 0)
     for pane in range(12):
-        store.commit_panes(commit(pane, pane + 1, payload=b"x" * 400))
-    leader = group_uid("j", 7)
+        store.commit_panes(commit(pane, pane + 1, payload=b"x" * 400, flow=flow))
+    leader = group_uid(JOB, 7)
     store.commit_windows(replace(window(0, 10), job=leader, rows=b"y" * 3_000))
-    state = state_of(groupstore.summary(store, SummariseJobGroup(b"", 5, leader, ("f",), "founder")))
+    state = state_of(groupstore.summary(store, SummariseJobGroup(b"", 5, leader, (flow,), "founder")))
+    assert not isinstance(state, str)
     assert [len(kept.rows) for kept in state.windows] == [3_000], "the newest is there"
     assert sum(len(kept.payload) for kept in state.panes) + 3_000 <= 5_000
     assert [kept.start for kept in state.panes] == [*range(12)], "older ones by name"

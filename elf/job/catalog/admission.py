@@ -2,7 +2,8 @@
 
 This is a function of the log and the proposal alone, so every voter gets the same result. A proposal may come
 late, twice, or before what it is about: it is compared with what stands in the log, and the second time it
-becomes nothing.
+becomes nothing. So does one that makes no sense: whose flows are not those of its plan, or whose generation
+is so far above all known ones that no job of that name could follow it.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from elf.errors import UserError
+from elf.fields import MEMBERS_MAX
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
 from elf.job.messages.log import (
@@ -36,7 +38,10 @@ from elf.job.messages.log import (
     VersionAdded,
     VersionEnded,
 )
-from elf.job.spec import Flow, JobSpec, group_uid, job_of
+from elf.job.spec import Flow, JobSpec, group_uid, job_of, misnamed, unsound
+
+GENERATIONS_AHEAD = 1 << 20
+"""How many jobs of a name may be under way to the log at once."""
 
 
 def grow(log: CatalogLog, proposal: Proposal) -> tuple[LogEntry, ...]:
@@ -73,6 +78,8 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             uid = proposal.spec.uid
             if log.ever(uid) is not None or log.is_dropped(uid):
                 return None
+            if _leaps(log, uid) or _makes_no_sense(log, proposal.spec):
+                return None
             if not_taken(log, proposal.spec):
                 return JobDropped(seq=seq, uid=uid)
             return JobAdded(seq=seq, spec=_placed(log, proposal.spec, proposal.spec.leader))
@@ -83,12 +90,13 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             stands = log.is_over(proposal.uid, proposal.version) or log.ever(proposal.uid) is None
             return None if stands else VersionEnded(seq=seq, uid=proposal.uid, version=proposal.version)
         case AddProgram():
-            known = log.has_program(proposal.spec.uid) or log.ever(proposal.spec.uid) is not None
+            uid = proposal.spec.uid
+            known = log.has_program(uid) or log.ever(uid) is not None or _leaps(log, uid)
             return None if known else ProgramAdded(seq=seq, spec=proposal.spec)
         case DropJobEntry():
             # also for a job whose entry has not come yet: then it never does
             dropped = log.is_dropped(proposal.uid)
-            return None if dropped else JobDropped(seq=seq, uid=proposal.uid)
+            return None if dropped or _leaps(log, proposal.uid) else JobDropped(seq=seq, uid=proposal.uid)
         case MoveJobGroup():
             known = log.ever(job_of(proposal.uid)) is not None and proposal.term > log.job_groups.term(
                 proposal.uid
@@ -119,10 +127,21 @@ def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
     return log.ever(uid) is None and not log.is_dropped(uid)
 
 
+def _makes_no_sense(log: CatalogLog, spec: JobSpec) -> bool:
+    """Whether flows are not those of the plan, or have names that neither their contents nor the log know."""
+    return bool(unsound(spec)) or any(map(log.lacks, misnamed(spec)))
+
+
+def _leaps(log: CatalogLog, uid: str) -> bool:
+    """Whether the generation in a uid is out of reach."""
+    app, _, generation = job_of(uid).partition(".")
+    return generation.isdecimal() and int(generation) > log.highest(app) + GENERATIONS_AHEAD
+
+
 def _version(log: CatalogLog, seq: int, spec: JobSpec) -> LogEntry | None:
     uid, version, newest = spec.uid, spec.version, log.ever(spec.uid)
     known = log.version(uid, version) is not None or log.is_over(uid, version)
-    if known or newest is None:
+    if known or newest is None or _makes_no_sense(log, spec):
         return None
     if not_taken(log, spec):
         return VersionEnded(seq=seq, uid=uid, version=version)
@@ -157,6 +176,8 @@ def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | Non
             f"{known.incarnation}; {proposal.address} says {proposal.incarnation}: is its data folder a copy?"
             " Remove that folder to start as a new agent"
         )
+    if known is None and len(log.members(proposal.stream)) >= MEMBERS_MAX:
+        raise UserError(f"stream {proposal.stream} has had {MEMBERS_MAX} agents, and can have no more")
     return MemberJoined(
         seq=seq,
         stream=proposal.stream,

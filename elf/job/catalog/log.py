@@ -41,7 +41,7 @@ from elf.job.messages.log import (
     VersionEnded,
 )
 from elf.job.program.spec import ProgramSpec
-from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
+from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of, unsound
 from elf.ql.plan import Fragment
 from elf.security.roster import Roster, Trust
 
@@ -88,6 +88,8 @@ class CatalogLog:
         """The highest of all jobs that ever were, by app id."""
         self.job_groups = FlowGroups()
         self._compaction = Compaction()
+        self.skipped: dict[int, str] = {}
+        """Entries that cannot be used, and why: they have a number, and no effect in any copy of the log."""
         for entry in entries:
             self.append(entry)
         self.forget()
@@ -116,6 +118,9 @@ class CatalogLog:
         if entry.seq != self.last + 1:
             raise ElfBug(f"catalog log: entry {entry.seq} after {self.last}")
         self._entries.append(entry)
+        if why := self._why_not(entry):
+            self.skipped[entry.seq] = why
+            return
         match entry:
             case MemberJoined():
                 known = self._members.setdefault(entry.stream, {}).get(entry.number)
@@ -151,6 +156,22 @@ class CatalogLog:
                 self._move(entry)
             case RosterChanged() if self.roster is not None:
                 self.roster.take(entry.signed)
+
+    def _why_not(self, entry: LogEntry) -> str:
+        """Why an entry cannot be used; empty: it can. A function of the log before it."""
+        match entry:
+            case MemberJoined():
+                known = self._members.get(entry.stream, {}).get(entry.number)
+                if known is not None and known.agent_id != entry.agent_id:
+                    return f"member {entry.number} of {entry.stream} is another agent"
+            case MemberLeft() if entry.number not in self._members.get(entry.stream, {}):
+                return f"{entry.stream} has no member {entry.number}"
+            case JobAdded() | VersionAdded():
+                known_flows = ((flow, self._flows.get(flow.uid, flow)) for flow in entry.spec.flows)
+                if any(flow.fragment != known.fragment for flow, known in known_flows):
+                    return "a flow of that name is another one"
+                return unsound(entry.spec)
+        return ""
 
     def _number(self, uid: str) -> None:
         """Note the generation of a job; a tombstone that is not a job's says nothing."""
@@ -376,6 +397,10 @@ class CatalogLog:
         others = (m for m in self.members(stream) if m.name == me.name and m.agent_id != agent_id)
         return tuple(member for member in others if member.until_us == FOREVER_US)
 
+    def has_member(self, stream: str, number: int) -> bool:
+        """Whether a stream has, or had, a member of that number."""
+        return number in self._members.get(stream, {})
+
     def is_member(self, agent_id: str) -> bool:
         """Whether an agent is a member of any stream, and has not left."""
         return any(member.until_us == FOREVER_US for member in self._of(agent_id))
@@ -455,9 +480,13 @@ class CatalogLog:
             return own[-1]
         return named[0] if len(named) == 1 else None
 
+    def highest(self, app: str) -> int:
+        """The highest generation of all jobs with that app id (in hexadecimal)."""
+        return self._generations.get(app, 0)
+
     def generation(self, name: str, creator: str) -> int:
         """The generation that a new job of this name gets: one above all earlier ones."""
-        return 1 + self._generations.get(app_id(name, creator).hex(), 0)
+        return 1 + self.highest(app_id(name, creator).hex())
 
 
 def encode_entry(entry: LogEntry) -> bytes:

@@ -13,6 +13,9 @@ the follower asks at once. The asking makes it certain, for all agents and all s
 follower that begins has all of the log before it. A tail is bounded; a tail that brings something new and is
 not all is followed by the next request at once.
 
+Whoever answers without being asked is not believed: neither who votes, nor that this is another cluster, nor
+what the log says, unless it is a voter or the word came down a tree.
+
 Every fifth time the follower also asks a neighbour who votes on the log. So an agent that was away while all
 voters changed learns the new ones, and two clusters that have come into one ring notice it. The smaller one
 stops.
@@ -55,6 +58,8 @@ HELLO_EVERY: Final = 5
 HELLO_AT_ONCE: Final = 3
 ASKED_US_MAX: Final = 1_024
 """Agents that wait for us to learn who votes on the log; any more ask again."""
+ASKED_THEM_MAX: Final = 1_024
+"""Agents whose answers are believed."""
 AHEAD_MAX: Final = 16
 """Tails that wait for entries before theirs."""
 TAIL_ENTRIES: Final = 500
@@ -128,6 +133,8 @@ class Membership:
         self._asked_us: dict[str, None] = {}
         self._signed = dict.fromkeys(signed)
         self._signed_at = -1
+        self._asked_them: dict[str, None] = {}
+        """Whom we have asked, the last ones at the end."""
 
     def take_fresh(self) -> list[LogEntry]:
         """The entries that are new since the last time."""
@@ -182,13 +189,25 @@ class Membership:
             self._pause_ms = min(2 * self._pause_ms, self._follow_ms)
         voter = self.voter
         if self.cluster is None or voter is None:
-            return [Send(address, Hello()) for address in self._in_turn(neighbours)]
-        found: list[Effect] = [Send(voter, proposal) for proposal in self._proposals(now_ms)]
+            return [self._to(address, Hello()) for address in self._in_turn(neighbours)]
+        found: list[Effect] = [self._to(voter, proposal) for proposal in self._proposals(now_ms)]
         if voter != self.me.address:
-            found.append(Send(voter, self._follow(self.cluster.voters)))
+            found.append(self._to(voter, self._follow(self.cluster.voters)))
         if neighbours and self._asked % HELLO_EVERY == 0:
-            found.append(Send(neighbours[self._asked // HELLO_EVERY % len(neighbours)], Hello()))
+            found.append(self._to(neighbours[self._asked // HELLO_EVERY % len(neighbours)], Hello()))
         return found
+
+    def _to(self, address: str, question: Hello | Follow | JoinStream | LeaveStream | ChangeRoster) -> Send:
+        """Ask somebody, whose answer is believed from now on."""
+        self._asked_them.pop(address, None)
+        self._asked_them[address] = None
+        if len(self._asked_them) > ASKED_THEM_MAX:
+            del self._asked_them[next(iter(self._asked_them))]
+        return Send(address, question)
+
+    def _believed(self, sender: str) -> bool:
+        """Whether a word from there is an answer, a voter's, our own, or came down a tree."""
+        return sender in ("", self.me.address) or sender in self._asked_them or sender in self.voters
 
     def _in_turn(self, neighbours: Sequence[str]) -> list[str]:
         """The agents to ask who votes on the log: others than the last time, and than other agents ask."""
@@ -269,6 +288,8 @@ class Membership:
         match message:
             case Hello():
                 return self._greeted(sender)
+            case Welcome() | LogTail() | Refused() if not self._believed(sender):
+                return []
             case Welcome():
                 return self._welcomed(sender, message, now_ms)
             case Follow():
@@ -349,7 +370,7 @@ class Membership:
         # a tail that comes twice is followed once: no two requests at a time
         more = tail.last > self.log.last > known
         if (gap or more) and self.voter not in (None, self.me.address):
-            found.append(Send(str(self.voter), self._follow(self.cluster.voters)))
+            found.append(self._to(str(self.voter), self._follow(self.cluster.voters)))
         return found
 
     def take(self, after: int, entries: Sequence[LogEntry]) -> list[Effect]:

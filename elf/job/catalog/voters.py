@@ -29,10 +29,11 @@ from typing import Final
 
 import msgspec
 
-from elf.errors import UserError
+from elf.errors import ElfBug, UserError
+from elf.fields import Address, Name, Serial
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog
-from elf.job.effects import Effect, Send
+from elf.job.effects import Effect, Faulted, Send, Skipped
 from elf.job.messages.log import ChangeRoster, JoinStream, LogEntry, Proposal, Refused
 from elf.security.certificates import Signed
 from elf.security.roster import Trust
@@ -47,21 +48,29 @@ class Proposed(msgspec.Struct, frozen=True, array_like=True):
     came."""
 
     proposal: Proposal
-    asker: str
-    voter: str
-    life: int
+    asker: Address
+    voter: Address
+    life: Serial
 
 
 class _State(msgspec.Struct, frozen=True, array_like=True):
     """What a snapshot of the group holds."""
 
-    cluster_uid: str
+    cluster_uid: Name
     entries: tuple[LogEntry, ...]
 
 
 _state_of: Final = msgspec.msgpack.Decoder(_State).decode
-_proposed_of: Final = msgspec.msgpack.Decoder(Proposed).decode
+_proposed_of: Final[Callable[[bytes], Proposed]] = msgspec.msgpack.Decoder(Proposed).decode
 encode: Final = msgspec.msgpack.Encoder().encode
+
+
+def proposed_of(record: bytes) -> Proposed | str:
+    """What a record says; or why it cannot be used, by its bytes alone, so all voters say the same."""
+    try:
+        return _proposed_of(record)
+    except (ValueError, TypeError, RecursionError) as error:
+        return str(error)
 
 
 def bootstrap(cluster_uid: str, entries: Sequence[LogEntry]) -> bytes:
@@ -84,24 +93,41 @@ class ReplicatedLog:
         self._trust = trust
         self.log = CatalogLog(trust=trust)
         self.cluster_uid = ""
+        self.unusable = ""
+        """Why the state that this group begins with cannot be read; then we say nothing of the log."""
         self._granted: list[str] = []
         self._me = (address, life)
 
     def install(self, state: bytes) -> list[Effect]:
         """The state is now this one."""
-        told = _state_of(state)
-        self.cluster_uid, self.log = told.cluster_uid, CatalogLog(told.entries, self._trust)
+        try:
+            told = _state_of(state)
+            log = CatalogLog(told.entries, self._trust)
+        except (ValueError, TypeError, RecursionError, ElfBug) as error:
+            self.unusable = str(error)
+            return [Skipped("the state of the catalog log", self.unusable)]
+        self.cluster_uid, self.log, self.unusable = told.cluster_uid, log, ""
         return []
 
     def apply(self, record: bytes) -> list[Effect]:
         """A record is committed. Only the voter that took the proposal answers its origin, and only in the
-        life in which it took it: not again when old records are replayed after a restart."""
-        proposed = _proposed_of(record)
+        life in which it took it: not again when old records are replayed after a restart.
+
+        What cannot be used is skipped, by all voters alike. If the log itself fails at one, which is a bug,
+        it begins again from the entries before, so that nothing of it is half there."""
+        if self.unusable:
+            return []
+        proposed, before = proposed_of(record), self.log.last
+        if isinstance(proposed, str):
+            return [Skipped("a record of the catalog log", proposed)]
         ours = (proposed.voter, proposed.life) == self._me
         try:
             grow(self.log, proposed.proposal)
         except UserError as refused:
             return [refusal(proposed.asker, proposed.proposal, refused)] if ours else []
+        except Exception as error:
+            self.log = CatalogLog(self.log.after(0, before))
+            return [Faulted(error, type(proposed.proposal).__name__, proposed.asker)]
         if ours:
             self._granted.append(proposed.asker)
         return []

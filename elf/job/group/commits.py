@@ -23,6 +23,7 @@ from elf.job.effects import (
     PruneWindows,
     SaveFlow,
     SaveJob,
+    Skipped,
 )
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
 from elf.job.group import records as record
@@ -112,6 +113,8 @@ class Commits:
 
     def applied(self, event: Applied, now_ms: int) -> list[Effect]:
         """A record is committed, and applied here."""
+        if event.why:
+            return [Skipped("a record of a job group", event.why)]
         commit = event.commit
         if commit is None or commit.done is None or self._job_groups.term(commit.uid) != commit.term:
             return []

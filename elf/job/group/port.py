@@ -118,12 +118,14 @@ class Commit:
 
 @dataclass(frozen=True)
 class Applied:
-    """``seq``: the number of a pane commit."""
+    """``seq``: the number of a pane commit. ``why``: the record says otherwise what is committed already,
+    and was skipped."""
 
     group: bytes
     record: bytes
     seq: int
     commit: Commit | None = None
+    why: str = ""
 
 
 @dataclass(frozen=True)

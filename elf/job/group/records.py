@@ -15,11 +15,14 @@ What is committed of a job or a flow is in the records alone; who leads is in th
 from __future__ import annotations
 
 import hashlib
-from typing import Final
+from collections.abc import Callable
+from typing import Annotated, Final, get_args
 
 import msgspec
 
+from elf.fields import AgentId, FlowUid, GroupUid, JobUid, Micros, Pane
 from elf.job.commits import PaneCommit, WindowCommit
+from elf.job.group.master import JobState
 from elf.job.spec import JobSpec, VersionRecord, flow_uid
 
 RECORD_BYTES_MAX: Final = 32 << 20
@@ -41,13 +44,20 @@ def bootstrapped_flows(spec: JobSpec) -> tuple[str, ...]:
     )
 
 
+States = Annotated[str, msgspec.Meta(pattern=rf"\A({'|'.join(get_args(JobState))})\Z")]
+
+
 class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """A job's record."""
 
     spec: JobSpec
-    state: str
-    first_pane: int | None
+    state: States
+    first_pane: Pane | None
     versions: tuple[VersionRecord, ...] = ()
+
+    def __post_init__(self) -> None:
+        if any(version.spec.uid != self.spec.uid for version in self.versions):
+            raise ValueError("versions of several jobs")
 
     @property
     def bootstrapped(self) -> tuple[str, ...]:
@@ -60,29 +70,29 @@ class RangeKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The job group of a key range after a job's first: it has no job's record. ``founder``: the id of the
     agent that bootstrapped the group (``elf.job.catalog.bootstrap``)."""
 
-    uid: str
-    founder: str
+    uid: GroupUid
+    founder: AgentId
 
 
 class FlowKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """The first pane that a flow's root commits."""
 
-    flow: str
-    first_pane: int
+    flow: FlowUid
+    first_pane: Pane
 
 
 class PanesDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Commits of a flow whose panes are all below ``below`` are no longer needed."""
 
-    flow: str
-    below: int
+    flow: FlowUid
+    below: Pane
 
 
 class WindowsDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
     """Windows of a job that ended by ``below_us`` are no longer kept."""
 
-    job: str
-    below_us: int
+    job: JobUid
+    below_us: Micros
 
 
 JobGroupRecord = JobKept | FlowKept | PaneCommit | WindowCommit | PanesDropped | WindowsDropped
@@ -114,5 +124,30 @@ class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
 
 
 encode: Final = msgspec.msgpack.Encoder().encode
-record_of: Final = msgspec.msgpack.Decoder(JobGroupRecord).decode
-state_of: Final = msgspec.msgpack.Decoder(JobGroupState).decode
+_record_of: Final[Callable[[bytes], JobGroupRecord]] = msgspec.msgpack.Decoder(JobGroupRecord).decode
+_state_of: Final[Callable[[bytes], JobGroupState]] = msgspec.msgpack.Decoder(JobGroupState).decode
+
+
+def record_of(data: bytes, uid: str = "") -> JobGroupRecord | str:
+    """What a record says; or why it cannot be used by the job group of ``uid`` (if that is known), by these
+    two alone, so all members say the same."""
+    try:
+        fact = _record_of(data)
+    except (ValueError, TypeError, RecursionError) as error:
+        return str(error)
+    match fact:
+        case JobKept():
+            job = fact.spec.uid
+        case WindowCommit() | WindowsDropped():
+            job = fact.job
+        case _:
+            return fact
+    return fact if job == uid or not uid else f"it is of {job}"
+
+
+def state_of(data: bytes) -> JobGroupState | str:
+    """The same of a state."""
+    try:
+        return _state_of(data)
+    except (ValueError, TypeError, RecursionError) as error:
+        return str(error)

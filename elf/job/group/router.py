@@ -236,6 +236,9 @@ class Router:
 
     def _open_panes(self, state: EarlyState, now_ms: int) -> list[Effect]:
         """A member's open panes: for the masters here, and, if we are the root, for those elsewhere."""
+        flow = self._log.flow(state.flow)
+        if flow is None or not self._log.has_member(flow.fragment.stream, state.member):
+            return []
         found = self.roots.early(state)
         for group in self._reading.readers(state.flow):
             self._early.add(group.master.spec.uid)

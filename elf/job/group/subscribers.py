@@ -26,13 +26,16 @@ from elf.job.group.master import Master
 from elf.job.group.versions import Version
 from elf.job.messages.groups import JobFailed, SubscribeJob
 from elf.job.messages.rollup import EarlyState
-from elf.job.spec import END_OF_TIME
+from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.windows import Landmark
 from elf.wire.base import Answer
 from elf.wire.clients import WindowResult
 
 LEASE_MS = 10_000
 """A subscriber that does not renew for so long is forgotten."""
+PANES_MAX = 100_000
+"""Open panes of a flow, at most."""
+READERS_MAX = 4_096
 ORPHAN_MS = 30_000
 """A one-shot SELECT's job without a reader for so long is dropped."""
 
@@ -51,6 +54,8 @@ class Subscribers:
         return bool(self._until_ms)
 
     def add(self, request: SubscribeJob, now_ms: int) -> list[Effect]:
+        if len(self._until_ms) >= READERS_MAX and request.origin not in self._until_ms:
+            return [Send(request.origin, Answer(id=request.id, error="too many read it already"))]
         self._until_ms[request.origin] = now_ms + LEASE_MS
         self._read_ms = now_ms
         found: list[Effect] = [Send(request.origin, Answer(id=request.id))]
@@ -150,7 +155,7 @@ class EarlyResults:
         self._fresh, self._made_ms = False, now_ms
         committed = {flow.flow.uid: flow.durable_to() for flow in version.flows}
         calendar = version.calendar()
-        end_us = max(self._ends.values()) * calendar.pane_us
+        end_us = self._end(version) * calendar.pane_us
         last_us = max(
             kind.ends_by(end_us - 1) + kind.step_us
             if isinstance(kind, Landmark)
@@ -175,6 +180,13 @@ class EarlyResults:
         self._number += 1
         whole = replace(base, coverage=(*base.coverage, *open_panes))
         return [MakeEarly(base, whole, tuple(pieces), self._number)]
+
+    def _end(self, version: Version) -> int:
+        """The end of the open panes, as far as it is near what is committed: who says that it has open panes
+        of another century would have us make all windows till then."""
+        committed = max(flow.durable_to() for flow in version.flows)
+        end = max(self._ends.values())
+        return min(end, committed + PANES_MAX) if committed > START_OF_TIME else end
 
     def made(self) -> None:
         self._making = False

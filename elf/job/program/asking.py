@@ -17,7 +17,7 @@ from elf.job.effects import Send
 from elf.job.messages.groups import Inspect, JobStatus
 from elf.job.program.messages import QueryProgram, Returned, Routed
 from elf.job.program.port import AnswerProgram, ProgramAsked
-from elf.job.program.values import pack_value
+from elf.job.program.values import NoMessage, pack_value
 from elf.job.spec import JobSpec, app_id
 from elf.wire.base import Answer
 
@@ -86,7 +86,11 @@ class Asking:
         token, _ = self._inspections.pop(answer.id)
         if answer.error:
             return reply(token, error=answer.error)
-        return reply(token, pack_value(_last_window(msgspec.msgpack.decode(answer.body, type=JobStatus))))
+        try:
+            facts = msgspec.msgpack.decode(answer.body, type=JobStatus)
+            return reply(token, pack_value(_last_window(facts)))
+        except (msgspec.MsgspecError, NoMessage) as error:
+            return reply(token, error=f"what its master says cannot be read: {error}")
 
     def deadline(self) -> int | None:
         waits = [query.until_ms for query in self._queries.values()]

@@ -15,6 +15,7 @@ from statistics import median
 from typing import Final
 
 SAMPLES: Final = 30
+HEARD_MAX: Final = 16_384
 FORGET_MS: Final = 60_000
 """A clock is no longer reported when it was not heard for this long."""
 WARN_EVERY_MS: Final = 60_000
@@ -62,6 +63,8 @@ class Clocks:
 
     def hear(self, address: str, their_ms: int, now_ms: int, rtt_ms: float | None) -> None:
         if not their_ms or address == self._address:
+            return
+        if len(self._heard) >= HEARD_MAX and address not in self._heard:
             return
         heard = self._heard.setdefault(address, _Heard(since_ms=now_ms))
         heard.samples.append(their_ms - now_ms)

@@ -184,7 +184,7 @@ class FlowRoots:
     def whereabouts(self, message: Whereabouts) -> None:
         """A member whose files are shared says where it is."""
         rooted = self._flows.get(message.where.flow)
-        if rooted is not None:
+        if rooted is not None and rooted.root.member(message.member) is not None:
             rooted.runs.hear(message)
 
     def not_run(self, sender: str, message: NotRun, now_ms: int) -> None:

@@ -31,9 +31,12 @@ from elf.job.rollup.root import Root
 from elf.job.rollup.serving import Readers
 from elf.job.rollup.slices import piece_of
 from elf.job.snapshots import Threshold
-from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.spec import Flow
 from elf.job.thresholds import Asking
 
+YEAR_1_US: Final = -62_135_596_800_000_000
+YEAR_9999_US: Final = 253_402_300_799_000_000
+"""What a calendar has."""
 FAILED_MS: Final = 1_000
 """How often masters are told that a reduce function has failed, until they no longer read the flow."""
 
@@ -65,14 +68,17 @@ class RootedFlow:
     # -- what members say ------------------------------------------------------------------------------------
 
     def heard(self, member: int, report: FlowProgress, now_ms: int) -> list[Effect]:
-        """How far a member is."""
+        """How far a member is; one that our log does not know says it again."""
+        if self.root.member(member) is None:
+            return []
         self._parents[member] = report.parent
         return self.advance(now_ms) if self.root.hear(member, report, now_ms) else []
 
     def begun(self, members: Iterable[Began], now_ms: int) -> list[Effect]:
         """Members answer for the flow, which is new to them. A member that we have heard directly is known
         better: gathered messages are older than a beat, which repeats them."""
-        new = [one for one in members if self.root.stragglers.progress_of(one.member) is None]
+        known = [one for one in members if self.root.member(one.member) is not None]
+        new = [one for one in known if self.root.stragglers.progress_of(one.member) is None]
         for one in new:
             progress = FlowProgress(self.root.flow.uid, one.live_from, one.sealed)
             self.root.hear(one.member, progress, now_ms)
@@ -83,6 +89,10 @@ class RootedFlow:
         if isinstance(message, RunSlice) and not self.runs.take(self.root, sender, message, now_ms):
             return []
         piece = piece_of(message)
+        if piece.members & ~self.root.roster.all or any(
+            self.root.member(n) is None for n, _ in message.parts
+        ):
+            return []  # of members that our log does not know (yet): they offer it again
         if message.direct and not piece.offsets and self.root.flow.fragment.mirror:
             self.proxies.take(self.root, sender, piece, now_ms)
         for name in message.parts:
@@ -255,7 +265,7 @@ def _leave_out(flow: Flow, threshold: Threshold | None) -> Multicast:
 
 
 def event_time(pane: int | None, pane_us: int) -> int | None:
-    """When a pane begins; None for one at the beginning or the end of all times."""
-    if pane is None or not pane_us or not START_OF_TIME < pane < END_OF_TIME:
+    """When a pane begins; None for one at the beginning or the end of all times, and beyond all years."""
+    if pane is None or not pane_us or not YEAR_1_US <= pane * pane_us <= YEAR_9999_US:
         return None
     return pane * pane_us

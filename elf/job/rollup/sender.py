@@ -281,7 +281,7 @@ class Sender:
     def leave_out(self, word: LeaveOut) -> list[Effect]:
         """The root says what groups of a flow it needs."""
         line = self._lines.get(word.flow)
-        if line is None:
+        if line is None or line.flow.fragment.first is None:
             return []
         threshold = Threshold(word.least, word.watched) if word.least else None
         return [Work(line.flow.fragment.stream, SetThreshold(word.flow, threshold))]

@@ -21,6 +21,8 @@ from elf.ql.plan import Top
 CROSSED_MS: Final = 500
 """How long a commit that a reader asks for may have been under way to it."""
 
+READERS_MAX: Final = 4_096
+
 
 @dataclass
 class _Reader:
@@ -69,6 +71,11 @@ class Readers:
 
     def asked(self, sender: str, request: PaneRequest, now_ms: int) -> list[Effect]:
         """A reader says what it has and wants; it may not be in our log yet."""
+        states = {state.name for state in self._root.flow.fragment.states}
+        if request.cut is not None and request.cut.state not in states:
+            return []
+        if sender not in self._readers and len(self._readers) >= READERS_MAX:
+            return []
         reader = self._readers.setdefault(sender, _Reader(now_ms, self._root.kept_from()))
         reader.heard_ms = now_ms
         if request.start is None:

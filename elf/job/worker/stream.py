@@ -203,9 +203,7 @@ class StreamWorker:
             case TakeCheckpoint():
                 return self._outcome((), must_checkpoint=True)
             case SetTaps():
-                self._taps.put(command.uid, command.taps)
-                self._renew_extractor()
-                return self._outcome((), must_checkpoint=False)
+                return self._set_taps(command)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -417,23 +415,42 @@ class StreamWorker:
     # -- flows -----------------------------------------------------------------------------------------------
 
     def _install(self, command: Install) -> Outcome:
+        """Where a flow cannot be computed here, whatever its plan says, it alone fails: the masters of its
+        jobs hear why, as of a user's function that fails."""
         flow = command.flow
         if flow.uid in self._flows:
             return self._outcome((), must_checkpoint=False)
         live_from = self._next_pane(flow)
         applied = tuple(sorted((name, source.end) for name, source in self._sources.items()))
-        self._add(
-            FlowCheckpoint(
-                flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", counters=b""
-            )
+        begun = FlowCheckpoint(
+            flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", counters=b""
         )
-        if flow.fragment.function is not None:
-            self._flows[flow.uid].ask_for_function()
+        try:
+            self._add(begun)
+            self._flows[flow.uid].mapper.prepare()
+            if flow.fragment.function is not None:
+                self._flows[flow.uid].ask_for_function()
+        except Exception as error:
+            self._uninstall(flow.uid)
+            failed = ((flow.uid, f"it cannot be computed: {error}"),)
+            return replace(self._outcome((), must_checkpoint=False), failed=failed)
         if flow.fragment.function is not None and command.samples:
             extracted = self._extractor.extract(pa.array(command.samples, pa.string()))
             self._flows[flow.uid].try_out(extracted, command.samples)
         sealed = self._seal_all(lambda _: END_OF_TIME) if self._finished else ()
         return self._outcome(sealed, must_checkpoint=True)
+
+    def _set_taps(self, command: SetTaps) -> Outcome:
+        """As for a flow, what cannot be computed fails alone."""
+        failed: tuple[tuple[str, str], ...] = ()
+        try:
+            self._taps.put(command.uid, command.taps)
+        except Exception as error:
+            self._taps.put(command.uid, ())
+            failed = ((command.uid, f"it cannot be computed: {error}"),)
+        self._renew_extractor()
+        outcome = self._outcome((), must_checkpoint=False)
+        return replace(outcome, failed=failed) if failed else outcome
 
     def _suspend(self, uid: str) -> Outcome:
         if uid in self._flows:

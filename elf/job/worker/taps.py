@@ -30,6 +30,8 @@ class Taps:
         for _, mapper in self._taps.pop(uid, ()):
             mapper.close()
         made = [(tap, self._mapper(tap.fragment)) for tap in taps]
+        for _, mapper in made:
+            mapper.prepare()
         if made:
             self._taps[uid] = made
 
