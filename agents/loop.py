@@ -125,9 +125,15 @@ class Loop:
                 ports.tasks.run(effect)
             case do.Examine():
                 ports.clock.soon(partial(self._examine, effect))
-            case do.Noticed() | do.Namesake() | do.Seen() | do.Skewed() | do.Unusable():
-                ports.reports.told(effect)
-            case do.Faulted() | do.Skipped():
+            case (
+                do.Noticed()
+                | do.Namesake()
+                | do.Seen()
+                | do.Skewed()
+                | do.Unusable()
+                | do.Faulted()
+                | do.Skipped()
+            ):
                 ports.reports.told(effect)
             case do.Audited():
                 ports.reports.told(effect)

@@ -20,7 +20,7 @@ from elf.wire.clients import Stats
 
 T = TypeVar("T")
 
-Told = do.Noticed | do.Namesake | do.Seen | do.Skewed | do.Unusable | do.Faulted | do.Audited | do.Skipped
+Told = do.Noticed | do.Namesake | do.Seen | do.Skewed | do.Unusable | do.Faulted | do.Skipped | do.Audited
 """Effects that are for people."""
 
 Queue = Literal["compute", "functions", "commit", "persist", "groups", "replicas", "aside"]

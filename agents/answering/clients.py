@@ -112,7 +112,7 @@ class Clients:
             case Cancel():
                 return self._close(key)
             case Execute():
-                procedure, windows = self.statements.execute(message, who), message.windows
+                procedure, windows = self.statements.execute(message, now_ms, who), message.windows
             case Call():
                 procedure, windows = self.statements.call(message, now_ms, who), None
         running = _Running(client, message.request, procedure, windows, message)

@@ -22,6 +22,7 @@ from agents.answering.explain import Explanations
 from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests
 from agents.answering.masters import Masters, check_owner, facts_of
+from agents.answering.once import Once
 from agents.answering.planning import Planning
 from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
@@ -36,10 +37,11 @@ from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
+from elf.security.authored import Authorship
 from elf.security.principals import Principal
-from elf.security.roles import RAW_COLUMN, Role, role_of_statement
+from elf.security.roles import CALLS, RAW_COLUMN, Role, is_change, role_of_statement
 from elf.wire.base import Answer
-from elf.wire.clients import ONE_SHOT_PREFIX, Call, Execute, Reply
+from elf.wire.clients import ONE_SHOT_PREFIX, Call, Execute, Reply, authorship_of
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
@@ -78,11 +80,12 @@ class Statements:
         self._submissions = Submissions(log, fleet, self.planning)
         self._explanations = Explanations(log, fleet)
         self._tapping = Tapping(log, fleet)
+        self._once = Once(log)
         self._one_shots = 0
 
     # -- statements ------------------------------------------------------------------------------------------
 
-    def execute(self, asked: Execute, who: Principal | None = None) -> Procedure:
+    def execute(self, asked: Execute, now_ms: int, who: Principal | None = None) -> Procedure:
         """All statements of a text, one after the other; the last one's reply is the reply. ``who`` asks must
         have the roles for all of them."""
         from elf.ql import statements
@@ -93,6 +96,8 @@ class Statements:
             raise UserError("nothing to do: the statement is empty")
         for statement in parsed:
             _allow(statement, who)
+        changes = any(is_change(role_of_statement(type(one).__name__)) for one in parsed)
+        asked = self._once.taken(asked, who, now_ms, changes=changes)
         for statement in parsed[:-1]:
             if isinstance(statement, statements.Select | statements.Subscribe):
                 raise UserError("a SELECT or SUBSCRIBE can only be the last of several statements")
@@ -127,7 +132,13 @@ class Statements:
                 return (yield from self._explain(asked, statement))
 
     def _found_job(
-        self, name: str, asked: Execute, query: statements.Query, *, replacing: bool
+        self,
+        name: str,
+        asked: Execute,
+        query: statements.Query,
+        *,
+        replacing: bool,
+        authors: tuple[Authorship, ...] = (),
     ) -> Generator[list[Ask], list[Answer], JobStatus]:
         creator = asked.creator
         replaced = self._log.find_job(name, creator) if replacing else None
@@ -139,7 +150,7 @@ class Statements:
             self.planning.unread(replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
-        spec = JobSpec(name, creator, 0, definition)
+        spec = JobSpec(name, creator, 0, definition, authors=authors)
         if spec.replicated:  # else they are where the job is: it is asked again when that dies
             spec = replace(spec, roots=(yield from self.planning.range_roots(name, creator, spec.plan)))
         request = CreateJob(id=0, origin="", spec=spec, replace=replacing)
@@ -153,7 +164,11 @@ class Statements:
 
     def _create(self, asked: Execute, statement: statements.CreateJob) -> Procedure:
         facts = yield from self._found_job(
-            statement.name, asked, statement.query, replacing=statement.replace
+            statement.name,
+            asked,
+            statement.query,
+            replacing=statement.replace,
+            authors=_authors(asked, statement),
         )
         yield [Until(lambda: self._log.has_version(facts.spec.uid, facts.spec.version))]
         text = f"job {statement.name} created; its master is {self._fleet.named(facts.master)}"
@@ -257,7 +272,7 @@ class Statements:
 
     def call(self, call: Call, now_ms: int, who: Principal | None = None) -> Procedure:
         """A client's other subscriptions."""
-        if refused := refused_call(who, call):
+        if refused := self.refused_call(call, now_ms, who):
             raise UserError(refused)
         match call.verb:
             case "status":
@@ -286,6 +301,16 @@ class Statements:
                 return self._keys.list(call, now_ms)
             case _:
                 raise UserError(f"this agent does not know the call {call.verb}")
+
+    def refused_call(self, call: Call, now_ms: int, who: Principal | None) -> str:
+        """Why somebody may not make a call, which counts as made; empty: he may."""
+        if who is not None and (why := who.refused_call(call.verb)):
+            return why
+        try:
+            self._once.taken(call, who, now_ms, changes=is_change(CALLS.get(call.verb, "read")))
+        except UserError as error:
+            return str(error)
+        return ""
 
     def status(self) -> dict[str, object]:
         """This agent's view of itself and of the fleet."""
@@ -324,9 +349,14 @@ class Statements:
         return Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
 
 
-def refused_call(who: Principal | None, call: Call) -> str:
-    """Why somebody may not make a call; empty: he may."""
-    return "" if who is None else who.refused_call(call.verb)
+def _authors(asked: Execute, statement: statements.CreateJob) -> tuple[Authorship, ...]:
+    """The signed statement of a new job: none where there are no keys."""
+    from elf.ql.signed import place_of
+
+    author = authorship_of(asked)
+    if author is None:
+        return ()
+    return (msgspec.structs.replace(author, place=place_of(asked.sql, statement)),)
 
 
 def _allow(statement: statements.Statement, who: Principal | None) -> None:

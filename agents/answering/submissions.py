@@ -24,7 +24,7 @@ from elf.job.program.values import pack_value
 from elf.job.spec import app_id
 from elf.ql.definition import TapDefinition, least_tap
 from elf.wire.base import Answer
-from elf.wire.clients import Call, Reply
+from elf.wire.clients import Call, Reply, authorship_of
 
 Found = tuple[ProgramSpec, note.ProgramStatus | None]
 
@@ -73,6 +73,7 @@ class Submissions:
             tuple(definitions),
             tuple(subscription.app for subscription in asked.loaded.subscriptions if subscription.app),
             asked.subscription,
+            authorship_of(call),
         )
         request = note.SubmitProgram(id=0, origin="", spec=spec, replace=asked.replace)
         (answer,) = yield [ToKey(spec.app, request)]

@@ -17,7 +17,7 @@ from agents.answering.asks import ToAddress, ToKey, Until
 from agents.answering.clients import Clients
 from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests, NodeKeys
-from agents.answering.statements import Statements, refused_call
+from agents.answering.statements import Statements
 from agents.codec import pack, unpack
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog
@@ -32,7 +32,7 @@ from elf.errors import PeerError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity, Membership, StreamSince
 from elf.job.catalog.voters import ReplicatedLog
-from elf.job.effects import Effect, Faulted, Known, Multicast, Namesake, Send, Stop
+from elf.job.effects import Effect, Faulted, Known, Multicast, Namesake, Send, Skipped, Stop
 from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Worked
 from elf.job.group.commits import Commits, Wanted
 from elf.job.group.groups import JobGroups
@@ -72,7 +72,7 @@ from elf.job.program.programs import Programs, ToApp
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
 from elf.security.principals import Principal
 from elf.wire.base import Answer, Request
-from elf.wire.clients import Call, Cancel, Execute, KeepAlive, WindowResult
+from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, WindowResult
 from overlay import raft
 
 LOOK_MS = 1_000
@@ -418,6 +418,9 @@ class Node:
     def _follow(self, new: Sequence[LogEntry], now_ms: int) -> list[Step]:
         found: list[Step] = []
         for entry in new:
+            if why := self.log.skipped.get(entry.seq):
+                found.append(Skipped(f"entry {entry.seq} of the catalog log ({type(entry).__name__})", why))
+                continue
             found.extend([*self.witness.logged(entry), *audited.entry(entry, self.log)])
             match entry:
                 case MemberJoined() | MemberLeft():
@@ -495,7 +498,9 @@ class Node:
                 return list(self.clients.published(message, now_ms))
             case JobFailed():
                 return list(self.clients.job_failed(message))
-            case Call() if message.verb == "leave" and not refused_call(who, message):
+            case Call() if message.verb == "leave":
+                if why := self.clients.statements.refused_call(message, now_ms, who):
+                    return [Send(sender, Failed(request=message.request, text=why))]
                 forced = message.argument == "force"
                 leaving = self._leaving.asked(sender, message.request, now_ms, force=forced)
                 return [*audited.request(sender, message, None), *leaving]

@@ -110,6 +110,8 @@ class Requests:
     def _create(self, request: CreateJob, now_ms: int) -> list[Step]:
         """Become the job group, unless the log knows it at another one (unknown is never new)."""
         asked = request.spec
+        if why := self._log.refused(asked):
+            return [Send(request.origin, Answer(id=request.id, error=f"job {asked.name} is refused: {why}"))]
         named = (asked.name, asked.creator)
         known = next((job for job in self._log.jobs() if (job.name, job.creator) == named), None)
         if known is not None and known.leader != self._me.address:

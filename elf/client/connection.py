@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import itertools
 import re
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,12 +23,23 @@ import msgspec
 from elf.client.credentials import Credential, credentials
 from elf.errors import AuthError, ElfError, PeerError, UserError
 from elf.security.principals import Security
+from elf.security.roles import CALLS, is_change
 from elf.transport.base import Closed
 from elf.transport.handshakes import Failure
 from elf.transport.probe import has_keys, probe
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import FAMILY, Message
-from elf.wire.clients import CLIENT_MESSAGES, Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
+from elf.wire.clients import (
+    CLIENT_MESSAGES,
+    Call,
+    Cancel,
+    Execute,
+    Failed,
+    KeepAlive,
+    Published,
+    Reply,
+    signed_part,
+)
 from elf.wire.frames import Codec, OtherCluster
 from elf.wire.heard import Heard
 
@@ -266,7 +278,7 @@ class Connection:
         request = Request(next(self._numbers))
         self._requests[request.number] = request
         try:
-            self._send(msgspec.structs.replace(message, request=request.number))
+            self._send(self._signed(msgspec.structs.replace(message, request=request.number)))
             limit: float | None = limit_secs
             while True:
                 arrived = await request.get(limit)
@@ -283,6 +295,17 @@ class Connection:
                 yield arrived
         finally:
             self._close_request(request.number)
+
+    def _signed(self, message: Execute | Call) -> Execute | Call:
+        """With its author's signature, where there are keys and it may change something."""
+        keys = self.keys
+        if keys is None or (isinstance(message, Call) and not is_change(CALLS.get(message.verb, "read"))):
+            return message
+        from elf.security.authorship import author
+
+        text, digests = signed_part(message)
+        authored = author(keys.pair, self._cluster, text, digests, time.time())
+        return msgspec.structs.replace(message, authored=authored)
 
     def _close_request(self, number: int) -> None:
         if self._requests.pop(number, None) is not None:

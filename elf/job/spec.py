@@ -18,6 +18,7 @@ from msgspec import Meta
 from elf.fields import Address, FlowUid, Generation, Key, Micros, Name, Pane, Proper, Serial, Statement
 from elf.ql.definition import Definition, usable
 from elf.ql.plan import Fragment, Plan
+from elf.security.authored import Authorships
 from elf.wire.clients import ONE_SHOT_PREFIX
 from overlay.placement import CHOICES
 
@@ -136,6 +137,9 @@ class JobSpec:
     roots: Annotated[tuple[Address, ...], Meta(max_length=FLOWS_MAX)] = ()
     """Where the job groups of the key ranges after the first are bootstrapped: the nodes at
     ``range_topic``."""
+    authors: Authorships = ()
+    """The signed statements that it came of, CREATE first, where the fleet has keys
+    (``elf.job.catalog.authors``)."""
     replaces: Replaced = ""
     """Uid of the job of that name which is over exactly when the catalog log has this one."""
 

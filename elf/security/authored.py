@@ -40,12 +40,17 @@ class Authored(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class Authorship(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A signed statement as the log keeps it beside what came of it: ``text`` and ``digests`` of what came
-    with it, by name."""
+    """A signed statement as the log keeps it beside what came of it: ``text``, ``digests`` of what came with
+    it, by name, and which of the statements in the text it is."""
 
     text: Annotated[str, Meta(max_length=1 << 20)]
     digests: Digests
     authored: Authored
+    place: Annotated[int, Meta(ge=0, le=1 << 16)] = 0
+
+
+Authorships = Annotated[tuple[Authorship, ...], Meta(max_length=1_024)]
+Nonces = Annotated[tuple[Nonce, ...], Meta(max_length=1_024)]
 
 
 def digest(data: str | bytes) -> bytes:

@@ -54,6 +54,11 @@ OPEN_CALLS: Final[dict[Kind, frozenset[str]]] = {
 signature of who wants it, whoever brings it."""
 
 
+def is_change(role: Role) -> bool:
+    """Whether what needs the role changes something: then its author signs it."""
+    return role not in ("read", "tap")
+
+
 def role_of_statement(name: str) -> Role:
     """``name``: of its class."""
     return STATEMENTS.get(name, "admin")

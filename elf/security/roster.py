@@ -41,6 +41,7 @@ class Roster:
         self.authority = authority
         self._taken: dict[Signed, None] = {}
         self._by_key: dict[bytes, Certificate] = {}
+        self._ever: dict[bytes, Certificate] = {}
         self._by_curve: dict[bytes, Certificate] = {}
         self._by_name: dict[tuple[Kind, str], Certificate] = {}
         self._issued: dict[tuple[Kind, str], int] = {}
@@ -67,6 +68,10 @@ class Roster:
     def of(self, key: bytes) -> Certificate | None:
         """The certificate of a public key."""
         return self._by_key.get(key)
+
+    def ever(self, key: bytes) -> Certificate | None:
+        """The last certificate that a public key has had, which may be replaced or revoked."""
+        return self._ever.get(key)
 
     def connected(self, curve_key: bytes, now: float) -> Certificate | None:
         """Whose connection it is, by its CURVE key; None: nobody's, or of one whose certificate has
@@ -114,7 +119,7 @@ class Roster:
         before = self._by_name.get((what.kind, what.name))
         if before is not None:
             self._forget(before)
-        self._by_key[what.key] = self._by_name[what.kind, what.name] = what
+        self._by_key[what.key] = self._ever[what.key] = self._by_name[what.kind, what.name] = what
         self._by_curve[curve_public(what.key)] = what
         self._issued[what.kind, what.name] = what.issued
         return ""

@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from elf.fields import Address, Count, JobUid, Label, Micros, Name, Serial, Statement, Text, Ticket, Word
+from elf.security.authored import SUBMIT, Authored, Authorship, digests_of
 from elf.wire.base import Message, Request
 
 ONE_SHOT_PREFIX: Final = "_select_"
@@ -35,6 +36,8 @@ class Execute(Message, frozen=True, kw_only=True):
     """Names and contents (``elf.batch``) of those that it joins."""
     after: tuple[str, int] | None = None
     """A SUBSCRIBE goes on after the result of that number of the job with that uid, told by another agent."""
+    authored: Authored | None = None
+    """Its author's signature, in a fleet with keys."""
 
 
 class Call(Message, frozen=True, kw_only=True):
@@ -47,6 +50,31 @@ class Call(Message, frozen=True, kw_only=True):
     verb: str
     argument: str = ""
     creator: str = ""
+    authored: Authored | None = None
+
+
+class _Submitted(msgspec.Struct, frozen=True):
+    """What is signed of a submission beside the whole of it (``elf.job.program.spec.Submission``)."""
+
+    name: str
+    text: str
+    filename: str
+
+
+def signed_part(asked: Execute | Call) -> tuple[str, tuple[tuple[str, bytes], ...]]:
+    """What its author signs: a text, and the digests of what comes with it. Raises ``ValueError`` for a
+    submission that is none."""
+    if isinstance(asked, Execute):
+        return asked.sql, digests_of((*asked.files, *asked.tables))
+    if asked.verb == "submit":
+        job = msgspec.json.decode(asked.argument, type=_Submitted)
+        return SUBMIT + job.name, digests_of(((job.filename, job.text), ("", asked.argument)))
+    return f"{asked.verb} {asked.argument}", ()
+
+
+def authorship_of(asked: Execute | Call) -> Authorship | None:
+    """The signed statement, to be kept; None: it is not signed."""
+    return None if asked.authored is None else Authorship(*signed_part(asked), asked.authored)
 
 
 class KeepAlive(Message, frozen=True, kw_only=True):

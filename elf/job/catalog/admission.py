@@ -76,7 +76,7 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             )
         case AddJob():
             uid = proposal.spec.uid
-            if log.ever(uid) is not None or log.is_dropped(uid):
+            if log.ever(uid) is not None or log.is_dropped(uid) or log.refused(proposal.spec):
                 return None
             if _leaps(log, uid) or _makes_no_sense(log, proposal.spec):
                 return None
@@ -92,7 +92,8 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
         case AddProgram():
             uid = proposal.spec.uid
             known = log.has_program(uid) or log.ever(uid) is not None or _leaps(log, uid)
-            return None if known else ProgramAdded(seq=seq, spec=proposal.spec)
+            refused = not known and log.authors.refused_program(proposal.spec)
+            return None if known or refused else ProgramAdded(seq=seq, spec=proposal.spec)
         case DropJobEntry():
             # also for a job whose entry has not come yet: then it never does
             dropped = log.is_dropped(proposal.uid)
@@ -141,7 +142,7 @@ def _leaps(log: CatalogLog, uid: str) -> bool:
 def _version(log: CatalogLog, seq: int, spec: JobSpec) -> LogEntry | None:
     uid, version, newest = spec.uid, spec.version, log.ever(spec.uid)
     known = log.version(uid, version) is not None or log.is_over(uid, version)
-    if known or newest is None or _makes_no_sense(log, spec):
+    if known or newest is None or _makes_no_sense(log, spec) or log.refused(spec):
         return None
     if not_taken(log, spec):
         return VersionEnded(seq=seq, uid=uid, version=version)

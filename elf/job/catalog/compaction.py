@@ -11,7 +11,8 @@ good. All others stay: members, the end of flows, where job groups moved, keys a
 
 **What later rules need** remains: that a job is over (nothing is added under its uid again, nobody reads it),
 its generation (in the uid; a new job of that name gets a higher one), that its flows have ended (what still
-comes for them is refused, and they are not "to come"), who has left, every number. What nobody can ask for is
+comes for them is refused, and they are not "to come"), who has left, every number, which signed
+statements were used. What nobody can ask for is
 gone: the plan, who bootstrapped the job, where its job group and its key ranges were.
 
 **Not forgotten**, since it decides what runs, or is shown:
@@ -40,6 +41,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
+from elf.job.catalog.authors import nonces_of
 from elf.job.messages.log import JobAdded, JobDropped, LogEntry, ProgramAdded, VersionAdded, VersionEnded
 from elf.job.spec import JobSpec
 
@@ -51,9 +53,10 @@ def tombstone(entry: LogEntry) -> LogEntry:
     """The tombstone that replaces an entry once it is forgotten; the entry itself if it never is."""
     match entry:
         case JobAdded() | ProgramAdded():
-            return JobDropped(seq=entry.seq, uid=entry.spec.uid)
+            return JobDropped(seq=entry.seq, uid=entry.spec.uid, nonces=nonces_of(entry.spec))
         case VersionAdded():
-            return VersionEnded(seq=entry.seq, uid=entry.spec.uid, version=entry.spec.version)
+            uid, version = entry.spec.uid, entry.spec.version
+            return VersionEnded(seq=entry.seq, uid=uid, version=version, nonces=nonces_of(entry.spec))
         case _:
             return entry
 

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from elf.errors import ElfBug
+from elf.job.catalog.authors import Authors
 from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.compaction import Compaction, Version, tombstone
 from elf.job.catalog.flowgroups import FlowGroups, RangeGroup
@@ -88,6 +89,7 @@ class CatalogLog:
         """The highest of all jobs that ever were, by app id."""
         self.job_groups = FlowGroups()
         self._compaction = Compaction()
+        self.authors = Authors(self.roster)
         self.skipped: dict[int, str] = {}
         """Entries that cannot be used, and why: they have a number, and no effect in any copy of the log."""
         for entry in entries:
@@ -133,22 +135,27 @@ class CatalogLog:
                 member = self._members[entry.stream][entry.number]
                 self._members[entry.stream][entry.number] = replace(member, until_us=entry.until_us)
             case JobAdded():
+                self.authors.add(entry.spec)
                 self._jobs[entry.spec.uid] = entry.spec
                 self._bootstrapped_at[entry.spec.uid] = entry.spec.master
                 self._number(entry.spec.uid)
                 self._attach(entry.spec, entry.seq)
             case VersionAdded():
+                self.authors.add(entry.spec)
                 self._jobs[entry.spec.uid] = entry.spec
                 self._attach(entry.spec, entry.seq)
             case VersionEnded():
+                self.authors.used(entry.nonces, entry.uid)
                 self._over.setdefault(entry.uid, set()).add(entry.version)
                 self._detach(entry.uid, entry.version)
                 self._compaction.changed(entry.uid)
             case ProgramAdded():
+                self.authors.add_program(entry.spec)
                 self._programs[entry.spec.uid] = entry.spec
                 self._number(entry.spec.uid)
                 self._compaction.add_program(entry.seq, entry.spec.uid)
             case JobDropped():
+                self.authors.used(entry.nonces, entry.uid)
                 self._drop(entry)
             case FlowEnded():
                 self._forget_flow(entry.uid)
@@ -170,8 +177,18 @@ class CatalogLog:
                 known_flows = ((flow, self._flows.get(flow.uid, flow)) for flow in entry.spec.flows)
                 if any(flow.fragment != known.fragment for flow, known in known_flows):
                     return "a flow of that name is another one"
-                return unsound(entry.spec)
+                return unsound(entry.spec) or self.refused(entry.spec)
+            case ProgramAdded():
+                return self.authors.refused_program(entry.spec)
         return ""
+
+    def refused(self, spec: JobSpec) -> str:
+        """Why a job, or a version of one, is not what a person has signed who may; empty: it is, or there are
+        no keys."""
+        if self.roster is None:
+            return ""
+        read = [one.plan for uid in spec.plan.reads for one in self.versions(uid)]
+        return self.authors.refused(spec, read)
 
     def _number(self, uid: str) -> None:
         """Note the generation of a job; a tombstone that is not a job's says nothing."""

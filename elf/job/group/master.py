@@ -164,13 +164,13 @@ class Master:
         number = 1 + max(version.number for version in self.versions)
         return replace(self.spec, version=number, definition=definition, places=())
 
-    def definition_of(self, number: int) -> Definition:
-        """The query of a version to return to. Raises ``UserError``."""
+    def spec_of(self, number: int) -> JobSpec:
+        """A version to return to. Raises ``UserError``."""
         made = {v.number: v for v in self.versions if v.record.state in ("committed", "finished")}
         if number not in made:
             known = ", ".join(map(str, made))
             raise UserError(f"there is no version {number} to go back to; versions: {known}")
-        return made[number].spec.definition
+        return made[number].spec
 
     def alter(
         self,

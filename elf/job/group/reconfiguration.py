@@ -19,6 +19,7 @@ from elf.job.group.master import Master
 from elf.job.messages.groups import CreateJob, FunctionFailed, ReconfigureJob
 from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topics_of
 from elf.ql.definition import Definition
+from elf.security.authored import Authorship
 from elf.wire.base import Answer
 
 
@@ -42,12 +43,15 @@ class Reconfiguration:
     def to_try(self, request: ReconfigureJob) -> TryFunctions | None:
         """What to try before a statement is carried out: a reduce or a final function, on what the job has
         made so far. Raises ``UserError``."""
-        definition = request.definition
+        definition, authors = request.definition, request.authors
         if request.verb == "rollback":
-            definition = self._master.definition_of(request.version)
+            definition, authors = self._back_to(request.version)
         plan = None if definition is None else definition.plan
-        if plan is None or (plan.final is None and plan.fragment.reduce is None):
+        if definition is None or plan is None or (plan.final is None and plan.fragment.reduce is None):
             return None
+        wanted = replace(self._master.next_spec(definition), authors=authors)
+        self._must_be_signed(wanted)
+        self._log.authors.trying(wanted)
         alike = replace(plan.fragment, reduce=None)
         flows = self._master.spec.flows
         same = [f for f in flows if replace(f.fragment, reduce=None, range=(0, 1)) == alike]
@@ -66,11 +70,24 @@ class Reconfiguration:
             case "resume":
                 return self._prepared(request, master.resume(self._next(master.spec.definition), now_ms))
             case _:
-                wanted = request.definition or master.definition_of(request.version)
+                wanted, authors = request.definition, request.authors
+                if wanted is None:
+                    wanted, authors = self._back_to(request.version)
                 reset, at_once = request.reset, request.immediately
-                spec = self._next(wanted, request.roots)
+                spec = self._next(wanted, request.roots, authors)
+                self._must_be_signed(spec)
                 found = master.alter(spec, request.note, now_ms, reset=reset, immediately=at_once)
                 return self._prepared(request, found)
+
+    def _back_to(self, number: int) -> tuple[Definition, tuple[Authorship, ...]]:
+        """What a version did, and the statements behind it. Raises ``UserError``."""
+        spec = self._master.spec_of(number)
+        return spec.definition, spec.authors
+
+    def _must_be_signed(self, spec: JobSpec) -> None:
+        """Raises ``UserError``, as the catalog log would refuse it."""
+        if why := self._log.refused(spec):
+            raise UserError(f"refused: {why}")
 
     def _done(self, request: ReconfigureJob, found: list[Effect]) -> list[Effect]:
         """What is asked for has happened."""
@@ -91,7 +108,7 @@ class Reconfiguration:
         same = current.number == event.done.spec.version
         if master.state != "active" or not same or current.spec.plan.final is None:
             return []
-        spec = self._next(current.spec.definition.without("final"))
+        spec = self._next(current.spec.definition.without("final"), authors=current.spec.authors)
         note = f"dropped its final function by itself: {event.failure}"
         return self._saving(master.alter(spec, note, now_ms, by_ends=True))
 
@@ -103,7 +120,8 @@ class Reconfiguration:
         if back is None or self._log.read_by(master.spec.uid):
             return self._saving(master.function_failed(word.flow, why))
         note = f"rolled back by itself to what version {back} did: {why}"
-        return self._saving(master.alter(self._next(master.definition_of(back)), note, now_ms, reset=True))
+        wanted, authors = self._back_to(back)
+        return self._saving(master.alter(self._next(wanted, authors=authors), note, now_ms, reset=True))
 
     def refused(self) -> list[Effect]:
         """The catalog log has grown; it may have refused the version that is being prepared."""
@@ -113,10 +131,17 @@ class Reconfiguration:
         """The next effects of the master."""
         return self._saving(self._master.advance(now_ms))
 
-    def _next(self, definition: Definition, roots: tuple[str, ...] = ()) -> JobSpec:
-        """The next version, with the flows that it proposes: the present ones where they are equal."""
+    def _next(
+        self,
+        definition: Definition,
+        roots: tuple[str, ...] = (),
+        authors: tuple[Authorship, ...] | None = None,
+    ) -> JobSpec:
+        """The next version, with the flows that it proposes: the present ones where they are equal.
+        ``authors``: the statements behind it; None: those behind the newest one."""
         master = self._master
         spec = replace(master.next_spec(definition), master=self._address)
+        spec = spec if authors is None else replace(spec, authors=authors)
         spec = replace(spec, roots=roots or spec.roots)
         mine = {
             flow.topic[:12]

@@ -9,6 +9,7 @@ import msgspec
 from elf.fields import Address, Count, FlowUid, JobUid, Micros, Name, Serial, Statement, Text, Word
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.definition import Definition, usable
+from elf.security.authored import Authorships
 from elf.wire.base import Message, Request
 from elf.wire.clients import WindowResult
 
@@ -72,6 +73,8 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
     immediately: bool = False
     note: Statement = ""
     roots: tuple[Address, ...] = ()
+    authors: Authorships = ()
+    """Of ``alter``: as ``JobSpec.authors``."""
 
     def __post_init__(self) -> None:
         if self.definition is not None:

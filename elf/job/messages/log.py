@@ -24,6 +24,7 @@ from elf.fields import (
 )
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
+from elf.security.authored import Nonces
 from elf.security.certificates import Signed
 from elf.wire.base import Message
 
@@ -61,10 +62,12 @@ class JobAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class JobDropped(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """A tombstone: the job is over. Its flows go on until a ``FlowEnded``."""
+    """A tombstone: the job is over. Its flows go on until a ``FlowEnded``. ``nonces``: of the signed
+    statements that it stands for (``elf.job.catalog.authors``)."""
 
     seq: Serial
     uid: Tombstone
+    nonces: Nonces = ()
 
 
 class FlowEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -99,11 +102,13 @@ class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
 
 class VersionEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """A tombstone: the version was aborted, or its last window is committed. It no longer reads anything."""
+    """A tombstone: the version was aborted, or its last window is committed. It no longer reads anything.
+    ``nonces``: as in ``JobDropped``."""
 
     seq: Serial
     uid: JobUid
     version: Serial
+    nonces: Nonces = ()
 
 
 class RosterChanged(msgspec.Struct, frozen=True, tag=True, kw_only=True):

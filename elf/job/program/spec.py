@@ -21,6 +21,7 @@ from elf.job.program.calls import Loaded
 from elf.job.spec import app_id
 from elf.ql.definition import TapDefinition, usable
 from elf.ql.plan import Fragment
+from elf.security.authored import Authorship
 
 SETTINGS = "SETTINGS"
 """The name in a job's file whose value, a dict, gives attributes of its class other values."""
@@ -87,6 +88,8 @@ class ProgramSpec:
     definitions: Annotated[tuple[TapDefinition, ...], msgspec.Meta(max_length=SUBSCRIPTIONS_MAX)] = ()
     apps: Annotated[tuple[Key, ...], msgspec.Meta(max_length=SUBSCRIPTIONS_MAX)] = ()
     subscription: Name = ""
+    author: Authorship | None = None
+    """The signed call that it came of, where the fleet has keys."""
 
     def __post_init__(self) -> None:
         for definition in self.definitions:

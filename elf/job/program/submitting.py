@@ -43,6 +43,9 @@ class Submitting:
 
     def submitted(self, request: SubmitProgram, now_ms: int, voter: str | None) -> list[Send]:
         spec = request.spec
+        if why := self._log.authors.refused_program(spec):
+            error = f"job {spec.name} is refused: {why}"
+            return [Send(request.origin, Answer(id=request.id, error=error))]
         own = [s for s in self._log.programs() if s.app == spec.app]
         if own and own[-1].subscription == spec.subscription:
             return [_added(request, own[-1])]

@@ -1,0 +1,59 @@
+"""What a person has signed for this agent: each statement once, while it is fresh, and over a connection of
+the key that signed it."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from elf.errors import UserError
+from elf.job.catalog.log import CatalogLog
+from elf.security.authored import STATEMENT_SECONDS
+from elf.security.principals import Principal
+from elf.wire.clients import Call, Execute, authorship_of
+
+NONCES_MAX: Final = 65_536
+"""Statements that are remembered until they expire."""
+SKEW_SECONDS: Final = 60
+"""Clocks of clients may be ahead by so much."""
+
+Asked = TypeVar("Asked", Execute, Call)
+
+
+class Once:
+    """The statements that an agent has taken."""
+
+    def __init__(self, log: CatalogLog) -> None:
+        self._log = log
+        self._taken: dict[bytes, int] = {}
+
+    def taken(self, asked: Asked, who: Principal | None, now_ms: int, *, changes: bool) -> Asked:
+        """What is asked, with its signature if it ``changes`` something and there are keys. Raises
+        ``UserError`` where that is missing or not good."""
+        trust = self._log.trust
+        if trust is None or not changes:
+            return msgspec.structs.replace(asked, authored=None)
+        from elf.security.authorship import is_signed
+
+        try:
+            author = authorship_of(asked)
+        except ValueError as error:
+            raise UserError(f"this submission cannot be read: {error}") from None
+        if author is None or who is None:
+            raise UserError("this changes something, and is not signed: ask with a client that has keys")
+        said, now = author.authored, now_ms / 1_000
+        if said.key != who.key:
+            raise UserError("this statement was signed with another key than that of the connection")
+        if not is_signed(trust.cluster, author):
+            raise UserError("the signature of this statement is wrong")
+        if not now - SKEW_SECONDS < said.expires <= now + STATEMENT_SECONDS + SKEW_SECONDS:
+            raise UserError("this statement has expired, or is for later: are both machines' clocks right?")
+        if said.nonce in self._taken:
+            raise UserError("this statement was said before: it has to be signed anew")
+        if len(self._taken) >= NONCES_MAX:
+            self._taken = {n: until for n, until in self._taken.items() if until + SKEW_SECONDS > now}
+        if len(self._taken) >= NONCES_MAX:
+            raise UserError(f"this agent takes {NONCES_MAX} signed statements in two minutes, and no more")
+        self._taken[said.nonce] = said.expires
+        return asked

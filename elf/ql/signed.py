@@ -1,0 +1,78 @@
+"""What signed statements make of a job: its query and its functions, from CREATE to the last ALTER."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from elf.errors import UserError
+from elf.ql.changes import AlterJob
+from elf.ql.files import with_file
+from elf.ql.statements import CreateJob, Query, Statement, parse
+from elf.security.authored import Authorship
+
+
+@dataclass(frozen=True)
+class Made:
+    """``functions``: the digests of their texts, by kind, as they were signed."""
+
+    sql: str
+    functions: dict[str, bytes]
+
+
+def outcome(name: str, authors: Sequence[Authorship]) -> Made:
+    """What the job of that name is after these statements. Raises ``UserError``."""
+    query: Query | None = None
+    functions: dict[str, bytes] = {}
+    for one in authors:
+        parsed = parse(one.text)
+        statement = parsed[one.place] if one.place < len(parsed) else None
+        if not isinstance(statement, CreateJob | AlterJob) or statement.name != name:
+            raise UserError(f"a statement is about another job than {name}")
+        if isinstance(statement, CreateJob):
+            query, functions = statement.query, {}
+        elif query is None:
+            raise UserError("the first statement is no CREATE JOB")
+        else:
+            query = _altered(query, statement)
+            if statement.function is not None:
+                kind, file = statement.function
+                functions.pop(kind, None)
+                if file:
+                    functions[kind] = _signed(one, file)
+    if query is None:
+        raise UserError("there is no statement")
+    return Made(query.sql, functions)
+
+
+def _altered(query: Query, statement: AlterJob) -> Query:
+    if statement.query is not None:
+        return statement.query
+    changed = query.with_values(statement.settings)
+    return changed if statement.table is None else with_file(changed, *statement.table)
+
+
+def _signed(one: Authorship, file: str) -> bytes:
+    found = dict(one.digests).get(file)
+    if found is None:
+        raise UserError(f"{file} was not signed")
+    return found
+
+
+def place_of(text: str, statement: Statement) -> int:
+    """Which of the statements in a text it is."""
+    return parse(text).index(statement)
+
+
+def least(name: str, authors: Sequence[Authorship]) -> tuple[Authorship, ...]:
+    """Those of the statements that make the same of the job: each that changes nothing is left out, the
+    oldest first."""
+    made, kept = outcome(name, authors), list(authors)
+    for one in authors[:-1]:
+        fewer = [other for other in kept if other is not one]
+        try:
+            if outcome(name, fewer) == made:
+                kept = fewer
+        except UserError:
+            continue
+    return tuple(kept)
