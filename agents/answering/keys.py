@@ -26,6 +26,9 @@ from elf.wire.clients import Call, Reply
 TOKEN_SKEW_S: Final = 300
 """What a token signs is brought at once; clocks may be off by so much."""
 
+LOOKS_MAX: Final = 5
+"""Times that the log is waited for, two seconds each: it may have no leader just now."""
+
 
 @dataclass(frozen=True)
 class NodeKeys:
@@ -59,8 +62,11 @@ class KeyRequests:
             if why := roster.refusal(signed) or self._stale(signed, now_ms):
                 raise UserError(f"refused: {why}")
             self._membership.sign(signed)
-            yield [Until(lambda: roster.has(signed))]
-            if not roster.has(signed):
+            for _ in range(LOOKS_MAX):
+                yield [Until(lambda: roster.has(signed))]
+                if roster.has(signed):
+                    break
+            else:
                 raise UserError(
                     "the voters of the catalog log have not answered yet, or have refused it; "
                     "elf keys list tells"

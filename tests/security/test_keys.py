@@ -9,21 +9,38 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from agents import codec
+from agents.keyring import principal_of
 from elf.cli import enrol
 from elf.client import connect
 from elf.client.enrolment import join
 from elf.errors import ElfError, UserError
+from elf.job.messages.groups import CreateJob
+from elf.job.messages.log import AddJob, AddProgram
+from elf.job.program.messages import SubmitProgram
+from elf.job.program.spec import ProgramSpec
+from elf.job.spec import JobSpec
+from elf.ql.plan import Function
+from elf.ql.planner import plan_text
+from elf.ql.user_functions import with_function
+from elf.schema import Column, Schema
 from elf.security import folder as files
+from elf.security.authored import Authorship
+from elf.security.authorship import author
 from elf.security.certificates import Certificate, Revocation, Signed, sign
 from elf.security.enrolling import Token, packed, read_token, shown_token
 from elf.security.files import write
 from elf.security.keys import KeyPair
 from elf.security.principals import Security
+from elf.transport.zeromq import ZeroMqTransport
+from elf.wire.base import Answer, Message, Request
+from elf.wire.clients import Execute, Failed, Reply
 from tests.support.enrolled import CLUSTER, Enrolled, admitted, until
 from tests.support.fleet import Agent, free_ports
 
@@ -304,3 +321,130 @@ def test_hosts_are_enrolled_over_ssh(
     with pytest.raises(UserError, match="is no host"):
         enrol.deploy_all(fleet.own, ["-oProxyCommand=id"], data, str(elf), "10d", fleet.address)
     assert json.loads((data / "keys" / "identity.json").read_text())["cluster"] == CLUSTER
+
+
+# -- whose statements ----------------------------------------------------------------------------------------
+
+COUNT = "SELECT COUNT(*) AS n FROM clicks WINDOWING 1 SECONDS"
+CODE = "def map(batch):\n    return batch\n"
+
+
+def test_code_needs_its_role_and_its_author(fleet: Enrolled, tmp_path: Path) -> None:
+    writer, coder = fleet.person("henry", "read,write"), fleet.person("iris", "read,write,code")
+    (tmp_path / "f.py").write_text(CODE)
+    change = f"SET FUNCTION map FROM '{tmp_path / 'f.py'}'"
+    assert "created" in fleet.sql(f"CREATE JOB plain AS {COUNT}", writer)
+    with pytest.raises(UserError, match="needs the role code, which henry does not have"):
+        fleet.sql(f"ALTER JOB plain {change}", writer)
+    assert "created" in fleet.sql(f"CREATE JOB coded AS {COUNT}", coder)
+    assert "is version 2 now" in fleet.sql(f"ALTER JOB coded {change}", coder, fleet.addresses[1])
+    assert "is version 3 now" in fleet.sql("ROLLBACK JOB coded TO VERSION 1", coder, fleet.addresses[2])
+    assert "is version 4 now" in fleet.sql("ROLLBACK JOB coded TO VERSION 2", coder)
+    for name, by in (("plain", writer), ("coded", coder)):
+        assert "dropped" in fleet.sql(f"DROP JOB {name}", by)
+
+
+def heard_by(
+    fleet: Enrolled, keys: files.Keys, address: str, *messages: Message, secs: float = 6.0
+) -> list[Message]:
+    """What an agent says to the owner of these keys, who says whatever it likes."""
+
+    async def say() -> list[Message]:
+        fleet_key = keys.identity.fleet
+        is_agent = keys.certificate.kind == "agent"
+        secret = keys.fleet.secret if is_agent else None
+        own = keys.roster()
+        security = Security(
+            keys.pair.curve,
+            fleet_key,
+            secret,
+            lambda key: None if (one := own.connected(key, time.time())) is None else principal_of(one),
+        )
+        if is_agent:
+            transport = await ZeroMqTransport.listen("127.0.0.1:0", security=security)
+        else:
+            transport = await ZeroMqTransport.dial(security=security)
+        found: list[Message] = []
+        try:
+            for message in messages:
+                if isinstance(message, Request):
+                    message = msgspec.structs.replace(message, origin=transport.address)
+                transport.send(address, codec.encode(message, cluster=CLUSTER, sender=transport.address))
+            async with asyncio.timeout(secs):
+                while len(found) < len(messages):
+                    _, frames, _ = await transport.receive()
+                    decoded = codec.decode(frames, cluster=CLUSTER, max_bytes=1 << 20).message
+                    if isinstance(decoded, Answer | Failed | Reply):
+                        found.append(decoded)
+        except TimeoutError:
+            pass
+        finally:
+            await transport.close()
+        return found
+
+    return asyncio.run(say())
+
+
+def test_a_member_that_lies_brings_no_job_and_no_code_into_the_fleet(fleet: Enrolled) -> None:
+    """It is enrolled, speaks the agents' language, and says that ada wants this."""
+    data = fleet.folder / "liar" / "data"
+    fleet.enrol(f"liar={data}", connect=fleet.address)
+    liar = files.load(data / "keys")
+    plan = plan_text(COUNT, Schema((Column("created_at", "timestamp"),), "created_at"), stream="clicks")
+    evil = with_function(plan, Function("map", "import os\n" + CODE, "evil.py"))
+    text = "CREATE JOB evil AS " + COUNT
+    own = Authorship(text, (), author(liar.pair, CLUSTER, text, (), time.time()))
+    forged = msgspec.structs.replace(own, authored=msgspec.structs.replace(own.authored, key=os.urandom(32)))
+    program = ProgramSpec("evil", "ada", 0, "import os\n", "evil.py", author=own)
+    asked: list[Message] = [
+        CreateJob(id=1, origin="", replace=False, spec=JobSpec("evil", "ada", 0, evil, ())),
+        CreateJob(id=2, origin="", replace=False, spec=JobSpec("evil", "ada", 0, plan, (), authors=(own,))),
+        CreateJob(
+            id=3, origin="", replace=False, spec=JobSpec("evil", "ada", 0, evil, (), authors=(forged,))
+        ),
+        CreateJob(id=4, origin="", replace=False, spec=JobSpec("_select_evil", "ada", 0, evil, ())),
+        SubmitProgram(id=5, origin="", spec=program),
+        SubmitProgram(id=6, origin="", spec=replace(program, author=None)),
+    ]
+    for address in fleet.addresses:
+        answers = heard_by(fleet, liar, address, *asked)
+        errors = [answer.error for answer in answers if isinstance(answer, Answer)]
+        assert len(errors) == len(asked)
+        assert all("is refused: " in error for error in errors), errors
+        added = AddJob(spec=JobSpec("evil", "ada", 1, evil, (), master=address))
+        heard_by(fleet, liar, address, added, AddProgram(spec=program), secs=1.0)
+    assert "evil" not in str(jobs_of(fleet))
+
+
+def jobs_of(fleet: Enrolled) -> object:
+    async def ask() -> object:
+        async with connect(fleet.address, keys=fleet.own) as client:
+            return (await client.status())["jobs"]
+
+    return asyncio.run(ask())
+
+
+def test_a_statement_that_is_said_again_is_refused(fleet: Enrolled) -> None:
+    keys = files.load(fleet.person("judy", "read,write"))
+    text = "PAUSE JOB nowhere"
+    word = author(keys.pair, CLUSTER, text, (), time.time())
+    asked = Execute(request=1, sql=text, creator="judy", authored=word)
+    again = msgspec.structs.replace(asked, request=2)
+    late = author(keys.pair, CLUSTER, text, (), time.time() - 600)
+    other = msgspec.structs.replace(asked, request=4, sql="DROP JOB nowhere")
+    said = heard_by(
+        fleet,
+        keys,
+        fleet.address,
+        asked,
+        again,
+        msgspec.structs.replace(asked, request=3, authored=late),
+        other,
+        msgspec.structs.replace(asked, request=5, authored=None),
+    )
+    texts = {one.request: one.text for one in said if isinstance(one, Failed)}
+    assert "there is no job nowhere" in texts[1]
+    assert "said before" in texts[2]
+    assert "has expired" in texts[3]
+    assert "signature of this statement is wrong" in texts[4]
+    assert "is not signed" in texts[5]

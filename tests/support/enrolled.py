@@ -36,6 +36,7 @@ class Enrolled:
 
     def start(self) -> None:
         self.fleet.start()
+        self.fleet.begin_writing()
         for agent in self.fleet.agents:
             self.ready(agent)
 

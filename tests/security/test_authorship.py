@@ -1,0 +1,396 @@
+"""A person's signature behind jobs, versions and jobs in Python: what a member that lies can make of them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+from agents.answering.once import Once
+from elf.errors import UserError
+from elf.job.catalog.admission import entry_for, grow
+from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
+from elf.job.catalog.voters import Proposed, ReplicatedLog, bootstrap, encode
+from elf.job.group.reconfiguration import proposed
+from elf.job.messages.log import (
+    AddJob,
+    AddProgram,
+    AddVersion,
+    ChangeRoster,
+    DropJobEntry,
+    EndVersion,
+    FlowEnded,
+    JobAdded,
+    JobDropped,
+    LogEntry,
+    ProgramAdded,
+)
+from elf.job.program.spec import ProgramSpec
+from elf.job.spec import JobSpec, app_id
+from elf.ql.plan import Function
+from elf.ql.planner import plan_text
+from elf.ql.signed import least, outcome
+from elf.ql.statements import parse
+from elf.ql.user_functions import with_function
+from elf.schema import Column, Schema
+from elf.security.authored import SUBMIT, Authorship, digests_of
+from elf.security.authorship import author
+from elf.security.certificates import Signed
+from elf.security.keys import KeyPair
+from elf.security.principals import Principal
+from elf.security.roster import Trust
+from elf.wire.clients import Call, Execute, authorship_of, signed_part
+from tests.security.test_roster import AUTHORITY, PAIRS, SHOP, certificate, revocation
+
+TRUST = Trust(SHOP, AUTHORITY.public)
+ADA, BOB, HOST, ROOT = PAIRS[:4]
+ROSTER = (
+    certificate("ada", ADA, "person", roles=("write", "code")),
+    certificate("bob", BOB, "person", roles=("read", "write")),
+    certificate("web-1", HOST),
+    certificate("root", ROOT, "person", roles=("admin",)),
+)
+SCHEMA = Schema((Column("ts", "timestamp"), Column("n", "bigint"), Column("host", "text")), "ts")
+QUERY = "SELECT host, SUM(n) AS n FROM s GROUP BY host WINDOWING 1 SECONDS"
+CREATE = f"CREATE JOB busy AS {QUERY}"
+WITH_A = f"{CREATE} WITH (a = 1)".replace("WINDOWING", "HAVING SUM(n) > :a WINDOWING")
+CODE = "def map(batch):\n    return batch\n"
+EVIL = "import os\ndef map(batch):\n    os.system('id')\n    return batch\n"
+ALTER = "ALTER JOB busy SET FUNCTION map FROM 'f.py'"
+
+
+def log_with(*signed: Signed) -> CatalogLog:
+    log = CatalogLog(trust=TRUST)
+    for one in (*ROSTER, *signed):
+        grow(log, ChangeRoster(signed=one))
+    return log
+
+
+def said(
+    text: str, by: KeyPair = ADA, files: tuple[tuple[str, str], ...] = (), cluster: str = SHOP
+) -> Authorship:
+    digests = digests_of(files)
+    return Authorship(text, digests, author(by, cluster, text, digests, 1_000.0))
+
+
+def job(
+    *authors: Authorship,
+    creator: str = "ada",
+    name: str = "busy",
+    sql: str = QUERY,
+    code: str = "",
+    generation: int = 1,
+) -> JobSpec:
+    plan = plan_text(sql, SCHEMA, stream="t" if "FROM t" in sql else "s")
+    if code:
+        plan = with_function(plan, Function("map", code, "f.py"))
+    spec = JobSpec(name, creator, 1, plan, (), master="m:1", authors=authors)
+    return replace(spec, flows=proposed(spec, app_id(name, creator), "m:1"))
+
+
+def refused(spec: JobSpec, log: CatalogLog | None = None) -> str:
+    """Why a log refuses a job; voters do not propose it, and no agent takes an entry of it."""
+    log = log_with() if log is None else log
+    why = log.refused(spec)
+    if why:
+        flows = log.flows()
+        assert entry_for(log, AddJob(spec=spec)) is None
+        forged = JobAdded(seq=log.last + 1, spec=spec)
+        log.append(forged)
+        assert log.skipped[forged.seq] == why
+        assert log.job(spec.uid) is None
+        assert log.flows() == flows
+    return why
+
+
+# -- jobs ----------------------------------------------------------------------------------------------------
+
+
+def test_what_a_person_has_signed_is_taken_by_all() -> None:
+    log = log_with()
+    (entry,) = grow(log, AddJob(spec=job(said(CREATE))))
+    assert not log.skipped
+    copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
+    assert copy.job(entry.spec.uid) == log.job(entry.spec.uid) is not None  # type: ignore[union-attr]
+    assert not copy.skipped
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (job(), "nobody has signed it"),
+        (job(said(CREATE, HOST)), "of nobody who is enrolled"),
+        (job(said(CREATE, KeyPair.new())), "of nobody who is enrolled"),
+        (job(said(CREATE, cluster="other")), "signature is wrong"),
+        (job(said(CREATE.replace("busy", "calm"))), "about another job"),
+        (job(said(f"DROP JOB busy; {CREATE}")), "about another job"),
+        (job(said(CREATE), sql=QUERY.replace("SUM", "MAX")), "not the one that was signed"),
+        (job(said(CREATE), sql=QUERY.replace("FROM s", "FROM t")), "not the one that was signed"),
+        (job(said(CREATE), creator="root"), "said to be of root, and ada has signed it"),
+        (job(said(CREATE, BOB)), "said to be of ada, and bob has signed it"),
+        (job(said(CREATE), code=EVIL), "functions are not those that were signed"),
+        (job(said(CREATE), said(ALTER, files=(("f.py", CODE),)), code=EVIL), "functions are not those"),
+        (job(said(CREATE), said(ALTER, files=(("f.py", CODE),))), "functions are not those"),
+        (job(said(CREATE), said(ALTER, BOB, (("f.py", CODE),)), code=CODE), "bob, has not the role code"),
+        (job(said(CREATE), said(ALTER), code=CODE), "f.py was not signed"),
+        (job(said("SELECT * FROM (((")), "cannot be read"),
+        (job(*[said(CREATE)] * 65), "more than 64 statements"),
+        (job(name="_select_1", code=EVIL), "a SELECT with a function"),
+    ],
+)
+def test_what_nobody_has_signed_who_may_is_taken_by_nobody(spec: JobSpec, why: str) -> None:
+    assert why in refused(spec)
+
+
+def test_a_text_or_a_signature_that_was_changed_on_its_way() -> None:
+    good = said(CREATE)
+    for changed in (
+        msgspec.structs.replace(good, text=CREATE + " "),
+        msgspec.structs.replace(good, digests=digests_of([("f.py", CODE)])),
+        msgspec.structs.replace(good, authored=msgspec.structs.replace(good.authored, nonce=bytes(16))),
+        msgspec.structs.replace(good, authored=msgspec.structs.replace(good.authored, expires=9_999)),
+        msgspec.structs.replace(good, authored=msgspec.structs.replace(good.authored, key=BOB.public)),
+    ):
+        assert "signature is wrong" in refused(job(changed))
+    assert not log_with().refused(job(good))
+
+
+def test_a_select_needs_no_signature_and_has_no_function() -> None:
+    assert not log_with().refused(job(name="_select_web_1"))
+
+
+def test_an_admin_signs_for_others() -> None:
+    assert not log_with().refused(job(said(CREATE, ROOT)))
+
+
+def test_whose_key_was_revoked_or_who_lost_the_role_creates_nothing() -> None:
+    spec = job(said(CREATE))
+    assert "key was revoked" in refused(spec, log_with(revocation(ADA)))
+    less = certificate("ada", ADA, "person", roles=("read",), issued=200)
+    assert "has not the role write" in refused(spec, log_with(less))
+    other = certificate("ada", PAIRS[4], "person", roles=("write",), issued=200)
+    assert "of nobody who is enrolled" in refused(spec, log_with(other))
+
+
+def test_a_fleet_without_keys_asks_for_no_signature() -> None:
+    log = CatalogLog()
+    grow(log, AddJob(spec=job(code=EVIL)))
+    assert not log.skipped
+    assert len(log.jobs()) == 1
+    assert log.authors.unsigned(EVIL) == ""
+
+
+# -- again ---------------------------------------------------------------------------------------------------
+
+
+def ended(log: CatalogLog, spec: JobSpec) -> None:
+    """The job is over, and its entry a tombstone."""
+    grow(log, DropJobEntry(uid=spec.uid))
+    for flow in log.flows():
+        log.append(FlowEnded(seq=log.last + 1, uid=flow.uid))
+    log.forget()
+
+
+def test_a_statement_makes_one_job_however_often_it_is_said() -> None:
+    log, first = log_with(), job(said(CREATE))
+    grow(log, AddJob(spec=first))
+    again = replace(first, generation=2)
+    assert "was used for another job" in refused(again, log)
+
+
+def test_a_statement_that_was_used_stays_so_when_its_job_is_forgotten() -> None:
+    log, first = log_with(), job(said(CREATE))
+    grow(log, AddJob(spec=first))
+    ended(log, first)
+    kinds = {type(entry) for entry in log.after(0)}
+    assert JobDropped in kinds
+    assert JobAdded not in kinds
+    again = replace(first, generation=2)
+    assert "was used for another job" in log.refused(again)
+    voter = ReplicatedLog("v:1", 1, TRUST)
+    voter.install(bootstrap("uid", log.after(0, log.last)))
+    voter.apply(encode(Proposed(AddJob(spec=again), "a:1", "v:1", 1)))
+    assert voter.log.jobs() == ()
+    assert "was used for another job" in voter.log.refused(again)
+
+
+# -- versions ------------------------------------------------------------------------------------------------
+
+
+def with_version(log: CatalogLog, spec: JobSpec, version: int) -> LogEntry | None:
+    return entry_for(log, AddVersion(spec=replace(spec, version=version)))
+
+
+def test_a_version_rests_on_all_its_statements() -> None:
+    log, create = (
+        log_with(),
+        said(f"{CREATE} WITH (a = 1)".replace("WINDOWING", "HAVING SUM(n) > :a WINDOWING")),
+    )
+    sql = "SELECT host, SUM(n) AS n FROM s GROUP BY host HAVING SUM(n) > :a WINDOWING 1 SECONDS WITH (a = {})"
+    first = job(create, sql=sql.format(1))
+    grow(log, AddJob(spec=first))
+    function, setting = said(ALTER, files=(("f.py", CODE),)), said("ALTER JOB busy SET a = 5", ROOT)
+    second = job(create, function, sql=sql.format(1), code=CODE)
+    third = job(create, function, setting, sql=sql.format(5), code=CODE)
+    for version, spec in ((2, second), (3, third), (4, first), (5, second)):  # 4 and 5 go back
+        assert with_version(log, spec, version) is not None, log.refused(replace(spec, version=version))
+        grow(log, AddVersion(spec=replace(spec, version=version)))
+    assert with_version(log, job(create, function, setting, sql=sql.format(6), code=CODE), 6) is None
+    assert with_version(log, job(create, function, sql=sql.format(1), code=EVIL), 6) is None
+    assert with_version(log, replace(first, authors=()), 6) is None
+    gone = said("ALTER JOB busy DROP FUNCTION map")
+    assert with_version(log, job(create, function, gone, sql=sql.format(1)), 6) is not None
+    assert not log.skipped
+
+
+def test_a_version_goes_on_when_its_author_has_another_key_and_ends_when_that_was_revoked() -> None:
+    log, create, function = log_with(), said(CREATE), said(ALTER, files=(("f.py", CODE),))
+    grow(log, AddJob(spec=job(create)))
+    grow(log, AddVersion(spec=replace(job(create, function, code=CODE), version=2)))
+    other = certificate("ada", PAIRS[4], "person", roles=("write", "code"), issued=200)
+    grow(log, ChangeRoster(signed=other))
+    assert with_version(log, job(create), 3) is not None
+    late = said("ALTER JOB busy AS SELECT MAX(n) AS n FROM s WINDOWING 1 SECONDS")
+    changed = job(create, late, sql="SELECT MAX(n) AS n FROM s WINDOWING 1 SECONDS")
+    assert with_version(log, changed, 3) is None  # signed with the old key, and new to the log
+    assert log.authors.unsigned(CODE) == ""
+    grow(log, ChangeRoster(signed=revocation(ADA)))
+    assert with_version(log, job(create), 3) is None
+    assert "was revoked" in log.authors.unsigned(CODE)
+
+
+def test_versions_are_forgotten_and_all_copies_still_agree() -> None:
+    log, create, function = log_with(), said(CREATE), said(ALTER, files=(("f.py", CODE),))
+    grow(log, AddJob(spec=job(create)))
+    for version in range(2, 8):
+        spec = job(create, function, code=CODE) if version % 2 else job(create)
+        grow(log, AddVersion(spec=replace(spec, version=version)))
+        grow(log, EndVersion(uid=spec.uid, version=version - 1))
+    log.forget()
+    copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
+    assert not copy.skipped
+    assert len(copy.after(0)) == log.last
+    assert copy.jobs() == log.jobs()
+    assert copy.authors.unsigned(CODE) == log.authors.unsigned(CODE) == ""
+
+
+def test_statements_that_change_nothing_more_are_left_out() -> None:
+    create = said(WITH_A)
+    settings = [said(f"ALTER JOB busy SET a = {n}") for n in range(3)]
+    function = said(ALTER, files=(("f.py", CODE),))
+    kept = least("busy", (create, *settings[:2], function, settings[2]))
+    assert kept == (create, function, settings[2])
+    assert outcome("busy", kept) == outcome("busy", (create, *settings[:2], function, settings[2]))
+
+
+def test_one_text_has_several_statements() -> None:
+    text = f"{CREATE}; CREATE JOB calm AS {QUERY}"
+    both = said(text)
+    assert len(parse(text)) == 2
+    log = log_with()
+    second = msgspec.structs.replace(both, place=1)
+    assert not log.refused(job(both))
+    assert not log.refused(job(second, name="calm"))
+    assert "about another job" in log.refused(job(second))
+
+
+# -- jobs in Python ------------------------------------------------------------------------------------------
+
+
+def program(
+    author: Authorship | None, text: str = CODE, name: str = "py", creator: str = "ada"
+) -> ProgramSpec:
+    return ProgramSpec(name, creator, 1, text, "py.py", author=author)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (program(None), "nobody has signed it"),
+        (program(said(f"{SUBMIT}py", files=(("py.py", CODE),)), text=EVIL), "another text"),
+        (program(said(f"{SUBMIT}other", files=(("py.py", CODE),))), "another job"),
+        (program(said(f"{SUBMIT}py", BOB, (("py.py", CODE),)), creator="bob"), "has not the role code"),
+        (program(said(f"{SUBMIT}py", HOST, (("py.py", CODE),))), "nobody who is enrolled"),
+        (program(said(f"{SUBMIT}py", files=(("py.py", CODE),)), creator="root"), "said to be of root"),
+    ],
+)
+def test_a_job_in_python_that_nobody_has_signed_runs_nowhere(spec: ProgramSpec, why: str) -> None:
+    log = log_with()
+    assert why in log.authors.refused_program(spec)
+    assert entry_for(log, AddProgram(spec=spec)) is None
+    log.append(ProgramAdded(seq=log.last + 1, spec=spec))
+    assert why in log.skipped[log.last]
+    assert log.programs() == ()
+    assert "nobody who may has signed it" in log.authors.unsigned(spec.text)
+
+
+def test_a_job_in_python_is_submitted_once() -> None:
+    log, spec = log_with(), program(said(f"{SUBMIT}py", files=(("py.py", CODE),)))
+    grow(log, AddProgram(spec=spec))
+    assert log.authors.unsigned(CODE) == ""
+    assert "was used for another job" in log.authors.refused_program(replace(spec, generation=2))
+    grow(log, DropJobEntry(uid=spec.uid))
+    log.forget()
+    assert "was used for another job" in log.authors.refused_program(replace(spec, generation=2))
+
+
+# -- the agent that it comes to ------------------------------------------------------------------------------
+
+ASKED = Execute(request=1, sql=CREATE, creator="ada", files=(("f.py", CODE),))
+AS_ADA = Principal("person", "ada", ("write",), ADA.public)
+
+
+def signed(asked: Execute | Call, by: KeyPair = ADA, now: float = 1_000.0, cluster: str = SHOP) -> Execute:
+    text, digests = signed_part(asked)
+    return msgspec.structs.replace(asked, authored=author(by, cluster, text, digests, now))  # type: ignore[return-value]
+
+
+def test_a_statement_is_taken_once_and_while_it_is_fresh() -> None:
+    once, asked = Once(log_with()), signed(ASKED)
+    assert once.taken(asked, AS_ADA, 1_000_000, changes=True) == asked
+    with pytest.raises(UserError, match="was said before"):
+        once.taken(asked, AS_ADA, 1_001_000, changes=True)
+    for now in (0, 800_000, 1_121_000, 9_000_000):
+        with pytest.raises(UserError, match="has expired, or is for later"):
+            once.taken(signed(ASKED), AS_ADA, now, changes=True)
+
+
+@pytest.mark.parametrize(
+    ("asked", "who", "why"),
+    [
+        (ASKED, AS_ADA, "is not signed"),
+        (signed(ASKED), None, "is not signed"),
+        (signed(ASKED, BOB), AS_ADA, "another key than that of the connection"),
+        (signed(ASKED), Principal("person", "bob", ("write",), BOB.public), "another key than that"),
+        (signed(ASKED, cluster="other"), AS_ADA, "signature of this statement is wrong"),
+        (msgspec.structs.replace(signed(ASKED), sql=CREATE + " "), AS_ADA, "signature of this statement"),
+        (msgspec.structs.replace(signed(ASKED), files=(("f.py", EVIL),)), AS_ADA, "signature of this"),
+        (msgspec.structs.replace(signed(ASKED), tables=(("t", b""),)), AS_ADA, "signature of this"),
+        (Call(request=1, verb="submit", argument="{"), AS_ADA, "is not signed"),
+        (
+            Call(request=1, verb="submit", argument="{", authored=signed(ASKED).authored),
+            AS_ADA,
+            "cannot be read",
+        ),
+    ],
+)
+def test_what_an_agent_does_not_take(asked: Execute, who: Principal | None, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        Once(log_with()).taken(asked, who, 1_000_000, changes=True)
+
+
+def test_what_changes_nothing_needs_no_signature_and_keeps_none() -> None:
+    assert Once(log_with()).taken(signed(ASKED), AS_ADA, 0, changes=False).authored is None
+    assert Once(CatalogLog()).taken(signed(ASKED), None, 0, changes=True).authored is None
+
+
+def test_a_signed_submission_names_its_job_and_its_text() -> None:
+    argument = msgspec.json.encode({"name": "py", "text": CODE, "filename": "py.py", "more": 1}).decode()
+    asked = signed(Call(request=1, verb="submit", argument=argument))
+    found = authorship_of(asked)
+    assert found is not None
+    assert not log_with().authors.refused_program(program(found))
+    other = msgspec.structs.replace(asked, argument=argument.replace("more", "less"))
+    with pytest.raises(UserError, match="signature of this statement is wrong"):
+        Once(log_with()).taken(other, AS_ADA, 1_000_000, changes=True)
