@@ -72,7 +72,7 @@ from elf.addresses import is_loopback, split_address
 from elf.client.values import for_terminal
 from elf.errors import ElfError, UserError
 from elf.functions import confinement
-from elf.functions.allowed import Allow, allowed, refusal
+from elf.functions.allowed import Allow, Allowed, allowed, keyless, refusal
 from elf.functions.hosts import Settings
 from elf.functions.sandbox import Limits, Sandboxes, Template
 from elf.job.catalog.membership import Identity, StreamSince
@@ -316,7 +316,8 @@ def _driver(
     """What the store says, come to life, and whom to join through."""
     started = store.begin_incarnation(int(time.time()))
     me = Identity(store.agent_id(), config.agent.name, started, transport.address)
-    metrics, settings = Metrics(), _functions(config.functions, me.name, audit)
+    unsigned: Allowed = keyless if keyring.keys is None else lambda text: node.log.authors.unsigned(text)
+    metrics, settings = Metrics(), _functions(config.functions, me.name, unsigned, audit)
     sandboxes = Sandboxes(template)
     log = structlog.get_logger().bind(agent=me.name)
     functions = FunctionsAt(sandboxes, log.info, folder / "failed", settings.limits, settings.allowed)
@@ -326,8 +327,9 @@ def _driver(
         for name, stream in config.streams.items()
     ]
     restored = restore(store, {task.facts.stream: task.worker for task, _ in streams})
+    node = _node(config, keyring, me, restored, store)
     driver = Driver(
-        _node(config, keyring, me, restored, store),
+        node,
         transport,
         store,
         streams,
@@ -354,7 +356,7 @@ def _audit(config: Config, store: Store) -> Audit | None:
     return Audit(folder, store, file_bytes_max=size, files_max=audit.files_max, agent=agent)
 
 
-def _functions(config: FunctionsConfig, agent: str, audit: Audit | None) -> Settings:
+def _functions(config: FunctionsConfig, agent: str, unsigned: Allowed, audit: Audit | None) -> Settings:
     allow: Allow = config.allow  # type: ignore[assignment]  # one of its words, once the configuration is read
     limits = Limits(
         call_secs=config.call_secs,
@@ -362,7 +364,7 @@ def _functions(config: FunctionsConfig, agent: str, audit: Audit | None) -> Sett
         bytes_max=config.result_bytes_max,
         log_bytes_max=config.log_bytes_max,
     )
-    ask = allowed(allow, agent)
+    ask = allowed(allow, agent, unsigned)
 
     def told(text: str) -> str:
         why = ask(text)

@@ -28,11 +28,10 @@ from elf.job.messages.log import (
 )
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, app_id
+from elf.ql.definition import Definition
 from elf.ql.plan import Function
-from elf.ql.planner import plan_text
 from elf.ql.signed import least, outcome
 from elf.ql.statements import parse
-from elf.ql.user_functions import with_function
 from elf.schema import Column, Schema
 from elf.security.authored import SUBMIT, Authorship, digests_of
 from elf.security.authorship import author
@@ -82,11 +81,11 @@ def job(
     code: str = "",
     generation: int = 1,
 ) -> JobSpec:
-    plan = plan_text(sql, SCHEMA, stream="t" if "FROM t" in sql else "s")
-    if code:
-        plan = with_function(plan, Function("map", code, "f.py"))
-    spec = JobSpec(name, creator, 1, plan, (), master="m:1", authors=authors)
-    return replace(spec, flows=proposed(spec, app_id(name, creator), "m:1"))
+    functions = (Function("map", code, "f.py"),) if code else ()
+    stream = "t" if "FROM t" in sql else "s"
+    definition = Definition(sql, ((stream, SCHEMA),), functions=functions)
+    spec = JobSpec(name, creator, 1, definition, master="m:1", authors=authors)
+    return spec.with_flows(proposed(spec, app_id(name, creator), "m:1"))
 
 
 def refused(spec: JobSpec, log: CatalogLog | None = None) -> str:

@@ -26,9 +26,8 @@ from elf.job.messages.log import AddJob, AddProgram
 from elf.job.program.messages import SubmitProgram
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
+from elf.ql.definition import Definition
 from elf.ql.plan import Function
-from elf.ql.planner import plan_text
-from elf.ql.user_functions import with_function
 from elf.schema import Column, Schema
 from elf.security import folder as files
 from elf.security.authored import Authorship
@@ -390,19 +389,19 @@ def test_a_member_that_lies_brings_no_job_and_no_code_into_the_fleet(fleet: Enro
     data = fleet.folder / "liar" / "data"
     fleet.enrol(f"liar={data}", connect=fleet.address)
     liar = files.load(data / "keys")
-    plan = plan_text(COUNT, Schema((Column("created_at", "timestamp"),), "created_at"), stream="clicks")
-    evil = with_function(plan, Function("map", "import os\n" + CODE, "evil.py"))
+    schema = Schema((Column("created_at", "timestamp"),), "created_at")
+    plain = Definition(COUNT, (("clicks", schema),))
+    code = (Function("map", "import os\n" + CODE, "evil.py"),)
+    evil = Definition(COUNT, (("clicks", schema),), functions=code)
     text = "CREATE JOB evil AS " + COUNT
     own = Authorship(text, (), author(liar.pair, CLUSTER, text, (), time.time()))
     forged = msgspec.structs.replace(own, authored=msgspec.structs.replace(own.authored, key=os.urandom(32)))
     program = ProgramSpec("evil", "ada", 0, "import os\n", "evil.py", author=own)
     asked: list[Message] = [
-        CreateJob(id=1, origin="", replace=False, spec=JobSpec("evil", "ada", 0, evil, ())),
-        CreateJob(id=2, origin="", replace=False, spec=JobSpec("evil", "ada", 0, plan, (), authors=(own,))),
-        CreateJob(
-            id=3, origin="", replace=False, spec=JobSpec("evil", "ada", 0, evil, (), authors=(forged,))
-        ),
-        CreateJob(id=4, origin="", replace=False, spec=JobSpec("_select_evil", "ada", 0, evil, ())),
+        CreateJob(id=1, origin="", replace=False, spec=JobSpec("evil", "ada", 0, evil)),
+        CreateJob(id=2, origin="", replace=False, spec=JobSpec("evil", "ada", 0, plain, authors=(own,))),
+        CreateJob(id=3, origin="", replace=False, spec=JobSpec("evil", "ada", 0, evil, authors=(forged,))),
+        CreateJob(id=4, origin="", replace=False, spec=JobSpec("_select_evil", "ada", 0, evil)),
         SubmitProgram(id=5, origin="", spec=program),
         SubmitProgram(id=6, origin="", spec=replace(program, author=None)),
     ]
@@ -411,7 +410,7 @@ def test_a_member_that_lies_brings_no_job_and_no_code_into_the_fleet(fleet: Enro
         errors = [answer.error for answer in answers if isinstance(answer, Answer)]
         assert len(errors) == len(asked)
         assert all("is refused: " in error for error in errors), errors
-        added = AddJob(spec=JobSpec("evil", "ada", 1, evil, (), master=address))
+        added = AddJob(spec=JobSpec("evil", "ada", 1, evil, master=address))
         heard_by(fleet, liar, address, added, AddProgram(spec=program), secs=1.0)
     assert "evil" not in str(jobs_of(fleet))
 

@@ -33,6 +33,7 @@ class Enrolled:
         self.enrol(*names)
         for agent in self.fleet.agents:
             agent.cluster = CLUSTER
+            agent.functions = {"allow": "signed"}
 
     def start(self) -> None:
         self.fleet.start()
