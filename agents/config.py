@@ -273,6 +273,20 @@ class FunctionsConfig:
 
 
 @dataclass(frozen=True)
+class QuotasConfig:
+    """How much one creator may have and ask for; 0: as much as they like."""
+
+    jobs: int = setting(2_000, whole(0), "Jobs of one creator; 0: no limit.")
+    selects: int = setting(200, whole(0), "SELECTs of one creator that run at a time; 0: no limit.")
+    bytes: int = setting(
+        64 << 20, whole(0), "Of the tables and functions of all jobs of one creator; 0: no limit."
+    )
+    statements_per_sec: float = setting(
+        100.0, number(), "Statements of one creator that this agent takes, for ten seconds at once; 0: all."
+    )
+
+
+@dataclass(frozen=True)
 class TransportConfig:
     """What messages may take up."""
 
@@ -335,6 +349,9 @@ class Config:
     ring: RingConfig = section(RingConfig, "The ring and its trees: the same in all agents of a cluster.")
     functions: FunctionsConfig = section(
         FunctionsConfig, "Whose code runs here, and what it may take, each piece in a process of its own."
+    )
+    quotas: QuotasConfig = section(
+        QuotasConfig, "How much one creator may have in the fleet, and ask of this agent."
     )
     transport: TransportConfig = section(
         TransportConfig,

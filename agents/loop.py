@@ -133,9 +133,9 @@ class Loop:
                 | do.Unusable()
                 | do.Faulted()
                 | do.Skipped()
+                | do.Audited()
+                | do.Refused()
             ):
-                ports.reports.told(effect)
-            case do.Audited():
                 ports.reports.told(effect)
             case do.Stop():
                 ports.process.end(effect)

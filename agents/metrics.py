@@ -101,6 +101,7 @@ class Metrics:
         )
         self._faulted = self._counter("messages_faulted", "Messages that elf has failed to handle.", "kind")
         self._skipped = self._counter("records_skipped", "Committed records that nobody can use.", "kind")
+        self._over_quota = self._counter("over_quota", "Requests refused for a creator's quota.", "reason")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
         self._broadcasts = self._counter("notices", "Notices of jobs that came to this node.")
@@ -264,6 +265,10 @@ class Metrics:
     def skipped(self, kind: str) -> None:
         """A committed record was skipped."""
         self._skipped.labels(self._kind(kind)).inc()
+
+    def over_quota(self, what: str) -> None:
+        """A client was refused what is over a quota."""
+        self._over_quota.labels(self._reason(what)).inc()
 
     def watch(self, counters: Counters) -> None:
         """Show what a transport counts. Once a node."""

@@ -20,7 +20,17 @@ from elf.wire.clients import Stats
 
 T = TypeVar("T")
 
-Told = do.Noticed | do.Namesake | do.Seen | do.Skewed | do.Unusable | do.Faulted | do.Skipped | do.Audited
+Told = (()
+    do.Noticed
+    | do.Namesake
+    | do.Seen
+    | do.Skewed
+    | do.Unusable
+    | do.Faulted
+    | do.Skipped
+    | do.Audited
+    | do.Refused
+)
 """Effects that are for people."""
 
 Queue = Literal["compute", "functions", "commit", "persist", "groups", "replicas", "aside"]

@@ -36,6 +36,7 @@ import overlay as ring
 from agents import logs
 from agents.answering.audited import digest
 from agents.answering.keys import NodeKeys
+from agents.answering.quotas import Quotas
 from agents.audit import Audit
 from agents.bearers import Tls
 from agents.config import Config, FunctionsConfig, StreamConfig
@@ -405,6 +406,12 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
         copy_after_ms=_ms(protocol.copy_after_secs),
         copies_bytes_max=protocol.copies_bytes_max,
         open=keyring.mode == "open",
+        quotas=Quotas(
+            config.quotas.jobs,
+            config.quotas.selects,
+            config.quotas.bytes,
+            config.quotas.statements_per_sec,
+        ),
     )
     peer, rng = ring.Peer(me.address, me.incarnation), random.Random()
     detect: Detect = config.cluster.detect  # type: ignore[assignment]  # one of its words

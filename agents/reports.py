@@ -71,6 +71,8 @@ class LogReports:
                 )
             case do.Unusable():
                 self._unusable(effect)
+            case do.Refused():
+                self._metrics.over_quota(effect.what)
             case do.Audited():
                 if self._audit is not None:
                     self._audit.record(effect.what, effect.facts)

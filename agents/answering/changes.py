@@ -17,6 +17,7 @@ from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, Until
 from agents.answering.masters import Masters
 from agents.answering.planning import Planning
+from agents.answering.quotas import Creators
 from agents.answering.sharing import Instead
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
@@ -35,7 +36,8 @@ if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
 class Changes:
     """Of jobs, as people ask this agent for them."""
 
-    def __init__(self, log: CatalogLog, masters: Masters, planning: Planning) -> None:
+    def __init__(self, log: CatalogLog, masters: Masters, planning: Planning, creators: Creators) -> None:
+        self._creators = creators
         self._log = log
         self._masters = masters
         self._planning = planning
@@ -43,6 +45,7 @@ class Changes:
     def alter(self, asked: Execute, statement: changes.AlterJob) -> Procedure:
         spec = self._masters.own(statement.name, asked.creator)
         definition = yield from self._new_query(asked, statement, spec)
+        self._creators.plan(asked.creator, definition.plan, spec)
         self._planning.unread(spec)
         request = ReconfigureJob(
             id=0,

@@ -14,9 +14,10 @@ import msgspec
 
 from agents.answering import audited
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, Until
+from agents.answering.quotas import OverQuota
 from agents.answering.statements import Statements
 from elf.errors import ElfError
-from elf.job.effects import Effect, Faulted, Send
+from elf.job.effects import Effect, Faulted, Refused, Send
 from elf.job.messages.groups import DropJob, JobFailed, SubscribeJob
 from elf.job.messages.inquiries import AskWhy
 from elf.job.spec import JobSpec
@@ -33,6 +34,8 @@ LEASED_MS = 4_000
 CLIENT_SILENCE_MS = 10_000
 WHY_MS = 5_000
 """A client to whom nothing came for so long is told why."""
+COUNTED_CALLS = ("submit", "query", "compare", "tree")
+"""Calls that are statements to a quota; the others are asked again and again by who looks on."""
 BETWEEN_MS_MAX = 60_000
 """So much longer at most, where windows are to come less often."""
 
@@ -112,12 +115,21 @@ class Clients:
             case Cancel():
                 return self._close(key)
             case Execute():
-                procedure, windows = self.statements.execute(message, now_ms, who), message.windows
+                procedure, windows = self._execute(message, now_ms, who), message.windows
             case Call():
-                procedure, windows = self.statements.call(message, now_ms, who), None
+                procedure, windows = self._call(message, now_ms, who), None
         running = _Running(client, message.request, procedure, windows, message)
         self._running[key] = running
         return self._step(running, None, now_ms)
+
+    def _execute(self, asked: Execute, now_ms: int, who: Principal | None) -> Procedure:
+        self.statements.creators.statement(asked.creator, now_ms)
+        return (yield from self.statements.execute(asked, now_ms, who))
+
+    def _call(self, call: Call, now_ms: int, who: Principal | None) -> Procedure:
+        if call.verb in COUNTED_CALLS:
+            self.statements.creators.statement(call.creator, now_ms)
+        return (yield from self.statements.call(call, now_ms, who))
 
     def _step(self, running: _Running, answers: list[Answer] | None, now_ms: int) -> list[Step]:
         """Run a procedure up to its next question, or to its end."""
@@ -126,7 +138,8 @@ class Clients:
         except StopIteration as done:
             return self._finish(running, done.value, now_ms)
         except ElfError as refused:
-            return self._finish(running, Failed(request=running.request, text=str(refused)), now_ms)
+            told = [Refused(refused.what)] if isinstance(refused, OverQuota) else []
+            return [*told, *self._finish(running, Failed(request=running.request, text=str(refused)), now_ms)]
         except msgspec.MsgspecError as error:
             text = f"what another agent answers cannot be read: {error}"
             return self._finish(running, Failed(request=running.request, text=text), now_ms)

@@ -24,6 +24,7 @@ from agents.answering.keys import KeyRequests
 from agents.answering.masters import Masters, check_owner, facts_of
 from agents.answering.once import Once
 from agents.answering.planning import Planning
+from agents.answering.quotas import Creators, Quotas
 from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
 from agents.answering.tapping import Tapping
@@ -67,6 +68,7 @@ class Statements:
         job_groups: JobGroups,
         copies: Callable[[], Mapping[str, object]],
         keys: KeyRequests,
+        quotas: Quotas = Quotas(),  # noqa: B008 (it is a value)
     ) -> None:
         self._keys = keys
         self._me = me
@@ -76,8 +78,9 @@ class Statements:
         self._job_groups = job_groups
         self.masters = Masters(log, fleet)
         self.planning = Planning(log, fleet, self.masters)
-        self._changes = Changes(log, self.masters, self.planning)
-        self._submissions = Submissions(log, fleet, self.planning)
+        self.creators = Creators(log, quotas)
+        self._changes = Changes(log, self.masters, self.planning, self.creators)
+        self._submissions = Submissions(log, fleet, self.planning, self.creators)
         self._explanations = Explanations(log, fleet)
         self._tapping = Tapping(log, fleet)
         self._once = Once(log)
@@ -144,10 +147,12 @@ class Statements:
         replaced = self._log.find_job(name, creator) if replacing else None
         if replaced is not None and replaced.creator != creator:
             replaced = None
+        self.creators.job(name, creator)
         instead = None if replaced is None else Instead(replaced)
         definition = yield from self.planning.plan(asked, query, None, [name], instead)
         if replaced is not None:
             self.planning.unread(replaced)
+        self.creators.plan(creator, definition.plan, replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
         spec = JobSpec(name, creator, 0, definition, authors=authors)

@@ -15,6 +15,7 @@ import msgspec
 from agents.answering.asks import SILENT, Ask, Procedure, ToKey, Until
 from agents.answering.fleet import Fleet
 from agents.answering.planning import Planning
+from agents.answering.quotas import Creators
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.program import messages as note
@@ -32,7 +33,8 @@ Found = tuple[ProgramSpec, note.ProgramStatus | None]
 class Submissions:
     """Of clients of this agent."""
 
-    def __init__(self, log: CatalogLog, fleet: Fleet, planning: Planning) -> None:
+    def __init__(self, log: CatalogLog, fleet: Fleet, planning: Planning, creators: Creators) -> None:
+        self._creators = creators
         self._log = log
         self._fleet = fleet
         self._planning = planning
@@ -52,6 +54,8 @@ class Submissions:
                 f"{asked.filename} is longer than {TEXT_BYTES_MAX} bytes, the most that can be sent"
             )
         yield from self._fleet.refuse_code()
+        self._creators.job(asked.name, call.creator)
+        self._creators.text(call.creator, lambda: len(asked.text.encode()))
         sql = {app_id(s.name, s.creator): s.name for s in self._log.jobs()}
         for subscription in asked.loaded.subscriptions:
             if subscription.app in sql:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 import overlay as ring
+from agents.answering.quotas import Quotas
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Cluster, Identity
 from elf.job.catalog.voters import LOG_GROUP, VOTERS_MAX
@@ -89,6 +90,7 @@ class NodeSettings:
     group_members: int = VOTERS_MAX
     open: bool = False
     """Whether anybody may say anything to it, which whoever asks for the members is told."""
+    quotas: Quotas = field(default_factory=Quotas)
 
 
 def overlay_config(

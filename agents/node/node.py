@@ -162,6 +162,7 @@ class Node:
                 self.job_groups,
                 self.replicas.status,
                 KeyRequests(log, self.membership, keys),
+                settings.quotas,
             ),
         )
         self.witness = Witness(log, self.membership)

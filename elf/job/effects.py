@@ -388,6 +388,13 @@ class Audited:
 
 
 @dataclass(frozen=True)
+class Refused:
+    """A client was refused what is over a quota of its creator's: for the metrics."""
+
+    what: str
+
+
+@dataclass(frozen=True)
 class Stop:
     """The agent must stop: ``text`` for the log and the terminal, ``status`` for the exit."""
 
@@ -427,5 +434,6 @@ Effect = (
     | Faulted
     | Audited
     | Skipped
+    | Refused
     | Stop
 )

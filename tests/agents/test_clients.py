@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 from agents.answering.asks import Procedure, Until
 from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
+from agents.answering.quotas import Creators, Quotas
+from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Audited, Send
 from elf.job.messages.groups import SubscribeJob
 from elf.wire.clients import Execute, Published, Reply, WindowResult
@@ -82,7 +84,8 @@ def test_a_request_waits_until_the_log_here_says_what_was_done_or_for_a_while() 
         yield [Until(lambda: "made" in log)]
         return Reply(request=1, text="done")
 
-    clients = Clients(ME, SimpleNamespace(execute=lambda asked, who: made()))  # type: ignore[arg-type]
+    creators = Creators(CatalogLog(), Quotas())
+    clients = Clients(ME, SimpleNamespace(execute=lambda asked, now_ms, who: made(), creators=creators))  # type: ignore[arg-type]
     asked = Execute(request=1, sql="CREATE …", creator="me")
     facts = {"who": "me", "from": CLIENT, "statement": "CREATE …", "outcome": "ok"}
     done = [Audited("statement", facts), Send(CLIENT, Reply(request=1, text="done"))]

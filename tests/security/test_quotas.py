@@ -1,0 +1,110 @@
+"""One creator cannot fill a fleet, nor keep an agent busy: what is over a quota is refused and counted."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agents.answering.quotas import BURST_SECS, CREATORS_MAX, Creators, OverQuota, Quotas
+from elf.client import connect
+from elf.errors import ElfError, UserError
+from elf.job.catalog.log import CatalogLog
+from tests.support.fleet import Agent, Fleet
+from tests.support.waiting import eventually
+
+QUERY = "SELECT COUNT(*) AS n FROM clicks WINDOWING 1 SECONDS"
+PROGRAM = """
+from elf.job import Job
+
+class Quiet(Job):
+    pass
+"""
+QUOTAS = {"jobs": 2, "selects": 1, "bytes": 1_000, "statements_per_sec": 4}
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    fleet = Fleet(tmp_path_factory.mktemp("quotas"), 1)
+    (agent,) = fleet.agents
+    path = agent.write_config()
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"quotas": QUOTAS}))
+    agent.write_config = lambda: path  # type: ignore[method-assign]
+    agent.append([(time.time_ns() // 1000, "Myst", 1)])
+    agent.fork()
+    yield agent
+    fleet.stop()
+
+
+def counted(agent: Agent, reason: str) -> float:
+    connection = http.client.HTTPConnection("127.0.0.1", agent.http_port, timeout=10)
+    connection.request("GET", "/metrics")
+    lines = connection.getresponse().read().decode().splitlines()
+    connection.close()
+    start = f'elf_over_quota_total{{reason="{reason}"}} '
+    return sum(float(line.removeprefix(start)) for line in lines if line.startswith(start))
+
+
+async def test_a_creator_has_so_much(agent: Agent, tmp_path: Path) -> None:
+    async def made() -> bool:
+        async with connect(agent.address, cluster=agent.cluster, creator="ada") as ada:
+            await ada.sql(f"CREATE JOB one AS {QUERY}")
+        return True
+
+    await eventually(made, "a job", despite=(ElfError,))
+    async with (
+        connect(agent.address, cluster=agent.cluster, creator="ada") as ada,
+        connect(agent.address, cluster=agent.cluster, creator="bob") as bob,
+    ):
+        await ada.submit(PROGRAM, "quiet.py", "two")
+        with pytest.raises(UserError) as refused:
+            await ada.sql(f"CREATE JOB three AS {QUERY}")
+        said = "ada has 2 jobs, the most of one creator (quotas.jobs); drop one first"
+        assert str(refused.value) == said
+        with pytest.raises(UserError, match=r"\(quotas\.jobs\)"):
+            await ada.submit(PROGRAM, "quiet.py", "three")
+        await ada.sql(f"CREATE OR REPLACE JOB one AS {QUERY}")
+        await bob.sql(f"CREATE JOB three AS {QUERY}")
+        table = tmp_path / "big.csv"
+        table.write_text("product,kind\n" + "".join(f"p{n},{n * 7919}\n" for n in range(2_000)))
+        joined = f"SELECT kind, COUNT(*) AS n FROM clicks JOIN '{table}' USING (product) GROUP BY kind"
+        with pytest.raises(
+            UserError, match=r"would be [0-9,]+ bytes; 1,000 are the most .*\(quotas\.bytes\)"
+        ):
+            await bob.sql(f"ALTER JOB three AS {joined} WINDOWING 1 SECONDS")
+        with pytest.raises(UserError, match=r"\(quotas\.bytes\)"):
+            await bob.sql(f"CREATE JOB four AS {joined} WINDOWING 1 SECONDS")
+        async with contextlib.aclosing(ada.subscribe(QUERY)) as running:
+            await anext(running)
+            with pytest.raises(UserError, match=r"ada has 1 SELECTs that run.*\(quotas\.selects\)"):
+                await anext(ada.subscribe(QUERY))
+    assert (counted(agent, "jobs"), counted(agent, "bytes"), counted(agent, "selects")) == (2, 2, 1)
+
+
+async def test_a_creator_asks_so_often(agent: Agent) -> None:
+    async with connect(agent.address, cluster=agent.cluster, creator="eve") as eve:
+        answers = await asyncio.gather(*(eve.sql("SHOW JOBS") for _ in range(80)), return_exceptions=True)
+        refused = [one for one in answers if isinstance(one, UserError)]
+        assert 20 <= len(refused) <= 40
+        assert "eve asks more than 4 statements a second" in str(refused[0])
+        assert counted(agent, "statements") == len(refused)
+    async with connect(agent.address, cluster=agent.cluster, creator="bob") as bob:
+        await bob.sql("SHOW JOBS")
+
+
+def test_what_is_remembered_of_creators_is_bounded() -> None:
+    creators = Creators(CatalogLog(), Quotas(statements_per_sec=1))
+    for _ in range(BURST_SECS):
+        creators.statement("ada", 0)
+    with pytest.raises(OverQuota):
+        creators.statement("ada", 999)
+    creators.statement("ada", 1_999)
+    for number in range(2 * CREATORS_MAX):
+        creators.statement(f"c{number}", 2_000)
+    assert len(creators._asked) == CREATORS_MAX
