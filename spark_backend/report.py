@@ -7,10 +7,11 @@ from collections.abc import Iterator
 from typing import Final
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from elf.client.coverage import coverage
+from elf.client.values import for_terminal
 from spark_backend.compare import EVERYTHING, Comparison, Difference, Verdict
 
 DIFFERENCES_SHOWN_MAX: Final = 5
@@ -54,10 +55,10 @@ def show(comparison: Comparison, console: Console) -> None:
     console.print(table)
     for window in comparison.windows:
         if window.status.get("gaps"):  # equal or not: what is gone unread is on neither side
-            text = f"{_bounds(window)}: {coverage(window.status, window.revision or 0)}"
+            text = for_terminal(f"{_bounds(window)}: {coverage(window.status, window.revision or 0)}")
             console.print(text, markup=False, highlight=False, soft_wrap=True)
         for line in _named(window, comparison.columns):
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+            console.print(for_terminal(line), markup=False, highlight=False, soft_wrap=True)
     console.print(last_line(comparison), markup=False, highlight=False)
 
 
@@ -99,19 +100,16 @@ def _coverage(window: Verdict) -> str:
 
 
 def _count(window: Verdict, name: str) -> str:
-    return escape(str(window.status.get(name, "-")))
+    return for_terminal(str(window.status.get(name, "-")))
 
 
-def _verdict(window: Verdict) -> str:
+def _verdict(window: Verdict) -> Text:
     if window.equal:
-        return (
-            "[green]equal[/green]"
-            if not window.revision
-            else f"[green]equal[/green] (revision {window.revision})"
-        )
+        return Text.assemble(("equal", "green"), f" (revision {window.revision})" if window.revision else "")
     if window.revision is None:
-        return "[red]never committed live[/red]"
-    return f"[red]different[/red] in {len(window.differences)} row{'s' * (len(window.differences) != 1)}"
+        return Text("never committed live", "red")
+    rows = f" in {len(window.differences)} row{'s' * (len(window.differences) != 1)}"
+    return Text.assemble(("different", "red"), rows)
 
 
 def _named(window: Verdict, columns: tuple[str, ...]) -> Iterator[str]:
