@@ -7,6 +7,8 @@ Whoever reaches the port may open connections, and nobody may keep others from `
 - The connections of all, and those of one address, are bounded. One more takes the place of the one that has
   kept us waiting for longest: of its own address if that has too many, else of the address that has most.
 - So many are answered at once that a quarter of either bound is left; what is left is for ``PROBES``.
+- So many answers a second an address has, and all have twice as many: each is made on the loop that hears the
+  fleet.
 - A request has no body, and a ``Host`` that is the agent's: a browser can be led here under another name (DNS
   rebinding), but says which. Who sends none is no browser.
 
@@ -36,16 +38,19 @@ WAIT_SECS: Final = 10.0
 MISDIRECTED: Final = "the Host of this request is no name of this agent's; http.hosts adds names"
 BODY: Final = "a request has no body here"
 BUSY: Final = "too many others are answered; try again in a moment"
+OFTEN: Final = "too many requests a second; try again in a moment"
 CLOSE: Final = {"connection": "close"}
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """``connections``: of all together; ``an_address``: of one; ``wait_secs``: see the module."""
+    """``connections``: of all together; ``an_address``: of one, which has so many ``answers`` a second;
+    ``wait_secs``: see the module."""
 
     connections: int = 200
     an_address: int = 64
     wait_secs: float = WAIT_SECS
+    answers: int = 50
 
 
 def names_of(*addresses: str, also: Iterable[str] = ()) -> frozenset[str]:
@@ -71,6 +76,8 @@ class Door:
         self.refused = refused
         self._connections: dict[_Connection, None] = {}
         self._answered: Counter[str] = Counter()
+        self._asked: Counter[str] = Counter()
+        """By address, in this second."""
 
     # -- connections -----------------------------------------------------------------------------------------
 
@@ -110,6 +117,7 @@ class Door:
 
     def sweep(self, now: float) -> None:
         """Cut those that have kept us waiting for too long; once a second."""
+        self._asked.clear()
         late = now - self._bounds.wait_secs
         for one in [one for one in self._connections if one.keeps_waiting and one.since < late]:
             self.cut(one, "slow")
@@ -141,11 +149,15 @@ class Door:
             return 421, "host", MISDIRECTED
         if headers.get(b"content-length", b"0").strip(b"0") or b"transfer-encoding" in headers:
             return 413, "body", BODY
+        if scope["path"] in PROBES:
+            return None
+        self._asked[address] += 1
+        most = self._bounds.answers
+        if self._asked[address] > most or self._asked.total() > 2 * most:
+            return 429, "often", OFTEN
         full = self._answered.total() >= _most(self._bounds.connections)
         full |= self._answered[address] >= _most(self._bounds.an_address)
-        if full and scope["path"] not in PROBES:
-            return 503, "busy", BUSY
-        return None
+        return (503, "busy", BUSY) if full else None
 
     def _is_ours(self, host: str, scope: Scope) -> bool:
         if not host:

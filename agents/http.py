@@ -127,6 +127,7 @@ class HttpServer:
             lifespan="off",
             log_config=None,
             access_log=False,
+            proxy_headers=False,  # else who is on this host says from where it asks
             timeout_graceful_shutdown=STOP_SECS,
             server_header=False,
             headers=HEADERS,

@@ -37,17 +37,25 @@ _BITS: Final = {4: 24, 6: 48}
 _BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
 _FOUR: Final = re.compile(rf"({_BYTE}[.]{_BYTE}[.]{_BYTE})[.]{_BYTE}(?::[0-9]+)?")
 """What nearly every address is, without a detour."""
-VALUES_KNOWN: Final = 1 << 16
+VALUES_KNOWN: Final = 1 << 14
+KNOWN_CHARS_MAX: Final = 64
+"""What is left of so many values, none longer than that, is remembered: few values are new, of many lines."""
 
 
-@lru_cache(VALUES_KNOWN)
 def masked(how: str, value: str | None, key: bytes) -> str | None:
     """What is left of a value."""
     if value is None or how == "drop":
         return None
+    return _known(how, value, key) if len(value) <= KNOWN_CHARS_MAX else _left(how, value, key)
+
+
+def _left(how: str, value: str, key: bytes) -> str | None:
     if how == "hash":
         return hashlib.blake2b(value.encode(), key=key, digest_size=_HASH_BYTES).hexdigest()
     return truncated(value)
+
+
+_known: Final = lru_cache(VALUES_KNOWN)(_left)
 
 
 def truncated(value: str) -> str | None:

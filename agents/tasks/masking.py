@@ -156,7 +156,6 @@ class AccessMask:
         return whole.take(pa.array(places))
 
     def _masked(self, values: pa.StringArray, how: str) -> pa.StringArray:
-        """Few values are new, of many lines."""
         each = values.dictionary_encode()
         left = pa.array([masked(how, value, self._key) for value in each.dictionary.to_pylist()], pa.string())
         return left.take(each.indices)

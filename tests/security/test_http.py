@@ -90,7 +90,7 @@ def refused() -> Refused:
 
 @pytest.fixture
 async def server(refused: Refused) -> AsyncIterator[HttpServer]:
-    bounds = Bounds(connections=12, an_address=8, wait_secs=0.5)
+    bounds = Bounds(connections=12, an_address=8, wait_secs=0.5, answers=10_000)
     names = frozenset({"web-1.example"})
     made = HttpServer("127.0.0.1:0", Status(), names=names, bounds=bounds, refused=refused)
     await made.start()
@@ -206,6 +206,34 @@ async def test_streams_leave_room_for_probes(server: HttpServer, refused: Refuse
 
 def asked_sync(server: HttpServer) -> bool:
     return not server._door._answered
+
+
+async def test_who_asks_too_often_waits(refused: Refused) -> None:
+    """Wherever they say that they ask from."""
+    server = HttpServer("127.0.0.1:0", Status(), bounds=Bounds(answers=3), refused=refused)
+    await server.start()
+
+    def flood() -> list[int]:
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=SOON)
+        with contextlib.closing(connection):
+            said = []
+            for number in range(100):
+                connection.request("GET", "/api/v1/jobs", headers={"X-Forwarded-For": f"10.0.0.{number}"})
+                answer = connection.getresponse()
+                answer.read()
+                said.append(answer.status)
+                if answer.status == 429:
+                    return said
+            return said
+
+    try:
+        assert (await asyncio.to_thread(flood))[-1] == 429
+        assert refused["often"] == 1
+        assert (await of(server, "/health"))[0] == 200
+        await eventually(lambda: not server._door._asked, "the next second")
+        assert (await of(server, "/api/v1/jobs"))[0] == 200
+    finally:
+        await server.stop()
 
 
 async def test_no_page_may_read_or_run_an_answer(server: HttpServer) -> None:
