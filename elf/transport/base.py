@@ -66,8 +66,8 @@ class Counters:
     over the connection of a key that is admitted no more (``revoked``)."""
     handshakes: Counter[str] = field(default_factory=Counter)
     """Connections to the listener that came to nothing, by reason: ``elf.transport.handshakes.Failure``,
-    ``flood`` (``elf.transport.gate``), ``left`` (it ended before a message), ``descriptors`` (the process has
-    no more of them)."""
+    ``flood`` and ``endless`` (``elf.transport.gate``), ``left`` (it ended before a message),
+    ``descriptors`` (the process has no more of them)."""
 
 
 class Transport(Protocol):

@@ -1,8 +1,12 @@
-"""Limits of connections to a listener: strangers, of whom no message has come, hold little and for a moment.
+"""Limits of connections to a listener: strangers, of whom no message has come, hold little and for a moment;
+and nobody holds much by a message that never ends.
 
 libzmq itself accepts whoever comes, and gives each some seconds for its handshake: enough to use up the
 descriptors of a process. So beyond a number of strangers one of them is shut out: the oldest of the host that
 has most of them. A peer's handshake takes a few round trips, so a flood from elsewhere does not push it out.
+
+libzmq keeps the frames of a message until the last one is there, however many they are. So a connection over
+which much more has come than a message may have, since its last message, is shut.
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ STRANGERS_MAX: Final = 128
 
 class Gate:
     """``host_of``: who is at the other end of a descriptor, None when it is gone. ``shut``: ends a
-    connection. ``connections_max``: all of them. ``counts``: what was shut out, under ``flood``."""
+    connection. ``connections_max``: all of them. ``counts``: what was shut, under ``flood`` and
+    ``endless``."""
 
     def __init__(
         self,
@@ -38,6 +43,8 @@ class Gate:
         """Of strangers."""
         self._strangers: dict[str, dict[int, None]] = {}
         """By host, oldest first."""
+        self._silent: dict[int, int] = {}
+        """What had come over a connection when its last message had, or at the first look after that."""
 
     @property
     def strangers(self) -> int:
@@ -67,10 +74,22 @@ class Gate:
         if fd in self._hosts:
             self.gone(fd)
             self._known.add(fd)
+        self._silent.pop(fd, None)
+
+    def look(self, came: Callable[[int], int | None], bytes_max: int) -> None:
+        """Shut those of whom so much has come since their last message. ``came``: bytes over a connection
+        since its beginning, None where nobody knows. To be called now and then, while messages are read."""
+        for fd in (*self._known, *self._hosts):
+            now = came(fd)
+            if now is not None and now - self._silent.setdefault(fd, now) > bytes_max:
+                self.gone(fd)
+                self._shut(fd)
+                self._counts["endless"] += 1
 
     def gone(self, fd: int) -> bool:
         """The connection has ended. Whether it was a stranger's."""
         self._known.discard(fd)
+        self._silent.pop(fd, None)
         host = self._hosts.pop(fd, None)
         if host is None:
             return False

@@ -25,6 +25,7 @@ import errno
 import os
 import resource
 import socket
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
@@ -55,6 +56,8 @@ _PART_BYTES_MAX: Final = PART_BYTES + 256
 """With what CURVE adds."""
 CONNECTIONS_MAX: Final = 8_192
 """To a listener; at most half of the descriptors that the process may have."""
+LOOK_SECS: Final = 1.0
+"""Between two looks for messages that do not end."""
 BROKEN_MAX: Final = 4
 """Handshakes that break off one after the other: that is no accident."""
 
@@ -70,6 +73,8 @@ not say so, when bytes come back over it that are none of its protocol."""
 _AGENT: Final = b"A"
 _CLIENT: Final = b"C"
 _NONCE_BYTES: Final = 8
+_BYTES_RECEIVED: Final = slice(128, 136)
+"""Of Linux's ``struct tcp_info``."""
 _DESCRIPTOR: Final = "__fd"
 """What libzmq calls the descriptor that a message was read from (``ZMQ_SRCFD``)."""
 _ADDRESS_BYTES_MAX: Final = 240
@@ -234,6 +239,7 @@ class ZeroMqTransport:
         router.setsockopt(zmq.ROUTER_HANDOVER, 1)
         router.setsockopt(zmq.IPV6, int("[" in listen))
         self._listener = _Listener(self._loop, self._context, router, self._counters, self._security)
+        self._look()
         try:
             router.bind(f"tcp://{listen}")
         except zmq.ZMQError as error:
@@ -246,6 +252,13 @@ class ZeroMqTransport:
         self._listener.port = int(port)
         self._address = advertise if wanted else f"{host}:{port}"
         self._router = Reader(self._loop, router, self._read_routed, lambda: self._inbox.full)
+
+    def _look(self) -> None:
+        """See that no message is endless. What waits since we read nothing is no fault of its sender."""
+        if self._listener is not None and self._open:
+            if not self._inbox.full:
+                self._listener.look(2 * self._limits.message_bytes_max)
+            self._loop.call_later(LOOK_SECS, self._look)
 
     def _peer(self, to: str) -> _Peer | None:
         """The connection to an address, opened when there is none; None when it is no address."""
@@ -456,7 +469,10 @@ class _Listener:
     def known(self, identity: zmq.Frame) -> Principal | None:
         """Whose message it is, of which this is the first frame; None: of nobody who may be here, or
         anybody's where there are no keys."""
-        fd = int(identity.get(_DESCRIPTOR)) if self._gate.strangers or self._admit is not None else -1
+        try:
+            fd = int(identity.get(_DESCRIPTOR))
+        except zmq.ZMQError:
+            fd = -1  # of a protocol of before there were keys, which has no properties
         if self._admit is None:
             self._gate.spoke(fd)
             return None
@@ -466,6 +482,9 @@ class _Listener:
         else:
             self._gate.spoke(fd)
         return who
+
+    def look(self, bytes_max: int) -> None:
+        self._gate.look(_came, bytes_max)
 
     def _told(self, event: int, value: int) -> None:
         if event == zmq.EVENT_ACCEPTED:
@@ -549,6 +568,26 @@ class _Peer:
             self.reader.close()
         else:
             self.socket.close()
+
+
+def _came(fd: int) -> int | None:
+    """Bytes that have come over a TCP connection; None where the system does not tell."""
+    option = getattr(socket, "TCP_INFO", None)
+    if option is None:
+        return None
+    try:
+        borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fd)
+    except OSError:
+        return None
+    try:
+        told = borrowed.getsockopt(socket.IPPROTO_TCP, option, _BYTES_RECEIVED.stop)
+    except OSError:
+        return None
+    finally:
+        borrowed.detach()  # it is libzmq's
+    if len(told) < _BYTES_RECEIVED.stop:
+        return None
+    return int.from_bytes(told[_BYTES_RECEIVED], sys.byteorder)
 
 
 def _secure(made: zmq.Socket[bytes], kind: int, security: Security) -> None:

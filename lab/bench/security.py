@@ -31,6 +31,8 @@ from lab.bench.runner import Bench, Figure, Report, Scratch, median, percentiles
 
 PERSON: Final = "bench"
 LASTS_SECS: Final = 86_400
+ROW_US: Final = 20
+"""Of event time between two rows beside an agent: 50,000 a second."""
 ROWS_FROM_US: Final = FIRST_US + 100_000 * SECOND_US
 """Event time of the rows, after all windows of which the delay was measured."""
 
@@ -50,7 +52,7 @@ class SecurityCost(Bench[str, Spent]):
 
     agents: Agents = 16
     rounds: Annotated[int, Option("--rounds", min=1, help="Windows, by two, whose delay is measured.")] = 15
-    rows: Annotated[int, Option("--rows", min=1, help="Lines beside each agent.")] = 20_000
+    rows: Annotated[int, Option("--rows", min=1, help="Lines beside each agent.")] = 100_000
     repeat: Repeat = 3
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Spent]]:
@@ -114,8 +116,8 @@ class SecurityCost(Bench[str, Spent]):
 
 async def _through(fleet: ControlFleet, client: Client, rows: int) -> tuple[float, float]:
     """Until so many lines beside each agent are in windows: seconds, and seconds of CPU."""
-    lines = [line_of(ROWS_FROM_US + 1000 * row, row) for row in range(rows)]
-    last = line_of(ROWS_FROM_US + (rows // 1000 + 5) * SECOND_US, 0)
+    lines = [line_of(ROWS_FROM_US + ROW_US * row, row) for row in range(rows)]
+    last = line_of(ROWS_FROM_US + ROW_US * rows + 5 * SECOND_US, 0)
     blob = b"".join(lines) + last
     await client.sql(create("through", "store, COUNT(*) AS n FROM clicks GROUP BY store"))
     wanted, came = rows * len(fleet.places), 0

@@ -6,12 +6,14 @@ served.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import re
 import socket
 import struct
 import time
 import urllib.request
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -22,14 +24,15 @@ import overlay as ring
 from agents import codec
 from agents.config import load
 from agents.keyring import Keyring, open_keyring
-from agents.main import ended
+from agents.main import _parser, ended, run
 from elf.client import Client, connect
 from elf.errors import ConfigError, ElfError, UserError
 from elf.job.messages.log import Hello, JoinStream, LogTail, LogVoters, MemberLeft
 from elf.security.folder import load as load_keys
 from elf.security.loopback import make_loopback
 from elf.security.principals import Security
-from elf.transport.gate import STRANGERS_MAX
+from elf.transport.base import Limits
+from elf.transport.gate import STRANGERS_MAX, Gate
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.clients import Call
 from overlay.messages import Ping
@@ -459,8 +462,6 @@ def test_the_key_of_the_machine_is_made_once(tmp_path: Path) -> None:
 def test_an_agent_without_keys_does_not_listen_to_others(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], settings: dict[str, object], says: str
 ) -> None:
-    from agents.main import _parser, run
-
     base: dict[str, object] = {"agent": {"listen": "127.0.0.1:0"}, "http": {"listen": None}}
     file = tmp_path / "elf.yaml"
     file.write_text(yaml.safe_dump({"data_dir": str(tmp_path / "data"), **base, **settings}))
@@ -513,3 +514,81 @@ async def test_an_open_agent_says_so(tmp_path: Path) -> None:
             await connect(at.address, cluster="test", keys=tmp_path / "loopback.key").open()
     finally:
         fleet.stop()
+
+
+def frame(data: bytes, *, more: bool = False, command: bool = False) -> bytes:
+    """As ZMTP 3 has it."""
+    return struct.pack(">BQ", 2 | more | command << 2, len(data)) + data
+
+
+async def test_a_message_that_never_ends_costs_its_sender_the_connection(
+    crowd: list[socket.socket],
+) -> None:
+    """Whoever is let in: libzmq would keep all of it until the last frame is there."""
+    agent = await ZeroMqTransport.listen("127.0.0.1:0", limits=Limits(message_bytes_max=1 << 20))
+    client = await ZeroMqTransport.dial()
+    null = b"\xff" + b"\0" * 8 + b"\x7f\x03\x00NULL".ljust(23, b"\0") + b"\0" * 32
+    ready = frame(b"\x05READY\x0bSocket-Type\0\0\0\x06DEALER", command=True)
+    knock(agent, crowd, null + ready)
+    said = b""
+    while b"READY" not in said:
+        said += await asyncio.to_thread(crowd[-1].recv, 4_096)
+    crowd[-1].sendall(frame(b"hello"))
+    assert (await asyncio.wait_for(agent.receive(), SOON))[1] == [b"hello"]
+    crowd[-1].settimeout(0.5)
+
+    def goes_on() -> int:
+        with contextlib.suppress(OSError):
+            crowd[-1].sendall(frame(bytes(1 << 18), more=True))
+        return agent.counters.handshakes["endless"]
+
+    await eventually(goes_on, "it is shut", SOON)
+    client.send(agent.address, [b"head", bytes(1 << 19)])
+    assert (await asyncio.wait_for(agent.receive(), SOON))[1] == [b"head", bytes(1 << 19)]
+    await client.close()
+    await agent.close()
+
+
+async def test_who_speaks_as_before_there_were_keys_is_not_heard(
+    agent: ZeroMqTransport, crowd: list[socket.socket]
+) -> None:
+    """ZMTP 1 and 2 know no mechanism; a listener without keys takes their messages."""
+    knock(agent, crowd, b"\x01\x00" + b"\x06\x00hello")
+    knock(agent, crowd, b"\xff" + b"\0" * 8 + b"\x7f\x01\x05" + b"\0\0" + b"\x00\x05hello")
+    for one in crowd:
+        with contextlib.suppress(ConnectionError):
+            while await asyncio.to_thread(one.recv, 4_096):
+                pass
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(agent.receive(), 0.1)
+
+
+def test_a_flood_from_one_host_does_not_push_out_another() -> None:
+    shut: list[int] = []
+    hosts = {fd: "crowd" if fd % 10 else "peer" for fd in range(1, 1_000)}
+    gate = Gate(hosts.get, shut.append, Counter(), connections_max=600, strangers_max=20)
+    for fd in range(1, 100):
+        gate.accepted(fd)
+    assert {hosts[fd] for fd in shut} == {"crowd"}
+    assert shut == [fd for fd in range(1, 100) if fd % 10][: len(shut)], "the oldest first"
+    assert gate.strangers == 20
+    gate.spoke(10)
+    gate.gone(20)
+    assert (gate.strangers, gate.connections) == (18, 19)
+
+
+async def test_a_host_sees_before_it_starts_whether_others_admit_its_keys(
+    closed: Closed, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """``elf-agent validate`` shows its keys to the agents that it is to join."""
+    foreign = Authority(tmp_path / "foreign", fleet=closed.authority.fleet)
+    foreign.enrol("agent", "web-9")
+    data = {"data_dir": str(tmp_path / "data"), "http": {"listen": None}}
+    data["agent"] = {"listen": "127.0.0.1:0"}
+    data["cluster"] = {"bootstrap": [closed.agent.address]}
+    for folder, status in ((closed.folders["web-9"], 0), (foreign.written("web-9"), 1)):
+        file = tmp_path / "elf.yaml"
+        file.write_text(yaml.safe_dump({**data, "keys": str(folder)}))
+        arguments = _parser().parse_args(["validate", "--config", str(file)])
+        assert await asyncio.to_thread(run, arguments) == status
+    assert "it does not admit the key of agent web-9" in capfd.readouterr().err

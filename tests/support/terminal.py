@@ -14,9 +14,12 @@ import termios
 import time
 from collections.abc import Callable
 
+from elf.cli.processes import environment
+
 CTRL_C = b"\x03"
 HOME = "\x1b[H"
 """Where a picture begins that is drawn in place."""
+
 OTHER_SCREEN, BACK = "\x1b[?1049h", "\x1b[?1049l"
 
 _CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -30,8 +33,8 @@ def watch(
     args: list[str], columns: int, lines: int, enough: Callable[[str], bool], limit_s: float = 40
 ) -> tuple[int, str]:
     """Run ``elf`` until it has written enough, then press Ctrl-C; its status, and all that it wrote."""
-    others = ("ELF_", "COLUMNS", "LINES")  # xdist sets the last two, which would hide the terminal's size
-    env = {key: value for key, value in os.environ.items() if not key.startswith(others)}
+    others = ("COLUMNS", "LINES")  # xdist sets them, which would hide the terminal's size
+    env = {key: value for key, value in environment().items() if key not in others}
     env["TERM"] = "xterm-256color"
     command = [sys.executable, "-m", "elf.cli.main", *args]
     child, terminal = pty.fork()
