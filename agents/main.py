@@ -3,7 +3,8 @@
 ``elf-agent --config elf.yaml`` runs it until SIGTERM (takes a checkpoint and stops; it goes on from there at
 the next start) or ``elf leave``. ``elf-agent validate --config elf.yaml`` looks at a configuration, and at
 this machine and fleet, and says all that a start would trip over. Exit status of both: 0, 78 for a bad
-configuration, 1 for anything else (a port in use, a folder that cannot be written to). ``--config`` may be
+configuration, 1 for anything else (a port in use, a folder that cannot be written to). ``--join``
+(or ``ELF_JOIN``) enrols a host that has no keys yet. ``--config`` may be
 given several times: these agents share a process then, for experiments. All files are looked at, each line
 then names its own.
 """
@@ -40,6 +41,9 @@ def run(arguments: argparse.Namespace) -> int:
             _say(lines, file, files)
         return BAD_CONFIG
     spare()
+    token = arguments.join or os.environ.get("ELF_JOIN", "")
+    if token:
+        join(token, list(configs.values()))
     from agents.process import run_agents
 
     return run_agents([configs[file] for file in arguments.config or files])
@@ -73,6 +77,18 @@ def _say(lines: Sequence[str], file: Path, files: Sequence[Path]) -> None:
         print(f"elf-agent: {line if named else f'{file}: {line}'}", file=sys.stderr)
 
 
+def join(token: str, configs: Sequence[Config]) -> None:
+    """Enrol those that have no keys yet with a token, which is a secret. Raises ``ElfError``."""
+    import asyncio
+
+    from agents.keyring import has_identity
+    from elf.client.enrolment import fit_name, join_fleet
+
+    for config in configs:
+        if not has_identity(config):
+            asyncio.run(join_fleet(token, Path(config.keys), fit_name(config.agent.name)))
+
+
 def spare() -> None:
     """Keep what libraries do in passing, and no agent needs, out of a process that runs for months."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's: else a thread with buffers for each core
@@ -95,6 +111,12 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         metavar="FILE",
         help=f"the YAML file (default {DEFAULT_PATH}); several: that many agents in one process",
+    )
+    parser.add_argument(
+        "--join",
+        metavar="TOKEN",
+        help="enrol this host first, if it has no keys yet (elf keys token; better in the variable ELF_JOIN: "
+        "others on this machine can read a command line)",
     )
     return parser
 

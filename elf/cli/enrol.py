@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +21,7 @@ import pyarrow as pa
 from elf.cli.options import Output
 from elf.cli.printing import printer, use_utf8
 from elf.client.client import user_name
-from elf.client.enrolment import Known, host_name, join, keys_of, tell
+from elf.client.enrolment import Known, fit_name, join_fleet, keys_of, tell
 from elf.errors import ElfError, UserError
 from elf.security import folder
 from elf.security.bearer import bearer
@@ -78,7 +79,9 @@ def make_authority(own: Path | None, cluster: str) -> int:
         raise UserError(f"{own} has keys already; --dir says another folder")
     registrar = Registrar.found(own / AUTHORITY, cluster)
     pair = folder.make_pair(own / folder.KEY_FILE)
-    signed = registrar.certify("person", _fit(user_name()), pair.public, _now(), _seconds("365d"), ("admin",))
+    signed = registrar.certify(
+        "person", fit_name(user_name()), pair.public, _now(), _seconds("365d"), ("admin",)
+    )
     folder.write_json(own / folder.IDENTITY_FILE, registrar.identity(signed))
     print(f"made the authority of cluster {cluster} in {own / AUTHORITY}, and your own key in {own}")
     print("who has the authority's files can let anybody in: keep a copy of them away from this machine")
@@ -230,11 +233,11 @@ def make_bearer(own: Path | None, expires: str) -> int:
     return 0
 
 
-def join_fleet(token: str, data_dir: Path, name: str | None) -> int:
+def join_with(token: str, data_dir: Path, name: str | None) -> int:
     """``elf keys join``"""
     at = keys_folder(data_dir)
     text = sys.stdin.readline() if token == "-" else token
-    identity = asyncio.run(join(text, at, name or host_name()))
+    identity = asyncio.run(join_fleet(text, at, name or fit_name(socket.gethostname())))
     _same_owner(at)
     print(f"{at}: {_described(identity.certificate)}")
     return 0
@@ -437,7 +440,7 @@ def _owners(kind: Kind, words: Iterable[str]) -> list[_Owner]:
     found = []
     for word in words:
         name, equals, at = word.partition("=")
-        if not name or _fit(name) != name or (equals and not at):
+        if not name or fit_name(name) != name or (equals and not at):
             raise UserError(f"{word!r}: NAME or NAME=DIR; a name has letters, digits and . _ @ -, 64 at most")
         where = Path(at).expanduser() if equals else None
         if where is not None and kind == "agent":
@@ -477,12 +480,6 @@ def _seconds(text: str) -> int:
 
 def _now() -> int:
     return int(time.time())
-
-
-def _fit(name: str) -> str:
-    """A name as certificates take it."""
-    fit = "".join(c if c.isascii() and (c.isalnum() or c in "._@-") else "-" for c in name)[:64]
-    return fit if fit[:1].isalnum() else f"x{fit}"[:64]
 
 
 def _described(signed: Signed) -> str:

@@ -150,9 +150,9 @@ def join(
     name: Annotated[str | None, typer.Option("--name", help="The host's (default: its own).")] = None,
 ) -> int:
     """Enrol this host with a token: what elf-agent --join does before it starts."""
-    from elf.cli.enrol import join_fleet
+    from elf.cli.enrol import join_with
 
-    return join_fleet(token, data_dir, name)
+    return join_with(token, data_dir, name)
 
 
 @app.command()

@@ -3,7 +3,6 @@ with a token."""
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -73,14 +72,13 @@ def _known(said: dict[str, object]) -> Known:
         raise ElfError(f"the agent's answer says nothing about keys: {error}") from None
 
 
-def host_name() -> str:
-    """What this host is called, as far as a certificate takes it."""
-    return "".join(c if c.isascii() and (c.isalnum() or c in "._-") else "-" for c in socket.gethostname())[
-        :64
-    ]
+def fit_name(name: str) -> str:
+    """What somebody or something is called, as far as a certificate takes it."""
+    fit = "".join(c if c.isascii() and (c.isalnum() or c in "._@-") else "-" for c in name)
+    return fit[:64].lstrip("._@-") or "x"
 
 
-async def join(text: str, keys: Path, name: str) -> folder.Identity:
+async def join_fleet(text: str, keys: Path, name: str) -> folder.Identity:
     """Enrol this host: its key is made in a folder, signed with the token's, and brought to an agent; what
     that says is written beside it. Raises ``ElfError``."""
     token = read_token(text)

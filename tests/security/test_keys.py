@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import stat
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from agents import codec
 from agents.keyring import principal_of
 from elf.cli import enrol
 from elf.client import connect
-from elf.client.enrolment import join
+from elf.client.enrolment import join_fleet
 from elf.errors import ElfError, UserError
 from elf.job.messages.groups import CreateJob
 from elf.job.messages.log import AddJob, AddProgram
@@ -40,6 +41,7 @@ from elf.security.principals import Security
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import Answer, Message, Request
 from elf.wire.clients import Execute, Failed, Reply
+from tests.support.confined import needs_confinement
 from tests.support.enrolled import CLUSTER, Enrolled, admitted, until
 from tests.support.fleet import Agent, free_ports
 
@@ -128,7 +130,7 @@ def test_a_revocation_reaches_all_agents_within_five_seconds(fleet: Enrolled) ->
 
 def test_a_host_that_is_revoked_is_out_of_the_fleet_and_another_key_lets_it_in(fleet: Enrolled) -> None:
     data = fleet.folder / "web-8" / "data"
-    asyncio.run(join(token_of(fleet, "for-8"), data / "keys", "web-8"))
+    asyncio.run(join_fleet(token_of(fleet, "for-8"), data / "keys", "web-8"))
     port, http = free_ports(2)
     agent = Agent("web-8", fleet.folder / "web-8", port, http, (), cluster=CLUSTER)
     try:
@@ -233,12 +235,33 @@ def test_a_person_gets_a_new_key_and_the_old_one_is_dead(fleet: Enrolled, tmp_pa
 
 def test_a_token_is_used_as_often_as_it_says(fleet: Enrolled, tmp_path: Path) -> None:
     text = token_of(fleet, "once")
-    asyncio.run(join(text, tmp_path / "a", "auto-1"))
+    asyncio.run(join_fleet(text, tmp_path / "a", "auto-1"))
     assert files.load(tmp_path / "a").fleet.public == files.load(fleet.own).identity.fleet
     with pytest.raises(UserError, match="the token once is used up"):
-        asyncio.run(join(text, tmp_path / "b", "auto-2"))
+        asyncio.run(join_fleet(text, tmp_path / "b", "auto-2"))
     assert not (tmp_path / "b" / "identity.json").exists()
     assert "auto-1" in fleet.names()
+
+
+def test_an_agent_joins_with_a_token_and_goes_on_without_it(fleet: Enrolled) -> None:
+    """It knows nobody but through the token, and founds no fleet of its own."""
+    (port, http), at = free_ports(2), fleet.folder / "web-9"
+    agent = Agent("web-9", at, port, http, (), cluster=CLUSTER)
+    config = agent.write_config()
+    agent.log.touch()
+    command = [sys.executable, "-m", "agents.main", "--config", str(config)]
+    token = {"ELF_JOIN": token_of(fleet, "for-9")}
+    for more in (token, token, {}):
+        with (at / "stderr").open("ab") as errors:
+            process = subprocess.Popen(command, stderr=errors, env={**os.environ, **more})
+        try:
+            fleet.ready(agent)
+            assert state_of(fleet, "web-9") == ["live"]
+        finally:
+            process.terminate()
+            assert process.wait(20) == 0
+    assert token["ELF_JOIN"] not in agent.said()
+    enrol.revoke_key(fleet.own, "web-9", None, fleet.address)
 
 
 def test_what_a_token_may_not(fleet: Enrolled) -> None:
@@ -269,18 +292,18 @@ def test_a_token_that_has_expired_or_was_revoked_is_worth_nothing(fleet: Enrolle
     text = token_of(fleet, "gone", uses=5)
     assert enrol.revoke_key(fleet.own, "gone", None, fleet.address) == 0
     with pytest.raises(ElfError, match="does not admit this token"):
-        asyncio.run(join(text, tmp_path, "auto-3"))
+        asyncio.run(join_fleet(text, tmp_path, "auto-3"))
     assert "may not enrol" in refused(fleet, by_token(text, "auto-3")[0])
     time.sleep(3)
     with pytest.raises(ElfError, match="does not admit this token"):
-        asyncio.run(join(brief, tmp_path, "auto-3"))
+        asyncio.run(join_fleet(brief, tmp_path, "auto-3"))
     assert "does not hold at that time" in refused(fleet, by_token(brief, "auto-3")[0])
 
 
 @pytest.mark.parametrize("text", ["", "elf-join-1.", "elf-join-1.AAAA", "elf-join-1." + "A" * 9_000, "ä"])
 def test_what_is_no_token_is_one_line_that_does_not_repeat_it(text: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no join token") as caught:
-        asyncio.run(join(text, tmp_path, "x"))
+        asyncio.run(join_fleet(text, tmp_path, "x"))
     assert len(str(caught.value)) < 100
 
 
@@ -289,7 +312,7 @@ def test_a_token_of_another_fleet_is_not_sent_to_this_one(fleet: Enrolled, tmp_p
     token = read_token(token_of(fleet, "elsewhere"))
     other = Token(CLUSTER, token.authority, KeyPair.new().curve.public, token.seed, token.contacts)
     with pytest.raises(ElfError, match="cannot reach an agent"):
-        asyncio.run(join(shown_token(other), tmp_path, "x"))
+        asyncio.run(join_fleet(shown_token(other), tmp_path, "x"))
 
 
 # -- over ssh ------------------------------------------------------------------------------------------------
@@ -328,6 +351,7 @@ COUNT = "SELECT COUNT(*) AS n FROM clicks WINDOWING 1 SECONDS"
 CODE = "def map(batch):\n    return batch\n"
 
 
+@needs_confinement
 def test_code_needs_its_role_and_its_author(fleet: Enrolled, tmp_path: Path) -> None:
     writer, coder = fleet.person("henry", "read,write"), fleet.person("iris", "read,write,code")
     (tmp_path / "f.py").write_text(CODE)
