@@ -212,7 +212,7 @@ def make_token(own: Path | None, name: str | None, uses: int, expires: str, conn
     own = own or own_folder()
     registrar, pair = Registrar(own / AUTHORITY), KeyPair.new()
     name = name or f"token-{shown(pair.public)[:8].replace('_', '-').strip('-')}"
-    if not (connect or registrar.contacts):
+    if not _address(connect, registrar.contacts):
         raise UserError("a token is for a fleet that runs: --connect HOST:PORT says where an agent is")
     registrar.certify("token", name, pair.public, _now(), _seconds(expires), uses=uses)
     _tell_fleet(own, registrar, connect, must=True)
@@ -296,7 +296,7 @@ def revoke_key(own: Path | None, name: str, kind: str | None, connect: str | Non
     if not (own / AUTHORITY / folder.AUTHORITY_KEY_FILE).exists():
         return _revoke_as_admin(own, name, kind, connect)
     registrar = Registrar(own / AUTHORITY)
-    known = _fleet_says(own, connect or ",".join(registrar.contacts), must=connect is not None)
+    known = _fleet_says(own, _address(connect, registrar.contacts), must=connect is not None)
     if known is not None:
         registrar.learn(known.signed, known.contacts)
     what = _one_of(registrar.roster, name, kind)
@@ -308,7 +308,7 @@ def revoke_key(own: Path | None, name: str, kind: str | None, connect: str | Non
 
 def _revoke_as_admin(own: Path, name: str, kind: str | None, connect: str | None) -> int:
     keys = folder.load(own)
-    address = connect or ",".join(keys.identity.contacts)
+    address = _address(connect, keys.identity.contacts)
     if not address:
         raise UserError("the authority is not here, so a fleet has to be told: --connect HOST:PORT")
     roster = _roster_of(keys, asyncio.run(keys_of(address, own, keys.identity.cluster)))
@@ -362,7 +362,7 @@ def show_keys(own: Path | None, connect: str | None, output: Output) -> int:
         roster, contacts = registrar.roster, registrar.contacts
     else:
         contacts = keys.identity.contacts
-    known = _fleet_says(own, connect or ",".join(contacts), must=connect is not None)
+    known = _fleet_says(own, _address(connect, contacts), must=connect is not None)
     if known is not None:
         roster = _roster_of(keys, known)
     printer(output.value).table(_listed(roster, _now()))
@@ -397,7 +397,7 @@ def _listed(roster: Roster, now: int) -> pa.Table:
 def _tell_fleet(own: Path, registrar: Registrar, connect: str | None, *, must: bool = False) -> bool:
     """Tell the fleet what was signed, and learn what else was; whether one was told. A fleet that is named
     has to be there; one that is only known from before does not, and hears of it with the next command."""
-    address = connect or ",".join(registrar.contacts)
+    address = _address(connect, registrar.contacts)
     if not address:
         return False
     try:
@@ -414,6 +414,11 @@ def _tell_fleet(own: Path, registrar: Registrar, connect: str | None, *, must: b
     if told.refused and must:
         raise UserError("the fleet has not taken it")
     return True
+
+
+def _address(connect: str | None, contacts: Sequence[str]) -> str:
+    """Where a fleet is asked for; empty: nobody knows of any."""
+    return connect or os.environ.get("ELF_CONNECT") or ",".join(contacts)
 
 
 def _fleet_says(own: Path, address: str, *, must: bool) -> Known | None:

@@ -42,9 +42,8 @@ Fleet = Annotated[
     str | None,
     typer.Option(
         "--connect",
-        envvar="ELF_CONNECT",
         metavar="HOST:PORT[,…]",
-        help="Agents to tell; else those that were told before.",
+        help="Agents to tell; else those of ELF_CONNECT, or that were told before, if they answer.",
         show_default=False,
     ),
 ]

@@ -23,6 +23,7 @@ from elf.job.program import messages as program
 from elf.job.spec import JobSpec, Place
 from elf.ql.definition import Definition, TapDefinition
 from elf.schema import Column, Schema
+from elf.security.authored import Authored, Authorship
 from elf.security.certificates import Signed
 from elf.wire.clients import Failed
 from elf.wire.frames import MAGIC, WIRE_VERSION, Envelope, FrameRefused, OtherCluster, Reason
@@ -46,6 +47,14 @@ SIMPLE: dict[object, st.SearchStrategy[object]] = {
     bool: st.booleans(),
     bytes: st.binary(max_size=64),
     types.NoneType: st.none(),
+    Authored: st.builds(
+        Authored,
+        st.binary(min_size=32, max_size=32),
+        st.integers(0, 1 << 40),
+        st.binary(min_size=16, max_size=16),
+        st.binary(min_size=64, max_size=64),
+    ),
+    Authorship: st.deferred(lambda: st.builds(Authorship, texts, st.just(()), SIMPLE[Authored])),
     Signed: st.builds(
         Signed,
         st.binary(max_size=64),
