@@ -217,8 +217,14 @@ def test_a_statement_that_was_used_stays_so_when_its_job_is_forgotten() -> None:
 # -- versions ------------------------------------------------------------------------------------------------
 
 
+def as_version(spec: JobSpec, version: int) -> JobSpec:
+    """The same as a version of its job, with flows of its own."""
+    spec = replace(spec, version=version)
+    return spec.with_flows(proposed(spec, app_id(spec.name, spec.creator), "m:1"))
+
+
 def with_version(log: CatalogLog, spec: JobSpec, version: int) -> LogEntry | None:
-    return entry_for(log, AddVersion(spec=replace(spec, version=version)))
+    return entry_for(log, AddVersion(spec=as_version(spec, version)))
 
 
 def test_a_version_rests_on_all_its_statements() -> None:
@@ -234,7 +240,7 @@ def test_a_version_rests_on_all_its_statements() -> None:
     third = job(create, function, setting, sql=sql.format(5), code=CODE)
     for version, spec in ((2, second), (3, third), (4, first), (5, second)):  # 4 and 5 go back
         assert with_version(log, spec, version) is not None, log.refused(replace(spec, version=version))
-        grow(log, AddVersion(spec=replace(spec, version=version)))
+        grow(log, AddVersion(spec=as_version(spec, version)))
     assert with_version(log, job(create, function, setting, sql=sql.format(6), code=CODE), 6) is None
     assert with_version(log, job(create, function, sql=sql.format(1), code=EVIL), 6) is None
     assert with_version(log, replace(first, authors=()), 6) is None
@@ -246,7 +252,7 @@ def test_a_version_rests_on_all_its_statements() -> None:
 def test_a_version_goes_on_when_its_author_has_another_key_and_ends_when_that_was_revoked() -> None:
     log, create, function = log_with(), said(CREATE), said(ALTER, files=(("f.py", CODE),))
     grow(log, AddJob(spec=job(create)))
-    grow(log, AddVersion(spec=replace(job(create, function, code=CODE), version=2)))
+    grow(log, AddVersion(spec=as_version(job(create, function, code=CODE), 2)))
     other = certificate("ada", PAIRS[4], "person", roles=("write", "code"), issued=200)
     grow(log, ChangeRoster(signed=other))
     assert with_version(log, job(create), 3) is not None
@@ -264,7 +270,7 @@ def test_versions_are_forgotten_and_all_copies_still_agree() -> None:
     grow(log, AddJob(spec=job(create)))
     for version in range(2, 8):
         spec = job(create, function, code=CODE) if version % 2 else job(create)
-        grow(log, AddVersion(spec=replace(spec, version=version)))
+        grow(log, AddVersion(spec=as_version(spec, version)))
         grow(log, EndVersion(uid=spec.uid, version=version - 1))
     log.forget()
     copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
