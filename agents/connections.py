@@ -94,17 +94,16 @@ class Door:
     def enter(self, new: _Connection) -> None:
         """It is there: if it is one too many, another goes, or it does."""
         self._connections[new] = None
-        addresses = Counter(one.address for one in self._connections)
-        if addresses[new.address] > self._bounds.an_address:
-            self._make_room(new, new.address)
-        elif len(self._connections) > self._bounds.connections:
-            self._make_room(new, max(addresses, key=lambda address: addresses[address]))
-
-    def _make_room(self, new: _Connection, address: str) -> None:
-        waits = [one for one in self._connections if one.address == address and one.keeps_waiting]
-        self.cut(
-            min((one for one in waits if one is not new), key=lambda one: one.since, default=new), "full"
+        has = Counter(one.address for one in self._connections)
+        own = has[new.address] > self._bounds.an_address
+        if not own and len(self._connections) <= self._bounds.connections:
+            return
+        waits = (
+            one
+            for one in self._connections
+            if one is not new and one.keeps_waiting and (not own or one.address == new.address)
         )
+        self.cut(min(waits, key=lambda one: (-has[one.address], one.since), default=new), "full")
 
     def cut(self, one: _Connection, reason: str) -> None:
         """End it, whatever is on its way."""

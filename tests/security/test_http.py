@@ -204,6 +204,23 @@ async def test_streams_leave_room_for_probes(server: HttpServer, refused: Refuse
     await eventually(lambda: asked_sync(server), "the places are free again")
 
 
+async def test_many_addresses_keep_nobody_out(server: HttpServer) -> None:
+    """Of twelve connections six are read by one reader, and six say nothing, each from somewhere else."""
+    writers = []
+    for number in range(12):
+        where = "127.0.0.1" if number < 6 else f"127.0.0.{number}"
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=(where, 0))
+        writers.append(writer)
+        if number < 6:
+            writer.write(b"GET /api/v1/jobs/top%20ten/windows HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await asyncio.wait_for(reader.readline(), SOON)).split()[1] == b"200"
+    reader, probe = await asyncio.open_connection("127.0.0.1", server.port, local_addr=("127.0.0.99", 0))
+    probe.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+    assert (await asyncio.wait_for(reader.read(), SOON)).startswith(b"HTTP/1.1 200")
+    for writer in (*writers, probe):
+        writer.close()
+
+
 def asked_sync(server: HttpServer) -> bool:
     return not server._door._answered
 

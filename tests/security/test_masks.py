@@ -30,6 +30,7 @@ from elf.client import connect
 from elf.errors import ElfError, UserError
 from elf.job.ports import Wanted
 from elf.schema import Column
+from tests.agents.test_formats_access import PIECES
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import eventually
 
@@ -80,6 +81,12 @@ def lines(combined: bool) -> list[str]:
         if combined:
             line += f' "{rng.choice(REFERERS)}" "{rng.choice(AGENTS)}"'
         found.append(line + rng.choice(("", ' "203.0.113.77"', " 203.0.113.77 x", " ")))
+    for _ in range(4_000):
+        one = {name: rng.choice(pool) for name, pool in PIECES.items()}
+        line = '{front}1.2.3.4 - {user} [{date}] "{request}" {mid}'.format(**one)
+        if combined:
+            line += ' "{quoted}" "{quoted}"'.format(**one)
+        found.append(line + one["tail"])
     return found
 
 
@@ -104,7 +111,7 @@ def expected(row: dict[str, object], mask: Mapping[str, str]) -> dict[str, objec
         parts = (row["cs_method"], f"{row['cs_uri_stem'] or '-'}{query}", row["cs_version"])
         found["cs_request"] = " ".join(str(part) for part in parts if part is not None)
         if row["cs_method"] is None:
-            found |= {"cs_request": None, "cs_uri_query": None}
+            found |= dict.fromkeys(("cs_request", "cs_uri_stem", "cs_uri_query", "cs_version"))
     if "c_ip" in mask:  # a virtual host is certain in front of an address, or with a port
         truncates = mask["c_ip"] == "truncate"
         if found["c_ip"] is None or (not truncates and row["s_port"] is None):
@@ -122,7 +129,7 @@ def test_a_masked_line_is_the_line_with_masked_columns(name: str, mask: dict[str
     rows, accepted = columns_of(name, before)
     seen, kept = columns_of(name, after)
     assert kept == accepted, "the same lines parse"
-    assert len(accepted) > len(before) // 2
+    assert len(before) - 500 > len(accepted) > 1_000
     for line, row, found in zip((before[at].as_py() for at in accepted), rows, seen, strict=True):
         assert found == expected(row, mask), line
     for at in {*range(len(before))} - {*accepted}:

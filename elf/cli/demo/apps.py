@@ -26,6 +26,7 @@ from elf.cli.demo.play import DemoOptions
 from elf.cli.printing import console, use_utf8
 from elf.cli.processes import ended
 from elf.client import Client
+from elf.client.values import for_terminal
 from elf.errors import ElfError, UserError
 
 RESULT_WAIT_SECS: Final = 30.0
@@ -54,7 +55,7 @@ class Stage:
 
     def say(self, text: str = "") -> None:
         """A line."""
-        self.out.print(text, markup=False, highlight=False, soft_wrap=True)
+        self.out.print(for_terminal(text), soft_wrap=True)
 
     async def submit(self, job: str, settings: Settings, *, replace: bool = False) -> None:
         """Send an example, and say the command that would."""

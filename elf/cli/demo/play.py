@@ -25,7 +25,7 @@ from elf.cli.printing import console, rich_table, use_utf8
 from elf.cli.processes import Processes, ended
 from elf.cli.tree import read_tree, shape
 from elf.client import Client, Window, user_name
-from elf.client.values import cell
+from elf.client.values import cell, for_terminal
 from elf.errors import ElfError
 from elf.job.spec import topics_of
 from overlay.ids import closeness, node_id, to_int
@@ -103,7 +103,7 @@ class _PlainScreen:
             self._print(f"  {place:2}. {'  '.join(map(cell, row))}")
 
     def _print(self, line: str) -> None:
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(for_terminal(line), soft_wrap=True)
 
 
 def _number(value: object) -> int:
