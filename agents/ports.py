@@ -20,7 +20,7 @@ from elf.wire.clients import Stats
 
 T = TypeVar("T")
 
-Told = (()
+Told = (
     do.Noticed
     | do.Namesake
     | do.Seen
