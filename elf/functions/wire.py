@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import socket
 import struct
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 import pyarrow as pa
 
 from elf.batch import decode
 from elf.errors import PeerError
-from elf.job.program.calls import Event, JobEffect, Loaded, Place
+from elf.job.program.calls import CALLBACK_SENDS_MAX, App, Event, JobEffect, Loaded, Place, Value, Word
 from elf.job.program.spec import Tap
 
 HEADER_BYTES_MAX: Final = 64 << 20
+PATH_MAX: Final = 64
+TIMEOUT_MS_MAX: Final = 60_000
+"""Of a query."""
+Effects = Annotated[tuple[JobEffect, ...], msgspec.Meta(max_length=CALLBACK_SENDS_MAX)]
 _LENGTHS: Final = struct.Struct(">II")
 
 
@@ -77,29 +81,29 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 class Acted(msgspec.Struct, frozen=True, tag=True):
     """Sandbox: the callback has returned, and these effects are to be performed in order."""
 
-    effects: tuple[JobEffect, ...]
+    effects: Effects
 
 
 class Asks(msgspec.Struct, frozen=True, tag=True):
     """Sandbox, in the middle of a callback: a query, which is to be ``Replied``."""
 
     number: int
-    app: bytes
-    app_name: str
-    value: bytes
-    path: tuple[str, ...]
-    timeout_ms: int
+    app: App
+    app_name: Word
+    value: Value
+    path: Annotated[tuple[Word, ...], msgspec.Meta(max_length=PATH_MAX)]
+    timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=TIMEOUT_MS_MAX)]
 
 
 class Raised(msgspec.Struct, frozen=True, tag=True):
     """Sandbox: the user's code has failed. ``line`` of the user's file (0: none of it); ``effects`` are what
     it had asked for before."""
 
-    kind: str
-    text: str
+    kind: Word
+    text: Word
     line: int
-    source: str = ""
-    effects: tuple[JobEffect, ...] = ()
+    source: Word = ""
+    effects: Effects = ()
 
 
 ToSandbox = LoadFunction | LoadJob | CallFunction | CallJob | Replied

@@ -6,6 +6,7 @@ real agent too. On a kernel that cannot confine code none of it runs, which is t
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import signal
@@ -456,6 +457,24 @@ class Thief(Job):
     def on_timer(self):
         open({path!r}, "rb").read()
 """
+SMUGGLER = """
+from elf.job import Job
+from elf.job.program.calls import ReplyOut, RouteOut, SendTo
+class Smuggler(Job):
+    every = 0.1
+    def on_timer(self):
+        for effect in (SendTo("127.0.0.1:{port}", b"loot"), ReplyOut("127.0.0.1:{port}|7", b"loot"),
+                       ReplyOut("no token", b""), ReplyOut("|", b"")):
+            self._host._put(effect)
+"""
+FORGER = """
+from elf.job import Job
+from elf.job.program.calls import RouteOut
+class Forger(Job):
+    every = 0.1
+    def on_timer(self):
+        self._host._put(RouteOut(b"short", b""))
+"""
 HONEST = "def map(batch):\n    return batch\n"
 
 
@@ -489,6 +508,26 @@ async def test_a_real_agent_is_not_robbed_and_one_that_runs_no_code_says_so(tmp_
         told = await eventually(reason, "the job has failed to steal", 20)
         assert "PermissionError" in told
         await client.sql("DROP JOB thief")
+
+        # what a job has the agent send goes to agents, and to those who asked; nothing is believed
+        with socket.create_server(("127.0.0.1", 0)) as outside:
+            outside.settimeout(1.5)
+            port = outside.getsockname()[1]
+            await client.submit(SMUGGLER.format(port=port), "smuggler.py", "smuggler")
+            await client.submit(FORGER, "forger.py", "forger")
+
+            async def dropped() -> str:
+                table = (await client.sql("DESCRIBE smuggler")).table
+                facts = {} if table is None else {row["fact"]: row["value"] for row in table.to_pylist()}
+                counted = facts.get("counted at the master", "")
+                return counted if "to no agent" in counted and "replies to nobody" in counted else ""
+
+            await eventually(dropped, "the smuggler's messages are dropped", 20)
+            with pytest.raises(TimeoutError):
+                await asyncio.to_thread(outside.accept)
+        assert victim.process is not None
+        assert victim.process.poll() is None
+        await client.sql("DROP JOB smuggler; DROP JOB forger")
         function.write_text(HONEST)
         assert "is version" in (await client.sql(alter)).text
         await client.sql("ALTER JOB popular DROP FUNCTION map")

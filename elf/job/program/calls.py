@@ -18,6 +18,12 @@ VALUE_BYTES_MAX = 4 << 20
 CALLBACK_BYTES_MAX = 32 << 20
 CALLBACK_SENDS_MAX = 10_000
 """How many messages one callback may send."""
+APP_BYTES = 16
+
+App = Annotated[bytes, msgspec.Meta(min_length=APP_BYTES, max_length=APP_BYTES)]
+Value = Annotated[bytes, msgspec.Meta(max_length=VALUE_BYTES_MAX)]
+Word = Annotated[str, msgspec.Meta(max_length=1_000)]
+"""What comes out of a sandbox is bounded where it is decoded (``elf.functions.wire``)."""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -82,29 +88,29 @@ Event = Timer | Rows | Sent | Cast | Missing | Delivered
 class SendTo(msgspec.Struct, frozen=True, tag=True):
     """To the same job on another agent."""
 
-    to: str
-    value: bytes
+    to: Word
+    value: Value
 
 
 class MulticastOut(msgspec.Struct, frozen=True, tag=True):
     """To the job on every agent."""
 
-    value: bytes
+    value: Value
 
 
 class RouteOut(msgspec.Struct, frozen=True, tag=True):
     """To another application's master."""
 
-    app: bytes
-    value: bytes
+    app: App
+    value: Value
 
 
 class ReplyOut(msgspec.Struct, frozen=True, tag=True):
     """The reply to a query."""
 
-    query: str
-    value: bytes
-    error: str = ""
+    query: Word
+    value: Value
+    error: Word = ""
 
 
 JobEffect = SendTo | MulticastOut | RouteOut | ReplyOut

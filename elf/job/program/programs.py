@@ -5,7 +5,8 @@
 A job's tree is at its app id and has no job group: the node nearest to it is the root, which is the job's
 master as long as it lives. Submissions and drops are routed there, since one node lets one request for a name
 through; the entry of the catalog log decides. What a job sends is counted against a rate, and dropped beyond
-it. This module never runs a line of a user's code: ``elf.job.program.port`` says what does.
+it. This module never runs a line of a user's code: ``elf.job.program.port`` says what does. It trusts nothing
+that comes from there: a job sends to agents, and replies to those who asked it; what is for others it drops.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ TROUBLE_MS: Final = 5_000
 that."""
 MULTICAST_BYTES_MAX: Final = 1 << 20
 LONG_AGO_MS: Final = -(1 << 62)
+REMEMBERED_MAX: Final = 1_000
+"""Queries without a reply, and agents that have written, that are remembered of a job."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,10 @@ class _Running:
     told: tuple[str, str] = ("", "")
     told_ms: int = LONG_AGO_MS
     flooded_ms: int = LONG_AGO_MS
+    queries: dict[str, None] = field(default_factory=dict)
+    """Tokens of queries that were given to it and have no reply yet."""
+    wrote: dict[str, None] = field(default_factory=dict)
+    """Addresses of agents that have sent to it."""
     counts: Counter[str] = field(default_factory=Counter)
     troubles: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     """At the master: state, reason, when, by agent."""
@@ -190,6 +197,8 @@ class Programs:
         if not self._within_rate(running, len(effect.value), now_ms):
             return self._flooded(running, effect, now_ms)
         match effect:
+            case calls.SendTo() if not self._is_agent(running, effect.to):
+                self._drop(running, "to no agent")
             case calls.SendTo():
                 return [Send(effect.to, note.Note(uid=spec.uid, value=effect.value))]
             case calls.MulticastOut() if len(effect.value) > MULTICAST_BYTES_MAX:
@@ -203,9 +212,18 @@ class Programs:
                     app=effect.app, source=spec.app, value=effect.value, origin=self._address
                 )
                 return [ToApp(routed.app, routed)]
+            case calls.ReplyOut() if effect.query not in running.queries:
+                self._drop(running, "replies to nobody")
             case calls.ReplyOut():
+                del running.queries[effect.query]
                 return [reply(effect.query, effect.value, effect.error)]
         return []
+
+    def _is_agent(self, running: _Running, address: str) -> bool:
+        """Whether a job may send there: nothing else hears what it has to say."""
+        if address in running.wrote or self._log.there(address):
+            return True
+        return address == self._address or any(peer.address == address for peer in self._overlay.peers())
 
     def _within_rate(self, running: _Running, size: int, now_ms: int) -> bool:
         passed = max(0, now_ms - running.filled_ms) / 1000
@@ -227,7 +245,8 @@ class Programs:
         self._drop(running, "flooding")
         running.flooded_ms = now_ms
         found = [] if running.told[0] else self._tell(running, now_ms)
-        if isinstance(effect, calls.ReplyOut):
+        if isinstance(effect, calls.ReplyOut) and effect.query in running.queries:
+            del running.queries[effect.query]
             found.append(reply(effect.query, error=f"{running.spec.name} sends too much"))
         return found
 
@@ -237,6 +256,7 @@ class Programs:
         running.state, running.reason = event.state, event.reason
         found: list[Step] = []
         if event.query:
+            running.queries.pop(event.query, None)
             found.append(reply(event.query, error=f"{running.spec.name}: {event.reason}"))
         if event.state == "running" and before != "running":
             if running.spec.every_ms and running.timer_ms is None:
@@ -278,6 +298,8 @@ class Programs:
         running = next((r for r in self._running.values() if r.spec.app == routed.app), None)
         token = token_of(routed)
         if running is not None and running.state != "failed":
+            if token:
+                _remember(running.queries, token)
             event = calls.Delivered(routed.source, routed.value, routed.path, token)
             return self._call(running, event, now_ms)
         if not token:
@@ -303,6 +325,8 @@ class Programs:
         """A message of ``elf.job.program.messages``."""
         match message:
             case note.Note():
+                if message.uid in self._running:
+                    _remember(self._running[message.uid].wrote, sender)
                 return self._for(message.uid, calls.Sent(sender, message.value), now_ms)
             case note.Told():
                 app = bytes.fromhex(message.uid.partition(".")[0])
@@ -400,3 +424,11 @@ class Programs:
     def shown(self, now_ms: int) -> dict[str, tuple[State, str]]:
         """Jobs here: state and reason by uid."""
         return {uid: running.shown(now_ms) for uid, running in self._running.items()}
+
+
+def _remember(known: dict[str, None], name: str) -> None:
+    """The last ones."""
+    known.pop(name, None)
+    known[name] = None
+    if len(known) > REMEMBERED_MAX:
+        del known[next(iter(known))]
