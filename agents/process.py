@@ -72,10 +72,10 @@ from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.addresses import is_loopback, split_address
 from elf.client.values import for_terminal
 from elf.errors import ElfError, UserError
-from elf.functions import confinement
+from elf.functions import cgroup, confinement
 from elf.functions.allowed import Allow, Allowed, allowed, keyless, refusal
 from elf.functions.hosts import Settings
-from elf.functions.sandbox import Limits, Sandboxes, Template
+from elf.functions.sandbox import IMPORTS_BYTES, Limits, Sandboxes, Template
 from elf.job.catalog.membership import Identity, StreamSince
 from elf.job.ports import Spill
 from elf.job.reexecution import Reading
@@ -92,6 +92,9 @@ LOCK_FILE = "lock"
 PID_CHARS_MAX = 20
 TREE_BYTES_MIN = 48 << 20
 """The least memory that a tree can work in."""
+
+FUNCTIONS_AT_ONCE = 16
+"""Processes of functions, beside those of jobs in Python, that an agent's code is given memory for."""
 
 RETRY_S = 1.0
 """From a write that failed to the next start."""
@@ -124,7 +127,8 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
         limit_memory(sum(config.memory_max_bytes for config in configs) // 2)
     with contextlib.ExitStack() as opened:
         folders = [opened.enter_context(_data_folder(Path(config.data_dir))) for config in configs]
-        template = opened.enter_context(contextlib.closing(Template()))
+        memory_bytes = sum(_code_bytes(config.functions) for config in configs)
+        template = opened.enter_context(contextlib.closing(Template(memory_bytes=memory_bytes)))
         return asyncio.run(_live_all(configs, keyrings, folders, template, listening))
 
 
@@ -322,7 +326,9 @@ def _driver(
     sandboxes = Sandboxes(template)
     log = structlog.get_logger().bind(agent=me.name)
     functions = FunctionsAt(sandboxes, log.info, folder / "failed", settings.limits, settings.allowed)
-    log.info("users' code", allow=config.functions.allow, walls=confinement.walls())
+    log.info(
+        "users' code", allow=config.functions.allow, walls=confinement.walls(), control_group=cgroup.told()
+    )
     streams = [
         _stream(config, name, stream, store, folder, me, metrics, functions)
         for name, stream in config.streams.items()
@@ -374,6 +380,11 @@ def _functions(config: FunctionsConfig, agent: str, unsigned: Allowed, audit: Au
         return why
 
     return Settings(limits, config.jobs_max, told, refusal(allow, agent))
+
+
+def _code_bytes(config: FunctionsConfig) -> int:
+    """Memory of all users' code of an agent, if each piece takes all that it may."""
+    return (config.jobs_max + FUNCTIONS_AT_ONCE) * (config.memory_max_bytes + IMPORTS_BYTES)
 
 
 def _advertised(config: Config) -> str | None:

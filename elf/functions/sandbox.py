@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 from elf.errors import ElfError
-from elf.functions import confinement, wire
+from elf.functions import cgroup, confinement, wire
 from elf.functions.zygote import ANSWER, NO_PROCESS, Request
 from elf.job.program.calls import JobEffect
 
@@ -38,6 +38,9 @@ SPARE_BYTES: Final = 32 << 20
 LOOK_SECS: Final = 0.1
 """How often the threads and the memory of a call are looked at."""
 FRAME_BYTES_MIN: Final = 128 << 20
+GROUP_BYTES: Final = 8 << 30
+IMPORTS_BYTES: Final = 128 << 20
+"""What a sandbox may take beside the limit on its memory."""
 START_SECS: Final = 20.0
 STARVED_TIMES: Final = 10
 """A call that gets no CPU may take so many times its limit."""
@@ -95,7 +98,9 @@ class Template:
 
     program: tuple[str, ...] = ("-m", "elf.functions.zygote")
 
-    def __init__(self, *, confined: bool = True) -> None:
+    def __init__(self, *, confined: bool = True, memory_bytes: int = GROUP_BYTES) -> None:
+        """``memory_bytes``: of all its forks, where a control group can hold them to that."""
+        self._group = cgroup.Group(memory_bytes)
         self._confined = confined
         self._lock = threading.Lock()
         self._zygote: subprocess.Popen[bytes] | None = None
@@ -168,6 +173,7 @@ class Template:
                     cwd="/",
                     start_new_session=True,
                 )
+            self._group.take(self._zygote.pid)
             ours.settimeout(START_SECS)
             self._control = ours
         return self._control
@@ -183,6 +189,7 @@ class Template:
                 self._zygote.kill()
                 self._zygote.wait()
             self._zygote = None
+            self._group.close()
 
     def close(self) -> None:
         """End the zygote and every process of it."""

@@ -7,6 +7,7 @@ real agent too. On a kernel that cannot confine code none of it runs, which is t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import platform
 import signal
@@ -384,6 +385,56 @@ def test_sandboxes_cannot_reach_each_other(prey: Prey) -> None:
     assert isinstance(victim(BATCH), Done)
     assert victim._sandbox.pid == pid
     victim.close()
+
+
+def group_of_tests() -> Path | None:
+    """A real control group for a test, given to it as systemd gives one; None where none can be made."""
+    with contextlib.suppress(OSError, StopIteration):
+        mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        base = next(Path(words[4]) for words in mounts if words[words.index("-") + 1] == "cgroup2")
+        group = base / f"elf-tests-{os.getpid()}"
+        (group / "agent").mkdir(parents=True)
+        os.setxattr(group, "trusted.delegate", b"1")
+        return group
+    return None
+
+
+IN_GROUP = """
+import os, sys
+from pathlib import Path
+Path(sys.argv[1], "agent", "cgroup.procs").write_text(str(os.getpid()))
+from elf.functions.sandbox import Limits, Sandboxes
+sandboxes = Sandboxes()
+pid, sock, output = sandboxes.fork(Limits())
+print(sandboxes._template._zygote.pid, pid, *Path(f"/proc/{pid}/cgroup").read_text().split(), flush=True)
+print(*sorted(path.name for path in Path(sys.argv[1]).iterdir() if path.is_dir()), flush=True)
+sandboxes.close()
+"""
+
+
+@needs_confinement
+def test_a_control_group_holds_users_code_where_one_is_given() -> None:
+    group = group_of_tests()
+    if group is None:
+        pytest.skip("no control group can be made here: that takes root and cgroup v2")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", IN_GROUP, str(group)],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        first, folders = done.stdout.splitlines()
+        zygote, _, *places = first.split()
+        name = f"elf-functions-{zygote}"
+        assert any(place.startswith("0::") and place.endswith(f"/{name}") for place in places)
+        assert folders.split() == ["agent", name]
+        assert not (group / name).exists()
+    finally:
+        (group / "agent").rmdir()
+        group.rmdir()
 
 
 @needs_confinement
