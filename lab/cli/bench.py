@@ -79,6 +79,10 @@ BENCHES: Final = {
         "lab.bench.rotation.bench.RotationBench",
         "A log is rotated in every way, its agent dies meanwhile: is each row in a window or in a named gap?",
     ),
+    "fuzz": (
+        "lab.bench.fuzz.bench.Fuzz",
+        "Frames that no honest agent sends, by the million: does any agent stop, fail, grow or change?",
+    ),
     "peers": (
         "lab.bench.peers.bench.Peers",
         "Polars, Flink, Spark, Pathway and Bytewax on elf's job and one core; all answers must be the same.",

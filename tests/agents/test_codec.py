@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import random
-import types
 import typing
 import zlib
 
@@ -20,13 +18,9 @@ from elf.job import messages as job
 from elf.job.messages.log import Hello, Refused
 from elf.job.messages.rollup import Progress, Slice
 from elf.job.program import messages as program
-from elf.job.spec import JobSpec, Place
-from elf.ql.definition import Definition, TapDefinition
-from elf.schema import Column, Schema
-from elf.security.authored import Authored, Authorship
-from elf.security.certificates import Signed
 from elf.wire.clients import Failed
 from elf.wire.frames import MAGIC, WIRE_VERSION, Envelope, FrameRefused, OtherCluster, Reason
+from lab.bench.fuzz.frames import message_of
 from lab.raft.world import Weather, World
 from overlay import messages as ring
 from overlay import raft, treemessages
@@ -39,88 +33,17 @@ ALL_TYPES: tuple[type, ...] = (*job.MESSAGES, *program.MESSAGES, *ring.MESSAGES)
 """Of any values; those of Raft groups see below."""
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
-keys = st.binary(min_size=KEY_BYTES, max_size=KEY_BYTES)
-SIMPLE: dict[object, st.SearchStrategy[object]] = {
-    str: texts,
-    int: st.integers(-(1 << 63), (1 << 63) - 1),
-    float: st.floats(allow_nan=False),
-    bool: st.booleans(),
-    bytes: st.binary(max_size=64),
-    types.NoneType: st.none(),
-    Authored: st.builds(
-        Authored,
-        st.binary(min_size=32, max_size=32),
-        st.integers(0, 1 << 40),
-        st.binary(min_size=16, max_size=16),
-        st.binary(min_size=64, max_size=64),
-    ),
-    Authorship: st.deferred(lambda: st.builds(Authorship, texts, st.just(()), SIMPLE[Authored])),
-    Signed: st.builds(
-        Signed,
-        st.binary(max_size=64),
-        st.binary(min_size=32, max_size=32),
-        st.binary(min_size=64, max_size=64),
-    ),
-}
-
-_SCHEMA = Schema((Column("n", "bigint"), Column("ts", "timestamp")), "ts")
-_QUERIES = tuple(
-    Definition(f"SELECT n % {n} AS k, SUM(n) AS s FROM x GROUP BY k WINDOWING {n} SECONDS", (("x", _SCHEMA),))
-    for n in (2, 3)
-)
-MADE: dict[type, tuple[object, ...]] = {
-    Definition: _QUERIES,
-    TapDefinition: (TapDefinition("t", "x", _SCHEMA, where="n > 1", columns=("n",)),),
-    JobSpec: tuple(
-        JobSpec("busy", "größe", n, one, (Place("ab" * 12, bytes(KEY_BYTES), "a:1"),) * (n % 2))
-        for n, one in enumerate(_QUERIES)
-    ),
-}
-"""Of types that are no values of just any kind."""
 
 
-@functools.cache
 def value_of(cls: type) -> st.SearchStrategy[typing.Any]:
-    """Any value of a message (or of what it is made of), from its annotations alone. A type may be made of
-    values of its own, as a plan is of those beside it."""
-
-    if cls in MADE:
-        return st.sampled_from(MADE[cls])
-
-    def built() -> st.SearchStrategy[typing.Any]:
-        hints = typing.get_type_hints(cls)
-        names = [field.name for field in msgspec.inspect.type_info(cls).fields]  # type: ignore[attr-defined]
-        return st.builds(cls, **{name: field_of(name, hints[name]) for name in names})
-
-    return st.deferred(built)
-
-
-def field_of(name: str, hint: object) -> st.SearchStrategy[typing.Any]:
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if name in ("key", "topic") and hint is bytes:
-        return keys
-    if name in ("topics", "unknown", "spare", "climb") and args[:1] == (bytes,):
-        return st.lists(keys, max_size=3).map(tuple)
-    if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
-        return st.lists(field_of("", args[0]), max_size=3).map(tuple)
-    if origin is tuple:
-        return st.tuples(*(field_of("", arg) for arg in args))
-    if origin in (typing.Union, types.UnionType):
-        return st.one_of(*(field_of(name, arg) for arg in args))
-    if origin is typing.Literal:
-        return st.sampled_from(args)
-    if hint in SIMPLE:
-        return SIMPLE[hint]
-    named = isinstance(hint, type) and issubclass(hint, msgspec.Struct | tuple)
-    if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or named):
-        return value_of(hint)
-    raise TypeError(hint)
+    """A message of any values that its type allows."""
+    return st.integers(0, (1 << 32) - 1).map(lambda seed: message_of(cls, random.Random(seed)))
 
 
 STRATEGIES = {cls: value_of(cls) for cls in ALL_TYPES}
 messages = st.sampled_from(ALL_TYPES).flatmap(STRATEGIES.__getitem__)
 
-SLICE = Slice(flow="f", start=-4, end=9, members=b"\x05", counters=b"t" * 9, payload=b"arrow" * 99)
+SLICE = Slice(flow="f" * 24, start=-4, end=9, members=b"\x05", counters=b"t" * 9, payload=b"arrow" * 99)
 ROUTE = ring.Route(
     sender=Peer("a:1", 1),
     token=3,
