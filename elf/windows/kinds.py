@@ -57,10 +57,6 @@ class Sliding(msgspec.Struct, frozen=True, tag="sliding"):
     size_us: Span
     slide_us: Span
 
-    def __post_init__(self) -> None:
-        if self.slide_us > self.size_us:
-            raise ValueError("windows with gaps between them")
-
     @property
     def text(self) -> str:
         """For people."""

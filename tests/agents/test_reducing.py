@@ -31,6 +31,7 @@ from elf.ql.user_functions import functions_of, with_function
 from elf.schema import Column, Schema
 from lab.chaos.engine import here
 
+FLOW = 24 * "f"
 SCHEMA = Schema((Column("ts", "timestamp"), Column("product", "text"), Column("n", "bigint")), "ts")
 QUERY = "SELECT product, SUM(n) AS clicks, COUNT(*) AS rows FROM rows GROUP BY product WINDOWING 1 SECONDS"
 ROWS = [(0, "b", 2), (0, "a", 1), (1, "c", 3), (1, "bomb", 4), (2, "b", 6), (2, "a", 5)]
@@ -156,7 +157,7 @@ REDUCED: dict[str, Callable[[Counter[str]], dict[str, int]]] = {
 
 
 def flow_of(body: str) -> Flow:
-    return Flow("f", planned(body).fragment, b"", "here")
+    return Flow(FLOW, planned(body).fragment, b"", "here")
 
 
 def work(
@@ -191,7 +192,7 @@ def test_revisions_are_those_of_all_rows_whatever_the_function(body: str, seed: 
             done = panecommits.commit_panes(work(flow, start, end, revision, rows, revision), store, function)
             assert done.seq
         for pane in whole:
-            row = max(store.pane_commits("f", pane, pane + 1), key=lambda row: row.revision)
+            row = max(store.pane_commits(FLOW, pane, pane + 1), key=lambda row: row.revision)
             table = decode(row.payload) if row.payload else groups([(0, "", 0)]).slice(0, 0)
             got = {key: n for p, key, n in plain(table) if p == pane}
             assert got == REDUCED[body](whole[pane]), (revision, pane)
@@ -231,7 +232,7 @@ def test_whoever_leads_next_makes_a_revision_of_what_was_before_the_function() -
     first, _ = panecommits.merged_panes(work(flow, 0, 1, 0, [(0, "a", 3), (0, "b", 9)], 0), ours, 1, function)
     assert plain(decode(first.payload)) == [(0, "b", 9)]
     groupstore.apply(theirs, grouplog.encode(first))
-    for kept in groupstore.newest(theirs, "f", 1 << 20):
+    for kept in groupstore.newest(theirs, FLOW, 1 << 20):
         groupstore.apply(later, grouplog.encode(kept))
     second, _ = panecommits.merged_panes(work(flow, 0, 1, 1, [(0, "a", 2)], 1), later, 2, function)
     assert sorted(plain(decode(second.payload))) == [(0, "a", 5), (0, "b", 9)]
@@ -243,20 +244,20 @@ def test_whoever_leads_next_makes_a_revision_of_what_was_before_the_function() -
 def test_it_is_tried_on_the_last_groups_that_are_here(at: FunctionsAt) -> None:
     store = Store(":memory:")
     body = "'b' in batch['product'].to_pylist() and 1 / 0; return batch"
-    assert why_not(planned(body), ("f",), store, at) == "", "no pane yet: no groups, in their columns"
+    assert why_not(planned(body), (FLOW,), store, at) == "", "no pane yet: no groups, in their columns"
     assert "r.py: reduce() gives the columns (none); product, clicks, rows" in why_not(
-        planned("return pa.table({})"), ("f",), store, at
+        planned("return pa.table({})"), (FLOW,), store, at
     )
     for name, payload in (("other", groups()), ("f.copy", groups()), ("f.copy", None)):
         seq = store.last_seq(name)
         data = encode(payload) if payload is not None else b""
         store.commit_panes(PaneCommit(name, 3 * seq, 3 * seq + 3, 0, b"\1", 1, b"", data))
-    said = why_not(planned(body), ("f",), store, at)
+    said = why_not(planned(body), (FLOW,), store, at)
     assert said.startswith("r.py:5: ZeroDivisionError")
     assert " at row 1 of the pane from 1970-01-01 00:00:02 to 1970-01-01 00:00:03" in said
     assert why_not(planned(body), ("g",), store, at) == ""
     other = "SELECT n, MAX(product) AS clicks FROM rows GROUP BY n WINDOWING 1 SECONDS"
-    assert why_not(planned("return batch", other), ("f",), store, at) == "", "those are other groups"
+    assert why_not(planned("return batch", other), (FLOW,), store, at) == "", "those are other groups"
     store.close()
 
 

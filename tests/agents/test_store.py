@@ -343,7 +343,7 @@ def test_what_is_written_together_is_one_transaction(store: Store) -> None:
 
 
 def test_records_that_follow_each_other_are_written_in_runs(store: Store) -> None:
-    rows = [window(at, at + 1) for at in range(RUN_RECORDS_MAX + 1)]
+    rows = [replace(window(at, at + 1), job=JOB) for at in range(RUN_RECORDS_MAX + 1)]
     applies = [Apply(bytes(16), encode(row)) for row in rows]
     other = ForgetJobGroup("of another job", ())
     runs = list(in_runs([other, *applies, other, applies[0]]))

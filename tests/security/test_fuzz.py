@@ -90,7 +90,7 @@ async def test_a_real_agent_over_zeromq(agent: Agent) -> None:
         frames = Frames(Random(7), CLUSTER, lambda: "", Known(["clicks", "web-0", agent.address]))
         frames.maker.share = 0.2
         frames.real.append(codec.encode(Reply(request=1), cluster=CLUSTER, sender=""))
-        context = zmq.Context.instance()
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         with context.socket(zmq.DEALER) as socket:
             socket.connect(f"tcp://{agent.address}")
             for number in range(cases(3_000, 30_000)):
