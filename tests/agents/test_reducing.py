@@ -248,7 +248,7 @@ def test_it_is_tried_on_the_last_groups_that_are_here(at: FunctionsAt) -> None:
     assert "r.py: reduce() gives the columns (none); product, clicks, rows" in why_not(
         planned("return pa.table({})"), (FLOW,), store, at
     )
-    for name, payload in (("other", groups()), ("f.copy", groups()), ("f.copy", None)):
+    for name, payload in (("other", groups()), (f"{FLOW}.copy", groups()), (f"{FLOW}.copy", None)):
         seq = store.last_seq(name)
         data = encode(payload) if payload is not None else b""
         store.commit_panes(PaneCommit(name, 3 * seq, 3 * seq + 3, 0, b"\1", 1, b"", data))
