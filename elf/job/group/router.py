@@ -114,6 +114,8 @@ class Router:
             case ReadPanes():
                 self._ahead.keep_requests(sender, message)
                 return self.roots.asked(sender, message, now_ms)
+            case FlowHead() | PaneRow() if not self._is_root(message.flow, sender):
+                return []
             case FlowHead():
                 return self._begun(message.flow, now_ms) if self._job_groups.mirrors.head(message) else []
             case PaneRow():
@@ -123,6 +125,11 @@ class Router:
             case AskWhy():
                 return self.roots.asked_why(message, now_ms)
         return []
+
+    def _is_root(self, uid: str, sender: str) -> bool:
+        """Whether the log has a flow's root there: another's word on its panes is none."""
+        flow = self._log.flow(uid)
+        return flow is not None and flow.leader == sender
 
     def handle(self, event: Done, now_ms: int) -> list[Effect]:
         """Something that a root or a master wanted has been done."""

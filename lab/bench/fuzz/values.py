@@ -13,8 +13,21 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, Final
 
+import msgspec
 from msgspec import inspect
 
+from elf.ql.definition import Definition, TapDefinition
+from elf.schema import Column, Schema
+
+_SCHEMA: Final = Schema((Column("n", "bigint"), Column("ts", "timestamp")), "ts")
+QUERIES: Final[dict[type, tuple[object, ...]]] = {
+    Definition: tuple(
+        Definition(f"SELECT n % {n} AS k, SUM(n) FROM x GROUP BY k WINDOWING {n} SECONDS", (("x", _SCHEMA),))
+        for n in (2, 3)
+    ),
+    TapDefinition: (TapDefinition("t", "x", _SCHEMA, where="n > 1", columns=("n",)),),
+}
+"""Nearly no query that is made up of parts has a plan: some of these, as they are, or with other parts."""
 USUAL: Final = 0.75
 """So many numbers are small ones: a message with several is refused if any of them makes no sense."""
 DEPTH_MAX: Final = 6
@@ -96,6 +109,8 @@ class Maker:
     def _fields(
         self, kind: inspect.StructType | inspect.DataclassType | inspect.NamedTupleType, depth: int
     ) -> Any:
+        if kind.cls in QUERIES and self.rng.random() < USUAL:
+            return msgspec.msgpack.decode(msgspec.msgpack.encode(self.rng.choice(QUERIES[kind.cls])))
         made = {
             one.encode_name: [0, 1] if one.name == "range" else self.value(one.type, one.name, depth + 1)
             for one in kind.fields
@@ -146,6 +161,7 @@ class Maker:
             data = rng.choice(known.payloads)
         else:
             data = rng.randbytes(rng.choice((0, 0, 1, 8, 16, 40)))
+        data += rng.randbytes(max(0, (kind.min_length or 0) - len(data)))
         return data if kind.max_length is None else data[: kind.max_length]
 
 
