@@ -22,6 +22,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from elf.errors import ElfBug, ElfError, QueryError, UserError
+from elf.ql.fuel import fuelled
 from elf.ql.plan import Fragment, Function, Plan, Table
 from elf.schema import Column, Schema
 from elf.windows import Kind
@@ -166,7 +167,8 @@ def _once(
     made = known.get(key)
     if made is None:
         try:
-            made = make(source)
+            with fuelled():
+                made = make(source)
         except ElfError:
             raise
         except Exception as error:  # whatever the planner trips over, a peer may have sent it

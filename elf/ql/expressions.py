@@ -12,6 +12,7 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from elf.ql.fuel import burn
 from elf.schema import ColumnType
 
 Kind = ColumnType | Literal["hugeint", "null"]
@@ -55,8 +56,19 @@ class Spelled:
     kind: Kind = "text"
 
 
+class _Compound:
+    """An expression with others in it. ``size``: its parts, all counted; making one takes fuel."""
+
+    args: tuple[Expr, ...]
+    size: int
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "size", 1 + sum(map(size_of, self.args)))
+        burn(1 + len(self.args))
+
+
 @dataclass(frozen=True)
-class Call:
+class Call(_Compound):
     """An operator or function: ``op`` is a key of ``elf.ql.forms.FORMS``, or one of the few that render
     themselves.
     """
@@ -67,7 +79,7 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(_Compound):
     """An aggregate over the rows of a group: ``name`` is a key of ``elf.paos.AGGREGATES`` or of
     ``elf.ql.cells.CELLED``. ``params`` are constants that its value, and nothing else, depends on.
     """
@@ -88,7 +100,7 @@ class Slot:
 
 
 @dataclass(frozen=True)
-class Over:
+class Over(_Compound):
     """A window function over the rows of one result window. ``args``: its ``arguments`` first, then what it
     is partitioned by, then what it is ordered by, each ``ways`` with (descending, nulls first).
     """
@@ -105,12 +117,18 @@ Expr = Ref | Constant | Spelled | Call | Aggregate | Slot | Over
 TRUE = Constant(True, "boolean")
 
 
+def size_of(expr: Expr) -> int:
+    """How many parts it has."""
+    return expr.size if isinstance(expr, _Compound) else 1
+
+
 def children(expr: Expr) -> tuple[Expr, ...]:
     return expr.args if isinstance(expr, Call | Aggregate | Over) else ()
 
 
 def walk(expr: Expr) -> Iterator[Expr]:
     """The expression and everything below it, parents first."""
+    burn(1)
     yield expr
     for child in children(expr):
         yield from walk(child)
@@ -137,6 +155,7 @@ _COMMUTATIVE = frozenset({"+", "*"})
 
 def rank(expr: Expr) -> tuple[bool, str]:
     """The order of the operands of a commutative operator: constants last, otherwise by their text."""
+    burn(size_of(expr))
     return isinstance(expr, Constant), repr(expr)
 
 
@@ -158,6 +177,7 @@ def connect(op: Literal["and", "or"], parts: tuple[Expr, ...], whole: Container[
     repetition, in canonical order.
     """
     flat: dict[Expr, None] = {}
+    burn(sum(map(size_of, parts)))
     for part in parts:
         inner = part.args if isinstance(part, Call) and part.op == op and part not in whole else (part,)
         flat.update(dict.fromkeys(inner))

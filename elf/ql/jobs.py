@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from elf.errors import ElfBug, QueryError
 from elf.ql.definition import Read
+from elf.ql.fuel import PARTS_A_CHAR, burn, fuelled
 from elf.ql.job_queries import JobQuery
 from elf.ql.plan import Plan
 from elf.ql.rules_joins import check_joins, is_comma
@@ -51,7 +52,8 @@ def expand(query: Query, find: Callable[[str], Read], within: Sequence[str] = ()
     check_joins(source, query.tree)
     _check_places(source, places)
     tree = query.tree.copy()
-    read = [_put(place, source, find, within) for place in _places(tree)]
+    with fuelled():
+        read = [_put(place, source, find, within) for place in _places(tree)]
     reads = {job.uid: job.identity for job, _ in read}
     streams = dict.fromkeys(stream for job, _ in read for stream, _ in job.columns)
     jobs = {one.name: one for job, below in read for one in (job, *below)}
@@ -101,6 +103,7 @@ def _put(
             f"job {name} has a final function, and the rows that it gives cannot be read yet; DROP FUNCTION "
             "final there",
         )
+    burn(len(job.sql) * PARTS_A_CHAR)
     query = parse_query(job.sql)
     if query is None:
         raise ElfBug(f"job {name} has a query that is none")

@@ -15,6 +15,7 @@ from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Constant, Expr, Slot, rewrite
 from elf.ql.files import check_size
 from elf.ql.fragments import after_grouping, counter, fragments_of, narrowed, session_ends, top_of
+from elf.ql.fuel import fuelled
 from elf.ql.job_queries import check_panes
 from elf.ql.levels import Level, for_master, for_spark, render_side, storeys
 from elf.ql.plan import CREDIT, Fragment, Plan, Table, with_first
@@ -120,14 +121,15 @@ def plan_streams(
     if not isinstance(query.tree, exp.Select):
         raise source.at(query.tree, f"{query.tree.key.upper()} is not supported yet")
     try:
-        schema = together(schemas, source, query.tree)
-        draft = Draft(source, query.tree, schema, tables=tables or {}, schemas=schemas, pane_us=pane_us)
-        beside: list[Plan] = []
-        found = _plan(query.sql, apply_rules(draft), beside)
-        found = replace(found, beside=tuple(beside))
-        check_sides(found)
-        check_names(found)
-        check_panes(source, query.tree, found)
+        with fuelled():
+            schema = together(schemas, source, query.tree)
+            draft = Draft(source, query.tree, schema, tables=tables or {}, schemas=schemas, pane_us=pane_us)
+            beside: list[Plan] = []
+            found = _plan(query.sql, apply_rules(draft), beside)
+            found = replace(found, beside=tuple(beside))
+            check_sides(found)
+            check_names(found)
+            check_panes(source, query.tree, found)
     except RecursionError as error:
         raise QueryError("the query is nested too deeply") from error
     check_size(query, found)
@@ -247,7 +249,10 @@ def number_keys(draft: Draft) -> Draft:
     The tie-break of the ordering (the keys as the query lists them) becomes part of ``order``.
     """
     ordered = sorted(draft.keys, key=lambda key: render(key, "duckdb"))
-    places = [ordered.index(key) for key in draft.keys]
+    place_of: dict[Expr, int] = {}
+    for place, key in enumerate(ordered):
+        place_of.setdefault(key, place)
+    places = [place_of[key] for key in draft.keys]
     slots: dict[Expr, Expr] = {
         Slot(f"k{i}", key.kind): Slot(f"k{places[i]}", key.kind) for i, key in enumerate(draft.keys)
     }

@@ -10,6 +10,7 @@ from elf.errors import ElfBug
 from elf.paos import AGGREGATES
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Kind, Over, Ref, Slot, Spelled
 from elf.ql.forms import FORMS, INFIX
+from elf.ql.fuel import CHARS_A_PART, burn
 from elf.ql.templates import Engine, name, text_literal
 
 TYPES: Final[Mapping[Engine, Mapping[Kind, str]]] = {
@@ -59,6 +60,12 @@ def constant(value: Constant, engine: Engine) -> str:
 
 def render(expr: Expr, engine: Engine) -> str:
     """The SQL of an expression. Columns of ``rows`` are those of alias ``r``, slots those of alias ``g``."""
+    text = _rendered(expr, engine)
+    burn(1 + len(text) // CHARS_A_PART)
+    return text
+
+
+def _rendered(expr: Expr, engine: Engine) -> str:
     if isinstance(expr, Ref):
         return f"r.{name(expr.column, engine)}"
     if isinstance(expr, Constant):

@@ -19,6 +19,7 @@ from elf.errors import QueryError
 from elf.ql import parameters
 from elf.ql.changes import AlterJob, ReconfigureJob, read_alter, read_reconfiguration
 from elf.ql.dialect import Elf, Lateness, Windowing
+from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, STATEMENTS_MAX, TOKENS_MAX
 from elf.ql.parameters import Parameter
 from elf.ql.source import Source, did_you_mean
 
@@ -152,6 +153,8 @@ _CLOSED_OR_NOT = re.compile(
     r"|/\*.*?(?:\*/|(?P<comment>\Z))",
     re.DOTALL,
 )
+_OPENS: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
+_CLOSES: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 JOB_NAME_MAX = 128
 """Characters of the name of a job that is created."""
@@ -282,10 +285,14 @@ def joined_files(text: str) -> tuple[str, ...]:
 
 
 def _tokens(source: Source) -> list[Token]:
+    """All of them, if they are not too many to be parsed at once (``elf.ql.fuel``)."""
+    if len(source.text) > CHARS_MAX:
+        raise QueryError(f"a text of {len(source.text):,} characters is too long: {CHARS_MAX:,} at most")
     try:
         tokens: list[Token] = Elf().tokenize(source.text)
     except TokenError as error:
         raise source.error(*_unclosed(source.text, error)) from error
+    _bound(source, tokens)
     for number, after in pairwise(tokens):
         if (
             number.token_type == TokenType.NUMBER
@@ -294,6 +301,24 @@ def _tokens(source: Source) -> list[Token]:
         ):
             raise source.error(f"{source.text[number.start : after.end + 1]} is not a number", number.start)
     return tokens
+
+
+def _bound(source: Source, tokens: list[Token]) -> None:
+    """Raises ``QueryError`` for more of anything than there may be. A CASE is a bracket."""
+    depth, statements, comments = 0, 1, 0
+    for number, token in enumerate(tokens):
+        kind, comments = token.token_type, comments + len(token.comments)
+        depth += 1 if kind in _OPENS else -1 if kind in _CLOSES else 0
+        statements += kind == TokenType.SEMICOLON
+        said = (
+            (number + comments, TOKENS_MAX, "words and signs"),
+            (depth, DEPTH_MAX, "brackets in one another"),
+            (statements, STATEMENTS_MAX, "statements"),
+            (len(token.text) if kind == TokenType.NUMBER else 0, DIGITS_MAX, "digits of a number"),
+        )
+        for found, most, what in said:
+            if found > most:
+                raise source.error(f"this has more than {most:,} {what}, which is too much", token.start)
 
 
 def _unclosed(text: str, error: TokenError) -> tuple[str, int]:

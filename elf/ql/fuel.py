@@ -1,0 +1,60 @@
+"""How large a statement may be, and how much work its plan may take: the same everywhere, so that no agent
+refuses what another has taken, and nobody's text holds an agent up.
+
+Tokens are counted before anything is parsed (``elf.ql.statements``). What is made of them may still grow
+without bounds (a subquery that names a column twice doubles what it stands for), so planning has *fuel*: each
+part of an expression that is made, visited or compared takes some, and a query that needs more is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+
+from elf.errors import QueryError
+
+CHARS_MAX: Final = 1 << 16
+"""The longest text of statements."""
+TOKENS_MAX: Final = 3_000
+"""Of one text: names, constants, operators, brackets, commas, comments."""
+STATEMENTS_MAX: Final = 64
+DEPTH_MAX: Final = 64
+"""Brackets and CASEs in one another."""
+DIGITS_MAX: Final = 400
+"""Of a number: as many as the greatest double has, and some."""
+FUEL: Final = 100_000
+"""Parts of expressions, for one plan."""
+PARTS_A_CHAR: Final = 4
+"""Of another job's text, which is parsed again wherever the job is named."""
+CHARS_A_PART: Final = 16
+"""What a part comes to in an engine's SQL."""
+
+_left: ContextVar[list[int] | None] = ContextVar("fuel", default=None)
+
+
+@contextmanager
+def fuelled() -> Iterator[None]:
+    """Plan with so much; inside another one nothing is added."""
+    if _left.get() is not None:
+        yield
+        return
+    token = _left.set([FUEL])
+    try:
+        yield
+    finally:
+        _left.reset(token)
+
+
+def burn(parts: int) -> None:
+    """Raises ``QueryError`` when nothing is left."""
+    left = _left.get()
+    if left is None:
+        return
+    left[0] -= parts
+    if left[0] < 0:
+        raise QueryError(
+            f"the query is too large: its plan takes more than {FUEL:,} steps; use fewer or shorter "
+            "expressions, and fewer subqueries in one another"
+        )
