@@ -81,6 +81,7 @@ from elf.job.ports import Spill
 from elf.job.reexecution import Reading
 from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
+from elf.ql.fuel import FRAMES_MAX
 from elf.schema import ColumnType
 from elf.transport.reach import reached
 from elf.transport.zeromq import ZeroMqTransport
@@ -121,6 +122,7 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
             structlog.get_logger().warning(note, agent=config.agent.name)
         if config.security == "open":
             structlog.get_logger().warning(OPEN, agent=config.agent.name)
+    sys.setrecursionlimit(FRAMES_MAX)
     if any(config.streams for config in configs):
         from agents.tasks.engine import limit_memory  # DuckDB, which an agent without a stream never needs
 

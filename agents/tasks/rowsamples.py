@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -21,7 +22,7 @@ from elf.batch import encode
 from elf.errors import UserError
 from elf.job.messages.inquiries import SampledRows, SampleRows
 from elf.job.ports import Wanted
-from elf.schema import Schema
+from elf.schema import Column, Schema
 
 if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
     from agents.tasks.engine import Extractor
@@ -56,7 +57,7 @@ class _RowSample:
     """One of them. ``hold`` and ``take`` are called under the lock of all, ``read`` on the row samples'
     thread."""
 
-    def __init__(self, request: SampleRows, now_ms: int) -> None:
+    def __init__(self, request: SampleRows, wheres: tuple[str, ...], now_ms: int) -> None:
         self.asked_ms = now_ms
         self._request = request
         self._looked = Allowance(request.lines_max)
@@ -65,7 +66,7 @@ class _RowSample:
         self._lines = 0
         self._bytes = 0
         self._unseen = 0
-        self._wheres: tuple[str, ...] | None = None
+        self._wheres = wheres
         self._extractor: Extractor | None = None
 
     def hold(self, lines: pa.StringArray, now_ms: int) -> None:
@@ -89,9 +90,7 @@ class _RowSample:
     def read(
         self, held: Sequence[Held], unseen: int, fmt: Format, event_time: str | None, now_ms: int
     ) -> SampledRows:
-        """The rows of these lines. Raises ``UserError`` where the condition cannot be read."""
-        if self._wheres is None:
-            self._wheres = _rendered(self._request)
+        """The rows of these lines."""
         if not held:
             return SampledRows(b"", 0, unseen)
         if (
@@ -116,13 +115,14 @@ class _RowSample:
             self._extractor.close()
 
 
-def _rendered(request: SampleRows) -> tuple[str, ...]:
-    """The condition as this agent binds and renders it; none where there is none."""
-    if not request.where:
+@lru_cache(maxsize=64)
+def _rendered(where: str, columns: tuple[Column, ...], stream: str) -> tuple[str, ...]:
+    """A condition as this agent binds and renders it; none where there is none. Raises ``UserError``."""
+    if not where:
         return ()
     from elf.ql.conditions import condition
 
-    return (condition(request.where, Schema(request.columns), stream=request.stream).where_sql,)
+    return (condition(where, Schema(columns), stream=stream).where_sql,)
 
 
 class RowSamples:
@@ -146,6 +146,7 @@ class RowSamples:
     def look(self, request: SampleRows, fmt: Format, event_time: str | None, now_ms: int) -> SampledRows:
         """What has come since this row sample was here last; the first time it begins. Raises
         ``UserError``."""
+        wheres = _rendered(request.where, request.columns, request.stream)
         with self._lock:
             self._end(now_ms)
             over, self._over = self._over, []
@@ -153,7 +154,7 @@ class RowSamples:
             if row_sample is None and len(self._row_samples) >= ROW_SAMPLES_MAX:
                 raise UserError(f"{ROW_SAMPLES_MAX} others look at stream {self._stream} there already")
             if row_sample is None:
-                row_sample = self._row_samples[request.row_sample] = _RowSample(request, now_ms)
+                row_sample = self._row_samples[request.row_sample] = _RowSample(request, wheres, now_ms)
             row_sample.asked_ms = now_ms
             held, unseen = row_sample.take()
         for ended in over:

@@ -21,7 +21,12 @@ TOKENS_MAX: Final = 3_000
 """Of one text: names, constants, operators, brackets, commas, comments."""
 STATEMENTS_MAX: Final = 64
 DEPTH_MAX: Final = 64
-"""Brackets and CASEs in one another."""
+"""Brackets and CASEs in one another; signs and NOTs before one operand."""
+LEVELS_MAX: Final = 250
+"""Of a query's tree, in which conditions joined by AND, or by OR, are one level."""
+FRAMES_MAX: Final = 8_000
+"""Python's frames that the deepest accepted text takes, and as many again (``sys.setrecursionlimit``): which
+texts are accepted must not depend on who calls."""
 DIGITS_MAX: Final = 400
 """Of a number: as many as the greatest double has, and some."""
 FUEL: Final = 100_000

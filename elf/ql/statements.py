@@ -19,7 +19,7 @@ from elf.errors import QueryError
 from elf.ql import parameters
 from elf.ql.changes import AlterJob, ReconfigureJob, read_alter, read_reconfiguration
 from elf.ql.dialect import Elf, Lateness, Windowing
-from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, STATEMENTS_MAX, TOKENS_MAX
+from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, LEVELS_MAX, STATEMENTS_MAX, TOKENS_MAX
 from elf.ql.parameters import Parameter
 from elf.ql.source import Source, did_you_mean
 
@@ -155,6 +155,7 @@ _CLOSED_OR_NOT = re.compile(
 )
 _OPENS: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSES: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+_SIGNS: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 JOB_NAME_MAX = 128
 """Characters of the name of a job that is created."""
@@ -305,14 +306,16 @@ def _tokens(source: Source) -> list[Token]:
 
 def _bound(source: Source, tokens: list[Token]) -> None:
     """Raises ``QueryError`` for more of anything than there may be. A CASE is a bracket."""
-    depth, statements, comments = 0, 1, 0
+    depth, signs, statements, comments = 0, 0, 1, 0
     for number, token in enumerate(tokens):
         kind, comments = token.token_type, comments + len(token.comments)
+        signs = signs + 1 if kind in _SIGNS else 0
         depth += 1 if kind in _OPENS else -1 if kind in _CLOSES else 0
         statements += kind == TokenType.SEMICOLON
         said = (
             (number + comments, TOKENS_MAX, "words and signs"),
             (depth, DEPTH_MAX, "brackets in one another"),
+            (signs, DEPTH_MAX, "signs in a row"),
             (statements, STATEMENTS_MAX, "statements"),
             (len(token.text) if kind == TokenType.NUMBER else 0, DIGITS_MAX, "digits of a number"),
         )
@@ -340,9 +343,22 @@ def _parse_query(source: Source, tokens: list[Token]) -> exp.Expr:
     tree = trees[0] if trees else None
     if tree is None:
         raise source.error("expected a query", tokens[0].start)
+    _check_levels(source, tree)
     while isinstance(tree, exp.Subquery) and not tree.alias:
         tree = tree.this
     return tree
+
+
+def _check_levels(source: Source, tree: exp.Expr) -> None:
+    """Raises ``QueryError`` for a tree that is too deep to be walked by calls in calls."""
+    todo = [(tree, 1)]
+    while todo:
+        node, level = todo.pop()
+        if level > LEVELS_MAX:
+            raise source.at(node, f"operators nested more than {LEVELS_MAX} deep are too much")
+        for part in node.iter_expressions():
+            flat = isinstance(node, exp.Connector) and type(part) is type(node)
+            todo.append((part, level if flat else level + 1))
 
 
 def _syntax_error(source: Source, tokens: list[Token], error: ParseError) -> Exception:
