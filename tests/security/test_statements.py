@@ -192,7 +192,7 @@ class Stranger:
         self.say(request)
         async with asyncio.timeout(ANSWER_SECS):
             while True:
-                _, frames = await self._transport.receive()
+                _, frames, _ = await self._transport.receive()
                 answer = codec.decode(frames, cluster=CLUSTER, max_bytes=1 << 24).message
                 if isinstance(answer, Answer) and answer.id == request.id:
                     return answer
