@@ -19,12 +19,9 @@ from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Membership
 from elf.security.certificates import Certificate, Signed
-from elf.security.enrolling import Admitted, unpacked
+from elf.security.enrolling import Admitted, stale, unpacked
 from elf.security.roster import Trust
 from elf.wire.clients import Call, Reply
-
-TOKEN_SKEW_S: Final = 300
-"""What a token signs is brought at once; clocks may be off by so much."""
 
 LOOKS_MAX: Final = 5
 """Times that the log is waited for, two seconds each: it may have no leader just now."""
@@ -59,7 +56,7 @@ class KeyRequests:
             raise UserError("this fleet has no keys; elf keys init makes them")
         signed = unpacked(call.argument)
         if not roster.has(signed):
-            if why := roster.refusal(signed) or self._stale(signed, now_ms):
+            if why := roster.refusal(signed) or stale(signed, keys.trust.authority, now_ms):
                 raise UserError(f"refused: {why}")
             self._membership.sign(signed)
             for _ in range(LOOKS_MAX):
@@ -76,15 +73,6 @@ class KeyRequests:
             return Reply(request=call.request, text="the fleet knows it")
         told = Admitted(keys.fleet, keys.seal(what.key), roster.signed, self._contacts(now_ms))
         return Reply(request=call.request, body=msgspec.json.encode(told))
-
-    def _stale(self, signed: Signed, now_ms: int) -> str:
-        """Of what a token has signed long ago, or for later: it may have expired meanwhile."""
-        what = signed.opened()
-        by_authority = self._keys is not None and signed.signer == self._keys.trust.authority
-        off = abs(what.issued - now_ms // 1_000)
-        if by_authority or not isinstance(what, Certificate) or off <= TOKEN_SKEW_S:
-            return ""
-        return f"it was signed {off} s before or after now: is the clock of that host right?"
 
     def _contacts(self, now_ms: int) -> tuple[str, ...]:
         """Where agents are whose keys hold."""

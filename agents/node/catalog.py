@@ -34,6 +34,7 @@ from elf.job.catalog.voters import (
 from elf.job.effects import Effect, Send, Skipped
 from elf.job.messages.inquiries import LocateInTree, TreePlace
 from elf.job.messages.log import (
+    ChangeRoster,
     EndFlow,
     Follow,
     Hello,
@@ -48,6 +49,7 @@ from elf.job.messages.log import (
 )
 from elf.job.spec import stream_topic
 from elf.security.certificates import Signed
+from elf.security.enrolling import stale
 from elf.wire.base import Answer
 from overlay import raft
 
@@ -267,6 +269,9 @@ class Catalog:
                 return [] if asker == self._me.address else [Send(asker, told)]
         except UserError as refused:
             return [refusal(asker, proposal, refused)]
+        trust = self.log.trust
+        if isinstance(proposal, ChangeRoster) and trust and stale(proposal.signed, trust.authority, now_ms):
+            return []
         record = encode(Proposed(proposal, asker, self._me.address, self._me.incarnation))
         if isinstance(why := proposed_of(record), str):
             return [Skipped("a proposal", why)]

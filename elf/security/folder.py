@@ -101,7 +101,7 @@ def load_pair(file: Path) -> KeyPair:
 def make_pair(file: Path) -> KeyPair:
     """The secret key in a file, which is made where it is not there yet. Raises ``UserError``."""
     if not file.exists():
-        write(file, (shown(KeyPair.new().seed) + "\n").encode())
+        write(file, (shown(KeyPair.new().seed) + "\n").encode(), only_new=True)
     return load_pair(file)
 
 

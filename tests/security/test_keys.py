@@ -23,7 +23,7 @@ from elf.client import connect
 from elf.client.enrolment import join_fleet
 from elf.errors import ElfError, UserError
 from elf.job.messages.groups import CreateJob
-from elf.job.messages.log import AddJob, AddProgram
+from elf.job.messages.log import AddJob, AddProgram, ChangeRoster
 from elf.job.program.messages import SubmitProgram
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
@@ -275,6 +275,11 @@ def test_what_a_token_may_not(fleet: Enrolled) -> None:
     assert "does not hold at that time" in refused(fleet, old, bearer)
     late = by_token(text, "x", issued=int(time.time()) + 400)[0]
     assert "is the clock of that host right" in refused(fleet, late, bearer)
+    known = fleet.names()
+    agent = files.load(fleet.fleet.agents[1].folder / "data" / "keys")
+    for address in fleet.addresses:  # a member that lies says it to the voters themselves
+        heard_by(fleet, agent, address, ChangeRoster(signed=late), ChangeRoster(signed=old), secs=0.5)
+    assert fleet.names() == known
 
     async def more() -> None:
         async with connect(fleet.address, keys=bearer, cluster=CLUSTER) as client:

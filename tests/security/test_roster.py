@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
@@ -350,3 +352,16 @@ def test_a_person_has_no_key_of_the_fleet() -> None:
     keys = folder.Keys(PAIRS[0], folder.Identity(SHOP, AUTHORITY.public, signed, PAIRS[4].curve.public))
     with pytest.raises(UserError, match="the keys of the person ada, not an agent's"):
         _ = keys.fleet
+
+
+def test_who_make_a_key_at_once_get_the_same_one(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(8) as threads:
+        found = set(threads.map(lambda _: folder.make_pair(tmp_path / "key").public, range(8)))
+    assert len(found) == 1
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+
+def test_a_pipe_in_place_of_a_key_holds_nobody_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "key", 0o600)
+    with pytest.raises(UserError, match="is no file"):
+        folder.load_pair(tmp_path / "key")
