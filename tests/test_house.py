@@ -48,7 +48,7 @@ def test_every_command_is_in_the_pages_and_every_one_there_exists() -> None:
 def test_every_option_in_the_pages_exists() -> None:
     for line in CODE:
         words = re.sub(r'"[^"]*"|#.*', "", line).split()
-        path = [words[1]] + ([words[2]] if words[1] in ("bench", "sim", "generate") else [])
+        path = [words[1]] + ([words[2]] if words[1] in ("bench", "sim", "generate", "keys") else [])
         known = elf(*path, "--help")
         for option in re.findall(r"--[a-z-]+|(?<= )-[a-z]\b", " ".join(words)):
             assert option in known, (option, path)

@@ -281,7 +281,8 @@ class Statements:
             raise UserError(refused)
         match call.verb:
             case "status":
-                return Reply(request=call.request, body=json.dumps(self.status()).encode())
+                told = {**self.status(), "clock_us": now_ms * 1_000}
+                return Reply(request=call.request, body=json.dumps(told).encode())
             case "tree" if call.argument.startswith(STREAM_PREFIX):
                 return (yield from self._fleet.tree(call.request, call.argument.removeprefix(STREAM_PREFIX)))
             case "tree":

@@ -40,7 +40,7 @@ from elf.security.keys import KeyPair
 from elf.security.principals import Principal
 from elf.security.roster import Trust
 from elf.wire.clients import Call, Execute, authorship_of, signed_part
-from tests.security.test_roster import AUTHORITY, PAIRS, SHOP, certificate, revocation
+from tests.support.certified import AUTHORITY, PAIRS, SHOP, certificate, revocation
 
 TRUST = Trust(SHOP, AUTHORITY.public)
 ADA, BOB, HOST, ROOT = PAIRS[:4]

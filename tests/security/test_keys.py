@@ -18,7 +18,7 @@ import pytest
 
 from agents import codec
 from agents.keyring import principal_of
-from elf.cli import enrol
+from elf.cli import doctor, enrol
 from elf.client import connect
 from elf.client.enrolment import join_fleet
 from elf.errors import ElfError, UserError
@@ -318,6 +318,23 @@ def test_a_token_of_another_fleet_is_not_sent_to_this_one(fleet: Enrolled, tmp_p
     other = Token(CLUSTER, token.authority, KeyPair.new().curve.public, token.seed, token.contacts)
     with pytest.raises(ElfError, match="cannot reach an agent"):
         asyncio.run(join_fleet(shown_token(other), tmp_path, "x"))
+
+
+# -- looking -------------------------------------------------------------------------------------------------
+
+
+def test_the_doctor_looks_at_the_clocks(
+    fleet: Enrolled, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert doctor.examine(fleet.own, None, fleet.address) == 0
+    assert f"ok     fleet: web-0 at {fleet.address} answers" in capsys.readouterr().out
+    now = time.time
+    monkeypatch.setattr(doctor.time, "time", lambda: now() + 3_600)
+    assert doctor.examine(fleet.own, None, fleet.address) == 1
+    assert (
+        f"WRONG  fleet: web-0 at {fleet.address} answers; its clock is 3600 s off" in capsys.readouterr().out
+    )
 
 
 # -- over ssh ------------------------------------------------------------------------------------------------

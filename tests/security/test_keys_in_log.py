@@ -11,7 +11,7 @@ from elf.job.messages.log import ChangeRoster, JoinStream, LogVoters, RosterChan
 from elf.security.certificates import Signed
 from elf.security.keys import KeyPair
 from elf.security.roster import Trust
-from tests.security.test_roster import AUTHORITY, PAIRS, SHOP, TOKEN, certificate, revocation
+from tests.support.certified import AUTHORITY, PAIRS, SHOP, TOKEN, certificate, revocation
 
 TRUST = Trust(SHOP, AUTHORITY.public)
 WEB = certificate("web-1", PAIRS[0])

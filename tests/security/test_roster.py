@@ -13,35 +13,11 @@ from hypothesis import strategies as st
 
 from elf.errors import UserError
 from elf.security import folder
-from elf.security.certificates import Certificate, Kind, Revocation, Role, Signed, sign
+from elf.security.certificates import Revocation, Signed
 from elf.security.files import write
 from elf.security.keys import KeyPair, curve_public, read_key, seal, shown, verifies
 from elf.security.roster import TOKEN_SECONDS_MAX, Roster
-
-SHOP = "shop"
-AUTHORITY = KeyPair(b"authority".ljust(32))
-PAIRS = [KeyPair(bytes([n]) * 32) for n in range(1, 7)]
-
-
-def certificate(
-    name: str,
-    pair: KeyPair | bytes,
-    kind: Kind = "agent",
-    *,
-    by: KeyPair = AUTHORITY,
-    issued: int = 100,
-    expires: int = 1_000,
-    roles: tuple[Role, ...] = (),
-    uses: int = 0,
-    cluster: str = SHOP,
-) -> Signed:
-    key = pair if isinstance(pair, bytes) else pair.public
-    return sign(by, Certificate(cluster, kind, name, key, roles, issued, expires, uses))
-
-
-def revocation(pair: KeyPair | bytes, by: KeyPair = AUTHORITY, cluster: str = SHOP) -> Signed:
-    key = pair if isinstance(pair, bytes) else pair.public
-    return sign(by, Revocation(cluster, key, 200))
+from tests.support.certified import AUTHORITY, PAIRS, SHOP, TOKEN, certificate, revocation
 
 
 def roster(*signed: Signed) -> Roster:
@@ -200,8 +176,6 @@ def test_a_revoked_admin_revokes_nobody() -> None:
 
 
 # -- tokens --------------------------------------------------------------------------------------------------
-
-TOKEN = certificate("scale", PAIRS[5], "token", uses=2, expires=500)
 
 
 def test_a_token_enrols_as_many_hosts_as_it_says() -> None:
