@@ -12,7 +12,7 @@ from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Cluster, Identity, Membership
 from elf.job.catalog.voters import wanted
-from elf.job.effects import Effect, SaveLog, Send
+from elf.job.effects import Audited, Effect, SaveLog, Send
 from elf.job.messages.groups import DropJob
 from elf.job.messages.log import (
     DropJobEntry,
@@ -290,7 +290,8 @@ def test_any_agent_tells_who_keeps_the_log_and_draws_the_tree_of_a_stream() -> N
     assert {edge["address"] for edge in tree["edges"]} == {agent.address for agent in world.agents}
     assert [edge["address"] for edge in tree["edges"] if not edge["parent"]] == [tree["root"]]
     call = Call(request=2, verb="tree", argument="stream:nothing")
-    (failed,) = asked.node.clients.heard("client:1", call, world.now)
+    told_of, failed = asked.node.clients.heard("client:1", call, world.now)
+    assert isinstance(told_of, Audited)
     assert isinstance(failed, Send)
     assert isinstance(failed.message, Failed)
     assert "there is no stream nothing; streams: clicks" in failed.message.text
