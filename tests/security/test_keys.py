@@ -330,7 +330,7 @@ def test_the_doctor_looks_at_the_clocks(
     assert doctor.examine(fleet.own, None, fleet.address) == 0
     assert f"ok     fleet: web-0 at {fleet.address} answers" in capsys.readouterr().out
     now = time.time
-    monkeypatch.setattr(doctor.time, "time", lambda: now() + 3_600)
+    monkeypatch.setattr(time, "time", lambda: now() + 3_600)
     assert doctor.examine(fleet.own, None, fleet.address) == 1
     assert (
         f"WRONG  fleet: web-0 at {fleet.address} answers; its clock is 3600 s off" in capsys.readouterr().out
