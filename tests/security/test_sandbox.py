@@ -28,8 +28,12 @@ from elf.errors import UserError
 from elf.functions import confinement, landlock
 from elf.functions.allowed import allowed, refusal
 from elf.functions.function import Done, Failed, UserFunction
+from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import Limits, Sandboxes
 from elf.functions.syscalls import Filter
+from elf.job.program.calls import Place
+from elf.job.program.port import ProgramEvent, ProgramState, StartProgram
+from elf.job.program.spec import ProgramSpec
 from elf.ql.plan import Function
 from tests.support.confined import needs_confinement
 from tests.support.fleet import Fleet, alive
@@ -494,6 +498,26 @@ def test_the_setting_says_whose_code_runs() -> None:
     assert signed.startswith("agent web-1 runs signed code alone (functions.allow is signed there): ")
     assert allowed("signed", "web-1", lambda text: "" if text == "x" else "nobody has signed it")("x") == ""
     assert "nobody has signed it" in allowed("signed", "web-1", lambda _: "nobody has signed it")("x")
+
+
+def test_what_may_not_run_is_not_even_started(tmp_path: Path) -> None:
+    """A function, which fails at once and without a search for a row, and a job in Python."""
+    sandboxes, said = Sandboxes(), list[ProgramEvent]()
+    refuses = allowed("nobody", "web-1")
+    spec = Function("reduce", "def reduce(batch):\n    return batch\n", "f.py")
+    made = UserFunction(sandboxes, spec, Limits(), print, tmp_path / "failed", allowed=refuses)
+    result = made(BATCH)
+    assert isinstance(result, Failed)
+    assert result.text == "f.py: agent web-1 runs no users' code: functions.allow is nobody there"
+    assert (result.trouble, result.row, result.kept, made.failures) == ("refused", None, None, 0)
+    hosts = Hosts(said.append, lambda spec, line: None, Settings(allowed=refuses), sandboxes)
+    program = ProgramSpec("job", "me", 1, "x = 1", "job.py", "J", 0, (), (), "s")
+    hosts.perform(StartProgram(program, Place("web-1:7071", 0)))
+    (state,) = said
+    assert isinstance(state, ProgramState)
+    assert (state.state, state.reason) == ("failed", refuses(""))
+    hosts.close()
+    assert sandboxes._template._zygote is None
 
 
 THIEF = """
