@@ -166,8 +166,14 @@ class Working:
     # -- messages --------------------------------------------------------------------------------------------
 
     def arrived(self, sender: str, message: ToWorker, now_ms: int) -> Sequence[WorkStep]:
-        """Somebody in a tree of ours, or a neighbour, says something."""
+        """Somebody in a tree of ours, or a neighbour, says something. What makes us forget snapshots, or
+        compute otherwise, is believed from a flow's root alone: down its tree, or from where the log says it
+        is. Where our log is behind, a root asks again and we offer again."""
         match message:
+            case Committed() | Broadcast() | LeaveOut() if sender:
+                return []
+            case Verdict() | Resend() if not self._is_root(sender, message.flow):
+                return []
             case Slice():
                 return self._slice(sender, message, now_ms)
             case Progress():
@@ -189,6 +195,11 @@ class Working:
                 return self.sender.verdict(message, now_ms)
             case _:
                 return self.replicas.arrived(sender, message, now_ms)
+
+    def _is_root(self, sender: str, uid: str) -> bool:
+        """As far as our log has come."""
+        flow = self._log.flow(uid)
+        return flow is not None and flow.leader == sender
 
     def _slice(self, sender: str, message: Slice, now_ms: int) -> list[WorkStep]:
         if self._roots.get(message.flow) is not None:

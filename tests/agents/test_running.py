@@ -36,7 +36,7 @@ from elf.schema import Column, Schema
 SCHEMA = Schema((Column("ts", "timestamp"), Column("k", "text"), Column("n", "bigint")), "ts")
 QUERY = "SELECT k, SUM(n) AS n FROM clicks GROUP BY k WINDOWING 1 SECONDS STRAGGLERS MIRROR"
 FRAGMENT = replace(plan_text(QUERY, SCHEMA).fragment, lateness_us=1_000_000)
-FLOW = Flow(flow_uid(FRAGMENT, "1"), FRAGMENT, b"topic", "root:1")
+FLOW = Flow(flow_uid(FRAGMENT, "1"), FRAGMENT, bytes(16), "root:1")
 T0_S = 1_700_000_000
 NOW_MS = (T0_S + 30) * 1000
 IDLE_MS = 10_000

@@ -13,7 +13,7 @@ from agents.answering.sharing import Instead, Sharing, is_free
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog, Member
 from elf.job.messages.log import AddJob
-from elf.job.spec import Flow, JobSpec, flow_uid
+from elf.job.spec import Flow, JobSpec, app_id, flow_uid
 from elf.job.work import FlowWork, InspectWork, WorkStatus
 from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan_streams
@@ -40,8 +40,12 @@ def windows(clause: str) -> str:
 
 
 def job(plan: Plan, name: str, creator: str = "me") -> JobSpec:
-    flows = tuple(Flow(flow_uid(f, name), f, bytes(16), f"root of {name}") for f in plan.fragments)
-    return spec_of(name, creator, 1, plan, flows, master=f"root of {name}")
+    uid = f"{app_id(name, creator).hex()}.1"
+    flows = tuple(
+        Flow(flow_uid(f, f"{uid}.1.{n}"), f, bytes(16), f"root-of-{name}")
+        for n, f in enumerate(plan.fragments)
+    )
+    return spec_of(name, creator, 1, plan, flows, master=f"root-of-{name}")
 
 
 class Fleet:
@@ -78,7 +82,7 @@ class Fleet:
 
 
 SECONDS = job(planned(windows("1 SECOND")), "seconds")
-SAYS = {"root of seconds": BUSY}
+SAYS = {"root-of-seconds": BUSY}
 
 
 def test_a_flow_with_shorter_panes_is_read_where_that_is_cheaper() -> None:
@@ -89,7 +93,7 @@ def test_a_flow_with_shorter_panes_is_read_where_that_is_cheaper() -> None:
     assert (made.choice.own_us, made.choice.pane_us) == (30 * SECOND_US, SECOND_US)
     assert made.choice.why.startswith("panes of 1 s of a flow that runs, not own ones of 30 s")
     assert [kind.text for kind in made.windows] == ["1 min", "5 min, every 30 s"]
-    assert fleet.asked == ["root of seconds", "a0:1", "a1:1"]
+    assert fleet.asked == ["root-of-seconds", "a0:1", "a1:1"]
 
 
 @pytest.mark.parametrize(
@@ -97,15 +101,15 @@ def test_a_flow_with_shorter_panes_is_read_where_that_is_cheaper() -> None:
     [
         ({}, "own panes of 1 min: the root of the flow with panes of 1 s does not answer"),
         (
-            {"root of seconds": FlowWork("", rows=5)},
+            {"root-of-seconds": FlowWork("", rows=5)},
             "own panes of 1 min: of the flow with panes of 1 s nothing has been measured yet",
         ),
         (
-            {"root of seconds": msgspec.structs.replace(BUSY, commit_rows=9)},
+            {"root-of-seconds": msgspec.structs.replace(BUSY, commit_rows=9)},
             "own panes of 1 min, not those of 1 s that a flow has: sharing takes at most ",
         ),
         (
-            {"root of seconds": msgspec.structs.replace(BUSY, commit_keys=100_000)},
+            {"root-of-seconds": msgspec.structs.replace(BUSY, commit_keys=100_000)},
             "a master would have 2,000,000 of its groups at once, and 1,000,000 at most",
         ),
     ],

@@ -40,7 +40,7 @@ FLOW = flow_of()
 
 
 def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> CatalogLog:
-    """Of members at these addresses, and a job that reads the flows."""
+    """Of members at these addresses, and a job for each flow."""
     joined = [
         MemberJoined(
             seq=seq,
@@ -54,10 +54,14 @@ def log_of(*flows: Flow, addresses: Sequence[str] = (OWNER, HOLDER)) -> CatalogL
         )
         for seq, address in enumerate(addresses, 1)
     ]
-    first, *more = (flow.fragment for flow in flows or (FLOW,))
-    read = replace(plan(2), fragment=first, more=tuple(more))
-    spec = spec_of("job", "me", 1, read, flows or (FLOW,), master=ROOT)
-    return CatalogLog([*joined, JobAdded(seq=len(joined) + 1, spec=spec)])
+    jobs = [
+        JobAdded(
+            seq=len(joined) + n,
+            spec=spec_of(f"job{n}", "me", 1, replace(plan(2), fragment=flow.fragment), (flow,), master=ROOT),
+        )
+        for n, flow in enumerate(flows or (FLOW,), 1)
+    ]
+    return CatalogLog([*joined, *jobs])
 
 
 class Owner:
