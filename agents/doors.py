@@ -82,8 +82,14 @@ class Doors:
             if not isinstance(message, Call) or message.verb not in OPEN_CALLS["agent"]:
                 raise FrameRefused("kind", f"{who.name} is an agent, and no client")
             return Decoded(origin, _by(message, who))
-        if not _listens(sender) or not self._owns(who.name, sender, now):
-            raise FrameRefused("sender", f"{who.name} speaks as {sender[:64]}, which is not its address")
+        if not _listens(sender):
+            raise FrameRefused("sender", f"{who.name} says from nowhere what only agents say")
+        if owner := self._other_owner(who.name, sender, now):
+            raise FrameRefused(
+                "sender",
+                f"{who.name} speaks as {sender[:64]}, which is {owner}'s (elf leave --dead {owner}, if that "
+                "is gone for good)",
+            )
         if not _is_own(message, who.name, sender):
             kind = type(message).__name__
             raise FrameRefused("sender", f"{who.name} at {sender} says a {kind} for another agent")
@@ -91,8 +97,8 @@ class Doors:
 
     # -- addresses -------------------------------------------------------------------------------------------
 
-    def _owns(self, name: str, address: str, now: float) -> bool:
-        """Whether the agent of that name is at an address."""
+    def _other_owner(self, name: str, address: str, now: float) -> str:
+        """Who is at an address, if it is not the agent of that name."""
         if self._seen != self._log.last:
             self._seen = self._log.last
             self._granted.clear()
@@ -101,13 +107,15 @@ class Doors:
             names = frozenset(member.name for member in self._log.there(address))
             if names:
                 self._granted[address] = names
-        return name in names if names else self._claim(name, address, now)
+        if names:
+            return "" if name in names else min(names)
+        return self._claim(name, address, now)
 
-    def _claim(self, name: str, address: str, now: float) -> bool:
-        """Whether it is, though the log does not say so: nobody else is."""
+    def _claim(self, name: str, address: str, now: float) -> str:
+        """The same, where the log has nobody."""
         first, used = self._claims.get(address, (name, now))
         if first != name and now - used < CLAIM_SECS:
-            return False
+            return first
         self._claims[address] = name, now
         self._claims.move_to_end(address)
         own = [at for at, (claimed, _) in self._claims.items() if claimed == name]
@@ -115,7 +123,7 @@ class Doors:
             del self._claims[own[0]]
         while len(self._claims) > CLAIMS_MAX:
             self._claims.popitem(last=False)
-        return True
+        return ""
 
 
 def _listens(sender: str) -> bool:

@@ -43,7 +43,7 @@ from elf.security.certificates import Signed
 from elf.security.principals import Principal
 from elf.transport.base import Closed, Transport
 from elf.wire.base import Message
-from elf.wire.clients import Stats
+from elf.wire.clients import Failed, Stats
 from elf.wire.frames import FrameRefused, OtherCluster
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
@@ -196,6 +196,8 @@ class Driver:
             except FrameRefused as refused:
                 self._refused(refused, origin, who)
                 continue
+            if isinstance(decoded.message, Failed):
+                self.readiness.heard(decoded.sender, decoded.message.text)
             self._event(arrived(decoded.sender, decoded.message, who))
 
     def _refused(self, refused: FrameRefused, origin: str, who: Principal | None) -> None:
@@ -204,9 +206,13 @@ class Driver:
         if self.audit is not None:
             self.audit.refused(refused.reason, origin)
         if isinstance(refused, OtherCluster):
-            self.readiness.unknown_member(refused, origin)
-        elif who is not None and self._seldom.now((refused.reason, who.name), time.monotonic()):
+            listens = who is None or who.kind in ("agent", "local")
+            self.readiness.unknown_member(refused, origin, may_listen=listens)
+            return
+        if who is not None and self._seldom.now((refused.reason, who.name), time.monotonic()):
             self._log.warning("message refused", reason=str(refused), key_of=who.name, origin=origin)
+        if refused.reason == "sender":
+            self.readiness.tell(origin, str(refused))
 
     def _event(self, event: NodeEvent) -> None:
         self._guarded(partial(self._loop.handle, event))

@@ -34,6 +34,8 @@ LOOKED_AT_MAX: Final = 8
 """Addresses that are looked at, of however many."""
 STRANGERS_MAX: Final = 64
 """Parties of other clusters that are remembered."""
+SHOWN_CHARS: Final = 300
+"""Of what another agent says."""
 TELL_RETRY_S: Final = 5.0
 """Between two times that one of them is told."""
 
@@ -98,20 +100,31 @@ class Readiness:
                 zip(looked_at, await asyncio.gather(*map(self._probe, looked_at)), strict=True)
             )
 
-    def unknown_member(self, refused: OtherCluster, origin: str) -> None:
+    def unknown_member(self, refused: OtherCluster, origin: str, *, may_listen: bool = True) -> None:
         """A message of another cluster has come. ``origin``: where an answer goes to if its sender does not
-        listen anywhere."""
-        listens = ":" in refused.sender and not refused.sender.startswith("client:")
+        listen anywhere, or may not."""
+        listens = may_listen and ":" in refused.sender and not refused.sender.startswith("client:")
         sender = refused.sender if listens else origin
         if listens:
             _remember(
                 self._others, sender, f"is of cluster {refused.cluster!r}, this one is of {self._cluster!r}"
             )
+        if not refused.told:
+            self.tell(sender, f"this agent is of cluster {self._cluster!r}")
+
+    def tell(self, to: str, text: str) -> None:
+        """Say why what came from there is not heard; once in a while."""
         now = asyncio.get_running_loop().time()
-        if not refused.told and now >= self._told.get(sender, 0.0):
-            _remember(self._told, sender, now + TELL_RETRY_S)
-            word = Failed(request=0, text=f"this agent is of cluster {self._cluster!r}")
-            self._send(sender, codec.encode(word, cluster=self._cluster, sender=self._node.me.address))
+        if now < self._told.get(to, 0.0):
+            return
+        _remember(self._told, to, now + TELL_RETRY_S)
+        word = Failed(request=0, text=text)
+        self._send(to, codec.encode(word, cluster=self._cluster, sender=self._node.me.address))
+
+    def heard(self, sender: str, text: str) -> None:
+        """An agent says why it does not hear us."""
+        shown = "".join(char if char.isprintable() else " " for char in text[:SHOWN_CHARS])
+        _remember(self._others, sender, f"says: {shown}")
 
 
 class Seldom:

@@ -30,11 +30,11 @@ from elf.errors import ConfigError, ElfError, UserError
 from elf.job.messages.log import Hello, JoinStream, LogTail, LogVoters, MemberLeft
 from elf.security.folder import load as load_keys
 from elf.security.loopback import make_loopback
-from elf.security.principals import Security
+from elf.security.principals import LOCAL, Security
 from elf.transport.base import Limits
 from elf.transport.gate import STRANGERS_MAX, Gate
 from elf.transport.zeromq import ZeroMqTransport
-from elf.wire.clients import Call
+from elf.wire.clients import Call, Failed
 from overlay.messages import Ping
 from overlay.raft.messages import AppendRequest, AppendRequests, Header
 from tests.support.fleet import STREAM, Agent, Fleet
@@ -79,7 +79,8 @@ class Closed:
 
     def security(self, name: str) -> Security:
         keys = load_keys(self.folders[name])
-        return Security(keys.pair.curve, self.authority.fleet.public, self.authority.fleet.secret)
+        fleet = self.authority.fleet
+        return Security(keys.pair.curve, fleet.public, fleet.secret, lambda key: LOCAL)
 
     def count(self, metric: str, reason: str) -> int:
         """As the first agent's metrics have it."""
@@ -254,6 +255,13 @@ async def test_an_agent_may_not_speak_for_another(closed: Closed, what: str) -> 
     frames = codec.encode(messages[what], cluster="test", sender=sender)
     agent.send(closed.agent.address, frames)
     await eventually(lambda: closed.count("elf_messages_refused", "sender") > before, "it is refused", SOON)
+    _, word, _ = await asyncio.wait_for(agent.receive(), SOON)
+    told_why = codec.decode(word, cluster="test", max_bytes=1 << 20).message
+    assert isinstance(told_why, Failed)
+    if what in ("log", "claims"):
+        assert f"web-9 speaks as {victim}, which is web-1's (elf leave --dead web-1" in told_why.text
+    else:
+        assert "for another agent" in told_why.text
     await agent.close()
     members = await told(closed.client("ada"), "SHOW MEMBERS")
     assert {(row["agent"], row["address"]) for row in members} == {
