@@ -439,7 +439,7 @@ class Node:
                     found.extend(self.clients.job_ended(entry.uid))
                     self.broadcasts.forget(entry.uid)
                     found.extend([*self.programs.end(entry.uid, now_ms), *self.programs.logged(entry.uid)])
-                case ProgramAdded():
+                case ProgramAdded() if not entry.spec.unusable:
                     found.extend(self.programs.begin(entry.spec, now_ms))
                     found.extend(self.programs.logged(entry.spec.uid))
                 case RosterChanged() if self.log.roster is not None:

@@ -16,7 +16,7 @@ from typing import Annotated, Literal
 from msgspec import Meta
 
 from elf.fields import Address, FlowUid, Generation, Key, Micros, Name, Pane, Proper, Serial, Statement
-from elf.ql.definition import Definition, usable
+from elf.ql.definition import Definition, why_not
 from elf.ql.plan import Fragment, Plan
 from elf.security.authored import Authorships
 from elf.wire.clients import ONE_SHOT_PREFIX
@@ -122,8 +122,12 @@ class Place:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """A job as its creator asked for it. Raises ``ValueError`` where no plan can be made of it, so that no
-    decoder gives such a one."""
+    """A job as its creator asked for it.
+
+    It may have come from elsewhere, and then be ``unusable``: no plan can be made of it. Messages and records
+    with such a job cannot be read (``check``). An entry of the catalog log can, since it has a number: all
+    agents skip it alike.
+    """
 
     name: Proper
     creator: Name
@@ -143,18 +147,29 @@ class JobSpec:
     replaces: Replaced = ""
     """Uid of the job of that name which is over exactly when the catalog log has this one."""
 
-    def __post_init__(self) -> None:
-        usable(self.definition)
-        fragments = self.plan.fragments
-        if self.places and len(self.places) != len(fragments):
-            raise ValueError(f"job {self.name}: {len(self.places)} flows for {len(fragments)} fragments")
+    @cached_property
+    def unusable(self) -> str:
+        """Why no plan can be made of it, or none with these flows; empty: one can."""
+        why = why_not(self.definition)
+        if not why and len(self.places) not in (0, len(self.plan.fragments)):
+            why = f"{len(self.places)} flows for the {len(self.plan.fragments)} fragments of its plan"
+        return f"job {self.name}: {why}" if why else ""
+
+    def check(self) -> None:
+        """Raises ``ValueError``, as a decoder does, where it is unusable."""
+        if self.unusable:
+            raise ValueError(self.unusable)
 
     @property
     def plan(self) -> Plan:
+        """Raises ``QueryError`` where it is unusable."""
         return self.definition.plan
 
     @cached_property
     def flows(self) -> tuple[Flow, ...]:
+        """What computes its fragments; nothing where it is unusable."""
+        if self.unusable:
+            return ()
         pairs = zip(self.places, self.plan.fragments, strict=False)
         return tuple(Flow(one.uid, fragment, one.topic, one.leader) for one, fragment in pairs)
 
@@ -217,3 +232,6 @@ class VersionRecord:
     landmarks: tuple[Micros, ...] = ()
     note: Statement = ""
     """What made it, and why it was aborted; for people."""
+
+    def __post_init__(self) -> None:
+        self.spec.check()

@@ -26,6 +26,9 @@ other jobs' plans are arguments.
      │  user_functions          a user's functions over its rows, groups or windows
      │  planner.over_late       the rows that came too late, instead of all (FROM LATE)
 
+A ``Definition`` is what a plan is made from, as it travels: each agent goes this way by itself. ``fuel``
+bounds texts and the work of planning.
+
 Special cases have modules of their own: two joined streams (``streamjoins``, ``join_conditions``), windows
 over a job's windows (``levels``), and the subscriptions of a job in Python (``groups``). ``render`` renders
 an expression, each operation in the form that both engines share (``forms``, ``templates``).

@@ -182,13 +182,14 @@ def _key(source: Definition | TapDefinition) -> bytes:
     return hashlib.sha256(msgspec.msgpack.encode(source)).digest()
 
 
-def usable(source: Definition | TapDefinition) -> None:
-    """Raises ``ValueError``, as a decoder does, where no plan can be made of what has come."""
+def why_not(source: Definition | TapDefinition) -> str:
+    """Why no plan can be made of it; empty: one can."""
     try:
         source.plan if isinstance(source, Definition) else source.groups
     except ElfError as error:
         text = error.text if isinstance(error, QueryError) else str(error)
-        raise ValueError(f"no plan can be made of this definition: {text}") from error
+        return f"no plan can be made of this definition: {text}"
+    return ""
 
 
 def remember(source: Definition | TapDefinition, made: Plan | Groups) -> None:

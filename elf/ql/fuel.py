@@ -17,7 +17,7 @@ from elf.errors import QueryError
 
 CHARS_MAX: Final = 1 << 16
 """The longest text of statements."""
-TOKENS_MAX: Final = 3_000
+TOKENS_MAX: Final = 2_000
 """Of one text: names, constants, operators, brackets, commas, comments."""
 STATEMENTS_MAX: Final = 64
 DEPTH_MAX: Final = 64
@@ -29,7 +29,7 @@ FRAMES_MAX: Final = 8_000
 texts are accepted must not depend on who calls."""
 DIGITS_MAX: Final = 400
 """Of a number: as many as the greatest double has, and some."""
-FUEL: Final = 100_000
+FUEL: Final = 60_000
 """Parts of expressions, for one plan."""
 PARTS_A_CHAR: Final = 4
 """Of another job's text, which is parsed again wherever the job is named."""

@@ -23,7 +23,7 @@ from elf.job.ports import MapFailed, MapperPort, Wanted
 from elf.job.program.runner import failure_of, load
 from elf.job.program.spec import Tap
 from elf.job.spec import Flow, JobSpec
-from elf.ql.definition import Definition, TapDefinition, remember
+from elf.ql.definition import Contents, Definition, TapDefinition, remember
 from elf.ql.groups import Groups
 from elf.ql.plan import Fragment, Function, Plan, Stage, StreamJoin
 from elf.schema import Column, Schema
@@ -275,7 +275,8 @@ def defined(plan: Plan) -> Definition:
     equal ones."""
     told = (plan, plan.since, plan.choice, plan.named)
     text = f"SELECT {hashlib.sha256(repr(told).encode()).hexdigest()}"
-    found = Definition(text, (), functions=() if plan.final is None else (plan.final,))
+    tables = tuple(Contents.of(table) for one in plan.unranged for table in one.tables)
+    found = Definition(text, (), tables, functions=() if plan.final is None else (plan.final,))
     for made in {plan, replace(plan, final=None)}:
         one = found if made.final is not None else found.without("final")
         if one not in _TOYS:

@@ -11,7 +11,9 @@ import msgspec
 import pytest
 
 from elf.errors import UserError
-from elf.job.spec import JobSpec, flow_uid
+from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
+from elf.job.messages.log import AddJob, JobAdded, JobDropped
+from elf.job.spec import JobSpec, Place, flow_uid
 from elf.ql.definition import Contents, Definition, Read, TapDefinition, least, least_tap
 from elf.ql.plan import Function, Plan
 from elf.ql.planner import over_late, plan_streams
@@ -148,13 +150,21 @@ _SUM = "SELECT SUM(n) AS n FROM x WINDOWING 5 SECONDS"
     ids=lambda one: one.sql[:40] if isinstance(one, Definition) else "",
 )
 def test_a_definition_without_a_plan_is_no_job(definition: Definition, why: str) -> None:
+    spec = JobSpec("job", "me", 1, definition, (Place("ab" * 12, bytes(16), "a:1"),))
     with pytest.raises(ValueError, match=why):
-        JobSpec("job", "me", 1, definition)
-    good = JobSpec("job", "me", 1, Definition(_SUM, _XS))
-    forged = msgspec.to_builtins(good)
-    forged["definition"] = msgspec.to_builtins(definition, builtin_types=(bytes,))
-    with pytest.raises(msgspec.ValidationError):
-        msgspec.msgpack.decode(msgspec.msgpack.encode(forged), type=JobSpec)
+        AddJob(spec=spec)
+    log = CatalogLog([JobAdded(seq=1, spec=spec), JobDropped(seq=2, uid="x")])
+    assert (list(log.skipped), log.last, log.jobs(), log.flows()) == ([1], 2, (), ())
+    assert why in log.skipped[1]
+    assert log.streams_of(JobAdded(seq=1, spec=spec)) == ()
+    again = decode_entry(encode_entry(JobAdded(seq=1, spec=spec)))
+    assert again == JobAdded(seq=1, spec=spec)
+
+
+def test_a_job_with_other_flows_than_its_plan_has_is_none() -> None:
+    spec = JobSpec("job", "me", 1, Definition(_SUM, _XS), (Place("ab" * 12, bytes(16), "a:1"),) * 2)
+    with pytest.raises(ValueError, match="2 flows for the 1 fragments"):
+        AddJob(spec=spec)
 
 
 def test_a_tap_is_made_again_of_less() -> None:

@@ -263,8 +263,8 @@ def forged(sql: str) -> list[bytes]:
     """The creation of a job with another text than its planner took."""
     definition = Definition(QUERY, STREAMS)
     spec = JobSpec("forged", "eve", 0, definition)
-    msgspec.structs.force_setattr(definition, "sql", sql)
     asked = groups.CreateJob(id=7, origin="127.0.0.1:1", spec=spec, replace=False)
+    msgspec.structs.force_setattr(definition, "sql", sql)
     return codec.encode(asked, cluster=CLUSTER, sender="127.0.0.1:1")
 
 

@@ -71,6 +71,8 @@ class CatalogLog:
         self.roster = None if trust is None else Roster(trust.cluster, trust.authority)
         """What this log says, and nothing else: equal logs have equal ones."""
         self._entries: list[LogEntry] = []
+        self.skipped: dict[int, str] = {}
+        """Entries that cannot be used, and why: they have a number, and no effect in any copy of the log."""
         self._members: dict[str, dict[int, Member]] = {}
         self._numbers: dict[tuple[str, str], int] = {}
         self._jobs: dict[str, JobSpec] = {}
@@ -90,8 +92,6 @@ class CatalogLog:
         self.job_groups = FlowGroups()
         self._compaction = Compaction()
         self.authors = Authors(self.roster)
-        self.skipped: dict[int, str] = {}
-        """Entries that cannot be used, and why: they have a number, and no effect in any copy of the log."""
         for entry in entries:
             self.append(entry)
         self.forget()
@@ -173,6 +173,8 @@ class CatalogLog:
                     return f"member {entry.number} of {entry.stream} is another agent"
             case MemberLeft() if entry.number not in self._members.get(entry.stream, {}):
                 return f"{entry.stream} has no member {entry.number}"
+            case JobAdded() | VersionAdded() | ProgramAdded() if entry.spec.unusable:
+                return entry.spec.unusable
             case JobAdded() | VersionAdded():
                 known_flows = ((flow, self._flows.get(flow.uid, flow)) for flow in entry.spec.flows)
                 if any(flow.fragment != known.fragment for flow, known in known_flows):

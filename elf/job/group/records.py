@@ -56,6 +56,7 @@ class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
     versions: tuple[VersionRecord, ...] = ()
 
     def __post_init__(self) -> None:
+        self.spec.check()
         if any(version.spec.uid != self.spec.uid for version in self.versions):
             raise ValueError("versions of several jobs")
 

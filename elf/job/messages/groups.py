@@ -8,7 +8,7 @@ import msgspec
 
 from elf.fields import Address, Count, FlowUid, JobUid, Micros, Name, Serial, Statement, Text, Word
 from elf.job.spec import JobSpec, VersionRecord
-from elf.ql.definition import Definition, usable
+from elf.ql.definition import Definition, why_not
 from elf.security.authored import Authorships
 from elf.wire.base import Message, Request
 from elf.wire.clients import WindowResult
@@ -46,6 +46,9 @@ class CreateJob(Request, frozen=True, kw_only=True):
     rival_jobs: Count | None = None
     settled: bool = False
 
+    def __post_init__(self) -> None:
+        self.spec.check()
+
 
 class WhoIsThere(Request, frozen=True, kw_only=True):
     """Routed to a key: which node is nearest to it? Answered with its address."""
@@ -77,8 +80,8 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
     """Of ``alter``: as ``JobSpec.authors``."""
 
     def __post_init__(self) -> None:
-        if self.definition is not None:
-            usable(self.definition)
+        if self.definition is not None and (why := why_not(self.definition)):
+            raise ValueError(why)
 
 
 class Inspect(Request, frozen=True, kw_only=True):
@@ -112,6 +115,9 @@ class JobStatus(msgspec.Struct, frozen=True):
     versions: tuple[VersionRecord, ...] = ()
     voters: tuple[Address, ...] = ()
     waiting: Text = ""
+
+    def __post_init__(self) -> None:
+        self.spec.check()
 
 
 GROUP_MESSAGES = (

@@ -230,6 +230,9 @@ class AddJob(Message, frozen=True, kw_only=True, tag=True):
 
     spec: JobSpec
 
+    def __post_init__(self) -> None:
+        self.spec.check()
+
 
 class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
     """A job group to a voter, until it sees the entry."""
@@ -241,6 +244,9 @@ class AddVersion(Message, frozen=True, kw_only=True, tag=True):
     """A job's master to a voter, until it sees the entry; flows are replaced as for ``AddJob``."""
 
     spec: JobSpec
+
+    def __post_init__(self) -> None:
+        self.spec.check()
 
 
 class EndVersion(Message, frozen=True, kw_only=True, tag=True):
@@ -254,6 +260,9 @@ class AddProgram(Message, frozen=True, kw_only=True, tag=True):
     """The node nearest to an app id to a voter, until it sees the entry of this job in Python."""
 
     spec: ProgramSpec
+
+    def __post_init__(self) -> None:
+        self.spec.check()
 
 
 class MoveJobGroup(Message, frozen=True, kw_only=True, tag=True):

@@ -22,6 +22,9 @@ class SubmitProgram(Request, frozen=True, kw_only=True):
     spec: ProgramSpec
     replace: bool = False
 
+    def __post_init__(self) -> None:
+        self.spec.check()
+
 
 class DropProgram(Request, frozen=True, kw_only=True):
     """Routed to the app id: end this job everywhere. Answered when the catalog log says so."""

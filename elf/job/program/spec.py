@@ -19,7 +19,7 @@ from elf.aggregates import State
 from elf.fields import Code, Generation, Key, Label, Millis, Name
 from elf.job.program.calls import Loaded
 from elf.job.spec import app_id
-from elf.ql.definition import TapDefinition, usable
+from elf.ql.definition import TapDefinition, why_not
 from elf.ql.plan import Fragment
 from elf.security.authored import Authorship
 
@@ -75,8 +75,8 @@ class Tapped:
 class ProgramSpec:
     """A job in Python as its creator sent it. ``title``: the name of its class; ``subscription``: that of the
     request, so that a repeat is recognised; ``every_ms``: between two timers, 0 for none; ``definitions``:
-    what its taps are made from; ``apps``: app ids whose multicasts it wants. Raises ``ValueError`` where a
-    tap cannot be made, so that no decoder gives such a one."""
+    what its taps are made from; ``apps``: app ids whose multicasts it wants. It may be
+    ``unusable``, as ``elf.job.spec.JobSpec``."""
 
     name: Name
     creator: Name
@@ -91,9 +91,15 @@ class ProgramSpec:
     author: Authorship | None = None
     """The signed call that it came of, where the fleet has keys."""
 
-    def __post_init__(self) -> None:
-        for definition in self.definitions:
-            usable(definition)
+    @cached_property
+    def unusable(self) -> str:
+        """Why one of its taps cannot be made; empty: all can."""
+        return next((f"job {self.name}: {why}" for one in self.definitions if (why := why_not(one))), "")
+
+    def check(self) -> None:
+        """Raises ``ValueError``, as a decoder does, where it is unusable."""
+        if self.unusable:
+            raise ValueError(self.unusable)
 
     @cached_property
     def taps(self) -> tuple[Tap, ...]:
