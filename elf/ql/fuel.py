@@ -17,8 +17,9 @@ from elf.errors import QueryError
 
 CHARS_MAX: Final = 1 << 16
 """The longest text of statements."""
-TOKENS_MAX: Final = 2_000
-"""Of one text: names, constants, operators, brackets, commas, comments."""
+TOKENS_MAX: Final = 2_500
+"""Of one text: names, operators, brackets, comments. Constants and commas, of which lists are made, count
+half."""
 STATEMENTS_MAX: Final = 64
 DEPTH_MAX: Final = 64
 """Brackets and CASEs in one another; signs and NOTs before one operand."""

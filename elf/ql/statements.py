@@ -155,6 +155,7 @@ _CLOSED_OR_NOT = re.compile(
 )
 _OPENS: Final = frozenset({TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE, TokenType.CASE})
 _CLOSES: Final = frozenset({TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE, TokenType.END})
+_LISTED: Final = frozenset({TokenType.NUMBER, TokenType.STRING, TokenType.COMMA})
 _SIGNS: Final = frozenset({TokenType.NOT, TokenType.DASH, TokenType.PLUS, TokenType.TILDE})
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 JOB_NAME_MAX = 128
@@ -306,14 +307,15 @@ def _tokens(source: Source) -> list[Token]:
 
 def _bound(source: Source, tokens: list[Token]) -> None:
     """Raises ``QueryError`` for more of anything than there may be. A CASE is a bracket."""
-    depth, signs, statements, comments = 0, 0, 1, 0
-    for number, token in enumerate(tokens):
-        kind, comments = token.token_type, comments + len(token.comments)
+    size, depth, signs, statements = 0.0, 0, 0, 1
+    for token in tokens:
+        kind = token.token_type
+        size += len(token.comments) + (0.5 if kind in _LISTED else 1)
         signs = signs + 1 if kind in _SIGNS else 0
         depth += 1 if kind in _OPENS else -1 if kind in _CLOSES else 0
         statements += kind == TokenType.SEMICOLON
         said = (
-            (number + comments, TOKENS_MAX, "words and signs"),
+            (size, TOKENS_MAX, "words and signs"),
             (depth, DEPTH_MAX, "brackets in one another"),
             (signs, DEPTH_MAX, "signs in a row"),
             (statements, STATEMENTS_MAX, "statements"),
@@ -321,7 +323,8 @@ def _bound(source: Source, tokens: list[Token]) -> None:
         )
         for found, most, what in said:
             if found > most:
-                raise source.error(f"this has more than {most:,} {what}, which is too much", token.start)
+                place = source.error(f"a text has at most {most:,} {what}, and this has more", token.start)
+                raise QueryError(place.text, line=place.line, column=place.column)  # its line may be long
 
 
 def _unclosed(text: str, error: TokenError) -> tuple[str, int]:

@@ -30,12 +30,12 @@ ENTRIES = tuple(catalogue())
 
 def test_the_values_of_examples() -> None:
     entries = [entry for entry in ENTRIES if entry.what in ("function", "operator")]
-    told = ", ".join(f"({entry.example}) IS NOT DISTINCT FROM ({entry.gives}) AS e" for entry in entries)
-    plan = plan_text(f"SELECT {told}, COUNT(*) FROM log", ACCESS)
     con = duckdb.connect()
     con.execute("CREATE TEMP TABLE groups AS SELECT 1::BIGINT AS s0_count")
-    values = con.sql(plan.final_sql).fetchall()[0]
-    assert [entry.name for entry, value in zip(entries, values, strict=False) if value is not True] == []
+    for some in (entries[::2], entries[1::2]):
+        told = ", ".join(f"({entry.example}) IS NOT DISTINCT FROM ({entry.gives}) AS e" for entry in some)
+        values = con.sql(plan_text(f"SELECT {told}, COUNT(*) FROM log", ACCESS).final_sql).fetchall()[0]
+        assert [entry.name for entry, value in zip(some, values, strict=False) if value is not True] == []
 
 
 @pytest.mark.parametrize(

@@ -135,8 +135,12 @@ def test_any_text_gives_statements_or_a_query_error(text: str) -> None:
 
 
 def test_deep_nesting_is_an_error_of_the_query() -> None:
-    with pytest.raises(QueryError, match="nested too deeply"):
-        parse("SELECT COUNT(*) FROM x WHERE " + "(" * 5000 + "1" + ")" * 5000)
+    with pytest.raises(QueryError, match="at most 64 brackets in one another"):
+        parse("SELECT COUNT(*) FROM x WHERE " + "(" * 900 + "1" + ")" * 900)
+    with pytest.raises(QueryError, match="operators nested more than 250 deep"):
+        parse("SELECT COUNT(*) FROM x WHERE 1 " + "+ 1" * 300)
+    with pytest.raises(QueryError, match="at most 64 signs in a row"):
+        parse("SELECT COUNT(*) FROM x WHERE " + "NOT " * 300 + "TRUE")
 
 
 def test_parameters_are_put_in_their_places() -> None:
