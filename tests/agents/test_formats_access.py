@@ -19,6 +19,7 @@ from agents.tasks.engine import Extracted, Extractor
 from elf.errors import ConfigError, InputError
 from elf.job.ports import Wanted
 from elf.schema import Column
+from tests.support.access_lines import PIECES
 
 Value = str | int | dt.datetime | None
 
@@ -246,39 +247,6 @@ def test_every_column_alone_is_what_it_is_among_all(extractors: dict[str, Extrac
         alone = Extractor(get_format("combined"), "ts", Wanted((column,)))
         assert alone.extract(lines).table.equals(every.select(["_ts", column.name]))
         alone.close()
-
-
-PIECES = {
-    "user": ["-", "frank", "a b", "é", "[x]", "- bob", "a -", "-x y", " a"],
-    "front": ["", "", "", "h.example:80 ", "h.example ", "5.6.7.8 ", "5.6.7.8, ", "\ufeff", " ", "a b "],
-    "date": [
-        "10/Oct/2000:13:55:36 -0700",
-        "29/Feb/2016:00:00:00 +0130",
-        "30/Feb/2016:00:00:00 +0000",
-        "10/oct/2000",
-        "-",
-    ],
-    "request": [
-        "GET / HTTP/1.1",
-        "GET /é?b HTTP/1.1",
-        "GET",
-        "-",
-        "",
-        r"\x16",
-        r"A /\"\\ X/1",
-        "GET / HTTP/1.1 ",
-        "A  B",
-        "GET /a b?c d HTTP/1.1",
-        "GET /a b/2.0",
-        "GET a b",
-        "GET / HTTP/1.1 x",
-        "- / rtsp/1.0",
-        r"\\",
-    ],
-    "mid": ["200 1", "200 -", "- -", "20 1", "200", "200 1.0"],
-    "quoted": ["-", "", "x y", r"\"", r"\\", r"\\\"", "]", "é😀", r"a\b"],
-    "tail": ["", " ", " more", "x", ' "q"'],
-}
 
 
 @given(st.fixed_dictionaries({name: st.sampled_from(pool) for name, pool in PIECES.items()}), st.data())

@@ -30,7 +30,7 @@ from elf.client import connect
 from elf.errors import ElfError, UserError
 from elf.job.ports import Wanted
 from elf.schema import Column
-from tests.agents.test_formats_access import PIECES
+from tests.support.access_lines import PIECES
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import eventually
 
