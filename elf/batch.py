@@ -15,7 +15,6 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from elf.errors import PeerError
 from elf.ipcsize import END, MARK, NotArrow, decoded_bytes
@@ -143,6 +142,8 @@ def _longest(values: pa.Array) -> int:
         return int(values.type.byte_width)
     if any(kind(values.type) for kind in (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_null)):
         return 32
+    import pyarrow.compute as pc  # a client that opens no table of texts does without
+
     return int(pc.max(pc.binary_length(values)).as_py() or 0)
 
 
