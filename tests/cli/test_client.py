@@ -19,7 +19,7 @@ from elf.errors import ElfError, UserError
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import Message
 from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
-from tests.support.fleet_of_one import at, fake_agent, window_result
+from tests.support.fleet_of_one import JOB, at, fake_agent, window_result
 from tests.support.waiting import eventually
 
 
@@ -242,4 +242,4 @@ async def test_a_subscription_goes_on_at_another_agent(monkeypatch: pytest.Monke
             await client.call("tree")
     assert found == [at(5 * n) for n in (3, 4, 6, 5, 7)]
     asked = [m.after for m in (*first.got(Execute), *second.got(Execute)) if isinstance(m, Execute)]
-    assert asked == [None, ("j.1", 4)]
+    assert asked == [None, (JOB, 4)]

@@ -20,6 +20,8 @@ from elf.wire.base import Message
 from elf.wire.clients import Call, Reply, WindowResult
 
 Answers = Callable[[Message], Iterable[Message]]
+JOB = f"{1:032x}.1"
+"""The uid of a job."""
 STATUS = {"agent": "fake", "incarnation": 1, "jobs": ["busy"], "streams": {"clicks": 1}}
 
 
@@ -76,7 +78,7 @@ def at(second: int) -> datetime:
 
 
 def window_result(
-    *starts: int, revision: int = 0, rows: int = 2, job: str = "j.1", whole: bool = False
+    *starts: int, revision: int = 0, rows: int = 2, job: str = JOB, whole: bool = False
 ) -> WindowResult:
     """Windows of five seconds; ``rows`` rows in each. Without ``whole`` an agent is missing in each."""
     naive = [at(start).replace(tzinfo=None) for start in starts]
