@@ -20,6 +20,10 @@ STRANGERS_MAX: Final = 128
 (``elf.transport.zeromq.PART_BYTES``)."""
 
 
+OWNED_MAX: Final = 256
+"""Connections of one person or token; one more, and its oldest goes."""
+
+
 class Gate:
     """``host_of``: who is at the other end of a descriptor, None when it is gone. ``shut``: ends a
     connection. ``connections_max``: all of them. ``counts``: what was shut, under ``flood`` and
@@ -39,6 +43,8 @@ class Gate:
         self._connections_max = connections_max
         self._strangers_max = strangers_max
         self._known: set[int] = set()
+        self._owners: dict[int, str] = {}
+        """Of those that belong to one person or token."""
         self._hosts: dict[int, str] = {}
         """Of strangers."""
         self._strangers: dict[str, dict[int, None]] = {}
@@ -64,17 +70,26 @@ class Gate:
             self.strangers > self._strangers_max or self.connections > self._connections_max
         ):
             most = max(self._strangers.values(), key=len)
-            oldest = next(iter(most))
-            self.gone(oldest)
-            self._shut(oldest)
-            self._counts["flood"] += 1
+            self._end(next(iter(most)), "flood")
 
-    def spoke(self, fd: int) -> None:
-        """A message has come over it from somebody who is let in."""
-        if fd in self._hosts:
-            self.gone(fd)
-            self._known.add(fd)
+    def spoke(self, fd: int, owner: str = "") -> None:
+        """A message has come over it from somebody who is let in. ``owner``: the person or token, whose
+        connections are bounded; empty: anybody else."""
         self._silent.pop(fd, None)
+        if fd not in self._hosts:
+            return
+        self.gone(fd)
+        self._known.add(fd)
+        if owner:
+            self._owners[fd] = owner
+            owned = [one for one, its in self._owners.items() if its == owner]
+            if len(owned) > OWNED_MAX:
+                self._end(owned[0], "flood")
+
+    def _end(self, fd: int, why: str) -> None:
+        self.gone(fd)
+        self._shut(fd)
+        self._counts[why] += 1
 
     def look(self, came: Callable[[int], int | None], bytes_max: int) -> None:
         """Shut those of whom so much has come since their last message. ``came``: bytes over a connection
@@ -82,13 +97,12 @@ class Gate:
         for fd in (*self._known, *self._hosts):
             now = came(fd)
             if now is not None and now - self._silent.setdefault(fd, now) > bytes_max:
-                self.gone(fd)
-                self._shut(fd)
-                self._counts["endless"] += 1
+                self._end(fd, "endless")
 
     def gone(self, fd: int) -> bool:
         """The connection has ended. Whether it was a stranger's."""
         self._known.discard(fd)
+        self._owners.pop(fd, None)
         self._silent.pop(fd, None)
         host = self._hosts.pop(fd, None)
         if host is None:

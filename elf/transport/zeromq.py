@@ -480,7 +480,7 @@ class _Listener:
         if who is None:
             self._shut(fd)
         else:
-            self._gate.spoke(fd)
+            self._gate.spoke(fd, f"{who.kind} {who.name}" if who.kind in ("person", "token") else "")
         return who
 
     def look(self, bytes_max: int) -> None:

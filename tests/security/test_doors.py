@@ -32,7 +32,7 @@ from elf.security.folder import load as load_keys
 from elf.security.loopback import make_loopback
 from elf.security.principals import LOCAL, Security
 from elf.transport.base import Limits
-from elf.transport.gate import STRANGERS_MAX, Gate
+from elf.transport.gate import OWNED_MAX, STRANGERS_MAX, Gate
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.clients import Call, Failed
 from overlay.messages import Ping
@@ -583,6 +583,18 @@ def test_a_flood_from_one_host_does_not_push_out_another() -> None:
     gate.spoke(10)
     gate.gone(20)
     assert (gate.strangers, gate.connections) == (18, 19)
+
+
+def test_one_person_holds_so_many_connections_and_no_more() -> None:
+    shut: list[int] = []
+    gate = Gate(lambda _: "here", shut.append, Counter(), connections_max=10_000)
+    for fd in range(1, OWNED_MAX + 4):
+        gate.accepted(fd)
+        gate.spoke(fd, "person rita")
+    gate.accepted(9_000)
+    gate.spoke(9_000, "person ada")
+    assert shut == [1, 2, 3]
+    assert gate.connections == OWNED_MAX + 1
 
 
 async def test_a_host_sees_before_it_starts_whether_others_admit_its_keys(
