@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import random
 import typing
@@ -296,7 +297,8 @@ def test_a_damaged_frame_is_refused_or_means_the_same(message: Message, data: st
         case _:
             frame.insert(data.draw(st.integers(0, len(frame))), data.draw(st.integers(0, 255)))
     frames[which] = bytes(frame)
-    reason_of(frames)
+    with contextlib.suppress(PeerError):
+        assert read(frames) == message  # a number may be written in several ways
 
 
 @given(messages, st.data())
