@@ -29,7 +29,7 @@ from agents.tasks.times import read_times
 from elf.aggregates import normalise
 from elf.batch import decode
 from elf.errors import ElfBug, UserError
-from elf.job.ports import Wanted
+from elf.job.ports import MapFailed, Wanted
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
 from elf.ql.tables import TABLE_BYTES_MAX
@@ -324,8 +324,12 @@ class Mapper:
         return cls(fragment.map_sql, fragment.columns, fragment.tables, fragment.count is not None)
 
     def run(self, rows: pa.Table) -> pa.Table:
-        """Columns as DuckDB gives them: a sum of integers is decimal128(38, 0)."""
-        return self._prepared().run(rows)
+        """Columns as DuckDB gives them: a sum of integers is decimal128(38, 0). Raises ``MapFailed`` for rows
+        that the map cannot take; what fails for want of memory or disk is the agent's trouble."""
+        try:
+            return self._prepared().run(rows)
+        except (duckdb.DataError, duckdb.ProgrammingError, duckdb.NotSupportedError) as error:
+            raise MapFailed(f"the map fails: {error}", rows.num_rows, None) from error
 
     def prepare(self) -> None:
         self._prepared()

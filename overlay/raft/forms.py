@@ -103,8 +103,10 @@ def _header(header: Header) -> bool:
 
 
 def _vote_request(part: VoteRequest) -> bool:
+    """A candidate's last record is of an earlier term than the one that it wants. (The index says nothing: a
+    ballot that nobody wins takes a term and leaves no record.)"""
     counted = part.ballot > 0 and _counted(part.ballot, part.last_index)
-    return counted and _header(part.header) and 0 <= part.last_term <= part.last_index
+    return counted and _header(part.header) and 0 <= part.last_term < part.ballot
 
 
 def _vote_reply(part: VoteReply) -> bool:

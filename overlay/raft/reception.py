@@ -42,6 +42,7 @@ from overlay.raft.messages import (
 from overlay.raft.values import Stored
 
 _EVENTS_KEPT: Final = 32
+_TERMS_AHEAD_MAX: Final = 1 << 24
 _SIGNS: Final = Beat | Follows | AppendRequests | AppendReplies | InstallSnapshot | InstallSnapshotReply
 """What leaders and followers say: signs of life."""
 _REASONS: Final[dict[str, Reason]] = {
@@ -188,6 +189,9 @@ class Reception:
         if group is None or group.local.hard.slot != header.to_slot or group.local.hard.birth != header.birth:
             if isinstance(part, VoteRequest | AppendRequest | InstallSnapshot | TimeoutNow):
                 self._context.part(address, UnknownMember(header.group, header.birth, header.to_slot))
+            return
+        if _leaps(part, group.local.term):
+            self.dropped += 1
             return
         try:
             group.receive(address, part)
@@ -363,3 +367,10 @@ class Reception:
             for address in self._doors[key]:
                 self._context.send(address, Ask(self._context.me, key))
             self._context.after(("door", key), self._context.config.ask_ms)
+
+
+def _leaps(part: Headed, term: int) -> bool:
+    """Whether it names a term so far ahead of ours that no group has come there by elections: obeyed, a few
+    such words would use up all terms that there are."""
+    ballot = part.ballot if isinstance(part, VoteRequest) else 0
+    return max(part.header.term, ballot) - term > _TERMS_AHEAD_MAX

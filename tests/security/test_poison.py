@@ -41,7 +41,8 @@ from lab.bench.fuzz.target import AGENTS, Attacked, Target
 from lab.chaos.engine import plan
 from overlay import raft
 from overlay.ids import Peer
-from overlay.raft.messages import AppendReply, AppendRequest, Header
+from overlay.raft.forms import COUNTED_MAX, well_formed
+from overlay.raft.messages import AppendReply, AppendRequest, Header, VoteRequest
 
 STRANGER = "10.66.6.6:6666"
 
@@ -329,3 +330,36 @@ def test_a_message_that_no_code_can_handle_is_dropped_alone(
     agent.faults.clear()
     target.go_on(5_000)
     assert target.windows_right() > windows
+
+
+def test_a_term_that_would_use_up_all_terms(target: Target) -> None:
+    """Nobody comes there by elections: what names it is dropped, and the group goes on in its own."""
+    windows, leader = target.windows_right(), leader_of(target, LOG_GROUP)
+    group = leader.node.catalog.desk.groups.group(LOG_GROUP)
+    local, (other, *_) = group.local, group.local.others()
+    term = local.term
+    far = Header(LOG_GROUP, local.hard.birth, local.hard.slot, other.slot, COUNTED_MAX)
+    sender = Peer(other.address, 1 << 40)
+    hear(
+        target, leader, raft.messages.AppendReplies(sender, (AppendReply(far, 1, True, 1, 0),)), other.address
+    )
+    vote = VoteRequest(replace(far, term=term), COUNTED_MAX, False, False, 1, 1)
+    hear(target, leader, raft.messages.VoteRequests(sender, (vote,)), other.address)
+    target.go_on(10_000)
+    assert group.local.term < term + 100
+    assert target.windows_right() > windows
+    assert not target.faults()
+
+
+def test_a_candidate_after_ballots_that_nobody_won() -> None:
+    """Terms may be ahead of a short log."""
+    header = Header(LOG_GROUP, 1, 1, 2, 9)
+    candidate = Peer("a:1", 1)
+
+    def wants(ballot: int, last_index: int, last_term: int) -> bool:
+        vote = VoteRequest(header, ballot, True, False, last_index, last_term)
+        return well_formed(raft.messages.VoteRequests(candidate, (vote,)))
+
+    assert wants(10, 2, 9)
+    assert not wants(9, 2, 9)
+    assert not wants(10, 2, -1)

@@ -244,7 +244,11 @@ class FlowState:
         """Map what waits; full windows go into the tree."""
         if self._counted is not None:
             began = self._cpu_us()
-            full = self._counted.digest(self.sealed)
+            try:
+                full = self._counted.digest(self.sealed)
+            except MapFailed as failed:
+                self.failure = self.failure or str(failed)
+                return
             self.work["map_us"] += self._cpu_us() - began
             if full is not None:
                 self._insert(full)
@@ -271,7 +275,11 @@ class FlowState:
         self.digest(_FEW_WORTH)
 
     def _digest_below(self, below: int) -> None:
-        groups = self.panes.map_below(below)
+        try:
+            groups = self.panes.map_below(below)
+        except MapFailed as failed:
+            self.failure = self.failure or str(failed)
+            return
         if groups is not None:
             self._insert(groups)
 

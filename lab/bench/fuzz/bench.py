@@ -65,7 +65,7 @@ def _fleet(found: Found, kind: Kind, frames: int, seed: int, share: float) -> No
 
     target = Target(seed)
     gc.collect()
-    before, process = target.windows_right(), psutil.Process()
+    (before, _), process = target.windows(), psutil.Process()
     least = process.memory_info().rss
     for number in range(frames):
         if number % AT_ONCE == 0:
@@ -81,7 +81,9 @@ def _fleet(found: Found, kind: Kind, frames: int, seed: int, share: float) -> No
     found.skipped.update(target.skipped())
     found.stops += target.stops()
     found.changed += target.changed()
-    found.stood_still += target.windows_right() <= before
+    windows, wrong = target.windows()
+    found.changed += wrong
+    found.stood_still += windows <= before
 
 
 @dataclass(frozen=True)
