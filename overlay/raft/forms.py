@@ -55,7 +55,7 @@ def _content(message: Message) -> bool:
         case Follows():
             return all(_group(item.group, item.birth) and _counted(item.term) for item in message.groups)
         case UnknownMembers():
-            return all(_group(part.group, part.birth) and _drawn(part.slot) for part in message.parts)
+            return all(_group(part.group, part.birth) and _slots(part.slot) for part in message.parts)
         case VoteRequests():
             return all(_vote_request(part) for part in message.parts)
         case VoteReplies():
@@ -77,7 +77,7 @@ def _content(message: Message) -> bool:
         case Invite():
             return _group(message.group, message.birth)
         case Enter() | Exit():
-            return _group(message.group, message.birth) and _drawn(message.slot)
+            return _group(message.group, message.birth) and _slots(message.slot)
         case Forward():
             return len(message.group) == KEY_BYTES and _drawn(message.token) and _counted(message.term)
         case Forwarded():
@@ -93,13 +93,21 @@ def _drawn(*numbers: int) -> bool:
     return all(0 <= number <= DRAWN_MAX for number in numbers)
 
 
+def _slots(*numbers: int) -> bool:
+    """Never 0: who has that one is sent what all refuse."""
+    return all(0 < number <= DRAWN_MAX for number in numbers)
+
+
 def _group(key: bytes, birth: int) -> bool:
     return len(key) == KEY_BYTES and _drawn(birth)
 
 
 def _header(header: Header) -> bool:
-    slots = min(header.to_slot, header.from_slot) > 0 and _drawn(header.to_slot, header.from_slot)
-    return slots and _group(header.group, header.birth) and _counted(header.term)
+    return (
+        _slots(header.to_slot, header.from_slot)
+        and _group(header.group, header.birth)
+        and _counted(header.term)
+    )
 
 
 def _vote_request(part: VoteRequest) -> bool:
@@ -141,7 +149,7 @@ def _membership(membership: Membership) -> bool:
 
 
 def _members(members: tuple[Member, ...]) -> bool:
-    return all(_drawn(member.slot) for member in members)
+    return all(member.address and _slots(member.slot) for member in members)
 
 
 def _told(told: Told) -> bool:

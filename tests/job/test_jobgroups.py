@@ -242,10 +242,10 @@ def test_records_are_in_the_order_in_which_they_were_wanted() -> None:
 def test_a_commit_that_was_known_by_its_name_is_completed_by_a_state() -> None:
     """And the other way round it stays complete; another word on it is a bug as ever."""
     store = Store(":memory:")
-    whole = PaneCommit("f", 3, 4, 0, b"\1", 1, b"tally", b"rows", seq=5)
+    whole = PaneCommit("f" * 24, 3, 4, 0, b"\1", 1, b"tally", b"rows", seq=5)
     for fact in (whole.bare, whole, whole.bare, whole):
         assert groupstore.apply(store, encode(fact)) == 5
-    (row,) = store.pane_commits("f", 0, 9)
+    (row,) = store.pane_commits("f" * 24, 0, 9)
     assert (row.members, row.counters, row.payload, row.seq) == (b"\1", b"tally", b"rows", 5)
     with pytest.raises(ElfBug):
         groupstore.apply(store, encode(replace(whole, payload=b"others")))

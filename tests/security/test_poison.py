@@ -363,3 +363,14 @@ def test_a_candidate_after_ballots_that_nobody_won() -> None:
     assert wants(10, 2, 9)
     assert not wants(9, 2, 9)
     assert not wants(10, 2, -1)
+
+
+def test_nobody_enters_with_a_number_that_all_refuse(target: Target) -> None:
+    """A leader with such a member would send it what is dropped at every entrance, for ever."""
+    leader = leader_of(target, LOG_GROUP)
+    group = leader.node.catalog.desk.groups.group(LOG_GROUP)
+    known = len(group.local.others())
+    hear(target, leader, raft.messages.Enter(Peer("b:1", 1), LOG_GROUP, group.local.hard.birth, 0), "b:1")
+    target.go_on(5_000)
+    assert len(group.local.others()) == known
+    assert not target.faults()
