@@ -31,7 +31,7 @@ from elf.job.messages.log import (
     Proposal,
     Welcome,
 )
-from elf.job.messages.rollup import LeaveOut, PaneRequest, Progress, ReadPanes
+from elf.job.messages.rollup import LeaveOut, PaneRequest, Progress, ReadPanes, Slice
 from elf.job.program.messages import DropProgram, Told
 from elf.job.spec import JobSpec
 from elf.ql.plan import Top
@@ -83,6 +83,10 @@ def test_numbers_that_cannot_be(target: Target) -> None:
         body = msgspec.msgpack.encode([flow, least, watched])
         with pytest.raises(msgspec.ValidationError):
             msgspec.msgpack.decode(body, type=LeaveOut)
+    for parts, members, end in (((0, 1), (0, 2)), b"", 1), (((0, 1),), b"\1", 1), (((0, 1),), b"", 2):
+        body = msgspec.msgpack.encode([flow, 0, end, members, parts])
+        with pytest.raises(msgspec.ValidationError, match="a delta that is none"):
+            msgspec.msgpack.decode(body, type=Slice)
 
 
 # -- what is committed ---------------------------------------------------------------------------------------

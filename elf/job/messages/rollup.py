@@ -39,7 +39,8 @@ class Slice(Message, frozen=True, kw_only=True):
     ``members``.
 
     ``payload`` holds the non-empty panes (``_pane``, keys, states) and is empty when there are none;
-    ``counters`` counts rows a pane. ``parts`` names later deltas as (member, part) pairs.
+    ``counters`` counts rows a pane. ``parts``: it is a later delta, named as a (member, part) pair, of one
+    pane and of no members.
     """
 
     flow: FlowUid
@@ -53,6 +54,8 @@ class Slice(Message, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         span(self.start, self.end)
+        if self.parts and (len(self.parts) > 1 or self.members.strip(b"\0") or self.end > self.start + 1):
+            raise ValueError("a delta that is none")
 
 
 class Excerpt(Slice, frozen=True, kw_only=True):
