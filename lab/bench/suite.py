@@ -47,6 +47,7 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
     "idle": ("",),
     "control": ("--agents 16 --rounds 8",),
     "security": ("--agents 16 --rounds 8 --repeat 1",),
+    "fuzz": ("--frames 100000",),
     "jobs": ("--window 10 --windows 3",),
     "failover": ("--agents 16 --strikes 6", "--agents 16 --strikes 6 --detect fast"),
     "durability": ("",),
@@ -66,6 +67,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "idle": ("--seconds 1",),
     "control": ("--agents 3 --rounds 1",),
     "security": ("--agents 2 --rounds 1 --rows 1000 --repeat 1",),
+    "fuzz": ("--frames 400",),
     "jobs": ("--jobs 6 --distinct 2 --window 1 --windows 3",),
     "failover": ("--agents 3 --strikes 2 --window-ms 500 --detect fast",),
     "durability": (
