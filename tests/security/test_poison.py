@@ -31,7 +31,16 @@ from elf.job.messages.log import (
     Proposal,
     Welcome,
 )
-from elf.job.messages.rollup import LeaveOut, PaneRequest, Progress, ReadPanes, Slice
+from elf.job.messages.rollup import (
+    Committed,
+    LeaveOut,
+    PaneRequest,
+    Progress,
+    ReadPanes,
+    Resend,
+    Slice,
+    Verdict,
+)
 from elf.job.program.messages import DropProgram, Told
 from elf.job.spec import JobSpec
 from elf.ql.plan import Top
@@ -378,3 +387,18 @@ def test_nobody_enters_with_a_number_that_all_refuse(target: Target) -> None:
     target.go_on(5_000)
     assert len(group.local.others()) == known
     assert not target.faults()
+
+
+def test_a_stranger_does_not_say_what_is_committed(target: Target) -> None:
+    """Nor that snapshots go: who retains them believes their root."""
+    flow, agent = target.job.flows[0], target.attacked()[1]
+    node, now = agent.node, target.world.now
+    words = [
+        Committed(flow=flow.uid, start=0, end=1 << 40, revision=0, members=b"\7"),
+        LeaveOut(flow=flow.uid, least=5.0, watched=b""),
+        *(Verdict(flow=flow.uid, start=0, end=1 << 40, verdict=word) for word in ("final", "leapt", "send")),
+        Resend(flow=flow.uid, start=0, end=1 << 40),
+    ]
+    for word in words:
+        assert list(node._working.arrived(STRANGER, word, now)) == []
+    assert list(node._working.arrived(flow.leader, words[-1], now))
