@@ -28,7 +28,7 @@ SIZE = 7
 PLAN = plan_text(
     f"SELECT host, SUM(n), COUNT(DISTINCT n) FROM log WHERE n > 2 GROUP BY host WINDOWING {SIZE} ROWS", SCHEMA
 )
-FLOW = Flow("f", PLAN.fragment, bytes(16), "home")
+FLOW = Flow("f" * 24, PLAN.fragment, bytes(16), "home")
 SETTINGS = WorkerSettings(idle_ms=5_000, future_us=None, checkpoint_ms=10**9, agent="a:1")
 
 Row = tuple[int, str, int]

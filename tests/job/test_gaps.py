@@ -95,7 +95,7 @@ def test_a_gap_behind_which_nothing_was_written_ends_now_and_is_durable_at_once(
 
 def test_what_would_have_been_late_and_what_was_before_the_flow_marks_nothing_that_is_over() -> None:
     worker = StreamWorker("s", SETTINGS, PyEngine())
-    early, late = FLOW, Flow("later", FLOW.fragment, bytes(16), "home")
+    early, late = FLOW, Flow("1a7e" * 6, FLOW.fragment, bytes(16), "home")
     worker.handle(Install(early))
     worker.handle(Feed(chunk(at(1, 10), 0), 0))
     worker.handle(Feed(chunk(at(60, 61), 0, "other"), 0))

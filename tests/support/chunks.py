@@ -8,7 +8,7 @@ import pyarrow as pa
 from elf.job.spec import Flow
 from lab.chaos.engine import Chunk, Source, plan
 
-FLOW = Flow("f", plan(2).fragment, bytes(16), "home")
+FLOW = Flow("f" * 24, plan(2).fragment, bytes(16), "home")
 
 Rows = list[tuple[int, str]]
 
