@@ -13,6 +13,7 @@ import pytest
 from agents import codec
 from agents.codec import decode, encode, pack, unpack
 from agents.node.node import Node
+from agents.node.working import ToWorker
 from elf.job import events as was
 from elf.job.catalog.voters import LOG_GROUP, Proposed
 from elf.job.catalog.voters import encode as encode_proposal
@@ -393,7 +394,7 @@ def test_a_stranger_does_not_say_what_is_committed(target: Target) -> None:
     """Nor that snapshots go: who retains them believes their root."""
     flow, agent = target.job.flows[0], target.attacked()[1]
     node, now = agent.node, target.world.now
-    words = [
+    words: list[ToWorker] = [
         Committed(flow=flow.uid, start=0, end=1 << 40, revision=0, members=b"\7"),
         LeaveOut(flow=flow.uid, least=5.0, watched=b""),
         *(Verdict(flow=flow.uid, start=0, end=1 << 40, verdict=word) for word in ("final", "leapt", "send")),
