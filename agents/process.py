@@ -65,6 +65,7 @@ from agents.restore import contacts, restore
 from agents.status import Aside, Status
 from agents.tasks.archive import Archive
 from agents.tasks.masking import Masked
+from agents.tasks.memory import LIMIT
 from agents.tasks.sinks import RejectFile, Sinks
 from agents.tasks.spill import SpillFolder
 from agents.tasks.streams import FunctionsAt, StreamEngine
@@ -123,10 +124,7 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
         if config.security == "open":
             structlog.get_logger().warning(OPEN, agent=config.agent.name)
     sys.setrecursionlimit(FRAMES_MAX)
-    if any(config.streams for config in configs):
-        from agents.tasks.engine import limit_memory  # DuckDB, which an agent without a stream never needs
-
-        limit_memory(sum(config.memory_max_bytes for config in configs) // 2)
+    LIMIT.set(sum(config.memory_max_bytes for config in configs) // 2)
     with contextlib.ExitStack() as opened:
         folders = [opened.enter_context(_data_folder(Path(config.data_dir))) for config in configs]
         memory_bytes = sum(_code_bytes(config.functions) for config in configs)

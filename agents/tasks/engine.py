@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 
 from agents.formats import Format
 from agents.formats.dialect import DUCKDB, DUCKDB_QUICK, Dialect, Selection
+from agents.tasks.memory import LIMIT
 from agents.tasks.times import read_times
 from elf.aggregates import normalise
 from elf.batch import decode
@@ -63,8 +64,7 @@ _CONFINED: Final[dict[str, str | bool | int | float | list[str]]] = {
     "allowed_configs": ["memory_limit"],
 }
 """Nothing but memory and the tables that it is given. What may still be set is how much memory
-(``limit_memory``): a process is forked before it knows."""
-_MEMORY_MIN: Final = 64 << 20
+(``agents.tasks.memory``)."""
 warnings.filterwarnings("ignore", "Arrow output on a DB-API result", UserWarning, r"agents\.tasks\.engine")
 
 
@@ -90,13 +90,9 @@ def instance() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect(":memory:", config=_CONFINED)
     for setting in ("TimeZone = 'UTC'", "lock_configuration = true"):
         connection.execute(f"SET GLOBAL {setting}")
+    LIMIT.opened(lambda most: connection.execute(f"SET GLOBAL memory_limit = '{most >> 10}KiB'"))
     atexit.register(connection.close)
     return connection
-
-
-def limit_memory(bytes_max: int) -> None:
-    """What the DuckDB of this process may take from now on."""
-    instance().execute(f"SET GLOBAL memory_limit = '{max(bytes_max, _MEMORY_MIN) >> 10}KiB'")
 
 
 def one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
