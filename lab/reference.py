@@ -125,7 +125,7 @@ is NULL. `/` always gives a double, `%` takes the sign of the dividend.
 def page() -> str:
     """The whole text."""
     parts = [_clauses(), _windows(), _types(), _operators(), _functions(), _aggregates(), _examples()]
-    return "\n".join([_INTRODUCTION, *(line for part in parts for line in part), *_differences()])
+    return "\n".join([_INTRODUCTION, *(line for part in parts for line in part), *_limits(), *_differences()])
 
 
 def _entries(what: What) -> list[Entry]:
@@ -283,6 +283,16 @@ def answer(sql: str) -> Iterator[str]:
 
 def _shown(value: object) -> str:
     return "NULL" if value is None else cell(value)
+
+
+def _limits() -> Iterator[str]:
+    from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, FUEL, STATEMENTS_MAX, TOKENS_MAX
+
+    yield "## Limits\n"
+    yield f"A text of statements has at most {CHARS_MAX:,} characters, {TOKENS_MAX:,} words and signs (constants and commas count half), and {STATEMENTS_MAX}"
+    yield f"statements; brackets stand at most {DEPTH_MAX} deep in one another. Expressions that grow beyond {FUEL:,} parts when subqueries"
+    yield "are put into one another are refused. Each refusal names the limit. For a long list of values join a file"
+    yield "([joins](joins.md)).\n"
 
 
 def _differences() -> Iterator[str]:

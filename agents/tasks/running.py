@@ -193,7 +193,10 @@ def _read(
         read += chunk.end - chunk.start
         if read > bytes_max:
             raise InputError(f"more than protocol.run_bytes_max of {file.path} would have to be read")
-        if worker.handle(Feed(chunk, asked.offsets.now_ms)).counts.get("future"):
+        outcome = worker.handle(Feed(chunk, asked.offsets.now_ms))
+        for _, why in outcome.failed:
+            raise InputError(why)
+        if outcome.counts.get("future"):
             raise InputError(f"{file.path} is ahead of what is known of the agent's clock")
     return read
 

@@ -44,7 +44,17 @@ from elf.job.commands import (
     Uninstall,
 )
 from elf.job.gaps import Gap, Missed
-from elf.job.ports import ChunkLike, Engine, ExtractedLike, ExtractorPort, Int64s, MapperPort, Spill, Wanted
+from elf.job.ports import (
+    ChunkLike,
+    Engine,
+    ExtractedLike,
+    ExtractorPort,
+    Int64s,
+    MapFailed,
+    MapperPort,
+    Spill,
+    Wanted,
+)
 from elf.job.reexecution import SOURCES_MAX, SourceAt, SourceOffsets, Where, can_run
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
@@ -481,8 +491,13 @@ class StreamWorker:
         return replace(self._outcome((), must_checkpoint=True, counts=counts), forgotten=forgotten)
 
     def seal_below(self, uid: str, pane: int) -> Sealed | None:
-        """Seal the panes of a flow below this one, whatever the watermark says; no checkpoint is made."""
-        return self._flows[uid].seal(pane)
+        """Seal the panes of a flow below this one, whatever the watermark says; no checkpoint is made.
+        Raises ``MapFailed``: the flow has not mapped all of its rows."""
+        state = self._flows[uid]
+        sealed = state.seal(pane)
+        if state.failure:
+            raise MapFailed(state.failure, 0, None)
+        return sealed
 
     def highest_of(self, source: str) -> int:
         """The highest event time that a source has had (``LONG_AGO``: none)."""
