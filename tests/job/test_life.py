@@ -24,7 +24,7 @@ from elf.job.group.master import Master
 from elf.job.group.records import group_key
 from elf.job.messages.groups import CreateJob, ReconfigureJob
 from elf.job.messages.log import AddJob, JobAdded, JobDropped
-from elf.job.spec import JobSpec, app_id
+from elf.job.spec import Flow, JobSpec, app_id, flow_uid
 from elf.ql.plan import Plan
 from elf.wire.base import Answer
 from elf.wire.clients import Execute
@@ -242,7 +242,10 @@ def test_each_step_ends_as_asked_or_not_at_all_whoever_dies(victim: str, seed: i
 
 def test_a_job_is_replaced_in_one_wish_and_not_while_another_reads_it() -> None:
     log, query = CatalogLog(), plan(2)
-    old = spec_of("job", "me", 1, query, (), master="here")
+    uid = f"{app_id('job', 'me').hex()}.1"
+    flow = Flow(flow_uid(query.fragment, f"{uid}.1.0"), query.fragment, bytes(16), "here")
+    old = spec_of("job", "me", 1, query, (flow,), master="here")
+    assert old.uid == uid
     grow(log, AddJob(spec=old))
     new = replace(old, generation=2, replaces=old.uid)
     ended, added = grow(log, AddJob(spec=new))
@@ -252,7 +255,7 @@ def test_a_job_is_replaced_in_one_wish_and_not_while_another_reads_it() -> None:
     )
     assert [spec.uid for spec in log.jobs()] == [new.uid]
     over = replace(query, reads=(new.uid,), read_as=(query.identity,))
-    grow(log, AddJob(spec=spec_of("over", "me", 1, over, (), master="here")))
+    grow(log, AddJob(spec=spec_of("over", "me", 1, over, (flow,), master="here")))
     third = replace(old, generation=3, replaces=new.uid)
     (refused,) = grow(log, AddJob(spec=third))
     assert refused == JobDropped(seq=5, uid=third.uid)

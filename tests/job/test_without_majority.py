@@ -9,10 +9,10 @@ import pytest
 from agents.answering.asks import Ask
 from elf.batch import decode
 from elf.job.events import Arrived
-from elf.ql.plan import Plan
+from elf.ql.definition import Definition
 from elf.wire.base import Answer
 from elf.wire.clients import Call, Execute, Failed, KeepAlive, Reply
-from lab.chaos.engine import plan
+from lab.chaos.engine import defined, plan
 from lab.chaos.world import World
 from tests.support.histories import said
 from tests.support.jobgroups import staffed
@@ -75,9 +75,9 @@ def test_a_select_that_cannot_begin_does_not_show_its_inner_name(monkeypatch: py
     for agent in world.agents[1:]:
         agent.crash()
 
-    def planned(*_: object) -> Generator[list[Ask], list[Answer], Plan]:
+    def planned(*_: object) -> Generator[list[Ask], list[Answer], Definition]:
         yield []
-        return plan(2)
+        return defined(plan(2))
 
     monkeypatch.setattr(world.agents[0].node.clients.statements.planning, "plan", planned)
     reply = said(world, 0, "SELECT COUNT(*) AS n FROM clicks WINDOWING 2 SECONDS")
