@@ -267,7 +267,11 @@ class SimAgent:
             self.ended = effect.text
 
     def stats(self) -> Stats:
-        raise ElfBug("a simulated agent has no stats")
+        """What a node is asked for before a job in Python begins; a simulated one measures nothing."""
+        node = self.node
+        state = "live" if node.membership.joined() else "joining"
+        jobs, flows = len(node.log.jobs()), len(node.log.flows())
+        return Stats(node.me.incarnation, 1_000 * self.world.now, state, (), jobs, flows, 0, 0, 0, 0)
 
     # -- what people would hear ------------------------------------------------------------------------------
 

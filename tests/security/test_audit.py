@@ -14,14 +14,13 @@ from pathlib import Path
 
 import pytest
 import zmq
-from zmq.utils import z85
 
 from agents.audit import RECORD_BYTES_MAX, WAITING_BYTES_MAX, Audit
 from agents.disk.chain import HEAD, Chain, Head, Verdict, decode_head, files_of, head_in, verify
 from agents.disk.store import Store
 from elf.errors import UserError
-from elf.security.loopback import loopback_file, read_loopback
 from tests.support.fleet import Fleet
+from tests.support.rawsockets import with_this_machines_key
 from tests.support.waiting import eventually
 from tests.support.watching import connected, create
 
@@ -298,10 +297,7 @@ async def test_a_real_agent_tells_who_did_what_and_no_row(tmp_path: Path) -> Non
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         with context.socket(zmq.DEALER) as stranger:
             stranger.setsockopt(zmq.LINGER, 0)
-            key = read_loopback(loopback_file())
-            stranger.curve_serverkey = z85.encode(key.server)
-            stranger.curve_publickey = z85.encode(key.own.public)
-            stranger.curve_secretkey = z85.encode(key.own.secret)
+            with_this_machines_key(stranger)
             stranger.connect(f"tcp://{agent.address}")
             for _ in range(20):
                 stranger.send(b"\xc1 no message")

@@ -20,6 +20,7 @@ from lab.bench.fuzz.target import Target
 from lab.bench.fuzz.values import Known
 from tests.support.fleet import Agent, free_ports
 from tests.support.long import cases
+from tests.support.rawsockets import with_this_machines_key
 
 FRAMES = cases(800, 20_000)
 GROWN_BYTES_MAX = 64 << 20
@@ -92,6 +93,7 @@ async def test_a_real_agent_over_zeromq(agent: Agent) -> None:
         frames.real.append(codec.encode(Reply(request=1), cluster=CLUSTER, sender=""))
         context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
         with context.socket(zmq.DEALER) as socket:
+            with_this_machines_key(socket)
             socket.connect(f"tcp://{agent.address}")
             for number in range(cases(3_000, 30_000)):
                 socket.send_multipart(frames.made(KINDS[number % len(KINDS)]))

@@ -28,6 +28,7 @@ from elf.ql.definition import Definition
 from elf.ql.planner import plan_text
 from elf.ql.statements import parse
 from elf.schema import Column, Schema
+from elf.security.loopback import loopback_file, read_loopback
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import Answer, Request
 from elf.wire.frames import FrameRefused
@@ -200,7 +201,8 @@ class Stranger:
 
 @contextlib.asynccontextmanager
 async def stranger(fleet: Fleet) -> AsyncIterator[Stranger]:
-    transport = await ZeroMqTransport.listen("127.0.0.1:0")
+    key = read_loopback(loopback_file())
+    transport = await ZeroMqTransport.listen("127.0.0.1:0", security=key)
     try:
         yield Stranger(transport, fleet.agents[0].address)
     finally:
