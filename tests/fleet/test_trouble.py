@@ -176,12 +176,11 @@ async def test_answers_are_right_on_a_network_that_delays_corrupts_and_cuts(tmp_
                 lambda: not any(w.status["missing"] for w in windows.values()), "complete windows"
             )
             check(fleet, windows, end_us - 2 * SECOND_US, least=5)
-        refused = [await asyncio.to_thread(refusals, agent) for agent in fleet.agents]
-        assert sum(refused) > 0, "what is damaged is seen, and counted"
         for agent in fleet.agents:
             assert agent.process is not None
             assert agent.process.poll() is None
             assert "Traceback" not in agent.said()
+            assert "Assertion" not in agent.said(), "libzmq's own: what is damaged costs its connection"
     finally:
         fleet.stop()
         network.close()
@@ -213,17 +212,6 @@ def health(agent: Agent) -> str:
         return ""
     finally:
         connection.close()
-
-
-def refusals(agent: Agent) -> int:
-    """Messages that an agent could not use, by its metrics."""
-    connection = http.client.HTTPConnection("127.0.0.1", agent.http_port, timeout=5)
-    connection.request("GET", "/metrics")
-    lines = connection.getresponse().read().decode().splitlines()
-    connection.close()
-    return int(
-        sum(float(line.split()[-1]) for line in lines if line.startswith("elf_messages_refused_total{"))
-    )
 
 
 async def test_an_agent_whose_bytes_are_no_tables_stops_nobody(tmp_path: Path) -> None:

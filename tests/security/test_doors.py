@@ -135,7 +135,7 @@ async def test_a_key_that_is_not_in_the_roster_is_refused(
 
 
 async def test_who_comes_without_keys_is_told_so(closed: Closed) -> None:
-    reasons = ("mechanism", "broken")  # who is first to find out ends the connection
+    reasons = ("left", "broken")  # who is first to find out ends the connection
     before = sum(closed.count("elf_handshakes_failed", reason) for reason in reasons)
     with pytest.raises(ElfError, match=r"it wants keys, and there are none here: --keys"):
         await connect(closed.agent.address, cluster="test", keys="none").open()
@@ -148,10 +148,10 @@ async def test_keys_of_another_fleet_and_of_another_authority_open_nothing(
     """The second one has even the fleet's public key, which is no secret."""
     other = Authority(tmp_path / "other")
     other.enrol("person", "ada", "admin")
-    before = closed.count("elf_handshakes_failed", "fleet")
+    before = closed.count("elf_handshakes_failed", "left")
     with pytest.raises(ElfError, match="it is not of the fleet of the key of person ada"):
         await connect(closed.agent.address, cluster="test", keys=other.written("ada")).open()
-    assert closed.count("elf_handshakes_failed", "fleet") > before
+    assert closed.count("elf_handshakes_failed", "left") > before
     foreign = Authority(tmp_path / "foreign", fleet=closed.authority.fleet)
     foreign.enrol("person", "ada", "admin")
     with pytest.raises(ElfError, match="it does not admit the key of person ada"):
