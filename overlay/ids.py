@@ -8,12 +8,14 @@ integers, because routing is arithmetic on them.
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 ID_BITS: Final = 128
 KEY_BYTES: Final = ID_BITS // 8
+_ADDRESS: Final = re.compile(r"[^\x00-\x20\x7f]{1,255}").fullmatch
 RING: Final = 1 << ID_BITS
 _MASK: Final = RING - 1
 _HALF: Final = RING // 2
@@ -90,6 +92,6 @@ class Peer(_Placed):
     incarnation: int
 
     def __post_init__(self) -> None:
-        if not self.address:
-            raise ValueError("a node without an address")
+        if not _ADDRESS(self.address):
+            raise ValueError("a node without an address that one could write down")
         object.__setattr__(self, "id", node_id(self.address))

@@ -402,4 +402,6 @@ def test_a_stranger_does_not_say_what_is_committed(target: Target) -> None:
     ]
     for word in words:
         assert list(node._working.arrived(STRANGER, word, now)) == []
-    assert node._working._is_root(flow.leader, flow.uid), "its root is believed"
+    known = node.log.flow(flow.uid)
+    assert known is not None
+    assert node._working._is_root(known.leader, flow.uid), "its root is believed"

@@ -130,7 +130,7 @@ def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
 
 def _makes_no_sense(log: CatalogLog, spec: JobSpec) -> bool:
     """Whether flows are not those of the plan, or have names that neither their contents nor the log know."""
-    return bool(unsound(spec)) or any(map(log.lacks, misnamed(spec)))
+    return bool(unsound(spec)) or log.contradicts(spec) or any(map(log.lacks, misnamed(spec)))
 
 
 def _leaps(log: CatalogLog, uid: str) -> bool:

@@ -176,8 +176,7 @@ class CatalogLog:
             case JobAdded() | VersionAdded() | ProgramAdded() if entry.spec.unusable:
                 return entry.spec.unusable
             case JobAdded() | VersionAdded():
-                known_flows = ((flow, self._flows.get(flow.uid, flow)) for flow in entry.spec.flows)
-                if any(flow.fragment != known.fragment for flow, known in known_flows):
+                if self.contradicts(entry.spec):
                     return "a flow of that name is another one"
                 return unsound(entry.spec) or self.refused(entry.spec)
             case ProgramAdded():
@@ -364,6 +363,11 @@ class CatalogLog:
 
     def flow(self, uid: str) -> Flow | None:
         return self._flows.get(uid)
+
+    def contradicts(self, spec: JobSpec) -> bool:
+        """Whether a job calls a flow by the name of another one."""
+        known_flows = ((flow, self._flows.get(flow.uid, flow)) for flow in spec.flows)
+        return any(flow.fragment != known.fragment for flow, known in known_flows)
 
     def lacks(self, uid: str) -> bool:
         """Whether the log has not come to a flow yet."""
