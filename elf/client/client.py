@@ -246,7 +246,9 @@ def connect(
         ...     print(str(error).partition(" (")[0])
         cannot reach an agent at 127.0.0.1:1: connection refused
     """
-    return Client(address, timeout=timeout, creator=creator or user_name(), cluster=cluster, keys=keys)
+    creator = creator or user_name()
+    connection = Connection(address, timeout=timeout, creator=creator, cluster=cluster, keys=keys)
+    return Client(connection, creator)
 
 
 def user_name() -> str:
@@ -290,18 +292,10 @@ class Client:
         1 ['window_start', 'window_end', 'n']
     """
 
-    def __init__(
-        self,
-        address: str,
-        *,
-        timeout: float,
-        creator: str,
-        cluster: str,
-        keys: str | Path | Security | None = None,
-    ) -> None:
-        """As ``connect`` says."""
+    def __init__(self, connection: Connection, creator: str) -> None:
+        """Made by ``connect``."""
         self.creator = creator
-        self._connection = Connection(address, timeout=timeout, creator=creator, cluster=cluster, keys=keys)
+        self._connection = connection
         self._sandboxes: Sandboxes | None = None
 
     @property
