@@ -20,6 +20,7 @@ ALLOWED = {
     "hashlib",
     "heapq",
     "math",
+    "re",
     "sortedcontainers",
     "typing",
 }

@@ -46,7 +46,6 @@ from tests.support.enrolled import CLUSTER, Enrolled, admitted, until
 from tests.support.fleet import Agent, free_ports
 
 ROOT = Path(__file__).parents[2]
-NOW = int(time.time())
 
 
 @pytest.fixture(scope="module")
@@ -59,10 +58,15 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enrolled]:
         made.fleet.stop()
 
 
-def token_of(fleet: Enrolled, name: str, uses: int = 1, seconds: int = 600, issued: int = NOW) -> str:
+def now() -> int:
+    """Seconds since 1970, as certificates have them."""
+    return int(time.time())
+
+
+def token_of(fleet: Enrolled, name: str, uses: int = 1, seconds: int = 600) -> str:
     """A join token that the fleet knows."""
     registrar, pair = fleet.registrar(), KeyPair.new()
-    registrar.certify("token", name, pair.public, issued, seconds, uses=uses)
+    registrar.certify("token", name, pair.public, now(), seconds, uses=uses)
     enrol._tell_fleet(fleet.own, registrar, fleet.address, must=True)
     return shown_token(fleet.registrar().token(pair))
 
@@ -89,7 +93,7 @@ def by_token(text: str, name: str, kind: str = "agent", **changes: object) -> tu
     """A certificate that the bearer of a token signs, and with what it comes."""
     token = read_token(text)
     pair = KeyPair(token.seed)
-    what = Certificate(CLUSTER, "agent", name, KeyPair.new().public, (), int(time.time()), NOW + 900)
+    what = Certificate(CLUSTER, "agent", name, KeyPair.new().public, (), now(), now() + 900)
     return sign(pair, msgspec.structs.replace(what, kind=kind, **changes)), Security(pair.curve, token.fleet)
 
 
@@ -164,7 +168,7 @@ def test_who_is_not_admin_revokes_nobody(fleet: Enrolled) -> None:
     carol = fleet.person("carol", "read,tap,write,code")
     keys = files.load(carol)
     victim = files.load(fleet.fleet.agents[1].folder / "data" / "keys").pair.public
-    said = refused(fleet, sign(keys.pair, Revocation(CLUSTER, victim, NOW)), carol)
+    said = refused(fleet, sign(keys.pair, Revocation(CLUSTER, victim, now())), carol)
     assert said == "refused: its signer may not revoke keys"
     with pytest.raises(UserError, match="may not revoke"):
         enrol.revoke_key(carol, "web-1", "agent", fleet.address)
@@ -199,7 +203,7 @@ def test_roles_do_not_grow_in_files(fleet: Enrolled) -> None:
     """A person writes other roles into the certificate, or signs a new one for the same key."""
     frank = fleet.person("frank")
     identity, pair = files.load(frank).identity, files.load(frank).pair
-    more = msgspec.structs.replace(files.load(frank).certificate, roles=("admin",), issued=NOW + 60)
+    more = msgspec.structs.replace(files.load(frank).certificate, roles=("admin",), issued=now() + 60)
     body = sign(pair, more).body
     damaged = Signed(body, identity.certificate.signer, identity.certificate.signature)
     files.write_json(frank / "identity.json", msgspec.structs.replace(identity, certificate=damaged))
@@ -271,9 +275,9 @@ def test_what_a_token_may_not(fleet: Enrolled) -> None:
     assert "enrols agents only" in refused(fleet, by_token(text, "t", "token", uses=99)[0], bearer)
     assert "does not replace it" in refused(fleet, by_token(text, "web-1")[0], bearer)
     assert "for cluster" in refused(fleet, by_token(text, "x", cluster="other")[0], bearer)
-    old = by_token(text, "x", issued=NOW - 1)[0]
+    old = by_token(text, "x", issued=now() - 60)[0]
     assert "does not hold at that time" in refused(fleet, old, bearer)
-    late = by_token(text, "x", issued=int(time.time()) + 400)[0]
+    late = by_token(text, "x", issued=now() + 400)[0]
     assert "is the clock of that host right" in refused(fleet, late, bearer)
     known = fleet.names()
     agent = files.load(fleet.fleet.agents[1].folder / "data" / "keys")
@@ -293,7 +297,7 @@ def test_what_a_token_may_not(fleet: Enrolled) -> None:
 
 
 def test_a_token_that_has_expired_or_was_revoked_is_worth_nothing(fleet: Enrolled, tmp_path: Path) -> None:
-    brief = token_of(fleet, "brief", seconds=3, issued=int(time.time()))
+    brief = token_of(fleet, "brief", seconds=3)
     text = token_of(fleet, "gone", uses=5)
     assert enrol.revoke_key(fleet.own, "gone", None, fleet.address) == 0
     with pytest.raises(ElfError, match="does not admit this token"):
