@@ -11,6 +11,7 @@ import pytest
 
 from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.membership import JOINING_MS
 from elf.job.effects import Send
 from elf.job.group.groups import JobGroups
 from elf.job.group.proposals import ASKING_MS
@@ -82,6 +83,12 @@ def reconfigured(world: World, name: str, query: Plan) -> tuple[int, str]:
     answer = world.client_inbox.pop()
     assert isinstance(answer, Answer)
     return ms, answer.error
+
+
+def test_who_is_alone_is_ready_without_waiting_for_a_timer() -> None:
+    world = World(92, 1)
+    world.agents[0].start([])
+    assert took(world, lambda: world.agents[0].node.ready) < JOINING_MS // 2
 
 
 @pytest.mark.parametrize("delay_ms", [EVEN, UNEVEN])

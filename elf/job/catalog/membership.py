@@ -336,6 +336,8 @@ class Membership:
         self.cluster = Cluster(uid, voters)
         if known is not None and known.voters.addresses == voters.addresses and known.voters.epoch:
             return []
+        if not self.joined():
+            self._next_ms = 0  # there is somebody to ask now
         asked_us, self._asked_us = self._asked_us, {}
         welcomes = [Send(address, self._welcome(self.cluster)) for address in asked_us]
         return [SaveFact(CLUSTER_FACT, msgspec.msgpack.encode(self.cluster)), *welcomes]
