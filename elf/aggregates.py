@@ -69,7 +69,7 @@ def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequen
     source = pa.table({name: columns[name] for name in names})
     if not states:
         return source.group_by(list(keys), use_threads=False).aggregate([])
-    plain = [state for state in states if not _may_overflow(state, source[state.name])]
+    plain = [state for state in states if not may_overflow(state, source[state.name])]
     for state in states:
         if state not in plain:
             index = source.schema.get_field_index(state.name)
@@ -196,7 +196,7 @@ def restore(column: pa.ChunkedArray, state: State, kind: pa.DataType) -> pa.Chun
     return column.fill_null(0) if state.identity_zero and column.null_count else column
 
 
-def _may_overflow(state: State, column: pa.ChunkedArray) -> bool:
+def may_overflow(state: State, column: pa.ChunkedArray) -> bool:
     """Could the sum of some of these values leave the type? By a bound: the largest times the rows."""
     kind = column.type
     if state.merge != "sum" or not (pa.types.is_integer(kind) or pa.types.is_decimal128(kind)):

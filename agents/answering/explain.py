@@ -177,6 +177,7 @@ def _fragment(fragment: Fragment) -> Told:
         "stragglers": policy_of(fragment),
         "tables": [described(table) for table in fragment.tables],
         "map": fragment.map_sql,
+        "map_by": "DuckDB" if fragment.direct is None else "Arrow",
     }
 
 

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from agents.tasks.engine import Mapper, Statement, as_schema
+from agents.tasks.direct import mapper_of
+from agents.tasks.engine import Statement, as_schema
 from elf.functions.function import Failed, UserFunction, conform
 from elf.job.ports import MapFailed
 from elf.job.worker.fitting import arrow_schema
@@ -26,7 +27,7 @@ class FunctionMapper:
         self._given = given
         where = fragment.where_sql
         self._where = Statement(f"SELECT * FROM rows AS r WHERE {where}", "rows", given) if where else None
-        self._mapper = Mapper(fragment.map_sql, fragment.columns)
+        self._mapper = mapper_of(fragment)
         self._function = function
         self._given_up = ""
 

@@ -110,9 +110,9 @@ class StreamEngine:
 
             at = self._functions or FunctionsAt(Sandboxes(), lambda _: None)
             return FunctionMapper(fragment, at.of(fragment.function))
-        from agents.tasks.engine import Mapper
+        from agents.tasks.direct import mapper_of
 
-        return Mapper.of(fragment)
+        return mapper_of(fragment)
 
 
 class StreamExtractor:

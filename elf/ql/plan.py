@@ -25,7 +25,7 @@ from msgspec import Meta
 from elf.aggregates import State
 from elf.fields import Code, Label, Length, Micros, Name, Place, Proper, Span
 from elf.fields import Count as Rows
-from elf.schema import Column
+from elf.schema import Column, ColumnType
 from elf.windows import Kind, Sliding
 from elf.windows.sharing import Choice
 
@@ -115,6 +115,30 @@ class Count:
 
 
 @dataclass(frozen=True)
+class Condition:
+    """A part of WHERE without SQL: ``op`` of its ``parts``; ``column``, the one of that ``name``; or
+    ``constant``, the ``value`` of that ``kind`` (a timestamp is an int, µs since the epoch)."""
+
+    op: Label
+    parts: tuple[Condition, ...] = ()
+    name: str = ""
+    value: int | float | str | bool | None = None
+    kind: ColumnType = "boolean"
+
+
+@dataclass(frozen=True)
+class Direct:
+    """A map that needs no SQL (``elf.ql.direct``): of the rows for which all of ``where`` is true the columns
+    ``keys`` are the groups (``k0``, ``k1`` …). For each state that the map makes ``states`` has its column,
+    or "" where each row counts.
+    """
+
+    where: tuple[Condition, ...]
+    keys: tuple[str, ...]
+    states: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Fragment:
     """What a flow is made of: everything that decides the contents of its snapshots."""
 
@@ -163,6 +187,8 @@ class Fragment:
     number of these, from ``PLACES``: the order of the rows, and how many of their source came before."""
     reduce: Reduce | None = None
     """The function over the merged groups of each pane of its key range."""
+    direct: Direct | None = field(default=None, compare=False, repr=False)
+    """How the map is done without its SQL, where it can be."""
 
     def __post_init__(self) -> None:
         place, places = self.range

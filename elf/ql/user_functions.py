@@ -101,4 +101,5 @@ def _with(fragment: Fragment, function: Function) -> Fragment:
                 "a map function over a query with a WHERE and aggregates of distinct values is not supported "
                 "yet; leave the WHERE to the function"
             )
-    return replace(fragment, map_sql=map_sql, function=function)
+    direct = None if fragment.direct is None else replace(fragment.direct, where=())
+    return replace(fragment, map_sql=map_sql, direct=direct, function=function)

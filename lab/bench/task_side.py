@@ -90,7 +90,7 @@ def flows(fragment: Fragment, jobs: int, distinct: int) -> list[Flow]:
     words = [
         replace(
             fragment,
-            map_sql=fragment.map_sql if not n else f"SELECT * FROM ({fragment.map_sql}) WHERE {n} > 0",
+            map_sql=fragment.map_sql if not n else f"SELECT * FROM ({fragment.map_sql}) /* {n} */",
         )
         for n in range(min(jobs, distinct))
     ]

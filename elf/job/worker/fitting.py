@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from elf.schema import Column, ColumnType
 
-_TYPES: Final[dict[ColumnType, pa.DataType]] = {
+ARROW_TYPES: Final[dict[ColumnType, pa.DataType]] = {
     "bigint": pa.int64(),
     "double": pa.float64(),
     "text": pa.string(),
@@ -35,7 +35,7 @@ _TEXTS: Final = (
 
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     """The columns as they are in tables of extracted rows."""
-    return pa.schema([pa.field(column.name, _TYPES[column.type]) for column in columns])
+    return pa.schema([pa.field(column.name, ARROW_TYPES[column.type]) for column in columns])
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> tuple[pa.Table, int]:
