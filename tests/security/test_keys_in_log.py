@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from elf.job.catalog.admission import entry_for, grow
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
 from elf.job.catalog.membership import Cluster, Identity, Membership
 from elf.job.catalog.voters import Proposed, ReplicatedLog, bootstrap, encode, with_keys
-from elf.job.effects import Send
+from elf.job.effects import Faulted, Send
 from elf.job.messages.log import ChangeRoster, JoinStream, LogVoters, RosterChanged
 from elf.security.certificates import Signed
 from elf.security.keys import KeyPair
@@ -84,6 +86,22 @@ def test_all_copies_of_the_log_say_the_same_after_a_restart_and_a_snapshot() -> 
         assert first.roster is not None
         assert log.roster.signed == first.roster.signed
         assert names(log) == names(first)
+
+
+def test_a_voter_whose_log_fails_at_a_record_still_asks_for_signatures(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    voter = ReplicatedLog("v0:1", 1, TRUST)
+    voter.install(bootstrap("uid", ()))
+    voter.apply(encode(Proposed(ChangeRoster(signed=WEB), "asker:1", "v0:1", 1)))
+    join = JoinStream(stream="s", agent_id="a", name="a", incarnation=1, address="a:1", since_us=0)
+    with monkeypatch.context() as broken:
+        broken.setattr(CatalogLog, "member_of", lambda *_: 1 / 0)
+        (fault,) = voter.apply(encode(Proposed(join, "a:1", "v0:1", 1)))
+    assert isinstance(fault, Faulted)
+    assert names(voter.log) == ["web-1"]
+    voter.apply(encode(Proposed(ChangeRoster(signed=ADMIN), "asker:1", "v0:1", 1)))
+    assert names(voter.log) == ["web-1", "ada"]
 
 
 def test_the_founder_begins_the_log_with_what_it_knows() -> None:

@@ -126,7 +126,7 @@ class ReplicatedLog:
         except UserError as refused:
             return [refusal(proposed.asker, proposed.proposal, refused)] if ours else []
         except Exception as error:
-            self.log = CatalogLog(self.log.after(0, before))
+            self.log = CatalogLog(self.log.after(0, before), self._trust)
             return [Faulted(error, type(proposed.proposal).__name__, proposed.asker)]
         if ours:
             self._granted.append(proposed.asker)
