@@ -11,18 +11,17 @@ import socket
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from agents.config import ClusterConfig, Config, ConfigProblems
 from elf.addresses import is_loopback, split_address
 from elf.errors import UserError
+from elf.security.bearer import owner
+from elf.security.certificates import Certificate, Signed
+from elf.security.folder import IDENTITY_FILE, Keys, load
 from elf.security.loopback import loopback_file, make_loopback
 from elf.security.principals import Principal, Security
-
-if TYPE_CHECKING:  # PyNaCl is loaded where there are keys
-    from elf.security.certificates import Certificate, Signed
-    from elf.security.folder import Keys
-    from elf.security.roster import Roster
+from elf.security.roster import Roster
 
 Mode = Literal["keys", "loopback", "open"]
 OPEN: Final = (
@@ -72,8 +71,6 @@ class Keyring:
     def may_read(self, text: str) -> str:
         """Why the owner of a token for HTTP may not read; empty: it may. Raises ``UserError`` where it is
         none."""
-        from elf.security.bearer import owner
-
         if self.roster is None:
             return "this agent has no keys"
         return principal_of(owner(text, self.roster, time.time())).lacks("read", "this")
@@ -108,7 +105,7 @@ def named_by(keyring: Keyring, config: Config) -> Config:
 def has_identity(config: Config) -> bool:
     """Whether the agent has keys of a fleet."""
     try:
-        return (Path(config.keys) / "identity.json").exists()
+        return (Path(config.keys) / IDENTITY_FILE).exists()
     except OSError:
         return True  # it says why when it is read
 
@@ -117,11 +114,9 @@ def _keyring(config: Config, *, make: bool) -> Keyring:
     if config.security == "open":
         return Keyring("open")
     if has_identity(config):
-        from elf.security.folder import load
-
         return Keyring("keys", keys=load(Path(config.keys)))
     if config.security == "keys":
-        raise UserError(f"security: keys, and {config.keys} has no identity.json: elf keys enrol makes it")
+        raise UserError(f"security: keys, and {config.keys} has no {IDENTITY_FILE}: elf keys enrol makes it")
     listen = config.agent.listen
     if not is_loopback(split_address(listen)[0]):
         raise UserError(

@@ -84,6 +84,8 @@ from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.fuel import FRAMES_MAX
 from elf.schema import ColumnType
+from elf.security.keys import seal
+from elf.security.roster import Trust
 from elf.transport.reach import reached
 from elf.transport.zeromq import ZeroMqTransport
 from overlay import raft
@@ -437,9 +439,6 @@ def _node_keys(keyring: Keyring) -> NodeKeys | None:
     """What a node needs of the keys of its agent; None: there are none."""
     if keyring.keys is None:
         return None
-    from elf.security.keys import seal  # PyNaCl, where there are keys
-    from elf.security.roster import Trust
-
     keys, identity = keyring.keys, keyring.keys.identity
     trust, signed = Trust(identity.cluster, identity.authority), (*identity.roster, identity.certificate)
     return NodeKeys(trust, signed, identity.fleet, lambda key: seal(key, keys.fleet.secret))

@@ -10,6 +10,7 @@ import msgspec
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.security.authored import STATEMENT_SECONDS
+from elf.security.authorship import is_signed
 from elf.security.principals import Principal
 from elf.wire.clients import Call, Execute, authorship_of
 
@@ -34,8 +35,6 @@ class Once:
         trust = self._log.trust
         if trust is None or not changes:
             return msgspec.structs.replace(asked, authored=None)
-        from elf.security.authorship import is_signed
-
         try:
             author = authorship_of(asked)
         except ValueError as error:

@@ -10,12 +10,12 @@ import msgspec
 from msgspec import Meta
 
 from elf.errors import UserError
-from elf.security.certificates import SIGNED_BYTES_MAX, Certificate, Cluster, Key, Signed
+from elf.security.certificates import SIGNED_BYTES_MAX, Cluster, Key, Signed
 
 TOKEN_PREFIX: Final = "elf-join-1."
 """What a join token begins with, so that it is known for one wherever it turns up."""
-TOKEN_SKEW_S: Final = 300
-"""What a token signs is brought at once; clocks may be off by so much."""
+SKEW_S: Final = 300
+"""What a token or an admin signs is brought at once; clocks may be off by so much."""
 _CHARS_MAX: Final = 2 * SIGNED_BYTES_MAX + 512
 _TOKEN_CHARS_MAX: Final = 8_192
 
@@ -45,11 +45,10 @@ class Admitted(msgspec.Struct, frozen=True):
 
 
 def stale(signed: Signed, authority: bytes, now_ms: int) -> str:
-    """Why what a token has signed is not let in now: it was signed long ago, or for later, and the token may
-    have expired meanwhile. Empty: it is fresh, or of the authority. Raises ``UserError``."""
-    what = signed.opened()
-    off = abs(what.issued - now_ms // 1_000)
-    if signed.signer == authority or not isinstance(what, Certificate) or off <= TOKEN_SKEW_S:
+    """Why what another than the authority has signed is not let in now: it was signed long ago, or for later,
+    and its signer's certificate may have expired meanwhile. Empty: it is. Raises ``UserError``."""
+    off = abs(signed.opened().issued - now_ms // 1_000)
+    if signed.signer == authority or off <= SKEW_S:
         return ""
     return f"it was signed {off} s before or after now: is the clock of that host right?"
 

@@ -3,9 +3,9 @@ the catalog log.
 
 Rules: what is taken depends on the roster so far and on the bytes of the entry alone, never on a clock, so
 all agents have the same roster after the same entries. Expiry is looked at when a key is used. Only the
-authority, or a token that it signed, enrols; the authority or an admin revokes. The newest certificate of a
-kind and name replaces an older one, with its key; an older one never comes after it. A revoked key never
-comes back.
+authority, or a token that it signed, enrols; the authority, or an admin whose certificate holds then,
+revokes. The newest certificate of a kind and name replaces an older one, with its key; an older one never
+comes after it. A revoked key never comes back.
 
 Keys are compared by their CURVE key, since that is what a connection shows: a public key and its negative
 have the same one.
@@ -96,7 +96,7 @@ class Roster:
         if what.cluster != self.cluster:
             return f"it is for cluster {what.cluster!r}, not {self.cluster!r}"
         if isinstance(what, Revocation):
-            return self._refused_revocation(signed)
+            return self._refused_revocation(signed.signer, what)
         return self._refused_certificate(signed, what)
 
     def take(self, signed: Signed) -> str:
@@ -127,10 +127,10 @@ class Roster:
     def _forget(self, gone: Certificate) -> None:
         del self._by_key[gone.key], self._by_name[gone.kind, gone.name], self._by_curve[_curve(gone.key)]
 
-    def _refused_revocation(self, signed: Signed) -> str:
-        signer = self._by_key.get(signed.signer)
-        admin = signer is not None and signer.may("admin")
-        return "" if admin or signed.signer == self.authority else "its signer may not revoke keys"
+    def _refused_revocation(self, signer: bytes, what: Revocation) -> str:
+        by = self._by_key.get(signer)
+        admin = by is not None and by.may("admin") and by.issued <= what.issued < by.expires
+        return "" if admin or signer == self.authority else "its signer may not revoke keys"
 
     def _refused_certificate(self, signed: Signed, what: Certificate) -> str:
         try:

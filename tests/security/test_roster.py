@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from elf.errors import UserError
 from elf.security import folder
 from elf.security.certificates import Revocation, Signed
+from elf.security.enrolling import SKEW_S, stale
 from elf.security.files import write
 from elf.security.keys import KeyPair, curve_public, read_key, seal, shown, verifies
 from elf.security.roster import TOKEN_SECONDS_MAX, Roster
@@ -173,6 +174,22 @@ def test_a_revoked_admin_revokes_nobody() -> None:
     admin = certificate("ada", PAIRS[2], "person", roles=("admin",))
     known = roster(certificate("web-1", PAIRS[0]), admin, revocation(PAIRS[2]))
     assert "may not revoke" in known.take(revocation(PAIRS[0], PAIRS[2]))
+
+
+def test_an_admin_whose_certificate_does_not_hold_then_revokes_nobody() -> None:
+    web = certificate("web-1", PAIRS[0])
+    for issued, expires in ((100, 200), (201, 1_000)):
+        admin = certificate("ada", PAIRS[2], "person", roles=("admin",), issued=issued, expires=expires)
+        assert "may not revoke" in roster(web, admin).take(revocation(PAIRS[0], PAIRS[2]))
+
+
+def test_what_an_admin_or_a_token_signed_long_ago_is_not_let_in() -> None:
+    host = certificate("web-1", PAIRS[0], by=PAIRS[5], issued=1_000, expires=9_000)
+    for signed, at in ((host, 1_000), (revocation(PAIRS[0], PAIRS[2]), 200)):
+        assert not stale(signed, AUTHORITY.public, (at + SKEW_S) * 1_000)
+        for off in (SKEW_S + 1, -SKEW_S - 1):
+            assert "is the clock" in stale(signed, AUTHORITY.public, (at + off) * 1_000)
+    assert not stale(revocation(PAIRS[0]), AUTHORITY.public, 10**12)
 
 
 # -- tokens --------------------------------------------------------------------------------------------------

@@ -16,18 +16,17 @@ revoked. Every answer follows from the log alone, so all agents skip the same en
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from elf.errors import UserError
+from elf.job.program.spec import ProgramSpec
+from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
 from elf.security.authored import SUBMIT, Authorship, digest
+from elf.security.authorship import refusal
 from elf.security.roles import Role
+from elf.security.roster import Roster
 from elf.wire.clients import ONE_SHOT_PREFIX
-
-if TYPE_CHECKING:  # PyNaCl, where there are keys
-    from elf.job.program.spec import ProgramSpec
-    from elf.job.spec import JobSpec
-    from elf.security.roster import Roster
 
 STATEMENTS_MAX: Final = 64
 """That a version may rest on: those that others have made superfluous are left out."""
@@ -113,8 +112,6 @@ class Authors:
         return self._refused(spec.author, spec.uid, spec.creator, code)
 
     def _refused(self, author: Authorship, uid: str, creator: str, roles: Collection[Role]) -> str:
-        from elf.security.authorship import refusal
-
         if self._roster is None:
             return ""
         used = self._used.get(author.authored.nonce)
