@@ -5,15 +5,13 @@ revoked.
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Final
 
 import msgspec
 
 from elf.errors import UserError
 from elf.security.certificates import Certificate, Cluster, Key, Seconds
-from elf.security.keys import KeyPair, verifies
+from elf.security.keys import KeyPair, shown, unshown, verifies
 from elf.security.roster import Roster
 
 PREFIX: Final = "elf_"
@@ -38,7 +36,7 @@ def bearer(pair: KeyPair, cluster: str, now: int, lasts_secs: int = LASTS_SECS) 
     if not 0 < lasts_secs <= LASTS_SECS_MAX:
         raise UserError(f"a token for HTTP lasts at most {LASTS_SECS_MAX // 86_400} days")
     body = msgspec.msgpack.encode(_Claim(cluster, pair.public, now, now + lasts_secs))
-    return PREFIX + base64.urlsafe_b64encode(pair.sign(body) + body).rstrip(b"=").decode()
+    return PREFIX + shown(pair.sign(body) + body)
 
 
 def owner(text: str, roster: Roster, now: float) -> Certificate:
@@ -46,9 +44,9 @@ def owner(text: str, roster: Roster, now: float) -> Certificate:
     if not text.startswith(PREFIX) or len(text) > CHARS_MAX:
         raise UserError("this is no token for HTTP")
     try:
-        data = base64.b64decode(text[len(PREFIX) :] + "==", altchars=b"-_")
+        data = unshown(text[len(PREFIX) :])
         claim: _Claim = _read(data[_SIGNATURE_BYTES:])
-    except (binascii.Error, ValueError, RecursionError):
+    except (ValueError, RecursionError):
         raise UserError("this is no token for HTTP") from None
     if not verifies(claim.key, data[_SIGNATURE_BYTES:], data[:_SIGNATURE_BYTES]):
         raise UserError("the signature of this token is wrong")

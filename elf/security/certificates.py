@@ -8,6 +8,7 @@ A *token* is a certificate too: its key may sign the certificates of so many new
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Annotated, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from msgspec import Meta
 
 from elf.errors import UserError
 from elf.security.keys import KEY_BYTES, KeyPair, verifies
-from elf.security.roles import ROLES, Kind, Role
+from elf.security.roles import ROLES, Kind, Role, gives
 
 __all__ = ["ROLES", "Certificate", "Kind", "Revocation", "Role", "Signed", "sign"]
 
@@ -46,7 +47,7 @@ class Certificate(
 
     def may(self, role: Role) -> bool:
         """Whether a person's certificate gives a role."""
-        return self.kind == "person" and (role in self.roles or "admin" in self.roles)
+        return gives(self.kind, self.roles, role)
 
     def valid(self, now: float) -> bool:
         """Whether it has not expired; ``now`` in seconds since the epoch."""
@@ -72,13 +73,18 @@ class Signed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
 
     def opened(self) -> Certificate | Revocation:
         """What was signed. Raises ``UserError`` where the signature or the contents are wrong."""
-        if not verifies(self.signer, self.body, self.signature):
-            raise UserError("the signature is wrong")
-        try:
-            found: Certificate | Revocation = _read(self.body)
-            return found
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"what was signed is no certificate: {error}") from None
+        return _opened(self)
+
+
+@lru_cache(4_096)  # several rosters, and several agents of a process, look at each
+def _opened(signed: Signed) -> Certificate | Revocation:
+    if not verifies(signed.signer, signed.body, signed.signature):
+        raise UserError("the signature is wrong")
+    try:
+        found: Certificate | Revocation = _read(signed.body)
+        return found
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"what was signed is no certificate: {error}") from None
 
 
 _read: Final = msgspec.msgpack.Decoder(Certificate | Revocation).decode

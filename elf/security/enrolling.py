@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from typing import Annotated, Final
 
 import msgspec
@@ -11,6 +9,7 @@ from msgspec import Meta
 
 from elf.errors import UserError
 from elf.security.certificates import SIGNED_BYTES_MAX, Cluster, Key, Signed
+from elf.security.keys import shown, unshown
 
 TOKEN_PREFIX: Final = "elf-join-1."
 """What a join token begins with, so that it is known for one wherever it turns up."""
@@ -55,7 +54,7 @@ def stale(signed: Signed, authority: bytes, now_ms: int) -> str:
 
 def packed(signed: Signed) -> str:
     """As the argument of a call."""
-    return _text(msgspec.msgpack.encode(signed))
+    return shown(msgspec.msgpack.encode(signed))
 
 
 def unpacked(text: str) -> Signed:
@@ -68,7 +67,7 @@ def unpacked(text: str) -> Signed:
 
 def shown_token(token: Token) -> str:
     """A token as one line, which is a secret."""
-    return TOKEN_PREFIX + _text(msgspec.msgpack.encode(token))
+    return TOKEN_PREFIX + shown(msgspec.msgpack.encode(token))
 
 
 def read_token(text: str) -> Token:
@@ -77,21 +76,13 @@ def read_token(text: str) -> Token:
     try:
         if not text.startswith(TOKEN_PREFIX):
             raise ValueError
-        token = msgspec.msgpack.decode(_bytes(text[len(TOKEN_PREFIX) :], _TOKEN_CHARS_MAX), type=Token)
+        return msgspec.msgpack.decode(_bytes(text[len(TOKEN_PREFIX) :], _TOKEN_CHARS_MAX), type=Token)
     except ValueError:
         raise UserError("that is no join token, or not all of it: elf keys token prints one") from None
-    return token
-
-
-def _text(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def _bytes(text: str, chars_max: int) -> bytes:
     """Raises ``ValueError``."""
     if len(text) > chars_max:
         raise ValueError
-    try:
-        return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except binascii.Error as error:
-        raise ValueError from error
+    return unshown(text)

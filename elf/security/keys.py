@@ -7,7 +7,6 @@ so a certificate over the one public key speaks for both.
 from __future__ import annotations
 
 import base64
-import binascii
 from typing import Final
 
 from nacl.bindings import crypto_sign_PUBLICKEYBYTES, crypto_sign_SEEDBYTES
@@ -88,16 +87,21 @@ def curve_of_secret(secret: bytes) -> CurvePair:
     return CurvePair(bytes(PrivateKey(secret).public_key), secret)
 
 
-def shown(key: bytes) -> str:
-    """A key as text: base64url without padding, 43 characters."""
-    return base64.urlsafe_b64encode(key).rstrip(b"=").decode()
+def shown(data: bytes) -> str:
+    """A key, or other bytes, as text: base64url without padding; of a key 43 characters."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def unshown(text: str) -> bytes:
+    """The opposite. Raises ``ValueError``."""
+    return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
 
 
 def read_key(text: str) -> bytes:
-    """The opposite of ``shown``. Raises ``UserError``."""
+    """A key from its text. Raises ``UserError``."""
     try:
-        key = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
+        key = unshown(text)
+    except ValueError:
         key = b""
     if len(key) != KEY_BYTES:
         raise UserError(f"{text[:64]!r} is no key: it has 43 letters, digits, - and _")

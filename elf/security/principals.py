@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from elf.security.roles import OPEN_CALLS, ROLES, Kind, Role, role_of_call
+from elf.security.roles import OPEN_CALLS, ROLES, Kind, Role, gives, role_of_call
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,7 @@ class Principal:
     key: bytes = b""
 
     def may(self, role: Role) -> bool:
-        return self.kind == "local" or (
-            self.kind == "person" and (role in self.roles or "admin" in self.roles)
-        )
+        return gives(self.kind, self.roles, role)
 
     def lacks(self, role: Role, what: str) -> str:
         """Why it may not do what needs a role; empty: it may."""

@@ -54,6 +54,11 @@ OPEN_CALLS: Final[dict[Kind, frozenset[str]]] = {
 signature of who wants it, whoever brings it."""
 
 
+def gives(kind: Kind | Literal["local"], roles: tuple[Role, ...], has: Role) -> bool:
+    """Whether these roles are that one too: persons alone have any, and this machine's key has all."""
+    return kind == "local" or (kind == "person" and (has in roles or "admin" in roles))
+
+
 def is_change(role: Role) -> bool:
     """Whether what needs the role changes something: then its author signs it."""
     return role not in ("read", "tap")
