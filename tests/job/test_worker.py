@@ -22,7 +22,7 @@ from elf.job.catalog.log import CatalogLog, Member
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
 from elf.job.messages.log import JoinStream, LeaveStream
-from elf.job.ports import Spill
+from elf.job.ports import MapperPort, Spill
 from elf.job.rollup.presence import Roster
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
@@ -64,6 +64,26 @@ def obvious(rows: Rows) -> tuple[dict[int, Counter[str]], int]:
             counts.setdefault(pane, Counter())[key] += 1
         highest = max(highest, ts)
     return counts, late
+
+
+class CannotCompute(PyMapper):
+    def prepare(self) -> None:
+        raise UserError("there is no such thing here")
+
+
+def test_a_flow_that_cannot_be_computed_fails_alone_and_takes_no_checkpoint_with_it() -> None:
+    class Engine(PyEngine):
+        def mapper(self, fragment: Fragment) -> MapperPort:
+            return CannotCompute() if fragment.map_sql == "none" else super().mapper(fragment)
+
+    worker = StreamWorker("s", SETTINGS, Engine())
+    worker.handle(Install(FLOW))
+    worker.handle(Feed(chunk([(0, "a")], 0), 0))
+    other = replace(FLOW, uid="e" * 24, fragment=replace(FLOW.fragment, map_sql="none"))
+    outcome = worker.handle(Install(other))
+    assert outcome.failed == ((other.uid, "it cannot be computed: there is no such thing here"),)
+    assert outcome.checkpoint is not None, "what was clean after it would not be written"
+    assert [one.flow.uid for one in outcome.checkpoint.flows] == [FLOW.uid] == list(worker.flows())
 
 
 @given(rows_of_a_log, st.integers(1, 20), st.integers(0, 2**32))

@@ -283,13 +283,6 @@ class FlowState:
         if groups is not None:
             self._insert(groups)
 
-    def ask_for_function(self) -> None:
-        """Whether the user's function may run here at all."""
-        try:
-            self.mapper.prepare()
-        except MapFailed as failed:
-            self.failure = str(failed)
-
     def try_out(self, extracted: ExtractedLike, lines: Sequence[str]) -> None:
         """Let the user's function see lines of this agent, before it answers for any pane."""
         rows, numbers = extracted.table, extracted.accepted

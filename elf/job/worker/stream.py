@@ -438,12 +438,8 @@ class StreamWorker:
         try:
             self._add(begun)
             self._flows[flow.uid].mapper.prepare()
-            if flow.fragment.function is not None:
-                self._flows[flow.uid].ask_for_function()
         except Exception as error:
-            self._uninstall(flow.uid)
-            failed = ((flow.uid, f"it cannot be computed: {error}"),)
-            return replace(self._outcome((), must_checkpoint=False), failed=failed)
+            return self._uninstall(flow.uid, f"it cannot be computed: {error}")
         if flow.fragment.function is not None and command.samples:
             extracted = self._extractor.extract(pa.array(command.samples, pa.string()))
             self._flows[flow.uid].try_out(extracted, command.samples)
@@ -452,15 +448,14 @@ class StreamWorker:
 
     def _set_taps(self, command: SetTaps) -> Outcome:
         """As for a flow, what cannot be computed fails alone."""
-        failed: tuple[tuple[str, str], ...] = ()
+        why = ""
         try:
             self._taps.put(command.uid, command.taps)
         except Exception as error:
             self._taps.put(command.uid, ())
-            failed = ((command.uid, f"it cannot be computed: {error}"),)
+            why = f"it cannot be computed: {error}"
         self._renew_extractor()
-        outcome = self._outcome((), must_checkpoint=False)
-        return replace(outcome, failed=failed) if failed else outcome
+        return self._outcome((), must_checkpoint=False, failed={command.uid: why})
 
     def _suspend(self, uid: str) -> Outcome:
         if uid in self._flows:
@@ -508,15 +503,16 @@ class StreamWorker:
         pane_us, known = flow.fragment.pane_us, max(self._highest, self._gone_until)
         return START_OF_TIME if known == LONG_AGO or not pane_us else known // pane_us + 1
 
-    def _uninstall(self, uid: str) -> Outcome:
+    def _uninstall(self, uid: str, why: str = "") -> Outcome:
+        """``why`` it has failed, if it has."""
         state = self._flows.pop(uid, None)
         if state is None:
-            return self._outcome((), must_checkpoint=False)
+            return self._outcome((), must_checkpoint=False, failed={uid: why})
         state.panes.empty()
         if all(other.mapper is not state.mapper for other in self._flows.values()):
             state.mapper.close()
         self._renew_extractor()
-        return self._outcome((), must_checkpoint=True)
+        return self._outcome((), must_checkpoint=True, failed={uid: why})
 
     # -- the checkpoint --------------------------------------------------------------------------------------
 
@@ -532,6 +528,7 @@ class StreamWorker:
         rows: int = 0,
         counts: dict[str, int] | None = None,
         gaps: tuple[tuple[Gap, Missed], ...] = (),
+        failed: Mapping[str, str] = {},
     ) -> Outcome:
         checkpoint, where = None, tuple[Where, ...]()
         if sealed or must_checkpoint:
@@ -541,7 +538,7 @@ class StreamWorker:
                 self._checkpointed_ms = now_ms
         progress = tuple(state.progress() for state in self._flows.values())
         work = {uid: dict(state.work) for uid, state in self._flows.items()}
-        failed = tuple((uid, state.failure) for uid, state in self._flows.items() if state.failure)
+        failures = {**failed, **{uid: state.failure for uid, state in self._flows.items()}}
         for state in self._flows.values():
             state.failure = ""
         return Outcome(
@@ -556,7 +553,7 @@ class StreamWorker:
             work=work,
             where=where,
             gaps=gaps,
-            failed=failed,
+            failed=tuple((uid, why) for uid, why in failures.items() if why),
         )
 
     def _where(self, now_ms: int | None) -> tuple[Where, ...]:
