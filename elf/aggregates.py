@@ -25,7 +25,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.errors import ElfError
-from elf.fields import Label
 from elf.keys import hash_keys
 
 MergeOp = Literal["sum", "min", "max"]
@@ -39,7 +38,7 @@ class SumOverflow(ElfError):
 class State:
     """One state column of the partial aggregates, and how two values of it merge (NULL is no value)."""
 
-    name: Label
+    name: str
     merge: MergeOp
     identity_zero: bool = False
     """True for counts: over no rows at all it is 0; otherwise it is NULL."""

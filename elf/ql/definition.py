@@ -16,12 +16,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from elf.errors import ElfBug, ElfError, QueryError, UserError
+from elf.fields import Label, Length, Micros, Statement
 from elf.ql.fuel import fuelled
 from elf.ql.plan import Fragment, Function, Plan, Table
 from elf.schema import Column, Schema
@@ -38,18 +39,14 @@ other."""
 TABLE_BYTES_MAX: Final = 1 << 20
 """Of the tables of a definition with those of the jobs that it reads, compressed."""
 
-_Whole = Annotated[int, msgspec.Meta(ge=-(1 << 62), le=1 << 62)]
-_Text = Annotated[str, msgspec.Meta(max_length=1 << 16)]
-_Name = Annotated[str, msgspec.Meta(max_length=1 << 10)]
-
 
 class Contents(msgspec.Struct, frozen=True, array_like=True):
     """A table that a query joins: what the query calls it, the file that it was read from, and an Arrow table
     (``elf.batch``)."""
 
-    name: _Name
-    file: _Name
-    data: bytes = msgspec.field()
+    name: Label
+    file: Label
+    data: bytes
 
     @classmethod
     def of(cls, table: Table) -> Contents:
@@ -71,15 +68,15 @@ class Read(msgspec.Struct, frozen=True, array_like=True):
     rows; ``final``: it has a final function. Such jobs are not read.
     """
 
-    uid: _Name
-    name: _Name
-    identity: _Name
-    sql: _Text
+    uid: Label
+    name: Label
+    identity: Label
+    sql: Statement
     windows: tuple[Kind, ...]
-    columns: tuple[tuple[_Name, tuple[Column, ...]], ...]
+    columns: tuple[tuple[Label, tuple[Column, ...]], ...]
     tables: tuple[Contents, ...] = ()
     functions: tuple[Function, ...] = ()
-    pane_us: _Whole = 0
+    pane_us: Length = 0
     late: bool = False
     final: bool = False
 
@@ -110,14 +107,14 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True):
     those that these read; ``pane_us``: the length of its panes, where a flow with shorter ones is shared;
     ``late_of``: of FROM LATE, the flow of each stream; ``since`` and ``choice``: as the plan has them."""
 
-    sql: _Text
-    streams: tuple[tuple[_Name, Schema], ...]
+    sql: Statement
+    streams: tuple[tuple[Label, Schema], ...]
     tables: tuple[Contents, ...] = ()
     jobs: tuple[Read, ...] = ()
     functions: tuple[Function, ...] = ()
-    pane_us: _Whole | None = None
-    late_of: tuple[tuple[_Name, _Name], ...] = ()
-    since: tuple[_Whole, _Whole] | None = None
+    pane_us: Length | None = None
+    late_of: tuple[tuple[Label, Label], ...] = ()
+    since: tuple[Micros, Micros] | None = None
     choice: Choice | None = None
 
     @cached_property
@@ -140,12 +137,12 @@ class TapDefinition(msgspec.Struct, frozen=True, array_like=True, dict=True):
     """What a subscription of a job in Python is made from: a query over a stream, or (``sql`` is empty) these
     ``columns`` of the rows for which ``where`` holds. ``name``: what the job calls it."""
 
-    name: _Name
-    stream: _Name
+    name: Label
+    stream: Label
     schema: Schema
-    sql: _Text = ""
-    where: _Text = ""
-    columns: tuple[_Name, ...] = ()
+    sql: Statement = ""
+    where: Statement = ""
+    columns: tuple[Label, ...] = ()
 
     @cached_property
     def groups(self) -> Groups:

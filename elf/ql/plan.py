@@ -1,4 +1,5 @@
-"""The plan of a query: the values that agents, trees, masters and Spark all work from.
+"""The plan of a query: the values that agents, trees, masters and Spark all work from. What travels
+is not the plan but its definition (``elf.ql.definition``), and of what is here ``Top`` and ``Function``.
 
 One syntax tree has three renderings. With ``rows`` the extracted, typed rows of a chunk:
 
@@ -18,12 +19,12 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Final
+from typing import Annotated
 
 from msgspec import Meta
 
 from elf.aggregates import State
-from elf.fields import Code, Label, Length, Micros, Name, Place, Proper, Span
+from elf.fields import Code, Label
 from elf.fields import Count as Rows
 from elf.schema import Column, ColumnType
 from elf.windows import Kind, Sliding
@@ -35,11 +36,7 @@ PLACES = ("_place", "_seen")
 """The columns by which the map numbers rows where windows are of rows (``elf.job.worker.counted``)."""
 CREDIT = "credit"
 """The state that gives the error of an approximate row (``elf.job.approximate``)."""
-PARTS_MAX: Final = 64
-"""Of one kind, in a plan: streams, windows, joined tables and jobs, levels."""
-Columns = Annotated[tuple[Column, ...], Meta(max_length=4_096)]
 FunctionKind = Annotated[str, Meta(pattern=r"\A(map|reduce|final)\Z")]
-LateOf = Annotated[str, Meta(pattern=r"\A([0-9a-f]{24})?\Z")]
 
 
 def side_groups(number: int) -> str:
@@ -94,7 +91,7 @@ class Table:
     name: str = field(default="", compare=False)
     """What the query calls it, and the file that it was read from."""
     file: str = field(default="", compare=False)
-    rows: Rows = field(default=0, compare=False)
+    rows: int = field(default=0, compare=False)
     digest: str = ""
     """Names the contents."""
 
@@ -109,9 +106,9 @@ class Count:
     """Windows of ``rows`` rows of a source; ``state`` says how many of them a group has. ``before``: a prefix
     for the names of sources, where those of several streams meet."""
 
-    rows: Span
-    state: Label
-    before: Name = ""
+    rows: int
+    state: str
+    before: str = ""
 
 
 @dataclass(frozen=True)
@@ -142,26 +139,26 @@ class Direct:
 class Fragment:
     """What a flow is made of: everything that decides the contents of its snapshots."""
 
-    stream: Proper
-    columns: Columns
+    stream: str
+    columns: tuple[Column, ...]
     map_sql: str
-    keys: tuple[Label, ...]
+    keys: tuple[str, ...]
     states: tuple[State, ...]
-    pane_us: Length
+    pane_us: int
     """Length of a pane; 0 without a window (everything is pane 0)."""
-    lateness_us: Length | None
+    lateness_us: int | None
     """None: the stream's default in a fleet, and never late on finite inputs."""
     where_sql: str = ""
     """The map's WHERE, over ``rows AS r``: rows for which it is not true add nothing. Empty: none. It does
     not contain conditions on joined tables."""
-    cells: tuple[Label, ...] = ()
+    cells: tuple[str, ...] = ()
     """The last of ``keys``, which distinguish the rows of one group (``elf.ql.cells``)."""
-    revise_us: Length | None = None
+    revise_us: int | None = None
     """Rows that are later than ``lateness_us`` by no more than this are kept and become parts
     (``elf.job.parts``). None: no row is."""
-    changes_us: Length | None = None
+    changes_us: int | None = None
     """How often the state of open panes is sent up. None: never."""
-    wait_us: Length | None = None
+    wait_us: int | None = None
     """STRAGGLERS WAIT: how long a pane waits for agents that are behind, dead ones too
     (``elf.job.stragglers``). None: as long as the settings of its root say, and not for the dead."""
     leap: bool = False
@@ -169,9 +166,9 @@ class Fragment:
     mirror: bool = False
     """STRAGGLERS MIRROR: neighbours have replicas of snapshots at once, and answer for an agent that is
     behind (``elf.job.rollup.replication``)."""
-    late_of: LateOf = ""
+    late_of: str = ""
     """Uid of a flow of the same stream: the rows are those that it counts as late."""
-    range: tuple[Place, Place] = (0, 1)
+    range: tuple[int, int] = (0, 1)
     """(i, m): the groups whose keys' hash is in the i-th of m equal ranges (``elf.aggregates``)."""
     keep: Top | None = None
     """APPROXIMATE: what every sender keeps of a pane. The last state is then ``CREDIT``."""
@@ -179,7 +176,7 @@ class Fragment:
     """The rows of a pane that its commit has; agents may leave groups out (``elf.job.thresholds``)."""
     function: Function | None = None
     """The function over the rows after WHERE and before the map, which then has no WHERE."""
-    tables: Annotated[tuple[Table, ...], Meta(max_length=PARTS_MAX)] = ()
+    tables: tuple[Table, ...] = ()
     """The tables that the map joins to the rows, in the order of the query. ``columns`` are the stream's
     alone."""
     count: Count | None = None
@@ -189,13 +186,6 @@ class Fragment:
     """The function over the merged groups of each pane of its key range."""
     direct: Direct | None = field(default=None, compare=False, repr=False)
     """How the map is done without its SQL, where it can be."""
-
-    def __post_init__(self) -> None:
-        place, places = self.range
-        if place >= places:
-            raise ValueError(f"key range {place} of {places}")
-        if len(self.cells) > len(self.keys):
-            raise ValueError("more cells than keys")
 
     @property
     def task_states(self) -> tuple[State, ...]:
@@ -220,9 +210,9 @@ class StreamJoin:
     cells: tuple[str, ...]
     side: str
     """The key of the flows that is 0 in the rows of the left stream, 1 in those of the right one."""
-    before_us: Length
+    before_us: int
     """How far before a left row's pane the panes of its partners begin; whole panes, as ``after_us``."""
-    after_us: Length
+    after_us: int
     """How far after a window's end the panes of its partners end."""
     about: str
     """For people: which rows are partners."""
@@ -249,7 +239,7 @@ class Plan:
 
     sql: str
     fragment: Fragment
-    windows: Annotated[tuple[Kind, ...], Meta(max_length=PARTS_MAX)]
+    windows: tuple[Kind, ...]
     """Empty: one result over everything. A session is alone, and so are windows of rows."""
     final_sql: str
     outputs: tuple[str, ...]
@@ -257,27 +247,27 @@ class Plan:
     top: Top | None = None
     session_states: tuple[str, str] | None = None
     """Where windows are sessions: the states with a group's first and last event time in a pane."""
-    more: Annotated[tuple[Fragment, ...], Meta(max_length=PARTS_MAX)] = ()
+    more: tuple[Fragment, ...] = ()
     """The fragments over the query's other streams, if it has several. They differ from ``fragment`` only in
     what they read: keys, states, cells and panes are the same, so that panes of all of them merge into one.
     Spark's ``rows`` are then those of all streams."""
-    limit: Rows | None = None
+    limit: int | None = None
     """Rows of a window that the query asks for."""
     reads: tuple[str, ...] = ()
     """Uids of the jobs that the query reads (FROM JOB)."""
     apart: bool = False
     """Whether Spark has a view for each stream (``elf.ql.unions``), not one for the rows of all."""
-    trees: Annotated[int, Meta(ge=1, le=64)] = 1
+    trees: int = 1
     """The number of key ranges of the groups, each a flow with a tree and a root of its own."""
     join: StreamJoin | None = None
     """For a query over two joined streams: ``fragments`` then bring its rows, not groups."""
-    stages: Annotated[tuple[Stage, ...], Meta(max_length=PARTS_MAX)] = ()
+    stages: tuple[Stage, ...] = ()
     """Where windows are made from another job's: the steps, innermost first. ``top`` is theirs."""
 
-    beside: Annotated[tuple[Plan, ...], Meta(max_length=PARTS_MAX)] = ()
+    beside: tuple[Plan, ...] = ()
     """JOIN JOB: the plans of the jobs that are joined, whose windows are the same. Their ``groups`` are
     ``groups_1``, ``groups_2`` … of the one final fragment."""
-    since: tuple[Micros, Micros] | None = field(default=None, compare=False)
+    since: tuple[int, int] | None = field(default=None, compare=False)
     """Where windows are those of another job's landmark: that landmark, and the end of those that are over
     (event time, µs)."""
     final: Function | None = None

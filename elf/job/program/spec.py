@@ -37,15 +37,10 @@ class Tap:
     ``states`` pair a column of the fragment with its name in the SELECT list; without, the rows themselves.
     """
 
-    name: Name
+    name: str
     fragment: Fragment
-    keys: tuple[tuple[Label, Label], ...] = ()
-    states: tuple[tuple[Label, Label], ...] = ()
-
-    def __post_init__(self) -> None:
-        known = {state.name for state in self.fragment.states}
-        if not {inner for inner, _ in self.states} <= known:
-            raise ValueError("a tap of states that its fragment does not have")
+    keys: tuple[tuple[str, str], ...] = ()
+    states: tuple[tuple[str, str], ...] = ()
 
     def key_names(self) -> tuple[str, ...]:
         return tuple(name for _, name in self.keys)
