@@ -193,14 +193,6 @@ class JobSpec:
         return f"{app_id(self.name, self.creator).hex()}.{self.generation}"
 
 
-def unsound(spec: JobSpec) -> str:
-    """Why a job that the catalog log names cannot be; empty: it can. Its flows are those of its plan."""
-    fragments = spec.plan.fragments
-    if tuple(flow.fragment for flow in spec.flows) != fragments:
-        return f"{len(spec.flows)} flows, not the {len(fragments)} of its plan"
-    return ""
-
-
 def misnamed(spec: JobSpec) -> tuple[str, ...]:
     """Uids of flows that a version of a job names, and that do not say what is in them (protocol 1.1): they
     are those of other versions, or of nothing."""

@@ -2,8 +2,8 @@
 
 This is a function of the log and the proposal alone, so every voter gets the same result. A proposal may come
 late, twice, or before what it is about: it is compared with what stands in the log, and the second time it
-becomes nothing. So does one that makes no sense: whose flows are not those of its plan, or whose generation
-is so far above all known ones that no job of that name could follow it.
+becomes nothing. So does one that makes no sense: without flows, or whose generation is so far above all known
+ones that no job of that name could follow it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from elf.job.messages.log import (
     VersionAdded,
     VersionEnded,
 )
-from elf.job.spec import Flow, JobSpec, group_uid, job_of, misnamed, unsound
+from elf.job.spec import Flow, JobSpec, group_uid, job_of, misnamed
 
 GENERATIONS_AHEAD = 1 << 20
 """How many jobs of a name may be under way to the log at once."""
@@ -129,8 +129,8 @@ def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
 
 
 def _makes_no_sense(log: CatalogLog, spec: JobSpec) -> bool:
-    """Whether flows are not those of the plan, or have names that neither their contents nor the log know."""
-    return bool(unsound(spec)) or log.contradicts(spec) or any(map(log.lacks, misnamed(spec)))
+    """Whether flows cannot be, or have names that neither their contents nor the log know."""
+    return bool(log.contradicts(spec)) or any(map(log.lacks, misnamed(spec)))
 
 
 def _leaps(log: CatalogLog, uid: str) -> bool:

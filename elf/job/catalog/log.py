@@ -42,7 +42,7 @@ from elf.job.messages.log import (
     VersionEnded,
 )
 from elf.job.program.spec import ProgramSpec
-from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of, unsound
+from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
 from elf.ql.plan import Fragment
 from elf.security.roster import Roster, Trust
 
@@ -173,14 +173,10 @@ class CatalogLog:
                     return f"member {entry.number} of {entry.stream} is another agent"
             case MemberLeft() if entry.number not in self._members.get(entry.stream, {}):
                 return f"{entry.stream} has no member {entry.number}"
-            case JobAdded() | VersionAdded() | ProgramAdded() if entry.spec.unusable:
-                return entry.spec.unusable
             case JobAdded() | VersionAdded():
-                if self.contradicts(entry.spec):
-                    return "a flow of that name is another one"
-                return unsound(entry.spec) or self.refused(entry.spec)
+                return entry.spec.unusable or self.contradicts(entry.spec) or self.refused(entry.spec)
             case ProgramAdded():
-                return self.authors.refused_program(entry.spec)
+                return entry.spec.unusable or self.authors.refused_program(entry.spec)
         return ""
 
     def refused(self, spec: JobSpec) -> str:
@@ -364,10 +360,13 @@ class CatalogLog:
     def flow(self, uid: str) -> Flow | None:
         return self._flows.get(uid)
 
-    def contradicts(self, spec: JobSpec) -> bool:
-        """Whether a job calls a flow by the name of another one."""
-        known_flows = ((flow, self._flows.get(flow.uid, flow)) for flow in spec.flows)
-        return any(flow.fragment != known.fragment for flow, known in known_flows)
+    def contradicts(self, spec: JobSpec) -> str:
+        """Why the flows of a job cannot be; empty: they can."""
+        if not spec.places:
+            return "it has no flows"
+        known = ((flow, self._flows.get(flow.uid, flow)) for flow in spec.flows)
+        others = any(flow.fragment != other.fragment for flow, other in known)
+        return "a flow of that name is another one" if others else ""
 
     def lacks(self, uid: str) -> bool:
         """Whether the log has not come to a flow yet."""
