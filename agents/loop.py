@@ -22,7 +22,7 @@ from agents.disk import groupstore, replicastore
 from agents.disk.store import Store, StoreError
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
-from agents.ports import Ports
+from agents.ports import Ports, Told
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job.catalog.log import encode_entry
@@ -125,17 +125,7 @@ class Loop:
                 ports.tasks.run(effect)
             case do.Examine():
                 ports.clock.soon(partial(self._examine, effect))
-            case (
-                do.Noticed()
-                | do.Namesake()
-                | do.Seen()
-                | do.Skewed()
-                | do.Unusable()
-                | do.Faulted()
-                | do.Skipped()
-                | do.Audited()
-                | do.Refused()
-            ):
+            case _ if isinstance(effect, Told):
                 ports.reports.told(effect)
             case do.Stop():
                 ports.process.end(effect)

@@ -4,6 +4,8 @@ it; and what it may be asked for, words to its voters, each said until its entry
 
 from __future__ import annotations
 
+from typing import Final, get_args
+
 import msgspec
 
 from elf.fields import (
@@ -114,7 +116,7 @@ class VersionEnded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 class RosterChanged(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """A certificate or a revocation (``elf.security.roster``), which holds from here on."""
 
-    seq: int
+    seq: Serial
     signed: Signed
 
 
@@ -299,17 +301,4 @@ Proposal = (
 )
 """What may be asked of the catalog log. A proposal is a record of its Raft group; see
 ``elf.job.catalog.voters``."""
-
-
-PROPOSALS = (
-    JoinStream,
-    LeaveStream,
-    AddJob,
-    DropJobEntry,
-    AddVersion,
-    EndVersion,
-    AddProgram,
-    MoveJobGroup,
-    EndFlow,
-    ChangeRoster,
-)
+PROPOSALS: Final[tuple[type[Message], ...]] = get_args(Proposal)

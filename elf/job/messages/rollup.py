@@ -7,7 +7,7 @@ of their flows, and who runs their work again (``elf.job.reexecution``).
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, Final, get_args
 
 import msgspec
 
@@ -306,8 +306,8 @@ class ReplicaVerdict(Message, frozen=True, kw_only=True):
     part: Serial = 0
 
 
-REPLICA_MESSAGES = (KeepReplicas, ReplicasKept, DropReplicas, OfferReplicas, ReplicaVerdict)
 ReplicaMessage = KeepReplicas | ReplicasKept | DropReplicas | OfferReplicas | ReplicaVerdict
+REPLICA_MESSAGES: Final[tuple[type[Message], ...]] = get_args(ReplicaMessage)
 
 
 # -- work that others run again ------------------------------------------------------------------------------
