@@ -19,6 +19,7 @@ from typing import Final
 
 from elf.errors import UserError
 from elf.schema import EVENT_TIMES
+from elf.security.files import read_secret, write
 
 HOWS: Final = ("truncate", "hash", "drop")
 ACCESS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -99,19 +100,9 @@ def unmaskable(
 def read_key(folder: Path) -> bytes:
     """The key of a data folder, made when it is not there. Raises ``UserError``."""
     path = folder / KEY_FILE
-    try:
-        try:
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        except FileExistsError:
-            key = path.read_bytes()
-        else:
-            with os.fdopen(descriptor, "wb") as file:
-                key = os.urandom(KEY_BYTES)
-                file.write(key)
-                file.flush()
-                os.fsync(descriptor)
-    except OSError as error:
-        raise UserError(f"{path}, the key of masked columns, cannot be used: {error.strerror}") from None
+    if not path.exists():
+        write(path, os.urandom(KEY_BYTES), only_new=True)
+    key = read_secret(path)
     if len(key) != KEY_BYTES:
         raise UserError(f"{path} is damaged: {len(key)} bytes; without it equal values get other hashes")
     return key

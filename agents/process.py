@@ -25,7 +25,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TextIO
@@ -419,12 +419,7 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
         copy_after_ms=_ms(protocol.copy_after_secs),
         copies_bytes_max=protocol.copies_bytes_max,
         open=keyring.mode == "open",
-        quotas=Quotas(
-            config.quotas.jobs,
-            config.quotas.selects,
-            config.quotas.bytes,
-            config.quotas.statements_per_sec,
-        ),
+        quotas=Quotas(**asdict(config.quotas)),
     )
     peer, rng = ring.Peer(me.address, me.incarnation), random.Random()
     detect: Detect = config.cluster.detect  # type: ignore[assignment]  # one of its words

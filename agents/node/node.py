@@ -439,10 +439,10 @@ class Node:
                     found.extend(self.clients.job_ended(entry.uid))
                     self.broadcasts.forget(entry.uid)
                     found.extend([*self.programs.end(entry.uid, now_ms), *self.programs.logged(entry.uid)])
-                case ProgramAdded() if not entry.spec.unusable:
+                case ProgramAdded():
                     found.extend(self.programs.begin(entry.spec, now_ms))
                     found.extend(self.programs.logged(entry.spec.uid))
-                case RosterChanged() if self.log.roster is not None:
+                case RosterChanged():
                     found.append(Known(entry.signed))
         if any(not isinstance(entry, MemberLeft) for entry in new):
             found.extend(self.hosting.found_ranges(self.me.agent_id))

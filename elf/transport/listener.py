@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import resource
 import socket
 import sys
+from collections.abc import Iterator
 from typing import Final
 
 import zmq
@@ -86,21 +88,17 @@ class Listener:
     def _host_of(self, fd: int) -> str | None:
         """Who is at the other end of a connection to our port."""
         try:
-            with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as copy:
-                return str(copy.getpeername()[0]) if copy.getsockname()[1] == self.port else None
+            with _borrowed(fd) as its:
+                return str(its.getpeername()[0]) if its.getsockname()[1] == self.port else None
         except (OSError, IndexError):
             return None
 
     def _shut(self, fd: int) -> None:
         """End a connection: libzmq finds it ended, and lets go of it. Nothing else can have taken its
         descriptor meanwhile but another connection to us, which its owner makes anew."""
-        if self._host_of(fd) is None:
-            return
-        try:
-            with socket.fromfd(fd, socket.AF_INET, socket.SOCK_STREAM) as copy:
-                copy.shutdown(socket.SHUT_RDWR)
-        except OSError:
-            pass  # it has ended by itself
+        if self._host_of(fd) is not None:
+            with contextlib.suppress(OSError), _borrowed(fd) as its:  # it may have ended by itself
+                its.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         self._monitor.close()
@@ -110,19 +108,18 @@ class Listener:
 
 def _came(fd: int) -> int | None:
     """Bytes that have come over a TCP connection; None where the system does not tell."""
-    option = getattr(socket, "TCP_INFO", None)
-    if option is None:
-        return None
+    option, told = getattr(socket, "TCP_INFO", None), b""
+    if option is not None:
+        with contextlib.suppress(OSError), _borrowed(fd) as its:
+            told = its.getsockopt(socket.IPPROTO_TCP, option, _BYTES_RECEIVED.stop)
+    return int.from_bytes(told[_BYTES_RECEIVED], sys.byteorder) if len(told) == _BYTES_RECEIVED.stop else None
+
+
+@contextlib.contextmanager
+def _borrowed(fd: int) -> Iterator[socket.socket]:
+    """A connection of libzmq's, to look at or to shut."""
+    its = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fd)
     try:
-        borrowed = socket.socket(socket.AF_INET, socket.SOCK_STREAM, 0, fd)
-    except OSError:
-        return None
-    try:
-        told = borrowed.getsockopt(socket.IPPROTO_TCP, option, _BYTES_RECEIVED.stop)
-    except OSError:
-        return None
+        yield its
     finally:
-        borrowed.detach()  # it is libzmq's
-    if len(told) < _BYTES_RECEIVED.stop:
-        return None
-    return int.from_bytes(told[_BYTES_RECEIVED], sys.byteorder)
+        its.detach()

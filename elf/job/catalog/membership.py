@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 from zlib import crc32
 
@@ -242,7 +243,7 @@ class Membership:
         if roster is None or self._signed_at == len(roster.signed):
             return []
         self._signed = {one: None for one in self._signed if not roster.has(one)}
-        found = [one for one in self._signed if not roster.refusal(one)][:KEYS_AT_ONCE]
+        found = list(islice((one for one in self._signed if not roster.refusal(one)), KEYS_AT_ONCE))
         if not found:
             self._signed_at = len(roster.signed)
         return [ChangeRoster(signed=one) for one in found]
