@@ -98,7 +98,8 @@ class Audit:
             self._put({"what": what, **facts}, len(key))
 
     def refused(self, reason: str, sender: str) -> None:
-        """A message that this agent did not take."""
+        """A message that this agent did not take. ``sender``: whose key it is, whatever connection that has
+        come over, so that nobody fills the audit by connecting anew; an address where there are no keys."""
         self.record("message refused", {"from": sender, "reason": reason})
 
     def close(self) -> None:

@@ -204,7 +204,7 @@ class Driver:
         """A message that may not be, or is none: counted, and said now and then whose."""
         self.metrics.refused(refused.reason)
         if self.audit is not None:
-            self.audit.refused(refused.reason, origin)
+            self.audit.refused(refused.reason, (who.name if who is not None else "") or origin)
         if isinstance(refused, OtherCluster):
             listens = who is None or who.kind in ("agent", "local")
             self.readiness.unknown_member(refused, origin, may_listen=listens)

@@ -22,7 +22,9 @@ import yaml
 
 import overlay as ring
 from agents import codec
+from agents.audit import GATHER_SECS
 from agents.config import load
+from agents.disk.chain import files_of
 from agents.keyring import Keyring, open_keyring
 from agents.main import _parser, ended, run
 from elf.client import Client, connect
@@ -224,6 +226,25 @@ async def test_a_person_may_not_say_what_agents_say(closed: Closed, what: str) -
     await person.close()
     members = await told(closed.client("ada"), "SHOW MEMBERS")
     assert {(row["agent"], row["state"]) for row in members} == {("web-0", "live"), ("web-1", "live")}
+
+
+async def test_refusals_of_one_key_are_one_record_of_the_audit(closed: Closed) -> None:
+    before = closed.count("elf_messages_refused", "kind")
+    frames = codec.encode(forged("127.0.0.1:9")["join"], cluster="test", sender="127.0.0.1:9")
+    for _ in range(3):
+        person = await ZeroMqTransport.dial(security=closed.security("will"))
+        person.send(closed.agent.address, frames)
+        await person.close()
+    await eventually(lambda: closed.count("elf_messages_refused", "kind") >= before + 3, "all came", SOON)
+    audit = closed.agent.folder / "data" / "audit"
+
+    def of_will() -> list[str]:
+        lines = [line for path in files_of(audit) for line in path.read_text().splitlines()]
+        return [line for line in lines if '"will"' in line]
+
+    await eventually(of_will, "it is in the audit", SOON)
+    await asyncio.sleep(2 * GATHER_SECS)
+    assert len(of_will()) == 1
 
 
 async def test_a_person_cannot_be_reached_at_an_address(closed: Closed) -> None:
