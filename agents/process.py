@@ -34,7 +34,6 @@ import structlog
 
 import overlay as ring
 from agents import logs
-from agents.answering.audited import digest
 from agents.answering.keys import NodeKeys
 from agents.answering.quotas import Quotas
 from agents.audit import Audit
@@ -84,6 +83,7 @@ from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
 from elf.ql.fuel import FRAMES_MAX
 from elf.schema import ColumnType
+from elf.security.authored import digest
 from elf.security.keys import seal
 from elf.security.roster import Trust
 from elf.transport.reach import reached
@@ -378,7 +378,7 @@ def _functions(config: FunctionsConfig, agent: str, unsigned: Allowed, audit: Au
     def told(text: str) -> str:
         why = ask(text)
         if why and audit is not None:
-            audit.record("code refused", {"code": digest(text), "reason": why})
+            audit.record("code refused", {"code": digest(text).hex(), "reason": why})
         return why
 
     return Settings(limits, config.jobs_max, told, refusal(allow, agent))

@@ -4,7 +4,6 @@ where, what, and how it ended. Texts are cut; of files there are hashes, of tabl
 
 from __future__ import annotations
 
-import hashlib
 from typing import Final
 
 import msgspec
@@ -23,6 +22,7 @@ from elf.job.messages.log import (
 from elf.job.program.spec import Submission
 from elf.job.spec import JobSpec
 from elf.ql.user_functions import functions_of
+from elf.security.authored import digest
 from elf.wire.clients import Call, Execute, Failed
 
 TEXT_MAX: Final = 2_000
@@ -42,7 +42,7 @@ def request(client: str, asked: Execute | Call, end: object) -> list[Audited]:
         what = "statement"
         facts["statement"] = cut(asked.sql)
         if asked.files:
-            facts["files"] = {cut(name): digest(text) for name, text in asked.files[:NAMES_MAX]}
+            facts["files"] = {cut(name): digest(text).hex() for name, text in asked.files[:NAMES_MAX]}
         if asked.tables:
             facts["tables"] = {cut(name): len(data) for name, data in asked.tables[:NAMES_MAX]}
     else:
@@ -60,7 +60,7 @@ def _argument(asked: Call) -> dict[str, object]:
         job = msgspec.json.decode(asked.argument, type=Submission)
     except (msgspec.MsgspecError, RecursionError):
         return {"argument": f"{len(asked.argument)} characters that are no job"}
-    return {"job": cut(job.name), "files": {cut(job.filename): digest(job.text)}}
+    return {"job": cut(job.name), "files": {cut(job.filename): digest(job.text).hex()}}
 
 
 def entry(new: LogEntry, log: CatalogLog) -> list[Audited]:
@@ -88,14 +88,14 @@ def entry(new: LogEntry, log: CatalogLog) -> list[Audited]:
             return [Audited("job dropped", {"uid": new.uid})]
         case ProgramAdded():
             spec = new.spec
-            files = {spec.filename: digest(spec.text)}
+            files = {spec.filename: digest(spec.text).hex()}
             facts = {"creator": spec.creator, "job": spec.name, "uid": spec.uid}
             return [Audited("job in Python", {**facts, "files": files})]
     return []
 
 
 def _job(spec: JobSpec) -> dict[str, object]:
-    functions = {f"{one.kind} of {one.filename}": digest(one.text) for one in functions_of(spec.plan)}
+    functions = {f"{one.kind} of {one.filename}": digest(one.text).hex() for one in functions_of(spec.plan)}
     facts: dict[str, object] = {"creator": spec.creator, "job": spec.name, "uid": spec.uid}
     facts |= {"version": spec.version, "statement": cut(spec.plan.sql)}
     return {**facts, "functions": functions} if functions else facts
@@ -103,8 +103,3 @@ def _job(spec: JobSpec) -> dict[str, object]:
 
 def cut(text: str) -> str:
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}… ({len(text)} characters)"
-
-
-def digest(text: str) -> str:
-    """SHA-256 of a file's text, in hexadecimal digits."""
-    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

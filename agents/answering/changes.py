@@ -16,6 +16,7 @@ import msgspec
 from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, Until
 from agents.answering.masters import Masters
+from agents.answering.once import authors_of
 from agents.answering.planning import Planning
 from agents.answering.quotas import Creators
 from agents.answering.sharing import Instead
@@ -25,9 +26,8 @@ from elf.job.messages.groups import JobStatus, ReconfigureJob
 from elf.job.spec import JobSpec
 from elf.ql.definition import Definition
 from elf.ql.plan import Function, Table
-from elf.security.authored import Authorship
 from elf.wire.base import Answer
-from elf.wire.clients import Execute, Reply, authorship_of
+from elf.wire.clients import Execute, Reply
 
 if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
     from elf.ql import changes
@@ -57,7 +57,7 @@ class Changes:
             immediately=statement.immediately,
             note=statement.sql,
             roots=(yield from self._planning.range_roots(spec.name, spec.creator, definition.plan)),
-            authors=_authors(asked, statement, spec),
+            authors=authors_of(asked, statement, spec),
         )
         return (yield from self._ask(asked, spec, request))
 
@@ -111,17 +111,6 @@ class Changes:
         facts = msgspec.msgpack.decode(answer.body, type=JobStatus)
         yield [Until(lambda: self._log.has_version(spec.uid, facts.spec.version))]
         return Reply(request=asked.request, text=f"job {spec.name} {_told(facts, request.verb)}")
-
-
-def _authors(asked: Execute, statement: changes.AlterJob, spec: JobSpec) -> tuple[Authorship, ...]:
-    """The signed statements behind the new version: none where there are no keys."""
-    from elf.ql.signed import least, place_of
-
-    author = authorship_of(asked)
-    if author is None:
-        return ()
-    author = msgspec.structs.replace(author, place=place_of(asked.sql, statement))
-    return least(spec.name, (*spec.authors, author))
 
 
 def _no_table(spec: JobSpec, name: str, own: Iterable[Table]) -> str:

@@ -3,16 +3,20 @@ the key that signed it."""
 
 from __future__ import annotations
 
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
-from elf.security.authored import STATEMENT_SECONDS
+from elf.job.spec import JobSpec
+from elf.security.authored import STATEMENT_SECONDS, Authorship
 from elf.security.authorship import is_signed
 from elf.security.principals import Principal
 from elf.wire.clients import Call, Execute, authorship_of
+
+if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
+    from elf.ql.statements import Statement
 
 NONCES_MAX: Final = 65_536
 """Statements that are remembered until they expire."""
@@ -56,3 +60,15 @@ class Once:
             raise UserError(f"this agent takes {NONCES_MAX} signed statements in two minutes, and no more")
         self._taken[said.nonce] = said.expires
         return asked
+
+
+def authors_of(asked: Execute, statement: Statement, spec: JobSpec | None = None) -> tuple[Authorship, ...]:
+    """The signed statements behind a job, or behind the next version of ``spec``; none where there are no
+    keys."""
+    from elf.ql.signed import least, place_of
+
+    author = authorship_of(asked)
+    if author is None:
+        return ()
+    author = msgspec.structs.replace(author, place=place_of(asked.sql, statement))
+    return (author,) if spec is None else least(spec.name, (*spec.authors, author))

@@ -22,7 +22,7 @@ from agents.answering.explain import Explanations
 from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests
 from agents.answering.masters import Masters, check_owner, facts_of
-from agents.answering.once import Once
+from agents.answering.once import Once, authors_of
 from agents.answering.planning import Planning
 from agents.answering.quotas import Creators, Quotas
 from agents.answering.sharing import Instead
@@ -42,7 +42,7 @@ from elf.security.authored import Authorship
 from elf.security.principals import Principal
 from elf.security.roles import CALLS, RAW_COLUMN, Role, is_change, role_of_statement
 from elf.wire.base import Answer
-from elf.wire.clients import ONE_SHOT_PREFIX, Call, Execute, Reply, authorship_of
+from elf.wire.clients import ONE_SHOT_PREFIX, Call, Execute, Reply
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
@@ -173,7 +173,7 @@ class Statements:
             asked,
             statement.query,
             replacing=statement.replace,
-            authors=_authors(asked, statement),
+            authors=authors_of(asked, statement),
         )
         yield [Until(lambda: self._log.has_version(facts.spec.uid, facts.spec.version))]
         text = f"job {statement.name} created; its master is {self._fleet.named(facts.master)}"
@@ -353,16 +353,6 @@ class Statements:
         body = {"job": spec.name, "streams": sources, **summary(facts, len(members))}
         payload = msgspec.msgpack.encode(facts)
         return Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
-
-
-def _authors(asked: Execute, statement: statements.CreateJob) -> tuple[Authorship, ...]:
-    """The signed statement of a new job: none where there are no keys."""
-    from elf.ql.signed import place_of
-
-    author = authorship_of(asked)
-    if author is None:
-        return ()
-    return (msgspec.structs.replace(author, place=place_of(asked.sql, statement)),)
 
 
 def _allow(statement: statements.Statement, who: Principal | None) -> None:
