@@ -373,6 +373,19 @@ async def test_the_creator_is_the_name_of_the_key(closed: Closed) -> None:
     assert [(row["job"], row["creator"]) for row in jobs] == [("mine", "will")]
 
 
+async def test_an_admin_changes_the_jobs_of_others(closed: Closed) -> None:
+    async with closed.client("will") as will:
+        await will.sql(CREATE.replace("mine", "wills"))
+    query = f"SELECT COUNT(*) AS other FROM {STREAM} WINDOWING 1 SECONDS"
+    async with closed.client("ada") as ada:
+        await ada.sql(f"ALTER JOB wills AS {query}")
+        assert "other" in str((await ada.sql("DESCRIBE wills")).table), "all agents take her word for it"
+        for change in ("PAUSE", "RESUME", "DROP"):
+            await ada.sql(f"{change} JOB wills")
+    jobs = await told(closed.client("rita"), "SHOW JOBS")
+    assert "wills" not in {row["job"] for row in jobs}
+
+
 # -- floods --------------------------------------------------------------------------------------------------
 
 
