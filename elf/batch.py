@@ -4,7 +4,7 @@ Encoding is an Arrow IPC stream with compressed buffers. Decoding trusts nobody:
 table or a ``PeerError``, never another exception and never a table whose buffers lie about their lengths.
 
 **What decoding may take** is known before anything is decoded (``elf.ipcsize``), and bounded: by what the
-caller names, else by ``allowed``. lz4, which packs everything but joined tables, makes 255 bytes of one at
+caller names, else by its length. lz4, which packs everything but joined tables, makes 255 bytes of one at
 most; so a stream that claims more for its length is a lie. Types whose values are larger than their buffers
 (run ends, views, unions) are refused, and a dictionary counts as what its values come to in all rows.
 """
@@ -58,7 +58,7 @@ def _is_flat(kind: pa.DataType) -> bool:
     return bool(kind.num_fields == 0 and not pa.types.is_dictionary(kind))
 
 
-def allowed(encoded_bytes: int) -> int:
+def _allowed(encoded_bytes: int) -> int:
     """What a stream of so many bytes may become where nothing else is said."""
     return min(BYTES_MAX, BYTES_FREE + TIMES_MAX * encoded_bytes)
 
@@ -68,8 +68,8 @@ def decode(data: bytes, bytes_max: int | None = None) -> pa.Table:
     what it may take."""
     if not data.endswith(END):  # Arrow takes what stops between two messages for a shorter stream
         raise PeerError("not a whole Arrow table: its end is missing")
-    limit = allowed(len(data)) if bytes_max is None else bytes_max
-    check_size(data, limit)
+    limit = _allowed(len(data)) if bytes_max is None else bytes_max
+    _check_size(data, limit)
     try:
         source = pa.BufferReader(data)
         with pa.ipc.open_stream(source, options=_READ) as reader:
@@ -89,7 +89,7 @@ def decode(data: bytes, bytes_max: int | None = None) -> pa.Table:
     return table
 
 
-def check_size(data: bytes, bytes_max: int) -> None:
+def _check_size(data: bytes, bytes_max: int) -> None:
     """Raises ``PeerError`` unless a stream becomes at most so many bytes."""
     try:
         claimed = decoded_bytes(data)
@@ -147,10 +147,9 @@ def _longest(values: pa.Array) -> int:
     return int(pc.max(pc.binary_length(values)).as_py() or 0)
 
 
-def decode_all(encoded: Iterable[bytes], bytes_max: int | None = None) -> list[pa.Table]:
+def decode_all(encoded: Iterable[bytes]) -> list[pa.Table]:
     """As ``decode`` of each, but those of one schema are one table: what differs in their streams comes after
-    it, so they are read as one. Of small tables that takes as long as one of them does. ``bytes_max``: what
-    all of them may take together."""
+    it, so they are read as one. Of small tables that takes as long as one of them does."""
     alike: dict[bytes, list[bytes]] = {}
     size = 0
     for data in encoded:
@@ -159,7 +158,7 @@ def decode_all(encoded: Iterable[bytes], bytes_max: int | None = None) -> list[p
         size += len(data)
         head = _head_bytes(data)
         alike.setdefault(data[:head], []).append(data)
-    left = allowed(size) if bytes_max is None else bytes_max
+    left = _allowed(size)
     found: list[pa.Table] = []
     for schema, streams in alike.items():
         found.append(decode(_one_stream(schema, streams), left))

@@ -95,7 +95,7 @@ class _Sandbox:
     def _call(self, call: wire.CallFunction, payload: bytes) -> bytes:
         if self._function is None:
             raise UserCodeError("no function is loaded")
-        result = batch_of(self._function(wire.from_bytes(payload)))
+        result = batch_of(self._function(wire.from_bytes(payload, sys.maxsize)))
         if result.num_rows > call.rows_max:
             raise UserCodeError(f"it returns {result.num_rows} rows; at most {call.rows_max} are taken")
         if result.nbytes > call.bytes_max:
