@@ -117,12 +117,14 @@ class _RowSample:
 
 @lru_cache(maxsize=64)
 def _rendered(where: str, columns: tuple[Column, ...], stream: str) -> tuple[str, ...]:
-    """A condition as this agent binds and renders it; none where there is none. Raises ``UserError``."""
+    """A condition as this agent binds and renders it; none where all rows are wanted. Raises
+    ``UserError``."""
     if not where:
         return ()
     from elf.ql.conditions import condition
 
-    return (condition(where, Schema(columns), stream=stream).where_sql,)
+    sql = condition(where, Schema(columns), stream=stream).where_sql
+    return (sql,) if sql else ()
 
 
 class RowSamples:

@@ -1,4 +1,4 @@
-"""A condition by itself, as after WHERE (``elf tap``)."""
+"""A condition by itself, as after WHERE: of ``elf tap``, and of rows for a job in Python."""
 
 from __future__ import annotations
 

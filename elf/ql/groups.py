@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from elf.errors import QueryError
+from elf.ql.conditions import condition
 from elf.ql.draft import Draft
 from elf.ql.plan import Fragment
-from elf.ql.planner import number_keys, plan_text
+from elf.ql.planner import number_keys
 from elf.ql.planner import plan as plan_query
 from elf.ql.rules import apply_rules
 from elf.ql.source import did_you_mean
@@ -73,13 +74,12 @@ def _said(query: Query) -> set[str]:
 
 
 def plan_rows(columns: Sequence[str], where: str, schema: Schema, *, stream: str) -> Fragment:
-    """The rows of a stream for which ``where`` holds, with these columns. Raises ``QueryError``."""
+    """The rows of a stream for which ``where`` holds, with these columns. Raises ``UserError``."""
     known = [column.name for column in schema.columns]
     for name in columns:
         if name not in known:
             raise QueryError(f"stream {stream} has no column {name}{did_you_mean(name, known)}")
-    condition = f" WHERE {where}" if where.strip() else ""
-    planned = plan_text(f"SELECT COUNT(*) AS n FROM x{condition}", schema, stream=stream).fragment
+    planned = condition(where.strip() or "true", schema, stream=stream)
     wanted = dict.fromkeys([*columns, *(column.name for column in planned.columns)])
     if (pair := alike(wanted)) is not None:
         raise QueryError(f'columns "{pair[0]}" and "{pair[1]}": names must differ by more than case')

@@ -56,6 +56,14 @@ class Looking:
         return self.row_samples.look(request, JSON, self._event_time, now_ms)
 
 
+def test_a_condition_that_all_rows_meet_is_none() -> None:
+    looking = Looking()
+    for where in ("true", "n = n OR 1 = 1"):
+        looking.look(proposal(where, where))
+        looking.row_samples.see(lines(range(3)), 1_000)
+        assert numbers(looking.look(proposal(where, where), 2_000)) == [0, 1, 2]
+
+
 def test_a_look_gets_the_rows_since_the_last_one() -> None:
     looking = Looking()
     looking.row_samples.see(lines(range(3)), 0)

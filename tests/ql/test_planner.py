@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from elf.aggregates import State, merge_tables
-from elf.errors import QueryError
+from elf.errors import QueryError, UserError
 from elf.job.spec import flow_uid
 from elf.ql.groups import plan_rows
 from elf.ql.planner import late_of, over_late, plan_streams, plan_text
@@ -164,6 +164,14 @@ def test_columns_go_without_regard_to_case_unless_that_is_ambiguous() -> None:
         plan_text(
             "SELECT SUM(k) FROM x", Schema((Column("K", "bigint"), Column("κ", "text"), Column("K", "text")))
         )
+
+
+@pytest.mark.parametrize(
+    "more", ["GROUP BY n", "LIMIT 5", "HAVING COUNT(*) > 1", "; SELECT 1", "UNION SELECT 1"]
+)
+def test_rows_of_a_job_have_one_condition_and_no_more(more: str) -> None:
+    with pytest.raises(UserError):
+        plan_rows(["n"], f"n > 1 {more}", Schema((Column("n", "bigint"),)), stream="x")
 
 
 def test_from_text_to_plan_in_less_than_20_ms() -> None:
