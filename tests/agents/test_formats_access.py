@@ -20,6 +20,7 @@ from elf.errors import ConfigError, InputError
 from elf.job.ports import Wanted
 from elf.schema import Column
 from tests.support.access_lines import PIECES
+from tests.support.long import cases
 
 Value = str | int | dt.datetime | None
 
@@ -250,7 +251,7 @@ def test_every_column_alone_is_what_it_is_among_all(extractors: dict[str, Extrac
 
 
 @given(st.fixed_dictionaries({name: st.sampled_from(pool) for name, pool in PIECES.items()}), st.data())
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=cases(100, 2_500), deadline=None)
 def test_against_the_regular_expression(
     extractors: dict[str, Extractor], pieces: dict[str, str], data: st.DataObject
 ) -> None:

@@ -32,6 +32,7 @@ from elf.job.spec import Flow, flow_uid
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema
+from tests.support.long import cases
 
 SCHEMA = Schema((Column("ts", "timestamp"), Column("k", "text"), Column("n", "bigint")), "ts")
 QUERY = "SELECT k, SUM(n) AS n FROM clicks GROUP BY k WINDOWING 1 SECONDS STRAGGLERS MIRROR"
@@ -162,7 +163,7 @@ def append(path: Path, times_ms: Sequence[int]) -> None:
 TIMES = st.lists(st.integers(0, 8_000), min_size=1, max_size=12)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(25, 600), deadline=None)
 @given(
     st.lists(st.tuples(TIMES, st.none() | TIMES), min_size=1, max_size=3),
     st.integers(1, 12),
