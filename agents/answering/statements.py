@@ -301,7 +301,7 @@ class Statements:
                 flows = yield from self.masters.inspect_flows(spec)
                 return Reply(request=call.request, body=json.dumps(trees(spec, flows)).encode())
             case "submit":
-                return (yield from self._submissions.submit(call))
+                return (yield from self._submissions.submit(call, who))
             case "query":
                 return (yield from self._submissions.query(call))
             case "compare":

@@ -24,6 +24,8 @@ from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submissi
 from elf.job.program.values import pack_value
 from elf.job.spec import app_id
 from elf.ql.definition import TapDefinition, least_tap
+from elf.security.principals import Principal
+from elf.security.roles import RAW_COLUMN
 from elf.wire.base import Answer
 from elf.wire.clients import Call, Reply, authorship_of
 
@@ -39,8 +41,8 @@ class Submissions:
         self._fleet = fleet
         self._planning = planning
 
-    def submit(self, call: Call) -> Procedure:
-        """A client's job."""
+    def submit(self, call: Call, who: Principal | None) -> Procedure:
+        """A client's job. Of whoever may see no raw lines it reads none."""
         from elf.ql import statements
 
         try:
@@ -53,6 +55,9 @@ class Submissions:
             raise UserError(
                 f"{asked.filename} is longer than {TEXT_BYTES_MAX} bytes, the most that can be sent"
             )
+        reads_raw = any(RAW_COLUMN in f"{s.query} {s.where}".lower() for s in asked.loaded.subscriptions)
+        if reads_raw and who is not None and (why := who.lacks("tap", f"{RAW_COLUMN}, the raw line,")):
+            raise UserError(why)
         yield from self._fleet.refuse_code()
         self._creators.job(asked.name, call.creator)
         self._creators.text(call.creator, lambda: len(asked.text.encode()))

@@ -22,6 +22,7 @@ from elf.ql.dialect import Elf, Lateness, Windowing
 from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, LEVELS_MAX, STATEMENTS_MAX, TOKENS_MAX
 from elf.ql.parameters import Parameter
 from elf.ql.source import Source, did_you_mean
+from elf.security.roles import RAW_COLUMN
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class Query:
     @property
     def reads_raw_lines(self) -> bool:
         """Whether the whole lines that rows were read from are named in it."""
-        return any(column.name.lower() == "_line" for column in self.tree.find_all(exp.Column, exp.Dot))
+        return any(column.name.lower() == RAW_COLUMN for column in self.tree.find_all(exp.Column, exp.Dot))
 
     def with_values(self, changes: Mapping[str, str]) -> Query:
         """The query with other values of its parameters, each as written in SQL. Raises ``QueryError``."""

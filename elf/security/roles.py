@@ -27,7 +27,7 @@ STATEMENTS: Final[dict[str, Role]] = {
     "ReconfigureJob": "write",
 }
 """By the class of a statement (``elf.ql.statements``). One that brings a function needs ``code`` too, and a
-query over raw lines ``tap``."""
+query over raw lines ``tap``, also where a job in Python asks it."""
 
 CALLS: Final[dict[str, Role]] = {
     "status": "read",

@@ -59,6 +59,7 @@ class Closed:
         authority.enrol("person", "rita", "read")
         authority.enrol("person", "tom", "read", "tap")
         authority.enrol("person", "will", "read", "write")
+        authority.enrol("person", "cody", "read", "write", "code")
         authority.enrol("person", "nobody")
         authority.enrol("person", "eve", "admin", lasts=-5)
         authority.enrol("person", "mallory", "admin")
@@ -349,6 +350,19 @@ class Quiet(Job):
     def on_timer(self):
         pass
 """
+
+
+async def test_a_job_in_python_reads_no_raw_lines_without_the_role_tap(closed: Closed) -> None:
+    raw = f"SELECT _line, COUNT(*) AS n FROM {STREAM} GROUP BY _line"
+    for asks in (f'"{raw}"', f"stream='{STREAM}', columns=['n'], where=\"_LINE LIKE '%a%'\""):
+        program = PROGRAM.replace(
+            "def on_timer(self):\n        pass", f"def start(self): self.subscribe({asks})"
+        )
+        async with closed.client("cody") as client:
+            with pytest.raises(
+                UserError, match="_line, the raw line, needs the role tap, which cody does not have"
+            ):
+                await client.submit(program, "raw.py", "raw")
 
 
 async def test_calls_need_their_roles(closed: Closed) -> None:
