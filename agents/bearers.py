@@ -1,7 +1,7 @@
 """Who may read an agent's facts over HTTP where other machines can: who shows a person's token, over TLS.
 
 Rules: whether an agent lives and is ready is told to anybody. What is wrong with a token is a 401, what its
-owner may not do a 403, and nothing else of the agent is in the answer.
+owner may not do a 403, and nothing else of the agent is in the answer. A stream ends with its token.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from agents.connections import PROBES
 from elf.errors import ElfError
@@ -49,7 +49,21 @@ class Bearers:
             if status:
                 await _answer(send, status, why)
                 return
+            send = self._while_it_holds(scope, send)
         await self._app(scope, receive, send)
+
+    def _while_it_holds(self, scope: Scope, send: Send) -> Send:
+        """Ends an answer that goes on when its token holds no more, at the next piece of it; whoever makes it
+        hears that nobody is there."""
+        ended = False
+
+        async def checked(message: Message) -> None:
+            nonlocal ended
+            if not ended:
+                ended = message["type"] == "http.response.body" and self._refused(scope)[0] != 0
+                await send({"type": "http.response.body"} if ended else message)
+
+        return checked
 
     def _refused(self, scope: Scope) -> tuple[int, str]:
         """The status of a request that is refused, and why; 0: it is not."""

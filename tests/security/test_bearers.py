@@ -26,6 +26,7 @@ from elf.security.keys import KeyPair
 from tests.support.commands import elf_beside
 from tests.support.facts import Status
 from tests.support.keys import Authority
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
 FACTS = ("/metrics", "/api/v1/jobs", "/api/v1/jobs/busy/windows", "/nothing")
@@ -140,6 +141,23 @@ async def test_a_token_ends_with_its_key(server: HttpServer, place: Place) -> No
     assert (await asked(server, place, "/metrics", f"Bearer {text}"))[0] == 200
     assert not place.keyring.take(place.authority.revocation("bob"))
     assert (await asked(server, place, "/metrics", f"Bearer {text}"))[0] == 401
+
+
+async def test_a_stream_ends_with_its_token(place: Place) -> None:
+    status = Status()
+    made = HttpServer("127.0.0.1:0", status, look=place.keyring.may_read, tls=place.tls, keep_alive_secs=0.2)
+    await made.start()
+
+    def stream() -> bytes:
+        trust = ssl.create_default_context(cafile=place.tls.certificate)
+        connection = http.client.HTTPSConnection("localhost", made.port, timeout=10, context=trust)
+        shown = {"Authorization": f"Bearer {place.text('rita', lasts=3)}"}
+        connection.request("GET", "/api/v1/jobs/top%20ten/windows", headers=shown)
+        return connection.getresponse().read()
+
+    assert b": still here" in await asyncio.to_thread(stream)
+    await eventually(lambda: not status.readers, "its windows are let go of")
+    await made.stop()
 
 
 async def test_elf_keys_bearer_makes_one(server: HttpServer, place: Place) -> None:
