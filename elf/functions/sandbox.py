@@ -285,10 +285,9 @@ class Sandbox:
     def receive(self, deadline: float) -> tuple[wire.FromSandbox, bytes]:
         """What it says next, until ``deadline`` (monotonic seconds). Raises ``SandboxError``."""
         frames = self._opened()
-        frames.sock.settimeout(STARVED_TIMES * self._limits.call_secs)
         self._wait(frames, deadline)
         try:
-            said, payload = frames.take_by_agent()
+            said, payload = frames.take_by_agent(STARVED_TIMES * self._limits.call_secs)
         except TimeoutError:
             self._blocked()
         except (EOFError, OSError):

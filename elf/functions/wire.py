@@ -7,8 +7,10 @@ it hears all the same: a frame that is none, or is larger than it may be, ends t
 
 from __future__ import annotations
 
+import math
 import socket
 import struct
+import time
 from typing import Annotated, Final
 
 import msgspec
@@ -132,28 +134,33 @@ class Frames:
         if len(payload):
             self.sock.sendall(payload)
 
-    def take_by_agent(self) -> tuple[FromSandbox, bytes]:
-        """What the sandbox said. Raises ``Broken``; ``EOFError`` when it is gone."""
-        head, payload = self._take()
+    def take_by_agent(self, secs: float) -> tuple[FromSandbox, bytes]:
+        """What the sandbox said. Raises ``Broken``; ``EOFError`` when it is gone; ``TimeoutError`` when not
+        all of it has come in time, however it trickles."""
+        head, payload = self._take(time.monotonic() + secs)
         try:
             return _from_sandbox.decode(head), payload
         except (ValueError, RecursionError) as error:
             raise Broken(f"it says something that is no message: {error}") from None
 
     def take_by_sandbox(self) -> tuple[ToSandbox, bytes]:
-        head, payload = self._take()
+        head, payload = self._take(math.inf)
         return _to_sandbox.decode(head), payload
 
-    def _take(self) -> tuple[bytes, bytes]:
-        head_bytes, payload_bytes = _LENGTHS.unpack(self._read(_LENGTHS.size))
+    def _take(self, until: float) -> tuple[bytes, bytes]:
+        head_bytes, payload_bytes = _LENGTHS.unpack(self._read(_LENGTHS.size, until))
         if head_bytes > HEADER_BYTES_MAX or payload_bytes > self.bytes_max:
             raise Broken(f"a message of {head_bytes + payload_bytes} bytes")
-        return self._read(head_bytes), self._read(payload_bytes)
+        return self._read(head_bytes, until), self._read(payload_bytes, until)
 
-    def _read(self, size: int) -> bytes:
+    def _read(self, size: int, until: float) -> bytes:
         data = bytearray(size)
         view, got = memoryview(data), 0
         while got < size:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise TimeoutError
+            self.sock.settimeout(None if left == math.inf else left)
             count = self.sock.recv_into(view[got:])
             if not count:
                 raise EOFError

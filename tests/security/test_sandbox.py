@@ -356,6 +356,10 @@ def test_the_first_landlock_is_enough(prey: Prey) -> None:
             {"died", "raised", "memory"},
         ),
         ("while True: pass", {"blocked"}),
+        (
+            "os.write(3, bytes([0, 0, 0, 9, 1, 0, 0, 0]))\nwhile True: os.write(3, b'x'); time.sleep(0.1)",
+            {"blocked"},
+        ),
     ],
     ids=[
         "output",
@@ -366,6 +370,7 @@ def test_the_first_landlock_is_enough(prey: Prey) -> None:
         "hidden memory",
         "threads",
         "CPU",
+        "an answer",
     ],
 )
 def test_what_never_ends_is_ended(prey: Prey, body: str, troubles: set[str]) -> None:
