@@ -33,6 +33,7 @@ from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.process import STORE_FILE, in_use, open_folders
 from agents.tasks.samples import HARDLY, better_format, taken
 from elf.addresses import clash, is_loopback, split_address
+from elf.client.credentials import NONE
 from elf.errors import ElfError
 from elf.security.loopback import loopback_file
 from elf.transport.zeromq import cannot_listen
@@ -48,7 +49,6 @@ TOLD_MAX: Final = 3
 """Files that are told of for the same reason, of however many."""
 STATE_BYTES_MAX: Final = 256 << 20
 """Of an agent's state that is looked at."""
-NO_KEYS: Final = "none"
 ASK_SECS: Final = 2.0
 """For an agent that is to be joined."""
 _ZONE: Final = re.compile(r":?[A-Za-z]{3,}[+-]?\d.*|<.+>.*")
@@ -342,7 +342,7 @@ def _shown(config: Config, keyring: Keyring) -> str:
     """The keys that an agent shows to others (``elf.client.connect``)."""
     if keyring.keys is not None:
         return config.keys
-    return NO_KEYS if keyring.security is None else str(loopback_file(config.loopback_key))
+    return NONE if keyring.security is None else str(loopback_file(config.loopback_key))
 
 
 async def _ask(addresses: Sequence[str], cluster: str, keys: str) -> dict[str, str]:

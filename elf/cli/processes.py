@@ -28,8 +28,8 @@ from typing import Final, Protocol
 import msgspec
 
 from elf.errors import ElfError
+from elf.security.loopback import LOOPBACK_VARIABLE
 
-LOOPBACK_KEY: Final = "ELF_LOOPBACK_KEY"
 STOP_SECS: Final = 8.0
 """After so long a process that was asked to stop is killed."""
 
@@ -178,9 +178,8 @@ def free_ports(count: int) -> list[int]:
 def environment(root: Path = ROOT) -> dict[str, str]:
     """Ours, without variables for agents but that of this machine's key, and with the place that the code is
     to be imported from."""
-    env = {
-        key: value for key, value in os.environ.items() if key == LOOPBACK_KEY or not key.startswith("ELF_")
-    }
+    ours = {name for name in os.environ if name.startswith("ELF_")} - {LOOPBACK_VARIABLE}
+    env = {name: value for name, value in os.environ.items() if name not in ours}
     paths = [str(root), *filter(None, [env.get("PYTHONPATH")])]
     return {**env, "PYTHONPATH": os.pathsep.join(paths)}
 

@@ -17,7 +17,7 @@ from elf.errors import UserError
 from elf.security.files import read_secret, write
 from elf.security.principals import LOCAL, CurvePair, Security
 
-VARIABLE: Final = "ELF_LOOPBACK_KEY"
+LOOPBACK_VARIABLE: Final = "ELF_LOOPBACK_KEY"
 """Names another file."""
 _KEY_CHARS: Final = 40
 
@@ -30,7 +30,7 @@ def own_folder() -> Path:
 
 def loopback_file(configured: str = "") -> Path:
     """The file of the key: as configured, else as the variable says, else in the user's folder."""
-    named = configured or os.environ.get(VARIABLE, "")
+    named = configured or os.environ.get(LOOPBACK_VARIABLE, "")
     return Path(named) if named else own_folder() / "loopback.key"
 
 

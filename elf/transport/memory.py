@@ -6,9 +6,10 @@ clock and has no threads.
 
 from __future__ import annotations
 
+from elf.addresses import CLIENT_PREFIX
 from elf.errors import UserError
 from elf.security.principals import Principal
-from elf.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, Received, size_of
+from elf.transport.base import Counters, Dropped, Inbox, Limits, Received, size_of
 
 
 class MemoryNetwork:

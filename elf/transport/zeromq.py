@@ -29,10 +29,10 @@ from typing import Final
 
 import zmq
 
-from elf.addresses import AddressError, split_address
+from elf.addresses import CLIENT_PREFIX, AddressError, split_address
 from elf.errors import ElfBug, UserError
 from elf.security.principals import Security
-from elf.transport.base import CLIENT_PREFIX, Counters, Dropped, Inbox, Limits, Received, size_of
+from elf.transport.base import Counters, Dropped, Inbox, Limits, Received, size_of
 from elf.transport.handshakes import AT_DIALER, ZAP_DOMAIN, Failure, Monitor, failure
 from elf.transport.listener import Listener
 from elf.transport.reader import Reader
