@@ -22,11 +22,12 @@ from agents.disk.room import is_refusal
 from agents.disk.store import Store
 from agents.doors import Doors
 from agents.inputs.values import Input
+from agents.logs import Seldom
 from agents.loop import Loop, arrived
 from agents.metrics import Loss, Metrics
 from agents.node.node import Node, NodeEvent
 from agents.ports import Ports
-from agents.readiness import Probe, Readiness, Seldom
+from agents.readiness import Probe, Readiness
 from agents.realtime import LoopClock, Threads, TransportLinks
 from agents.reports import LogReports, stats_of
 from agents.tasks.feeding import Feeding
@@ -47,6 +48,8 @@ from elf.wire.clients import Failed, Stats
 from elf.wire.frames import FrameRefused, OtherCluster
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
+REFUSED_SECS: Final = 60.0
+"""Between two lines of the log about messages of a key that are refused for the same reason."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +92,7 @@ class Driver:
         self.metrics = metrics or Metrics()
         self.metrics.watch(transport.counters)
         self._doors = Doors(node.log, cluster, message_bytes_max)
-        self._seldom = Seldom()
+        self._seldom = Seldom(REFUSED_SECS)
         self._runs_no_code = functions.never if functions is not None else ""
         self._log = structlog.get_logger().bind(agent=node.me.name, address=node.me.address)
         self.readiness = Readiness(node, cluster, self._log, transport.send, probe)

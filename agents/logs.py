@@ -14,6 +14,7 @@ import io
 import json
 import logging
 import sys
+from collections.abc import Hashable
 from typing import Any, Final, Literal, TextIO
 
 import structlog
@@ -71,6 +72,25 @@ def configure(
         logger_factory=structlog.stdlib.LoggerFactory(),
         cache_logger_on_first_use=False,
     )
+
+
+class Seldom:
+    """Whether it is time to say something again: each of the last ``most`` things once in ``pause``."""
+
+    def __init__(self, pause: float, most: int = 1_024) -> None:
+        self._pause = pause
+        self._most = most
+        self._again: dict[Hashable, float] = {}
+
+    def now(self, what: Hashable, now: float) -> bool:
+        """``now`` as ``pause``, in seconds or whatever."""
+        if now < self._again.get(what, now):
+            return False
+        self._again.pop(what, None)
+        self._again[what] = now + self._pause
+        if len(self._again) > self._most:
+            del self._again[next(iter(self._again))]
+        return True
 
 
 def _printable(

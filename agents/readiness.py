@@ -9,17 +9,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
 from agents import codec
+from agents.logs import Seldom
 from agents.node.node import Node
 from elf.wire.clients import Failed
 from elf.wire.frames import OtherCluster
-
-K = TypeVar("K")
-T = TypeVar("T")
 
 Probe = Callable[[str], Awaitable[str]]
 """Why nobody can be talked to at an address; empty: somebody is there."""
@@ -59,7 +57,7 @@ class Readiness:
         self._probe = probe
         self._found: dict[str, str] = {}
         self._others: dict[str, str] = {}
-        self._told: dict[str, float] = {}
+        self._seldom = Seldom(TELL_RETRY_S)
 
     @property
     def reason(self) -> str:
@@ -106,43 +104,24 @@ class Readiness:
         listens = may_listen and ":" in refused.sender and not refused.sender.startswith("client:")
         sender = refused.sender if listens else origin
         if listens:
-            _remember(
-                self._others, sender, f"is of cluster {refused.cluster!r}, this one is of {self._cluster!r}"
-            )
+            self._remember(sender, f"is of cluster {refused.cluster!r}, this one is of {self._cluster!r}")
         if not refused.told:
             self.tell(sender, f"this agent is of cluster {self._cluster!r}")
 
     def tell(self, to: str, text: str) -> None:
         """Say why what came from there is not heard; once in a while."""
-        now = asyncio.get_running_loop().time()
-        if now < self._told.get(to, 0.0):
-            return
-        _remember(self._told, to, now + TELL_RETRY_S)
-        word = Failed(request=0, text=text)
-        self._send(to, codec.encode(word, cluster=self._cluster, sender=self._node.me.address))
+        if self._seldom.now(to, asyncio.get_running_loop().time()):
+            word = Failed(request=0, text=text)
+            self._send(to, codec.encode(word, cluster=self._cluster, sender=self._node.me.address))
 
     def heard(self, sender: str, text: str) -> None:
         """An agent says why it does not hear us."""
         shown = "".join(char if char.isprintable() else " " for char in text[:SHOWN_CHARS])
-        _remember(self._others, sender, f"says: {shown}")
+        self._remember(sender, f"says: {shown}")
 
-
-class Seldom:
-    """Says of each of the last things whether it is time to say it: once in a while."""
-
-    def __init__(self) -> None:
-        self._again: dict[tuple[str, ...], float] = {}
-
-    def now(self, what: tuple[str, ...], now: float) -> bool:
-        if now < self._again.get(what, now):
-            return False
-        _remember(self._again, what, now + RETRY_S)
-        return True
-
-
-def _remember(known: dict[K, T], key: K, value: T) -> None:
-    """The last ones; the oldest goes."""
-    known.pop(key, None)
-    while len(known) >= STRANGERS_MAX:
-        del known[next(iter(known))]
-    known[key] = value
+    def _remember(self, sender: str, what: str) -> None:
+        """The last ones; the oldest goes."""
+        self._others.pop(sender, None)
+        self._others[sender] = what
+        if len(self._others) > STRANGERS_MAX:
+            del self._others[next(iter(self._others))]

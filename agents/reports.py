@@ -13,6 +13,7 @@ import psutil
 from structlog.typing import FilteringBoundLogger
 
 from agents.audit import Audit
+from agents.logs import Seldom
 from agents.metrics import Counts, Metrics
 from agents.node.node import Node
 from agents.ports import Told
@@ -39,7 +40,7 @@ class LogReports:
         self._log = log
         self._metrics = metrics
         self._now_ms = now_ms
-        self._tell_again: dict[tuple[str, int], int] = {}
+        self._seldom = Seldom(RETRY_MS)
 
     def told(self, effect: Told) -> None:
         match effect:
@@ -91,27 +92,22 @@ class LogReports:
 
     def _rarely(self, about: str, text: str, **facts: object) -> None:
         """One line a minute about each kind; the metrics count all."""
-        now, key = self._now_ms(), (about, 0)
-        if now >= self._tell_again.get(key, 0):
-            self._tell_again[key] = now + RETRY_MS
+        if self._seldom.now(about, self._now_ms()):
             self._log.error(text, **facts)
 
     def _unusable(self, effect: do.Unusable) -> None:
         """One line a minute for each agent and flow: they come with every pane."""
-        now = self._now_ms()
-        for member in self._node.log.members(effect.flow.fragment.stream):
-            key = (effect.flow.uid, member.number)
-            if not effect.members >> member.number & 1 or now < self._tell_again.get(key, 0):
-                continue
-            later = {one: at for one, at in self._tell_again.items() if at > now}
-            self._tell_again = later | {key: now + RETRY_MS}
-            self._log.warning(
-                "what has come of an agent cannot be opened: it is left out, and missing in these panes",
-                sent_by=member.name,
-                flow=effect.flow.uid,
-                panes=[effect.start, effect.end],
-                reason=effect.why,
-            )
+        uid, stream = effect.flow.uid, effect.flow.fragment.stream
+        for member in self._node.log.members(stream):
+            is_its = effect.members >> member.number & 1
+            if is_its and self._seldom.now((uid, member.number), self._now_ms()):
+                self._log.warning(
+                    "what has come of an agent cannot be opened: it is left out, and missing in these panes",
+                    sent_by=member.name,
+                    flow=uid,
+                    panes=[effect.start, effect.end],
+                    reason=effect.why,
+                )
 
     def panes_committed(self) -> None:
         self._metrics.panes_committed()

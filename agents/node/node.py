@@ -420,7 +420,8 @@ class Node:
         found: list[Step] = []
         for entry in new:
             if why := self.log.skipped.get(entry.seq):
-                found.append(Skipped(f"entry {entry.seq} of the catalog log ({type(entry).__name__})", why))
+                what = f"an entry of the catalog log ({type(entry).__name__})"
+                found.append(Skipped(what, f"entry {entry.seq}: {why}"))
                 continue
             found.extend([*self.witness.logged(entry), *audited.entry(entry, self.log)])
             match entry:
