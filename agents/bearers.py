@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-import msgspec
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from agents.connections import PROBES
+from agents.connections import PROBES, error
 from elf.errors import ElfError
 
 Look = Callable[[str], str]
@@ -47,7 +46,8 @@ class Bearers:
         if scope["type"] == "http" and scope["path"] not in PROBES:
             status, why = self._refused(scope)
             if status:
-                await _answer(send, status, why)
+                headers = {"www-authenticate": "Bearer"} if status == 401 else {}
+                await error(why, status, headers)(scope, receive, send)
                 return
             send = self._while_it_holds(scope, send)
         await self._app(scope, receive, send)
@@ -75,12 +75,3 @@ class Bearers:
         except ElfError as error:
             return 401, str(error)
         return (403, why) if why else (0, "")
-
-
-async def _answer(send: Send, status: int, why: str) -> None:
-    body = msgspec.json.encode({"error": why})
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    if status == 401:
-        headers.append((b"www-authenticate", b"Bearer"))
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": body})

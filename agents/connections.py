@@ -20,7 +20,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -130,8 +130,7 @@ class Door:
         if refusal is not None:
             status, why, text = refusal
             self.refused(why)
-            told = msgspec.json.encode({"error": text})
-            await Response(told, status, CLOSE, "application/json")(scope, receive, send)
+            await error(text, status, CLOSE)(scope, receive, send)
             return
         counted = scope["path"] not in PROBES
         self._answered[address] += counted
@@ -169,6 +168,11 @@ class Door:
             return ipaddress.ip_address(name).is_loopback
         except ValueError:
             return False
+
+
+def error(text: str, status: int, headers: Mapping[str, str]) -> Response:
+    """The answer to a request that is refused."""
+    return Response(msgspec.json.encode({"error": text}), status, headers, "application/json")
 
 
 def _most(bound: int) -> int:
