@@ -68,7 +68,7 @@ class Keyring:
             known = self._known[curve_key] = found, principal_of(found)
         return known[1]
 
-    def may_read(self, text: str) -> str:
+    def refused_reader(self, text: str) -> str:
         """Why the owner of a token for HTTP may not read; empty: it may. Raises ``UserError`` where it is
         none."""
         if self.roster is None:

@@ -299,7 +299,7 @@ async def _shown(
     bounds = Bounds(config.http.connections_max, config.http.address_connections_max)
     http = config.http
     alone = is_loopback(split_address(config.http.listen)[0]) or keyring.mode == "open"
-    look = None if alone else keyring.may_read
+    look = None if alone else keyring.refused_reader
     tls = Tls(http.tls_cert, http.tls_key) if http.tls_cert else None
     server = HttpServer(
         config.http.listen, facts, names=names, bounds=bounds, refused=refused, look=look, tls=tls

@@ -58,7 +58,7 @@ class Listener:
         try:
             fd = int(identity.get(_DESCRIPTOR))
         except zmq.ZMQError:
-            fd = -1  # of a protocol of before there were keys, which has no properties
+            fd = -1  # of ZMTP 2 or older, which has no properties
         if self._admit is None:
             self._gate.spoke(fd)
             return None

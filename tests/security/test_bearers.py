@@ -62,7 +62,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.fixture
 async def server(place: Place) -> AsyncIterator[HttpServer]:
-    made = HttpServer("127.0.0.1:0", Status(), look=place.keyring.may_read, tls=place.tls)
+    made = HttpServer("127.0.0.1:0", Status(), look=place.keyring.refused_reader, tls=place.tls)
     await made.start()
     yield made
     await made.stop()
@@ -145,7 +145,8 @@ async def test_a_token_ends_with_its_key(server: HttpServer, place: Place) -> No
 
 async def test_a_stream_ends_with_its_token(place: Place) -> None:
     status = Status()
-    made = HttpServer("127.0.0.1:0", status, look=place.keyring.may_read, tls=place.tls, keep_alive_secs=0.2)
+    look, tls = place.keyring.refused_reader, place.tls
+    made = HttpServer("127.0.0.1:0", status, look=look, tls=tls, keep_alive_secs=0.2)
     await made.start()
 
     def stream() -> bytes:

@@ -11,9 +11,9 @@ good. All others stay: members, the end of flows, where job groups moved, keys a
 
 **What later rules need** remains: that a job is over (nothing is added under its uid again, nobody reads it),
 its generation (in the uid; a new job of that name gets a higher one), that its flows have ended (what still
-comes for them is refused, and they are not "to come"), who has left, every number, which signed
-statements were used. What nobody can ask for is
-gone: the plan, who bootstrapped the job, where its job group and its key ranges were.
+comes for them is refused, and they are not "to come"), who has left, every number, which signed statements
+were used. What nobody can ask for is gone: the plan, who bootstrapped the job, where its job group and its
+key ranges were.
 
 **Not forgotten**, since it decides what runs, or is shown:
 
