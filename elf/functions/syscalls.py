@@ -112,11 +112,11 @@ Instruction = tuple[int, int, int, int]
 
 
 class Filter:
-    """The filter of one machine, but for the process's own id, to which it may send signals."""
+    """The filter of this machine, but for the process's own id, to which it may send signals."""
 
-    def __init__(self, machine: str | None = None) -> None:
+    def __init__(self) -> None:
         """Raises ``KeyError`` for a machine that it is not made for."""
-        self._place, self._architecture = _MACHINES[machine or platform.machine()]
+        self._place, self._architecture = _MACHINES[platform.machine()]
 
     def number(self, name: str) -> int | None:
         """Of a call; None where the machine has none of that name."""

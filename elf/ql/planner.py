@@ -34,13 +34,11 @@ from elf.schema import Schema, alike
 _NO_PLAN: Final = Plan("", Fragment("", (), "", (), (), 0, None), (), "", (), "")
 
 
-def streams_of(query: Query, *, jobs: bool = False) -> tuple[str, ...] | str:
-    """The names of streams after FROM and JOIN, or ``"*"``. ``jobs``: whether it may read some beside. Raises
-    ``QueryError``.
-    """
+def streams_of(query: Query) -> tuple[str, ...] | str:
+    """The names of streams after FROM and JOIN, or ``"*"``. Raises ``QueryError``."""
     check_joins(query.source, query.tree)
     job = next((table for table in query.tree.find_all(exp.Table) if table.meta.get("job")), None)
-    if job is not None and not jobs:
+    if job is not None:
         raise query.source.at(
             job,
             "there are no jobs here: FROM JOB is for statements to a fleet, and for elf run after CREATE JOB",
@@ -49,7 +47,7 @@ def streams_of(query: Query, *, jobs: bool = False) -> tuple[str, ...] | str:
     tables = [
         table
         for table in query.tree.find_all(exp.Table, bfs=False)
-        if table.name.lower() not in named and not is_file(table) and not table.meta.get("job")
+        if table.name.lower() not in named and not is_file(table)
     ]
     if any(isinstance(table.this, exp.Star) for table in tables):
         return "*"

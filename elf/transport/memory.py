@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from elf.addresses import CLIENT_PREFIX
 from elf.errors import UserError
-from elf.security.principals import Principal
 from elf.transport.base import Counters, Dropped, Inbox, Limits, Received, size_of
 
 
@@ -20,22 +19,19 @@ class MemoryNetwork:
         self._parties: dict[str, MemoryTransport] = {}
         self._clients = 0
 
-    def listen(
-        self, address: str, limits: Limits | None = None, who: Principal | None = None
-    ) -> MemoryTransport:
-        """A party that others reach at ``address``, and as whom they know it. Raises ``UserError`` when
-        somebody is there."""
+    def listen(self, address: str, limits: Limits | None = None) -> MemoryTransport:
+        """A party that others reach at ``address``. Raises ``UserError`` when somebody is there."""
         if address in self._parties:
             raise UserError(f"cannot listen on {address}: the address is in use")
-        return self._add(address, limits, who)
+        return self._add(address, limits)
 
-    def dial(self, limits: Limits | None = None, who: Principal | None = None) -> MemoryTransport:
+    def dial(self) -> MemoryTransport:
         """A client: it can send, and answers reach it at its return address."""
         self._clients += 1
-        return self._add(f"{CLIENT_PREFIX}{self._clients:08x}", limits, who)
+        return self._add(f"{CLIENT_PREFIX}{self._clients:08x}")
 
-    def _add(self, address: str, limits: Limits | None, who: Principal | None) -> MemoryTransport:
-        party = MemoryTransport(self, address, limits or self._limits, who)
+    def _add(self, address: str, limits: Limits | None = None) -> MemoryTransport:
+        party = MemoryTransport(self, address, limits or self._limits)
         self._parties[address] = party
         return party
 
@@ -44,9 +40,7 @@ class MemoryNetwork:
         party = self._parties.get(to)
         if party is None:
             return "unroutable"
-        sender = self._parties.get(origin)
-        who = sender.who if sender is not None else None
-        return None if party._deliver(origin, frames, who) else "full"
+        return None if party._deliver(origin, frames) else "full"
 
     def _remove(self, address: str) -> None:
         self._parties.pop(address, None)
@@ -55,8 +49,7 @@ class MemoryNetwork:
 class MemoryTransport:
     """One party of a ``MemoryNetwork``; see ``Transport`` for what its methods promise."""
 
-    def __init__(self, network: MemoryNetwork, address: str, limits: Limits, who: Principal | None) -> None:
-        self.who = who
+    def __init__(self, network: MemoryNetwork, address: str, limits: Limits) -> None:
         self._network = network
         self._address = address
         self._limits = limits
@@ -97,8 +90,8 @@ class MemoryTransport:
             self._network._remove(self._address)
             self._inbox.close()
 
-    def _deliver(self, origin: str, frames: list[bytes], who: Principal | None) -> bool:
+    def _deliver(self, origin: str, frames: list[bytes]) -> bool:
         if self._inbox.full:
             return False
-        self._inbox.put(origin, frames, who)
+        self._inbox.put(origin, frames, None)
         return True
