@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,20 +22,11 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     fleet.stop()
 
 
-def fetched(agent: Agent, path: str) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{agent.http_port}{path}", timeout=10) as answer:
-        return str(answer.read().decode())
-
-
 def until(agent: Agent, path: str, holds: Callable[[str], bool]) -> str:
     def as_wanted() -> str:
-        return found if holds(found := fetched(agent, path)) else ""
+        return found if holds(found := agent.fetched(path)) else ""
 
     return wait_until(as_wanted, path, despite=(OSError,))
-
-
-def gauge(metrics: str, name: str) -> float:
-    return sum(float(line.split()[-1]) for line in metrics.splitlines() if line.startswith(f"{name}{{"))
 
 
 def write(agent: Agent) -> None:
@@ -46,7 +36,7 @@ def write(agent: Agent) -> None:
 def test_an_archive_that_takes_nothing_is_told_and_counted_until_it_is_over(agent: Agent) -> None:
     write(agent)
     until(agent, "/health", lambda text: json.loads(text) == {"ok": True})
-    assert gauge(fetched(agent, "/metrics"), "elf_archive_failures_total") == 0
+    assert agent.metric("archive_failures_total") == 0
     archive = agent.folder / "archive"
     shutil.rmtree(archive, ignore_errors=True)
     archive.write_text("not a folder")
@@ -54,13 +44,12 @@ def test_an_archive_that_takes_nothing_is_told_and_counted_until_it_is_over(agen
     health = json.loads(until(agent, "/health", lambda text: "warnings" in text))
     assert health["ok"] is True
     assert "wait for an archive that cannot be written to" in health["warnings"][0]
-    metrics = fetched(agent, "/metrics")
-    assert gauge(metrics, "elf_archive_failures_total") >= 1
-    assert gauge(metrics, "elf_archive_rolls_waiting") >= 1
+    assert agent.metric("archive_failures_total") >= 1
+    assert agent.metric("archive_rolls_waiting") >= 1
     assert agent.said().count("the archive takes no more") == 1
     archive.unlink()
     write(agent)  # what looks for rolls to ship is what the stream task does
     until(agent, "/health", lambda text: json.loads(text) == {"ok": True})
-    assert gauge(fetched(agent, "/metrics"), "elf_archive_rolls_waiting") == 0
+    assert agent.metric("archive_rolls_waiting") == 0
     assert "the archive takes what has waited" in agent.said()
     assert list(archive.rglob("*.parquet"))

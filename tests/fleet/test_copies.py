@@ -17,7 +17,7 @@ from elf.client import Window
 from tests.support.broken import BrokenNetwork
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import eventually
-from tests.support.watching import QUERY, SECOND_US, clicks, connected, create, metric, stop, watched
+from tests.support.watching import QUERY, SECOND_US, clicks, connected, create, stop, watched
 
 
 async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five: Fleet) -> None:
@@ -36,8 +36,8 @@ async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five:
         await asyncio.sleep((1.8 - time.time()) % 2)  # to just before the end of a window
         start = time.time_ns() // 1000 // (2 * SECOND_US) * 2 * SECOND_US
         stop(leader, signal.SIGSTOP)
-        before = metric(victim, "snapshots_retained")  # a busy machine may owe the window before
-        await eventually(lambda: metric(victim, "snapshots_copied") > before, "copies", 10)
+        before = victim.metric("snapshots_retained")  # a busy machine may owe the window before
+        await eventually(lambda: victim.metric("snapshots_copied") > before, "copies", 10)
         assert start not in windows
         victim.kill()
         shutil.rmtree(victim.folder / "data")
@@ -82,7 +82,7 @@ async def test_windows_are_whole_while_an_agents_connection_to_its_root_stands_s
                 return [w for start, w in windows.items() if start >= stopped_us]
 
             await eventually(lambda: len(mirrored()) >= 3, "windows without its own word")
-            assert metric(leader, "snapshots_mirrored") >= 3
+            assert leader.metric("snapshots_mirrored") >= 3
             network.stopped = frozenset()
             end_us = fleet.end_writing() - SECOND_US
             await eventually(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows")

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 
 from elf.client import Window
-from tests.support.fleet import Fleet
+from tests.support.fleet import STREAM, Fleet
 from tests.support.waiting import eventually
 from tests.support.watching import (
     QUERY,
@@ -22,7 +22,6 @@ from tests.support.watching import (
     clicks,
     connected,
     create,
-    metric,
     stop,
     watched,
 )
@@ -64,21 +63,22 @@ async def test_a_neighbour_reads_the_lines_of_an_agent_that(away: str, sharing: 
         await eventually(lambda: len(whole()) >= 4, "windows with what it has not read", 30)
         for start in [at for at in windows if at >= stopped_us and windows[at] in whole()]:
             assert clicks(windows[start]) == sharing.truth(start, start + SPAN_US)
-        assert metric(leader, "panes_run_again") >= 4
+        assert leader.metric("panes_run_again") >= 4
         if away == "is killed":
             victim.start()
         else:
             stop(victim, signal.SIGCONT)
-        answered = 'rows_answered_total{stream="clicks"}'
         await eventually(
-            lambda: metric(victim, answered) > 0, "its word that others have its rows", despite=(OSError,)
+            lambda: victim.metric("rows_answered_total", stream=STREAM) > 0,
+            "its word that others have its rows",
+            despite=(OSError,),
         )
         back_us = time.time_ns() // 1_000
         await eventually(lambda: max(windows) > back_us, "a window since it is back")
         end_us = sharing.end_writing() - SECOND_US
         await eventually(lambda: max(windows) + 2 * SPAN_US >= end_us, "the last windows")
         await eventually(
-            lambda: metric(victim, "snapshots_retained") == 0, "an answer for all that it has sealed"
+            lambda: victim.metric("snapshots_retained") == 0, "an answer for all that it has sealed"
         )
         done = {at: window for at, window in windows.items() if at + 2 * SPAN_US <= end_us}
         await eventually(lambda: all(windows[at].status["missing"] == [] for at in done), "its own rows")

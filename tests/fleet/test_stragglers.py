@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import re
 import signal
 import time
 from collections.abc import Iterator
@@ -89,7 +87,7 @@ async def test_a_job_that_leaps_says_each_window_once_and_one_that_waits_says_it
         assert {window.revision for window in waited.values()} == {0}
         assert {window.revision for window in leapt.values()} == {0}
         assert 0 < left_out() == told()
-        assert metric(victim) == told()
+        assert victim.metric("rows_left_out_total", kind="leapt", stream="clicks") == told()
     table = (await statements.sql("DESCRIBE leaping")).table
     assert table is not None
     facts = {row["fact"]: row["value"] for row in table.to_pylist()}
@@ -104,12 +102,3 @@ def leaves_out(fleet: Fleet, window: Window, victim: Agent) -> int:
     span = (start, start + 2 * SECOND_US)
     assert clicks(window) == fleet.truth(*span, without=[victim.name])
     return sum(span[0] <= ts < span[1] for ts, _, _ in victim.written)
-
-
-def metric(agent: Agent) -> int:
-    """Rows that it says it has dropped."""
-    connection = http.client.HTTPConnection("127.0.0.1", agent.http_port, timeout=10)
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    found = re.search(r'elf_rows_left_out_total\{kind="leapt",stream="clicks"\} ([0-9.e+]+)', text)
-    return int(float(found[1])) if found else 0

@@ -8,11 +8,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import re
 import socket
 import struct
 import time
-import urllib.request
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -87,14 +85,7 @@ class Closed:
 
     def count(self, metric: str, reason: str) -> int:
         """As the first agent's metrics have it."""
-        text = metrics_of(self.agent)
-        found = re.search(rf'^{metric}_total\{{reason="{reason}"\}} (\S+)', text, re.M)
-        return int(float(found[1])) if found else 0
-
-
-def metrics_of(agent: Agent) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{agent.http_port}/metrics", timeout=SOON) as answer:
-        return str(answer.read().decode())
+        return int(self.agent.metric(f"{metric}_total", reason=reason))
 
 
 @pytest.fixture(scope="module")
@@ -130,19 +121,19 @@ async def told(client: Client, sql: str) -> list[dict[str, object]]:
 async def test_a_key_that_is_not_in_the_roster_is_refused(
     closed: Closed, name: str, says: str, reason: str
 ) -> None:
-    before = closed.count("elf_handshakes_failed", reason)
+    before = closed.count("handshakes_failed", reason)
     with pytest.raises(ElfError, match=says) as refused:
         await closed.client(name).open()
     assert "\n" not in str(refused.value)
-    assert closed.count("elf_handshakes_failed", reason) > before
+    assert closed.count("handshakes_failed", reason) > before
 
 
 async def test_who_comes_without_keys_is_told_so(closed: Closed) -> None:
     reasons = ("left", "broken")  # who is first to find out ends the connection
-    before = sum(closed.count("elf_handshakes_failed", reason) for reason in reasons)
+    before = sum(closed.count("handshakes_failed", reason) for reason in reasons)
     with pytest.raises(ElfError, match=r"it wants keys, and there are none here: --keys"):
         await connect(closed.agent.address, cluster="test", keys="none").open()
-    assert sum(closed.count("elf_handshakes_failed", reason) for reason in reasons) > before
+    assert sum(closed.count("handshakes_failed", reason) for reason in reasons) > before
 
 
 async def test_keys_of_another_fleet_and_of_another_authority_open_nothing(
@@ -151,10 +142,10 @@ async def test_keys_of_another_fleet_and_of_another_authority_open_nothing(
     """The second one has even the fleet's public key, which is no secret."""
     other = Authority(tmp_path / "other")
     other.enrol("person", "ada", "admin")
-    before = closed.count("elf_handshakes_failed", "left")
+    before = closed.count("handshakes_failed", "left")
     with pytest.raises(ElfError, match="it is not of the fleet of the key of person ada"):
         await connect(closed.agent.address, cluster="test", keys=other.written("ada")).open()
-    assert closed.count("elf_handshakes_failed", "left") > before
+    assert closed.count("handshakes_failed", "left") > before
     foreign = Authority(tmp_path / "foreign", fleet=closed.authority.fleet)
     foreign.enrol("person", "ada", "admin")
     with pytest.raises(ElfError, match="it does not admit the key of person ada"):
@@ -217,26 +208,26 @@ def forged(address: str) -> dict[str, codec.Message]:
 
 @pytest.mark.parametrize("what", ["append", "log", "join"])
 async def test_a_person_may_not_say_what_agents_say(closed: Closed, what: str) -> None:
-    before = closed.count("elf_messages_refused", "kind")
+    before = closed.count("messages_refused", "kind")
     security = closed.security("ada")
     person = await ZeroMqTransport.dial(security=security)
     message = forged("127.0.0.1:9")[what]
     frames = codec.encode(message, cluster="test", sender="127.0.0.1:9")
     person.send(closed.agent.address, frames)
-    await eventually(lambda: closed.count("elf_messages_refused", "kind") > before, "it is refused", SOON)
+    await eventually(lambda: closed.count("messages_refused", "kind") > before, "it is refused", SOON)
     await person.close()
     members = await told(closed.client("ada"), "SHOW MEMBERS")
     assert {(row["agent"], row["state"]) for row in members} == {("web-0", "live"), ("web-1", "live")}
 
 
 async def test_refusals_of_one_key_are_one_record_of_the_audit(closed: Closed) -> None:
-    before = closed.count("elf_messages_refused", "kind")
+    before = closed.count("messages_refused", "kind")
     frames = codec.encode(forged("127.0.0.1:9")["join"], cluster="test", sender="127.0.0.1:9")
     for _ in range(3):
         person = await ZeroMqTransport.dial(security=closed.security("will"))
         person.send(closed.agent.address, frames)
         await person.close()
-    await eventually(lambda: closed.count("elf_messages_refused", "kind") >= before + 3, "all came", SOON)
+    await eventually(lambda: closed.count("messages_refused", "kind") >= before + 3, "all came", SOON)
     audit = closed.agent.folder / "data" / "audit"
 
     def of_will() -> list[str]:
@@ -250,14 +241,14 @@ async def test_refusals_of_one_key_are_one_record_of_the_audit(closed: Closed) -
 
 async def test_a_person_cannot_be_reached_at_an_address(closed: Closed) -> None:
     """By an identity like an agent's it would have this agent send answers to any address."""
-    before = closed.count("elf_messages_refused", "kind")
+    before = closed.count("messages_refused", "kind")
     posing = await ZeroMqTransport.listen("127.0.0.1:0", security=closed.security("rita"))
     asks = Call(request=1, verb="status")
     frames = codec.encode(asks, cluster="test", sender=posing.address)
     posing.send(closed.agent.address, frames)
     last = codec.encode(forged(posing.address)["join"], cluster="test", sender=posing.address)
     posing.send(closed.agent.address, last)
-    await eventually(lambda: closed.count("elf_messages_refused", "kind") > before, "both have come", SOON)
+    await eventually(lambda: closed.count("messages_refused", "kind") > before, "both have come", SOON)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(posing.receive(), 0.3)
     await posing.close()
@@ -267,7 +258,7 @@ async def test_a_person_cannot_be_reached_at_an_address(closed: Closed) -> None:
 async def test_an_agent_may_not_speak_for_another(closed: Closed, what: str) -> None:
     """Its key is right, and it says that it is at the other one's address, or in an envelope of its own that
     the other one is a member, or leads."""
-    before = closed.count("elf_messages_refused", "sender")
+    before = closed.count("messages_refused", "sender")
     victim = closed.fleet.agents[1].address
     agent = await ZeroMqTransport.listen("127.0.0.1:0", security=closed.security("web-9"))
     sender = agent.address
@@ -276,7 +267,7 @@ async def test_an_agent_may_not_speak_for_another(closed: Closed, what: str) -> 
         sender = victim
     frames = codec.encode(messages[what], cluster="test", sender=sender)
     agent.send(closed.agent.address, frames)
-    await eventually(lambda: closed.count("elf_messages_refused", "sender") > before, "it is refused", SOON)
+    await eventually(lambda: closed.count("messages_refused", "sender") > before, "it is refused", SOON)
     _, word, _ = await asyncio.wait_for(agent.receive(), SOON)
     told_why = codec.decode(word, cluster="test", max_bytes=1 << 20).message
     assert isinstance(told_why, Failed)
@@ -293,11 +284,11 @@ async def test_an_agent_may_not_speak_for_another(closed: Closed, what: str) -> 
 
 async def test_an_agent_is_no_client(closed: Closed) -> None:
     """A stolen host's key takes nobody off, and runs no statement."""
-    before = closed.count("elf_messages_refused", "kind")
+    before = closed.count("messages_refused", "kind")
     agent = await ZeroMqTransport.listen("127.0.0.1:0", security=closed.security("web-9"))
     call = Call(request=1, verb="take off", argument="web-1", creator="ada")
     agent.send(closed.agent.address, codec.encode(call, cluster="test", sender=agent.address))
-    await eventually(lambda: closed.count("elf_messages_refused", "kind") > before, "it is refused", SOON)
+    await eventually(lambda: closed.count("messages_refused", "kind") > before, "it is refused", SOON)
     await agent.close()
 
 

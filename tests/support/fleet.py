@@ -10,6 +10,7 @@ import functools
 import json
 import os
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -196,6 +198,17 @@ class Agent:
 
     def said(self) -> str:
         return (self.folder / "stderr").read_text()
+
+    def fetched(self, path: str) -> str:
+        """What it says over HTTP. Raises ``OSError``."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.http_port}{path}", timeout=10) as answer:
+            return str(answer.read().decode())
+
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of its metric of that name, of all that have these labels."""
+        wanted = {f'{label}="{value}"' for label, value in labels.items()}
+        found = re.findall(rf"^elf_{name}(?:{{(.*)}})? (\S+)$", self.fetched("/metrics"), re.MULTILINE)
+        return sum(float(value) for said, value in found if wanted <= set(said.split(",")))
 
     def append(self, rows: Iterable[tuple[int, str, int]]) -> None:
         """Log rows: (event time in µs, product, clicks)."""

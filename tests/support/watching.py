@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import http.client
-import re
 import signal
 import subprocess
 import sys
@@ -99,15 +97,6 @@ def check(fleet: Fleet, windows: Windows, until_us: int, *, least: int) -> None:
     for start, window in done.items():
         assert clicks(window) == fleet.truth(start, start + 2 * SECOND_US), window.status
         assert window.status["missing"] == []
-
-
-def metric(agent: Agent, name: str) -> float:
-    connection = http.client.HTTPConnection("127.0.0.1", agent.http_port, timeout=5)
-    connection.request("GET", "/metrics")
-    text = connection.getresponse().read().decode()
-    connection.close()
-    found = re.search(rf"^elf_{re.escape(name)} ([0-9.e+]+)$", text, re.M)
-    return float(found[1]) if found else 0.0
 
 
 def leave(agent: Agent, *more: str) -> subprocess.CompletedProcess[str]:
