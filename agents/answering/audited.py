@@ -17,12 +17,15 @@ from elf.job.messages.log import (
     MemberJoined,
     MemberLeft,
     ProgramAdded,
+    RosterChanged,
     VersionAdded,
 )
 from elf.job.program.spec import Submission
 from elf.job.spec import JobSpec
 from elf.ql.user_functions import functions_of
 from elf.security.authored import digest
+from elf.security.certificates import Revocation
+from elf.security.keys import shown
 from elf.wire.clients import Call, Execute, Failed
 
 TEXT_MAX: Final = 2_000
@@ -91,6 +94,14 @@ def entry(new: LogEntry, log: CatalogLog) -> list[Audited]:
             files = {spec.filename: digest(spec.text).hex()}
             facts = {"creator": spec.creator, "job": spec.name, "uid": spec.uid}
             return [Audited("job in Python", {**facts, "files": files})]
+        case RosterChanged():
+            what, signed_by = new.signed.opened(), shown(new.signed.signer)
+            facts = {"key": shown(what.key), "signed_by": signed_by}
+            if isinstance(what, Revocation):
+                return [Audited("key revoked", facts)]
+            return [
+                Audited("key enrolled", {"kind": what.kind, "name": what.name, "roles": what.roles, **facts})
+            ]
     return []
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import pytest
 
+from agents.answering import audited
 from elf.job.catalog.admission import entry_for, grow
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
 from elf.job.catalog.membership import Cluster, Identity, Membership
 from elf.job.catalog.voters import Proposed, ReplicatedLog, bootstrap, encode, with_keys
-from elf.job.effects import Faulted, Send
+from elf.job.effects import Audited, Faulted, Send
 from elf.job.messages.log import ChangeRoster, JoinStream, LogVoters, RosterChanged
 from elf.security.certificates import Signed
-from elf.security.keys import KeyPair
+from elf.security.keys import KeyPair, shown
 from elf.security.roster import Trust
 from tests.support.certified import AUTHORITY, PAIRS, SHOP, TOKEN, certificate, revocation
 
@@ -56,7 +57,22 @@ def test_an_entry_that_a_voter_forged_changes_no_roster() -> None:
     log = log_of(WEB)
     log.append(RosterChanged(seq=2, signed=certificate("web-9", PAIRS[2], by=PAIRS[0])))
     log.append(RosterChanged(seq=3, signed=revocation(PAIRS[0], PAIRS[2])))
+    log.append(RosterChanged(seq=4, signed=WEB))
     assert names(log) == ["web-1"]
+    assert {seq: "its signer may not" in why for seq, why in log.skipped.items()} == {2: True, 3: True}
+
+
+def test_the_audit_has_who_got_a_key_and_who_lost_it() -> None:
+    log = log_of(WEB, revocation(PAIRS[0]))
+    told = [fact for entry in log.after(0) for fact in audited.entry(entry, log)]
+    key, by = shown(PAIRS[0].public), shown(AUTHORITY.public)
+    assert told == [
+        Audited(
+            "key enrolled",
+            {"kind": "agent", "name": "web-1", "roles": (), "key": key, "signed_by": by},
+        ),
+        Audited("key revoked", {"key": key, "signed_by": by}),
+    ]
 
 
 def test_a_fleet_without_keys_takes_none() -> None:

@@ -177,6 +177,8 @@ class CatalogLog:
                 return entry.spec.unusable or self.contradicts(entry.spec) or self.refused(entry.spec)
             case ProgramAdded():
                 return entry.spec.unusable or self.authors.refused_program(entry.spec)
+            case RosterChanged() if self.roster is not None and not self.roster.has(entry.signed):
+                return self.roster.refusal(entry.signed)
         return ""
 
     def refused(self, spec: JobSpec) -> str:
