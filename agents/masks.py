@@ -82,6 +82,8 @@ def unmaskable(
     format_: str, mask: Mapping[str, str], timestamp: str | None, columns: Mapping[str, str]
 ) -> Iterator[str]:
     """Why a stream with these settings cannot be masked so."""
+    timestamps = EVENT_TIMES if timestamp is None else (timestamp,)
+    own, kinds = {name.lower() for name in timestamps}, {name.lower(): kind for name, kind in columns.items()}
     for name, how in mask.items():
         if format_ != "json":
             if name not in ACCESS:
@@ -91,10 +93,10 @@ def unmaskable(
             continue
         if "." in name or '"' in name:
             yield f"{name} may be inside another value; only values at the top of a line are masked"
-        elif name == timestamp or (timestamp is None and name in EVENT_TIMES) or name.startswith("_"):
+        elif name.lower() in own or name.startswith("_"):
             yield f"{name} is what elf itself goes by, and cannot be masked"
-        elif how != "drop" and columns.get(name, "text") != "text":
-            yield f"{name} is declared as {columns[name]}, and {how} leaves text; drop it, or declare text"
+        elif how != "drop" and (kind := kinds.get(name.lower(), "text")) != "text":
+            yield f"{name} is declared as {kind}, and {how} leaves text; drop it, or declare text"
 
 
 def read_key(folder: Path) -> bytes:

@@ -95,10 +95,11 @@ class Masked:
 
 
 class JsonMask:
-    """Of JSON lines: values at the top of the object; all others stay as they are written."""
+    """Of JSON lines: values at the top of the object, whatever the case of their names, as queries name them;
+    all others stay as they are written."""
 
     def __init__(self, mask: Mapping[str, str], key: bytes) -> None:
-        self._mask = dict(mask)
+        self._mask = {name.lower(): how for name, how in mask.items()}
         self._key = key
         self._decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
@@ -108,15 +109,15 @@ class JsonMask:
     def _masked(self, line: str) -> str:
         try:
             record = self._decode(line)
-            for name in self._mask.keys() & record.keys():
-                record[name] = self._value(name, record[name])
+            for name, raw in record.items():
+                if (how := self._mask.get(name.lower())) is not None:
+                    record[name] = self._value(how, raw)
             return msgspec.json.encode(record).decode()
         except (msgspec.DecodeError, UnicodeError, RecursionError):
             return WITHHELD
 
-    def _value(self, name: str, raw: msgspec.Raw) -> msgspec.Raw:
+    def _value(self, how: str, raw: msgspec.Raw) -> msgspec.Raw:
         value = msgspec.json.decode(raw)
-        how = self._mask[name]
         text = value if isinstance(value, str) else bytes(raw).decode()
         if value is None or (how == "truncate" and not isinstance(value, str)):
             return msgspec.Raw(b"null")

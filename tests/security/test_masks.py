@@ -198,6 +198,14 @@ def test_networks(address: str, network: str | None) -> None:
     assert truncated(address) == network
 
 
+@pytest.mark.parametrize("written", ["ip", "IP", "Ip", "\\u0069p"])
+def test_a_column_is_masked_whatever_the_case_of_its_name(written: str) -> None:
+    """A query finds it all the same."""
+    line = f'{{"{written}":"203.0.113.77","n":1}}'
+    (left,) = JsonMask({"Ip": "drop"}, KEY).mask(pa.array([line])).to_pylist()
+    assert list(json.loads(left).values()) == [None, 1]
+
+
 def test_hashes_are_this_hosts(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
@@ -221,6 +229,8 @@ def test_hashes_are_this_hosts(tmp_path: Path) -> None:
         ({"format": "combined", "mask": {"cs_username": "truncate"}}, "holds no addresses to truncate"),
         ({"format": "json", "mask": {"user.ip": "hash"}}, "user.ip may be inside another value"),
         ({"format": "json", "mask": {"ts": "drop"}}, "ts is what elf itself goes by"),
+        ({"format": "json", "mask": {"TS": "drop"}}, "TS is what elf itself goes by"),
+        ({"format": "json", "columns": {"N": "bigint"}, "mask": {"n": "hash"}}, "n is declared as bigint"),
         ({"format": "json", "timestamp": "at", "mask": {"at": "drop"}}, "at is what elf itself goes by"),
         ({"format": "json", "columns": {"n": "bigint"}, "mask": {"n": "hash"}}, "n is declared as bigint"),
         ({"format": "json", "mask": {"ip": "drop"}, "shared": True}, "an agent masks or shares"),
