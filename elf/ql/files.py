@@ -8,6 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from elf.errors import ElfBug, UserError
+from elf.ql.fuel import fuelled
 from elf.ql.plan import Plan, Table
 from elf.ql.rules_joins import is_file, name_of
 from elf.ql.source import JOB
@@ -47,14 +48,15 @@ def tables_of(
     """The tables of a query by their names in it, in lower case: those that are ``known``, else from the
     ``contents`` of files that came with it. Raises ``UserError``."""
     found = dict(known or {})
-    for name, file in files_of(query).items():
-        if name not in found and file in contents:
-            found[name] = table_of(file, contents[file])
-        if name not in found:
-            raise UserError(
-                f"the contents of '{file}' did not come with the statement: this client sends none"
-            )
-        found[name] = replace(found[name], name=name)
+    with fuelled():
+        for name, file in files_of(query).items():
+            if name not in found and file in contents:
+                found[name] = table_of(file, contents[file])
+            if name not in found:
+                raise UserError(
+                    f"the contents of '{file}' did not come with the statement: this client sends none"
+                )
+            found[name] = replace(found[name], name=name)
     return found
 
 

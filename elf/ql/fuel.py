@@ -36,6 +36,8 @@ PARTS_A_CHAR: Final = 4
 """Of another job's text, which is parsed again wherever the job is named."""
 CHARS_A_PART: Final = 16
 """What a part comes to in an engine's SQL."""
+BYTES_A_PART: Final = 4_096
+"""Of a joined table, opened."""
 
 _left: ContextVar[list[int] | None] = ContextVar("fuel", default=None)
 
@@ -62,5 +64,5 @@ def burn(parts: int) -> None:
     if left[0] < 0:
         raise QueryError(
             f"the query is too large: its plan takes more than {FUEL:,} steps; use fewer or shorter "
-            "expressions, and fewer subqueries in one another"
+            "expressions, smaller tables, and fewer subqueries in one another"
         )

@@ -18,13 +18,14 @@ import pytest
 
 from agents import codec
 from agents.tasks.engine import Statement, instance, one_select
+from elf.batch import encode
 from elf.client import Client
 from elf.client.tables import read_table
 from elf.errors import ElfBug, QueryError, UserError
 from elf.job.messages import groups, inquiries
 from elf.job.spec import JobSpec, app_id
 from elf.ql import fuel
-from elf.ql.definition import Definition
+from elf.ql.definition import Contents, Definition, why_not
 from elf.ql.planner import plan_text
 from elf.ql.statements import parse
 from elf.schema import Column, Schema
@@ -162,6 +163,19 @@ def test_what_is_just_accepted_is_planned_in_a_moment(text: str) -> None:
     began = time.process_time()
     plan_text(text, SCHEMA)
     assert time.process_time() - began < 1.0  # 0.2 s at most, on a core of its own
+
+
+def test_many_tables_take_no_longer_than_a_few() -> None:
+    """Each comes to 50 MB of one KiB; a hundred of them held an agent up for seconds."""
+    data = encode(pa.table({"a": pa.array([0] * (6 << 20), pa.int64())}), small=True)
+
+    def of(count: int) -> Definition:
+        tables = tuple(Contents(f"t{number}", "t.csv", data) for number in range(count))
+        schema = Schema((Column("ts", "timestamp"),), "ts")
+        return Definition("SELECT COUNT(*) AS n FROM s WINDOWING 1 SECONDS", (("s", schema),), tables)
+
+    assert not why_not(of(3))
+    assert "use fewer or shorter expressions, smaller tables" in why_not(of(100))
 
 
 def test_a_text_at_the_limits_is_read() -> None:
