@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agents.answering import audited
+from elf.errors import UserError
 from elf.job.catalog.admission import entry_for, grow
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
 from elf.job.catalog.membership import Cluster, Identity, Membership
@@ -28,8 +29,15 @@ def log_of(*signed: Signed) -> CatalogLog:
     return log
 
 
+def join(name: str, address: str, agent_id: str = "", incarnation: int = 1) -> JoinStream:
+    who = agent_id or name
+    return JoinStream(
+        stream="s", agent_id=who, name=name, incarnation=incarnation, address=address, since_us=0
+    )
+
+
 def joined(log: CatalogLog, name: str, address: str) -> None:
-    grow(log, JoinStream(stream="s", agent_id=name, name=name, incarnation=1, address=address, since_us=0))
+    grow(log, join(name, address))
 
 
 def names(log: CatalogLog) -> list[str]:
@@ -110,10 +118,9 @@ def test_a_voter_whose_log_fails_at_a_record_still_asks_for_signatures(
     voter = ReplicatedLog("v0:1", 1, TRUST)
     voter.install(bootstrap("uid", ()))
     voter.apply(encode(Proposed(ChangeRoster(signed=WEB), "asker:1", "v0:1", 1)))
-    join = JoinStream(stream="s", agent_id="a", name="a", incarnation=1, address="a:1", since_us=0)
     with monkeypatch.context() as broken:
         broken.setattr(CatalogLog, "member_of", lambda *_: 1 / 0)
-        (fault,) = voter.apply(encode(Proposed(join, "a:1", "v0:1", 1)))
+        (fault,) = voter.apply(encode(Proposed(join("a", "a:1"), "a:1", "v0:1", 1)))
     assert isinstance(fault, Faulted)
     assert names(voter.log) == ["web-1"]
     voter.apply(encode(Proposed(ChangeRoster(signed=ADMIN), "asker:1", "v0:1", 1)))
@@ -146,6 +153,18 @@ def test_an_agent_proposes_what_its_log_lacks_until_it_stands_there() -> None:
     assert proposed() == []
     membership.sign(revocation(PAIRS[0]))
     assert proposed() == [revocation(PAIRS[0])]
+
+
+def test_an_agent_does_not_take_the_place_of_another() -> None:
+    """All agents know each other's ids, which are in the log."""
+    log = log_of(WEB, certificate("web-2", PAIRS[2]))
+    joined(log, "web-1", "h1:1")
+    with pytest.raises(UserError, match="is web-1, whose key holds, and not web-2"):
+        grow(log, join("web-2", "h2:1", "web-1", incarnation=9))
+    assert [member.address for member in log.members("s")] == ["h1:1"]
+    grow(log, ChangeRoster(signed=revocation(PAIRS[0])))
+    grow(log, join("web-2", "h2:1", "web-1", incarnation=9))
+    assert [member.name for member in log.members("s")] == ["web-2"], "a host that got another name"
 
 
 def test_only_members_whose_key_holds_are_in_groups() -> None:

@@ -167,7 +167,7 @@ def _placed(log: CatalogLog, spec: JobSpec, leader: str) -> JobSpec:
 def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | None:
     """Each start of an agent joins once: an agent that has left comes back in a later start, and a proposal
     that arrives late or twice lets nobody in again. An incarnation that is not above the known one is a
-    copied folder."""
+    copied folder. With keys, an agent stays who it is while the key of that name has not been revoked."""
     known = log.member_of(proposal.stream, proposal.agent_id)
     if known is not None and (known.incarnation, known.address) == (proposal.incarnation, proposal.address):
         return None
@@ -176,6 +176,11 @@ def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | Non
             f"agent {proposal.agent_id} is known as {known.name} at {known.address}, start number "
             f"{known.incarnation}; {proposal.address} says {proposal.incarnation}: is its data folder a copy?"
             " Remove that folder to start as a new agent"
+        )
+    if known is not None and known.name != proposal.name and _has_key(log, known.name):
+        raise UserError(
+            f"agent {proposal.agent_id} is {known.name}, whose key holds, and not {proposal.name} "
+            f"(elf keys revoke {known.name}, if it has that name now)"
         )
     if known is None and len(log.members(proposal.stream)) >= MEMBERS_MAX:
         raise UserError(f"stream {proposal.stream} has had {MEMBERS_MAX} agents, and can have no more")
@@ -189,3 +194,7 @@ def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | Non
         address=proposal.address,
         since_us=proposal.since_us,
     )
+
+
+def _has_key(log: CatalogLog, name: str) -> bool:
+    return log.roster is not None and log.roster.named("agent", name) is not None
