@@ -34,11 +34,13 @@ from elf.schema import Schema, alike
 _NO_PLAN: Final = Plan("", Fragment("", (), "", (), (), 0, None), (), "", (), "")
 
 
-def streams_of(query: Query) -> tuple[str, ...] | str:
-    """The names of streams after FROM and JOIN, or ``"*"``. Raises ``QueryError``."""
+def streams_of(query: Query, *, jobs: bool = False) -> tuple[str, ...] | str:
+    """The names of streams after FROM and JOIN, or ``"*"``. ``jobs``: whether it may read some beside. Raises
+    ``QueryError``.
+    """
     check_joins(query.source, query.tree)
     job = next((table for table in query.tree.find_all(exp.Table) if table.meta.get("job")), None)
-    if job is not None:
+    if job is not None and not jobs:
         raise query.source.at(
             job,
             "there are no jobs here: FROM JOB is for statements to a fleet, and for elf run after CREATE JOB",
@@ -47,7 +49,7 @@ def streams_of(query: Query) -> tuple[str, ...] | str:
     tables = [
         table
         for table in query.tree.find_all(exp.Table, bfs=False)
-        if table.name.lower() not in named and not is_file(table)
+        if table.name.lower() not in named and not is_file(table) and not table.meta.get("job")
     ]
     if any(isinstance(table.this, exp.Star) for table in tables):
         return "*"
