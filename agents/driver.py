@@ -16,6 +16,7 @@ from typing import Final
 
 import structlog
 
+from agents.arrivals import Arrivals, plan_all
 from agents.audit import Audit
 from agents.committing.making import Making, Sandboxed
 from agents.disk.room import is_refusal
@@ -41,8 +42,7 @@ from elf.functions.sandbox import Sandboxes
 from elf.job import effects as do
 from elf.job.program.port import ProgramEvent
 from elf.security.certificates import Signed
-from elf.security.principals import Principal
-from elf.transport.base import Closed, Transport
+from elf.transport.base import Closed, Received, Transport
 from elf.wire.base import Message
 from elf.wire.clients import Failed, Stats
 from elf.wire.frames import FrameRefused, OtherCluster
@@ -102,6 +102,13 @@ class Driver:
         self._clock = LoopClock(self._due)
         self._threads = Threads(self._clock.post)
         self._links = TransportLinks(transport, cluster, node.me.address, know)
+        planned = partial(plan_all, cluster=cluster, bytes_max=message_bytes_max)
+        self._arrivals = Arrivals(
+            self._taken,
+            self._refused,
+            lambda frames: asyncio.wrap_future(self._threads.begin("plan", partial(planned, frames))),
+        )
+        self._beside: set[asyncio.Future[None]] = set()
         self._running = Running([task.facts.stream for task, _ in streams if task.is_shared], run_bytes_max)
         self._feeding = Feeding(
             streams,
@@ -155,7 +162,7 @@ class Driver:
         if self._end is not None and not self._end.done():
             self._end.set_result(End(text, status, again))
 
-    def _task_done(self, task: asyncio.Task[None]) -> None:
+    def _task_done(self, task: asyncio.Future[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._broken(error)
 
@@ -169,9 +176,10 @@ class Driver:
 
     async def _close(self) -> None:
         self._clock.close()
-        for task in self._tasks:
+        tasks = [*self._tasks, *self._beside]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         await self._feeding.close(clean=self._end is not None and self._end.result().status == 0)
         self._making.stop()
         await asyncio.to_thread(self._threads.end_functions)
@@ -191,20 +199,28 @@ class Driver:
     async def _receive(self) -> None:
         while True:
             try:
-                origin, frames, who = await self.transport.receive()
+                received = await self.transport.receive()
             except Closed:
                 return
-            try:
-                decoded = self._doors.opened(origin, frames, who, time.monotonic())
-            except FrameRefused as refused:
-                self._refused(refused, origin, who)
-                continue
-            if isinstance(decoded.message, Failed):
-                self.readiness.heard(decoded.sender, decoded.message.text)
-            self._event(arrived(decoded.sender, decoded.message, who))
+            if (later := self._arrivals.came(received)) is not None:
+                self._beside.add(task := asyncio.ensure_future(later))
+                task.add_done_callback(self._beside.discard)
+                task.add_done_callback(self._task_done)
 
-    def _refused(self, refused: FrameRefused, origin: str, who: Principal | None) -> None:
+    def _taken(self, received: Received) -> None:
+        origin, frames, who = received
+        try:
+            decoded = self._doors.opened(origin, frames, who, time.monotonic())
+        except FrameRefused as refused:
+            self._refused(received, refused)
+            return
+        if isinstance(decoded.message, Failed):
+            self.readiness.heard(decoded.sender, decoded.message.text)
+        self._event(arrived(decoded.sender, decoded.message, who))
+
+    def _refused(self, received: Received, refused: FrameRefused) -> None:
         """A message that may not be, or is none: counted, and said now and then whose."""
+        origin, _, who = received
         self.metrics.refused(refused.reason)
         if self.audit is not None:
             self.audit.refused(refused.reason, (who.name if who is not None else "") or origin)

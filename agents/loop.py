@@ -171,6 +171,8 @@ class Loop:
             ):
                 queue, task = self.making.task(effect)
                 work.submit(queue, task, self.handle)
+            case do.Offload():
+                work.submit("plan", partial(offloaded, effect), self.handle)
             case do.Fetch():
                 self._read("fetch", partial(fetched, effect, store))
             case do.ReadCommits():
@@ -242,6 +244,14 @@ class Loop:
 
     def _aside(self, work: Callable[[], object]) -> None:
         self._ports.work.submit("aside", work, lambda _: None)
+
+
+def offloaded(effect: do.Offload) -> was.Offloaded:
+    """Text or plans for a client. Whatever is wrong is its own."""
+    try:
+        return was.Offloaded(effect.id, effect.work(), None)
+    except Exception as error:
+        return was.Offloaded(effect.id, None, error)
 
 
 def fetched(effect: do.Fetch, store: Store) -> was.Fetched:

@@ -20,6 +20,7 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from agents.disk.durable import waits
 from elf import __version__
+from elf.ql.memo import COUNTS
 from elf.transport.base import Counters
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -354,6 +355,7 @@ class _Process:
             fsyncs.add_metric([kind], count)
         yield fsyncs
         yield CounterMetricFamily("elf_cpu_seconds", "CPU time of the process.", times.user + times.system)
+        yield CounterMetricFamily("elf_plans_made", "Plans that definitions came to.", COUNTS.total())
         build = GaugeMetricFamily("elf_build_info", "The version that runs.", labels=["version"])
         build.add_metric([__version__], 1)
         yield build

@@ -33,9 +33,10 @@ Told = (
 )
 """Effects that are for people."""
 
-Queue = Literal["compute", "functions", "commit", "persist", "groups", "replicas", "aside"]
+Queue = Literal["plan", "compute", "functions", "commit", "persist", "groups", "replicas", "aside"]
 """Where work is done:
 
+- ``plan``: texts of people are read and planned, one after the other; nothing else is touched.
 - ``compute``: several at a time, in any order; the store is only read.
 - ``functions``: a user's function is called, which may take its time.
 - ``commit``: several at a time; something is durable in the store before it is told.

@@ -28,7 +28,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TextIO
+from typing import Final, TextIO
 
 import structlog
 
@@ -108,6 +108,10 @@ Listening = Callable[[int, str, str | None], None]
 """Which of a process's agents can be reached, where, and its HTTP address."""
 
 
+SWITCH_SECS: Final = 0.001
+"""So long a thread that computes in Python (a plan) may keep the loop waiting at each of its steps."""
+
+
 def run_agents(configs: Sequence[Config], listening: Listening | None = None) -> int:
     """Run an agent, or several beside each other, until the last of them ends; the highest exit status. Who
     cannot start ends them all. ``listening`` is told where they can be reached, again after each time at
@@ -126,6 +130,7 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
         if config.security == "open":
             structlog.get_logger().warning(OPEN, agent=config.agent.name)
     sys.setrecursionlimit(FRAMES_MAX)
+    sys.setswitchinterval(SWITCH_SECS)
     LIMIT.set(sum(config.memory_max_bytes for config in configs) // 2)
     with contextlib.ExitStack() as opened:
         folders = [opened.enter_context(_data_folder(Path(config.data_dir))) for config in configs]

@@ -72,9 +72,11 @@ class Threads:
         pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
         disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
         replicas = ThreadPoolExecutor(1, thread_name_prefix="replicas")
+        self._plans = ThreadPoolExecutor(1, thread_name_prefix="plan")
         self._users = ThreadPoolExecutor(USERS_AT_ONCE, thread_name_prefix="users")
         self._pools = pool, disk, replicas
         self._of: dict[Queue, ThreadPoolExecutor] = {
+            "plan": self._plans,
             "compute": pool,
             "functions": self._users,
             "commit": pool,
@@ -85,7 +87,10 @@ class Threads:
         }
 
     def submit(self, queue: Queue, work: Callable[[], T], then: Callable[[T], None]) -> None:
-        self.when_done(self._of[queue].submit(work), then)
+        self.when_done(self.begin(queue, work), then)
+
+    def begin(self, queue: Queue, work: Callable[[], T]) -> Future[T]:
+        return self._of[queue].submit(work)
 
     def when_done(self, future: Future[T], then: Callable[[T], None]) -> None:
         """Has ``then`` called on the loop with what the future comes to."""
@@ -96,6 +101,7 @@ class Threads:
         self._users.shutdown(wait=True, cancel_futures=True)
 
     def close(self) -> None:
+        self._plans.shutdown(wait=True, cancel_futures=True)
         for pool in self._pools:
             pool.shutdown(wait=True)
 

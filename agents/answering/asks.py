@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from elf.job.spec import JobSpec
 from elf.wire.base import Answer, Request
 from elf.wire.clients import Reply
 
+T = TypeVar("T")
 ANSWER_MS = 8_000
 """How long a node may take to answer."""
 SILENT = "no answer in time"
@@ -47,6 +49,17 @@ class Until:
     seen: Callable[[], bool]
 
 
+class Offload:
+    """Asked alone: ``work`` is done beside the loop, since it may take a while: reading a text, or planning.
+    It is a function of values, and touches nothing of the node's. Comes back without answers."""
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        self.work = work
+        self.value: Any = None
+        self.error: Exception | None = None
+        """What it came to: one of both."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """The client reads the windows of a job from now on, or all after the result of number ``after``.
@@ -61,5 +74,16 @@ class Reading:
     after: int | None = None
 
 
-Ask = ToAddress | ToKey | Until
+Ask = ToAddress | ToKey | Until | Offload
 Procedure = Generator[list[Ask], list[Answer], Reply | Reading]
+
+
+def offload(work: Callable[[], T]) -> Generator[list[Ask], list[Answer], T]:
+    """What the work comes to, beside the loop (``Offload``). Raises what it raises, and ``UserError`` if it
+    takes too long."""
+    asked = Offload(work)
+    yield [asked]
+    if asked.error is not None:
+        raise asked.error
+    value: T = asked.value
+    return value

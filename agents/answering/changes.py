@@ -7,14 +7,15 @@ which windows are the new version's, or with why nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from agents.answering.about import moment_of
-from agents.answering.asks import Ask, Procedure, Until
+from agents.answering.asks import Ask, Procedure, Until, offload
 from agents.answering.masters import Masters
 from agents.answering.once import authors_of
 from agents.answering.planning import Planning
@@ -30,7 +31,7 @@ from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
 
 if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
-    from elf.ql import changes
+    from elf.ql import changes, statements
 
 
 class Changes:
@@ -57,7 +58,7 @@ class Changes:
             immediately=statement.immediately,
             note=statement.sql,
             roots=(yield from self._planning.range_roots(spec.name, spec.creator, definition.plan)),
-            authors=authors_of(asked, statement, spec),
+            authors=(yield from offload(partial(authors_of, asked, statement, spec))),
         )
         return (yield from self._ask(asked, spec, request))
 
@@ -65,18 +66,13 @@ class Changes:
         self, asked: Execute, statement: changes.AlterJob, spec: JobSpec
     ) -> Generator[list[Ask], list[Answer], Definition]:
         """What the job is to do. A function stays until it is dropped."""
-        from elf.ql import statements as ql
-        from elf.ql.files import tables_in, with_file
+        from elf.ql.files import with_file
         from elf.ql.user_functions import functions_of
 
         functions = {one.kind: one for one in functions_of(replace(spec.plan, beside=()))}
-        (written,) = ql.parse(spec.plan.sql)
         query, known = statement.query, None
-        if query is None and isinstance(written, ql.Select):
-            query = written.query.with_values(statement.settings)
-            known = tables_in(query, spec.plan)
         if query is None:
-            raise UserError(f"job {spec.name}: its query can't be read again; use ALTER JOB … AS SELECT")
+            query, known = yield from offload(lambda: _as_it_is(spec, statement.settings))
         if statement.function is not None:
             kind, file = statement.function
             changed = _read(asked, kind, file, had=functions.pop(kind, None) is not None)
@@ -85,7 +81,7 @@ class Changes:
             name, file = statement.table
             if name.lower() not in known:
                 raise UserError(_no_table(spec, name, known.values()))
-            query = with_file(query, name, file)
+            query = yield from offload(partial(with_file, query, name, file))
             del known[name.lower()]
         instead = Instead(spec, tuple(functions.values()))
         return (yield from self._planning.plan(asked, query, known, [spec.name], instead))
@@ -111,6 +107,18 @@ class Changes:
         facts = msgspec.msgpack.decode(answer.body, type=JobStatus)
         yield [Until(lambda: self._log.has_version(spec.uid, facts.spec.version))]
         return Reply(request=asked.request, text=f"job {spec.name} {_told(facts, request.verb)}")
+
+
+def _as_it_is(spec: JobSpec, settings: Mapping[str, str]) -> tuple[statements.Query, dict[str, Table]]:
+    """The query of a job, with other values of its parameters, and the tables that it joins."""
+    from elf.ql.files import tables_in
+    from elf.ql.statements import parse_query
+
+    written = parse_query(spec.plan.sql)
+    if written is None:
+        raise UserError(f"job {spec.name}: its query can't be read again; use ALTER JOB … AS SELECT")
+    query = written.with_values(settings)
+    return query, tables_in(query, spec.plan)
 
 
 def _no_table(spec: JobSpec, name: str, own: Iterable[Table]) -> str:

@@ -13,11 +13,13 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from agents.answering import audited
-from agents.answering.asks import SILENT, Ask, Procedure, Reading, Until
+from agents.answering.asks import SILENT, Ask, Offload, Procedure, Reading, Until
 from agents.answering.quotas import OverQuota
 from agents.answering.statements import Statements
-from elf.errors import ElfError
+from elf.errors import ElfError, UserError
 from elf.job.effects import Effect, Faulted, Refused, Send
+from elf.job.effects import Offload as Work
+from elf.job.events import Offloaded
 from elf.job.messages.groups import DropJob, JobFailed, SubscribeJob
 from elf.job.messages.inquiries import AskWhy
 from elf.job.spec import JobSpec
@@ -36,6 +38,8 @@ WHY_MS = 5_000
 """A client to whom nothing came for so long is told why."""
 COUNTED_CALLS = ("submit", "query", "compare", "tree")
 """Calls that are statements to a quota; the others are asked again and again by who looks on."""
+OFFLOAD_MS = 5_000
+"""How long texts may be read, and plans made, at a time; none takes more than a part of a second here."""
 BETWEEN_MS_MAX = 60_000
 """So much longer at most, where windows are to come less often."""
 
@@ -44,8 +48,9 @@ Step = Ask | Effect
 
 @dataclass
 class _Running:
-    """A procedure and the answers that it waits for, by request id; or ``until`` our log says something.
-    ``asked``: the request that began it, which is told to the audit when it ends."""
+    """A procedure and the answers that it waits for, by request id; or ``until`` our log says something, or
+    until the work of ``offload`` is done. ``asked``: the request that began it, which is told to the audit
+    when it ends."""
 
     client: str
     request: int
@@ -54,6 +59,7 @@ class _Running:
     asked: Execute | Call | None = None
     waiting: dict[int, Answer | None] = field(default_factory=dict)
     until: Until | None = None
+    offload: Offload | None = None
     deadline_ms: int = 0
 
 
@@ -153,6 +159,11 @@ class Clients:
         for ask in asks:
             if isinstance(ask, Until):
                 return self._wait(running, ask, now_ms)
+            if isinstance(ask, Offload):
+                running.offload, running.deadline_ms = ask, now_ms + OFFLOAD_MS
+                self._next_id += 1
+                self._by_id[self._next_id] = running
+                return [Work(self._next_id, ask.work)]
             running.deadline_ms = max(running.deadline_ms, now_ms + ask.within_ms)
             self._next_id += 1
             request = msgspec.structs.replace(ask.request, id=self._next_id, origin=self._address)
@@ -166,6 +177,14 @@ class Clients:
             return self._step(running, [], now_ms)
         running.until, running.deadline_ms = until, now_ms + LOG_MS
         return [until]
+
+    def offloaded(self, done: Offloaded, now_ms: int) -> list[Step]:
+        """What is read and planned of a text."""
+        running = self._by_id.pop(done.id, None)
+        if running is None or running.offload is None:
+            return []
+        running.offload.value, running.offload.error = done.value, done.error
+        return self._go_on(running, now_ms)
 
     def log_grew(self, now_ms: int) -> list[Step]:
         """Our copy of the catalog log has new entries."""
@@ -216,7 +235,7 @@ class Clients:
         answers = [answer or Answer(id=id_, error=SILENT) for id_, answer in running.waiting.items()]
         for id_ in running.waiting:
             self._by_id.pop(id_, None)
-        running.until = None
+        running.until = running.offload = None
         return self._step(running, answers, now_ms)
 
     def deadline(self) -> int | None:
@@ -230,6 +249,7 @@ class Clients:
     def tick(self, now_ms: int) -> list[Step]:
         found: list[Step] = []
         for running in [r for r in self._running.values() if now_ms >= r.deadline_ms]:
+            found.extend(self._overdue(running))
             found.extend(self._go_on(running, now_ms))
         for key, reader in list(self._readers.items()):
             if now_ms - reader.heard_ms > CLIENT_SILENCE_MS:
@@ -244,6 +264,17 @@ class Clients:
                 reader.told_ms = now_ms
                 found.extend(self._why(key, reader))
         return found
+
+    def _overdue(self, running: _Running) -> list[Step]:
+        """It may wait for no longer: what comes to an ``Offload`` later comes to nobody."""
+        if running.offload is None:
+            return []
+        self._by_id = {id_: one for id_, one in self._by_id.items() if one is not running}
+        running.offload.error = UserError(
+            f"the statement is not planned within {OFFLOAD_MS // 1_000} s: this agent has too much to do; "
+            "try again in a moment, or with fewer expressions"
+        )
+        return [Refused("planning")]
 
     def _why(self, key: tuple[str, int], reader: _Reader) -> list[Step]:
         """Ask the root of the job's flow, or of the first of them, why nothing comes; if it was asked before,

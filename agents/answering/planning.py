@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Generator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from agents.answering.asks import Ask, ToKey
+from agents.answering.asks import Ask, ToKey, offload
 from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.sharing import Instead, Sharing
@@ -29,7 +31,7 @@ from elf.wire.base import Answer
 from elf.wire.clients import ONE_SHOT_PREFIX, Execute
 
 if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
-    from elf.ql import statements
+    from elf.ql import jobs, statements
 
 
 class Planning:
@@ -55,14 +57,19 @@ class Planning:
         """What a query over a stream of this fleet comes to; its columns are what members have seen.
         ``known``: tables that it joins, where they do not come with the statement; ``within``: whose query it
         is."""
-        from elf.ql import files, jobs, planner, user_functions
+        from elf.ql import planner, user_functions
 
-        expanded = jobs.expand(query, lambda name: self._read(name, asked.creator), within)
-        query = expanded.query
-        late = self._late_flows(query, asked.creator)
-        tables = files.tables_of(query, dict(asked.tables), known)
+        looked, jobs_read = None, dict[str, Read]()
+        while looked is None:
+            wanted = yield from offload(partial(_looked_at, query, jobs_read, asked, known, within))
+            if isinstance(wanted, str):
+                jobs_read[wanted] = self._read(wanted, asked.creator)
+            else:
+                looked = wanted
+        expanded, tables, query = looked.expanded, looked.tables, looked.expanded.query
+        late = {} if looked.late is None else self._late_flows(looked.late, asked.creator)
         views = {}
-        for stream in late or expanded.streams or self.streams_of(query):
+        for stream in late or expanded.streams or self.known_streams(looked.streams):
             views[stream] = yield from self._fleet.view(stream, finite=self.finite)
         schemas = {stream: view.schema for stream, view in views.items()}
         functions = (instead.functions if instead is not None else None) or ()
@@ -79,7 +86,7 @@ class Planning:
             return plan
 
         if self.finite:  # what is late must not depend on how far an earlier job has read
-            plan = make(None)
+            plan = yield from offload(partial(make, None))
         else:
             plan = yield from self._sharing.plan(make, instead)
         since = yield from self._since(plan)
@@ -100,29 +107,23 @@ class Planning:
             since,
             plan.choice,
         )
-        return least(whole, plan)
+        return (yield from offload(partial(least, whole, plan)))
 
-    def _late_flows(self, query: statements.Query, creator: str) -> dict[str, str]:
-        """Of ``FROM LATE job``: the flows (uids, by stream) whose late rows these are, or none."""
-        from elf.ql import planner
-
-        name = planner.late_of(query)
-        spec = None if name is None else self._masters.find(name, creator)
-        if spec is not None and spec.plan.fragment.late_of:
+    def _late_flows(self, name: str, creator: str) -> dict[str, str]:
+        """Of ``FROM LATE name``: the flows (uids, by stream) whose late rows these are."""
+        spec = self._masters.find(name, creator)
+        if spec.plan.fragment.late_of:
             raise UserError(f"FROM LATE {name}: the job reads late rows itself, and none of these is late")
-        if spec is not None and spec.plan.beside:
+        if spec.plan.beside:
             raise UserError(
                 f"FROM LATE {name}: the job joins jobs; FROM LATE of each of them has its late rows"
             )
-        if spec is not None and spec.plan.trees > 1:
+        if spec.plan.trees > 1:
             raise UserError(f"FROM LATE {name}: a job with TREES keeps no late rows; make it one tree")
-        return {} if spec is None else {flow.fragment.stream: flow.uid for flow in spec.flows}
+        return {flow.fragment.stream: flow.uid for flow in spec.flows}
 
-    def streams_of(self, query: statements.Query) -> tuple[str, ...]:
-        """The streams of a query."""
-        from elf.ql import planner
-
-        named = planner.streams_of(query)
+    def known_streams(self, named: Sequence[str] | Literal["*"]) -> tuple[str, ...]:
+        """The streams that a query names (``elf.ql.planner.streams_of``)."""
         streams = tuple(self._log.streams())
         if self.finite and len(streams) == 1:
             return streams
@@ -182,6 +183,46 @@ class Planning:
             return None
         landmark_us = (made.landmarks or (first_us,))[-1]
         return landmark_us, max(landmark_us, facts.committed_us or landmark_us)
+
+
+@dataclass(frozen=True)
+class _Looked:
+    """What a query says without the fleet: itself with the queries of jobs in it, the job of its FROM LATE,
+    the tables that it joins, and the streams that it names, where these do not follow from jobs."""
+
+    expanded: jobs.Expanded
+    late: str | None
+    tables: dict[str, Table]
+    streams: Sequence[str] | Literal["*"]
+
+
+class _Unknown(Exception):
+    """A job is read of which nothing is known yet; its one argument is the name."""
+
+
+def _looked_at(
+    query: statements.Query,
+    known_jobs: Mapping[str, Read],
+    asked: Execute,
+    known: Mapping[str, Table] | None,
+    within: Sequence[str],
+) -> _Looked | str:
+    """Or the name of a job that has to be known first. Raises ``UserError``."""
+    from elf.ql import files, jobs, planner
+
+    def find(name: str) -> Read:
+        if name not in known_jobs:
+            raise _Unknown(name)
+        return known_jobs[name]
+
+    try:
+        expanded = jobs.expand(query, find, within)
+    except _Unknown as unknown:
+        return str(unknown)
+    late = planner.late_of(expanded.query)
+    tables = files.tables_of(expanded.query, dict(asked.tables), known)
+    follow = late is not None or expanded.streams
+    return _Looked(expanded, late, tables, () if follow else planner.streams_of(expanded.query))
 
 
 def _with_way_out(error: ColumnError, views: Mapping[str, StreamSeen], *, finite: bool) -> UserError:

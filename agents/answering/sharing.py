@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from agents.answering.asks import Ask, ToAddress
+from agents.answering.asks import Ask, ToAddress, offload
 from elf.job.catalog.log import CatalogLog, Member
 from elf.job.spec import Flow, JobSpec
 from elf.job.work import FlowWork, InspectWork, WorkStatus
@@ -70,7 +71,7 @@ class Sharing:
     ) -> Generator[list[Ask], list[Answer], Plan]:
         """``make`` gives the plan with panes of this length; None: its own, which are as long as they can
         be."""
-        plan = make(None)
+        plan = yield from offload(partial(make, None))
         if not is_free(plan):
             return plan
         own_us = plan.fragment.pane_us
@@ -78,7 +79,8 @@ class Sharing:
             stays_us = _stays(plan, instead.spec.plan)
             if stays_us:
                 why = f"panes of {span(stays_us)}, as the job had them"
-                return _with(make(stays_us), Choice(own_us, stays_us, why))
+                shorter = yield from offload(partial(make, stays_us))
+                return _with(shorter, Choice(own_us, stays_us, why))
         if all(self._log.equal(one) is not None for one in plan.fragments):
             return plan
         candidates = self._candidates(plan, None if instead is None else instead.spec.uid)
@@ -86,7 +88,9 @@ class Sharing:
             return plan
         measured, unknown = yield from self._measured(candidates)
         choice = choose(plan.windows, own_us, measured, unknown)
-        return _with(make(choice.pane_us) if choice.is_shared else plan, choice)
+        if choice.is_shared:
+            plan = yield from offload(partial(make, choice.pane_us))
+        return _with(plan, choice)
 
     def _candidates(self, plan: Plan, instead: str | None) -> list[Flows]:
         """For each length of shorter panes that jobs other than ``instead`` read, the flows of all fragments

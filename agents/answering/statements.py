@@ -10,13 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
 
 from agents.answering.about import current_only, describe, job_row, not_comparable, summary, trees
-from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToKey, Until
+from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToKey, Until, offload
 from agents.answering.changes import Changes
 from agents.answering.explain import Explanations
 from agents.answering.fleet import Fleet
@@ -91,16 +92,12 @@ class Statements:
     def execute(self, asked: Execute, now_ms: int, who: Principal | None = None) -> Procedure:
         """All statements of a text, one after the other; the last one's reply is the reply. ``who`` asks must
         have the roles for all of them."""
-        from elf.ql import statements
-
         _must_have("read", "a statement", who)  # before anything is read
-        parsed = statements.parse(asked.sql)
-        if not parsed:
-            raise UserError("nothing to do: the statement is empty")
-        for statement in parsed:
-            _allow(statement, who)
+        parsed = yield from offload(partial(_parsed, asked.sql, who))
         changes = any(is_change(role_of_statement(type(one).__name__)) for one in parsed)
         asked = self._once.taken(asked, who, now_ms, changes=changes)
+        from elf.ql import statements
+
         for statement in parsed[:-1]:
             if isinstance(statement, statements.Select | statements.Subscribe):
                 raise UserError("a SELECT or SUBSCRIBE can only be the last of several statements")
@@ -184,7 +181,7 @@ class Statements:
             asked,
             statement.query,
             replacing=statement.replace,
-            authors=authors_of(asked, statement),
+            authors=(yield from offload(partial(authors_of, asked, statement))),
         )
         yield [Until(lambda: self._log.has_version(facts.spec.uid, facts.spec.version))]
         text = f"job {statement.name} created; its master is {self._fleet.named(facts.master)}"
@@ -364,6 +361,18 @@ class Statements:
         body = {"job": spec.name, "streams": sources, **summary(facts, len(members))}
         payload = msgspec.msgpack.encode(facts)
         return Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
+
+
+def _parsed(text: str, who: Principal | None) -> list[statements.Statement]:
+    """The statements of a text. Raises ``UserError`` where they are not ``who``'s to say."""
+    from elf.ql import statements
+
+    parsed = statements.parse(text)
+    if not parsed:
+        raise UserError("nothing to do: the statement is empty")
+    for statement in parsed:
+        _allow(statement, who)
+    return parsed
 
 
 def _allow(statement: statements.Statement, who: Principal | None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Generator
 
 import msgspec
 
-from agents.answering.asks import SILENT, Ask, Procedure, ToKey, Until
+from agents.answering.asks import SILENT, Ask, Procedure, ToKey, Until, offload
 from agents.answering.fleet import Fleet
 from agents.answering.planning import Planning
 from agents.answering.quotas import Creators
@@ -98,7 +98,7 @@ class Submissions:
         return Reply(request=call.request, text=text, body=json.dumps(body).encode())
 
     def _tap(self, subscription: Subscription) -> Generator[list[Ask], list[Answer], TapDefinition]:
-        from elf.ql import statements
+        from elf.ql import planner, statements
 
         if subscription.stream:
             if subscription.stream not in self._log.streams():
@@ -112,18 +112,19 @@ class Submissions:
                 where=subscription.where,
                 columns=tuple(subscription.columns),
             )
-            return least_tap(rows)
-        parsed = statements.parse(subscription.query)
-        if len(parsed) != 1 or not isinstance(parsed[0], statements.Select):
+            return (yield from offload(lambda: least_tap(rows)))
+        query = yield from offload(lambda: statements.parse_query(subscription.query))
+        if query is None:
             raise UserError(f"subscription {subscription.name}: one SELECT is needed")
-        query = parsed[0].query
-        stream, *others = self._planning.streams_of(query)
+        named = yield from offload(lambda: planner.streams_of(query))
+        stream, *others = self._planning.known_streams(named)
         if others:
             raise UserError(
                 f"subscription {subscription.name}: a job's query is of one stream, not {1 + len(others)}"
             )
         schema = yield from self._fleet.schema(stream)
-        return least_tap(TapDefinition(subscription.name, stream, schema, query.sql))
+        found = TapDefinition(subscription.name, stream, schema, query.sql)
+        return (yield from offload(lambda: least_tap(found)))
 
     def query(self, call: Call) -> Procedure:
         """A client asks a job's master, as another job would (``Job.query``)."""

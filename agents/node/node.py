@@ -33,7 +33,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity, Membership, StreamSince
 from elf.job.catalog.voters import ReplicatedLog
 from elf.job.effects import Effect, Faulted, Known, Multicast, Namesake, Send, Skipped, Stop
-from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Worked
+from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Offloaded, Worked
 from elf.job.group.commits import Commits, Wanted
 from elf.job.group.groups import JobGroups
 from elf.job.group.port import (
@@ -248,6 +248,8 @@ class Node:
                 return [*self.router.handle(event, now_ms), *self.requests.remind(now_ms)]
             case _ if isinstance(event, Done):
                 return list(self.router.handle(event, now_ms))
+            case Offloaded():
+                return list(self.clients.offloaded(event, now_ms))
             case Consulted():
                 answer = Answer(id=event.request.id, error=event.error, body=event.body)
                 return [Send(event.request.origin, answer)]

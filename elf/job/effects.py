@@ -7,7 +7,7 @@ follow them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -395,6 +395,15 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class Offload:
+    """Reading a text, or planning, for a client of this agent: ``work`` is a function of values. It comes
+    back as ``Offloaded``."""
+
+    id: int
+    work: Callable[[], object]
+
+
+@dataclass(frozen=True)
 class Stop:
     """The agent must stop: ``text`` for the log and the terminal, ``status`` for the exit."""
 
@@ -435,5 +444,6 @@ Effect = (
     | Audited
     | Skipped
     | Refused
+    | Offload
     | Stop
 )

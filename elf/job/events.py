@@ -149,6 +149,15 @@ class Consulted:
 
 
 @dataclass(frozen=True)
+class Offloaded:
+    """What ``work`` of an ``Offload`` came to: a value, or what it raised."""
+
+    id: int
+    value: object
+    error: Exception | None
+
+
+@dataclass(frozen=True)
 class Failure:
     """Long work of a job failed (its query raised on real data): this affects only the job itself."""
 
@@ -171,5 +180,6 @@ Event = (
     | Ran
     | WindowsRead
     | Consulted
+    | Offloaded
     | Failure
 )

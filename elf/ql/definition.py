@@ -6,24 +6,21 @@ the jobs that it reads. It needs nothing beside it, so every agent makes the sam
 restart, and renders the SQL that it runs by itself. What a peer says therefore goes through the same rules as
 what a person says: a definition of which no plan can be made is a message that cannot be read.
 
-A plan takes some milliseconds. Equal definitions have one plan in a process, while anybody holds it.
+A plan takes some milliseconds. Equal definitions have one plan in a process (``elf.ql.memo``).
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeVar
-from weakref import WeakValueDictionary
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from elf.errors import ElfBug, ElfError, QueryError, UserError
+from elf.errors import ElfBug, QueryError, UserError
 from elf.fields import Label, Length, Micros, Statement
-from elf.ql.fuel import fuelled
+from elf.ql.memo import Made, once
 from elf.ql.plan import Fragment, Function, Plan, Table
 from elf.schema import Column, Schema
 from elf.windows import Kind
@@ -32,9 +29,8 @@ from elf.windows.sharing import Choice
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported with the first plan
     from elf.ql.groups import Groups
 
-RECENT: Final = 64
-"""Plans that are kept although nobody holds them: a job is told of by several messages, one after the
-other."""
+MARK: Final = b"elf.Definition"
+"""Bytes that have a definition in them have these, whatever they are packed in."""
 
 TABLE_BYTES_MAX: Final = 1 << 20
 """Of the tables of a definition with those of the jobs that it reads, compressed."""
@@ -102,7 +98,7 @@ class Read(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True):
+class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True, tag=MARK.decode()):
     """What a job's plan is made from. ``streams``: their columns, by name; ``jobs``: those that it reads, and
     those that these read; ``pane_us``: the length of its panes, where a flow with shorter ones is shared;
     ``late_of``: of FROM LATE, the flow of each stream; ``since`` and ``choice``: as the plan has them."""
@@ -118,9 +114,14 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True):
     choice: Choice | None = None
 
     @cached_property
+    def made(self) -> Made[Plan]:
+        """Its plan, or why there is none; held as long as this is."""
+        return once(self, _planned)
+
+    @property
     def plan(self) -> Plan:
         """Its plan. Raises ``QueryError`` where none can be made."""
-        return _once(_PLANS, self, _planned)
+        return self.made.value
 
     @property
     def table_bytes(self) -> int:
@@ -133,7 +134,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True):
         return msgspec.structs.replace(self, functions=tuple(f for f in self.functions if f.kind != kind))
 
 
-class TapDefinition(msgspec.Struct, frozen=True, array_like=True, dict=True):
+class TapDefinition(msgspec.Struct, frozen=True, array_like=True, dict=True, tag=f"{MARK.decode()} of a tap"):
     """What a subscription of a job in Python is made from: a query over a stream, or (``sql`` is empty) these
     ``columns`` of the rows for which ``where`` holds. ``name``: what the job calls it."""
 
@@ -145,56 +146,20 @@ class TapDefinition(msgspec.Struct, frozen=True, array_like=True, dict=True):
     columns: tuple[Label, ...] = ()
 
     @cached_property
+    def made(self) -> Made[Groups]:
+        """What an agent computes for it, or why nothing; held as long as this is."""
+        return once(self, _grouped)
+
+    @property
     def groups(self) -> Groups:
         """What an agent computes for it. Raises ``QueryError``."""
-        return _once(_GROUPS, self, _grouped)
-
-
-_Made = TypeVar("_Made", Plan, "Groups")
-_Source = TypeVar("_Source", Definition, TapDefinition)
-_PLANS: Final[WeakValueDictionary[bytes, Plan]] = WeakValueDictionary()
-_GROUPS: Final[WeakValueDictionary[bytes, Groups]] = WeakValueDictionary()
-_RECENT: Final[deque[object]] = deque(maxlen=RECENT)
-
-
-def _once(
-    known: WeakValueDictionary[bytes, _Made], source: _Source, make: Callable[[_Source], _Made]
-) -> _Made:
-    key = _key(source)
-    made = known.get(key)
-    if made is None:
-        try:
-            with fuelled():
-                made = make(source)
-        except ElfError:
-            raise
-        except Exception as error:  # whatever the planner trips over, a peer may have sent it
-            raise QueryError(f"no plan can be made: {type(error).__name__}: {error}") from error
-        made = known.setdefault(key, made)
-    _RECENT.append(made)
-    return made
-
-
-def _key(source: Definition | TapDefinition) -> bytes:
-    return hashlib.sha256(msgspec.msgpack.encode(source)).digest()
+        return self.made.value
 
 
 def why_not(source: Definition | TapDefinition) -> str:
     """Why no plan can be made of it; empty: one can."""
-    try:
-        source.plan if isinstance(source, Definition) else source.groups
-    except ElfError as error:
-        text = error.text if isinstance(error, QueryError) else str(error)
-        return f"no plan can be made of this definition: {text}"
-    return ""
-
-
-def remember(source: Definition | TapDefinition, made: Plan | Groups) -> None:
-    """Say what is made of a definition, for simulators whose engine knows no SQL; they hold it."""
-    known: WeakValueDictionary[bytes, Plan | Groups] = (
-        _PLANS if isinstance(source, Definition) else _GROUPS  # type: ignore[assignment]
-    )
-    known[_key(source)] = made
+    error = source.made.error
+    return "" if error is None else f"no plan can be made of this definition: {error.text}"
 
 
 def _planned(source: Definition) -> Plan:

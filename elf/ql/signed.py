@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
+
+import msgspec
 
 from elf.errors import UserError
 from elf.ql.changes import AlterJob
 from elf.ql.files import with_file
+from elf.ql.memo import Made as Known
+from elf.ql.memo import once
 from elf.ql.statements import CreateJob, Query, Statement, parse
 from elf.security.authored import Authorship
 
@@ -20,12 +25,26 @@ class Made:
     functions: dict[str, bytes]
 
 
-def outcome(name: str, authors: Sequence[Authorship]) -> Made:
+class Signed(msgspec.Struct, frozen=True, array_like=True):
+    """The statements behind a job of that name."""
+
+    name: str
+    authors: tuple[Authorship, ...]
+
+    @property
+    def made(self) -> Known[Made]:
+        """What the job is after them, or why it is nothing."""
+        return once(self, lambda it: outcome(it.name, it.authors))
+
+
+def outcome(
+    name: str, authors: Sequence[Authorship], read: Callable[[str], Sequence[Statement]] = parse
+) -> Made:
     """What the job of that name is after these statements. Raises ``UserError``."""
     query: Query | None = None
     functions: dict[str, bytes] = {}
     for one in authors:
-        parsed = parse(one.text)
+        parsed = read(one.text)
         statement = parsed[one.place] if one.place < len(parsed) else None
         if not isinstance(statement, CreateJob | AlterJob) or statement.name != name:
             raise UserError(f"a statement is about another job than {name}")
@@ -67,11 +86,12 @@ def place_of(text: str, statement: Statement) -> int:
 def least(name: str, authors: Sequence[Authorship]) -> tuple[Authorship, ...]:
     """Those of the statements that make the same of the job: each that changes nothing is left out, the
     oldest first."""
-    made, kept = outcome(name, authors), list(authors)
+    read = cache(parse)
+    made, kept = outcome(name, authors, read), list(authors)
     for one in authors[:-1]:
         fewer = [other for other in kept if other is not one]
         try:
-            if outcome(name, fewer) == made:
+            if outcome(name, fewer, read) == made:
                 kept = fewer
         except UserError:
             continue

@@ -35,9 +35,12 @@ _NAME_CHARS_MAX: Final = 64
 FRAMES_MAX: Final = 2
 """The most frames that a message may have: envelope and payload."""
 
-Reason = Literal["size", "malformed", "version", "cluster", "checksum", "tag", "fields", "kind", "sender"]
+Reason = Literal[
+    "size", "malformed", "version", "cluster", "checksum", "tag", "fields", "kind", "sender", "slow"
+]
 """Why a frame was refused: a metric label, so the set is closed. ``kind``: such a key may not send such a
-message. ``sender``: an agent says something for another one."""
+message. ``sender``: an agent says something for another one. ``slow``: the plans of what it brings take too
+long."""
 
 Frame = bytes | memoryview
 

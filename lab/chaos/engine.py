@@ -23,8 +23,9 @@ from elf.job.ports import MapFailed, MapperPort, Wanted
 from elf.job.program.runner import failure_of, load
 from elf.job.program.spec import Tap
 from elf.job.spec import Flow, JobSpec
-from elf.ql.definition import Contents, Definition, TapDefinition, remember
+from elf.ql.definition import Contents, Definition, TapDefinition
 from elf.ql.groups import Groups
+from elf.ql.memo import Made, remember
 from elf.ql.plan import Fragment, Function, Plan, Stage, StreamJoin
 from elf.schema import Column, Schema
 from elf.windows import Kind, Sliding, pane_us_of
@@ -266,8 +267,7 @@ def plan(
     return Plan("SELECT …", first, window, final, ("key", "count"), "", more=tuple(more))
 
 
-_TOYS: Final[dict[Definition, Plan]] = {}
-_TOY_TAPS: Final[dict[TapDefinition, Groups]] = {}
+_TOYS: Final[dict[Definition | TapDefinition, Made[Any]]] = {}
 
 
 def defined(plan: Plan) -> Definition:
@@ -280,8 +280,7 @@ def defined(plan: Plan) -> Definition:
     for made in {plan, replace(plan, final=None)}:
         one = found if made.final is not None else found.without("final")
         if one not in _TOYS:
-            _TOYS[one] = made
-            remember(one, made)
+            _TOYS[one] = remember(one, made)
     return found
 
 
@@ -309,9 +308,8 @@ def planned(spec: JobSpec, plan: Plan, **changes: Any) -> JobSpec:
 def tapped(tap: Tap) -> TapDefinition:
     """What stands for a tap where it travels."""
     found = TapDefinition(tap.name, hashlib.sha256(repr(tap).encode()).hexdigest(), Schema(()))
-    if found not in _TOY_TAPS:
-        _TOY_TAPS[found] = Groups(tap.fragment, tap.keys, tap.states)
-        remember(found, _TOY_TAPS[found])
+    if found not in _TOYS:
+        _TOYS[found] = remember(found, Groups(tap.fragment, tap.keys, tap.states))
     return found
 
 

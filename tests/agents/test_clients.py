@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from types import SimpleNamespace
 
-from agents.answering.asks import Procedure, Until
-from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
+from agents.answering.asks import Procedure, Until, offload
+from agents.answering.clients import LOG_MS, OFFLOAD_MS, RENEW_MS, Clients, _Reader
 from agents.answering.quotas import Creators, Quotas
 from elf.job.catalog.log import CatalogLog
-from elf.job.effects import Audited, Send
+from elf.job.effects import Audited, Offload, Refused, Send
+from elf.job.events import Offloaded
 from elf.job.messages.groups import SubscribeJob
-from elf.wire.clients import Execute, Published, Reply, WindowResult
+from elf.wire.clients import Execute, Failed, Published, Reply, WindowResult
 from elf.wire.heard import Heard
 from lab.chaos.engine import plan, spec_of
 
@@ -100,3 +101,26 @@ def test_a_request_waits_until_the_log_here_says_what_was_done_or_for_a_while() 
     assert clients.tick(20 + LOG_MS - 1) == []
     assert clients.tick(20 + LOG_MS) == done, "no keeper answers"
     assert clients.deadline() is None
+
+
+def test_a_statement_that_is_not_planned_in_time_is_refused_and_what_comes_later_is_nobody_s() -> None:
+    def made() -> Procedure:
+        said = yield from offload(lambda: "made")
+        return Reply(request=1, text=said)
+
+    creators = Creators(CatalogLog(), Quotas())
+    clients = Clients(ME, SimpleNamespace(execute=lambda asked, now_ms, who: made(), creators=creators))  # type: ignore[arg-type]
+    asked = Execute(request=1, sql="CREATE …", creator="me")
+    (work,) = clients.heard(CLIENT, asked, 0)
+    assert isinstance(work, Offload)
+    *_, reply = clients.offloaded(Offloaded(work.id, work.work(), None), 1)
+    assert reply == Send(CLIENT, Reply(request=1, text="made"))
+    (work,) = clients.heard(CLIENT, asked, 2)
+    assert isinstance(work, Offload)
+    assert clients.tick(1 + OFFLOAD_MS) == []
+    refused, _, failed = clients.tick(2 + OFFLOAD_MS)
+    assert refused == Refused("planning")
+    assert isinstance(failed, Send)
+    assert isinstance(failed.message, Failed)
+    assert failed.message.text.startswith("the statement is not planned within 5 s")
+    assert clients.offloaded(Offloaded(work.id, work.work(), None), 9_000) == []

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from agents.answering.asks import Ask, ToAddress
+from agents.answering.asks import Ask, Offload, ToAddress
 from agents.answering.sharing import Instead, Sharing, is_free
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog, Member
@@ -71,6 +71,9 @@ class Fleet:
             answers = [self.answer(ask) for ask in asks]
 
     def answer(self, ask: Ask) -> Answer:
+        if isinstance(ask, Offload):
+            ask.value = ask.work()
+            return Answer(id=0)
         assert isinstance(ask, ToAddress)
         assert isinstance(ask.request, InspectWork)
         self.asked.append(ask.to)

@@ -151,10 +151,10 @@ def _texts(plan: Plan) -> list[str]:
 def _differs(spec: JobSpec, own: set[bytes], theirs: set[bytes]) -> str:
     """Whether a version has another query, or other functions, than its statements say. ``theirs``: those of
     jobs that it reads."""
-    from elf.ql.signed import outcome
+    from elf.ql.signed import Signed
 
     try:
-        made = outcome(spec.name, spec.authors)
+        made = Signed(spec.name, spec.authors).made.value
     except UserError as error:
         return f"what was signed for it cannot be read: {error}"
     if made.sql != spec.definition.sql:
