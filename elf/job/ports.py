@@ -104,12 +104,14 @@ class ExtractorPort(Protocol):
 
 class MapFailed(ElfError):
     """A user's function has failed on so many ``rows``, which are lost; ``offset``: where the line begins on
-    which it fails, if one was found."""
+    which it fails, if one was found; ``panes``: those of rows that had waited for the map, and are counted
+    there already."""
 
     def __init__(self, text: str, rows: int, offset: int | None) -> None:
         super().__init__(text)
         self.rows = rows
         self.offset = offset
+        self.panes: Int64s | None = None
 
 
 class MapperPort(Protocol):

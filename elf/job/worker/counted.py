@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 from elf.aggregates import merge_tables
 from elf.batch import decode, encode
 from elf.errors import ElfBug
-from elf.job.ports import Int64s, MapperPort
+from elf.job.ports import Int64s, MapFailed, MapperPort
 from elf.ql.plan import Fragment
 
 NUMBER: Final = "window_number"
@@ -86,16 +86,19 @@ class CountWindows:
         known.waiting.append(rows)
         self.waiting += rows.num_rows
 
-    def digest(self, sealed: int) -> pa.Table | None:
+    def digest(self, sealed: int) -> tuple[pa.Table | None, list[MapFailed]]:
         """Map what waits; returns the groups of the windows that are full now, none in a pane below
-        ``sealed``."""
-        found = [
-            full
-            for name, source in self._sources.items()
-            if source.waiting and (full := self._count(name, source, sealed)) is not None
-        ]
+        ``sealed``, and how the map has failed on the rows of a source, which are lost."""
+        found, failures = [], []
+        for name, source in self._sources.items():
+            try:
+                full = self._count(name, source, sealed) if source.waiting else None
+            except MapFailed as failed:
+                failures.append(failed)
+            else:
+                found += [] if full is None else [full]
         self.waiting = 0
-        return pa.concat_tables(found) if found else None
+        return pa.concat_tables(found) if found else None, failures
 
     def close(self, gone: Sequence[str] | None, sealed: int) -> pa.Table | None:
         """The groups of windows that will not be filled: of sources all of whose files are gone, or of
@@ -134,7 +137,11 @@ class CountWindows:
         source.waiting = []
         rows = rows.append_column("_place", pa.array(np.arange(rows.num_rows)))
         rows = rows.append_column("_seen", pa.array(np.full(rows.num_rows, source.seen)))
-        groups = self._mapper.run(rows)
+        try:
+            groups = self._mapper.run(rows)
+        except MapFailed as failed:
+            failed.panes = rows["_pane"].to_numpy()
+            raise
         source.seen += int(pc.sum(groups[self._state]).as_py() or 0)
         numbers = groups[NUMBER].to_numpy()
         full = numbers <= source.seen // self._rows

@@ -244,11 +244,9 @@ class FlowState:
         """Map what waits; full windows go into the tree."""
         if self._counted is not None:
             began = self._cpu_us()
-            try:
-                full = self._counted.digest(self.sealed)
-            except MapFailed as failed:
-                self.failure = self.failure or str(failed)
-                return
+            full, failures = self._counted.digest(self.sealed)
+            for failed in failures:
+                self._lost(failed)
             self.work["map_us"] += self._cpu_us() - began
             if full is not None:
                 self._insert(full)
@@ -278,10 +276,19 @@ class FlowState:
         try:
             groups = self.panes.map_below(below)
         except MapFailed as failed:
-            self.failure = self.failure or str(failed)
+            self._lost(failed)
             return
         if groups is not None:
             self._insert(groups)
+
+    def _lost(self, failed: MapFailed) -> None:
+        """The map has failed on rows that had waited for it. They were counted as read in their panes: there
+        they are rejected, as they would have been at once."""
+        self.failure = self.failure or f"{failed} ({failed.rows:,} rows that waited for it are lost)"
+        if not self.flow.fragment.range[0]:
+            panes, rows = np.unique(failed.panes, return_counts=True)
+            self.dirty = self._changed = True
+            self.counters.add(panes, rows_in=-rows, rejected=rows)
 
     def try_out(self, extracted: ExtractedLike, lines: Sequence[str]) -> None:
         """Let the user's function see lines of this agent, before it answers for any pane."""

@@ -24,7 +24,7 @@ from elf.aggregates import merge_tables, normalise, split_by_range
 from elf.batch import decode, encode
 from elf.cbt import BufferTree
 from elf.job.checkpoint import FlowCheckpoint
-from elf.job.ports import Int64s, MapperPort, Spill
+from elf.job.ports import Int64s, MapFailed, MapperPort, Spill
 from elf.job.reexecution import MET_MAX, OFFSETS_MAX, SourceOffsets, Where
 from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS
@@ -82,7 +82,7 @@ class OpenPanes:
 
     def map_below(self, below: int) -> pa.Table | None:
         """The groups of the put-by rows of the panes below. The rest stays, so that it does not delay what is
-        sealed now."""
+        sealed now. Raises ``MapFailed`` with the panes of the rows, which are lost."""
         if not self._few:
             return None
         rows = pa.concat_tables(self._few)
@@ -91,7 +91,12 @@ class OpenPanes:
             return None
         self._few = [] if chosen.all() else [rows.filter(pa.array(~chosen))]
         began, (place, count) = self._cpu_us(), self._fragment.range
-        groups = self._mapper.run(rows.filter(pa.array(chosen)))
+        rows = rows.filter(pa.array(chosen))
+        try:
+            groups = self._mapper.run(rows)
+        except MapFailed as failed:
+            failed.panes = rows["_pane"].to_numpy()
+            raise
         if count > 1:
             groups = split_by_range(groups, self._fragment.group_keys, count)[place]
         self._work["map_us"] += self._cpu_us() - began
