@@ -284,6 +284,12 @@ class QuotasConfig:
     statements_per_sec: float = setting(
         100.0, number(), "Statements of one creator that this agent takes, for ten seconds at once; 0: all."
     )
+    cpu_share: float = setting(
+        1.0,
+        number(),
+        "Of one core: when the jobs of one creator have taken more of this agent in the last minute, it "
+        "takes no new ones of theirs; 0: no limit.",
+    )
 
 
 @dataclass(frozen=True)

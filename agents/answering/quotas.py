@@ -3,12 +3,16 @@ counted.
 
 Each agent goes by its own settings and its own copy of the catalog log when a statement comes to it: where
 several take statements of one creator at once, the fleet may come to hold a few jobs more.
+
+**CPU.** A flow cannot be slowed alone: all flows of a stream share one pass over its lines, so whoever is
+slow holds all others back. Instead a creator whose flows have taken more than their share of an agent gets no
+new ones there, until they take less. What a flow takes is divided among the creators whose jobs read it.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -19,7 +23,7 @@ from elf.ql.plan import Plan
 from elf.ql.user_functions import functions_of
 from elf.wire.clients import ONE_SHOT_PREFIX
 
-What = Literal["jobs", "selects", "bytes", "statements"]
+What = Literal["jobs", "selects", "bytes", "statements", "cpu_share"]
 
 BURST_SECS: Final = 10
 """So many seconds' statements may come at once."""
@@ -27,14 +31,21 @@ CREATORS_MAX: Final = 1024
 """Creators whose statements are counted: the last ones."""
 
 
+MINUTE_MS: Final = 60_000
+LOOK_MS: Final = 5_000
+"""Between two looks at what flows have taken."""
+
+
 @dataclass(frozen=True)
 class Quotas:
-    """Of one creator; 0: as many as they like. ``bytes``: of the tables and functions of all their jobs."""
+    """Of one creator; 0: as many as they like. ``bytes``: of the tables and functions of all their jobs;
+    ``cpu_share``: of one core, over the last minute."""
 
     jobs: int = 0
     selects: int = 0
     bytes: int = 0
     statements_per_sec: float = 0.0
+    cpu_share: float = 0.0
 
 
 class OverQuota(UserError):
@@ -53,6 +64,43 @@ class Creators:
         self._quotas = quotas
         self._asked: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """When one asked last (ms), and how many statements were left then."""
+        self._spent: dict[str, int] = {}
+        """By flow, in µs, at the last look."""
+        self._looks: deque[tuple[int, Counter[str]]] = deque()
+        """The looks of the last minute: when (ms), and what was taken since the one before, by creator."""
+
+    # -- CPU -------------------------------------------------------------------------------------------------
+
+    def look(self, spent: Callable[[], Mapping[str, int]], now_ms: int) -> None:
+        """Called now and then. ``spent``: µs of CPU time that each flow has taken here so far."""
+        if self._looks and now_ms - self._looks[-1][0] < LOOK_MS:
+            return
+        taken, now = Counter[str](), spent()
+        for uid, us in now.items():
+            creators = {spec.creator for spec in self._log.readers(uid)}
+            for creator in creators:
+                taken[creator] += max(us - self._spent.get(uid, 0), 0) // len(creators)
+        self._spent = dict(now)
+        self._looks.append((now_ms, taken))
+        while self._looks[0][0] <= now_ms - MINUTE_MS:
+            self._looks.popleft()
+
+    def shares(self) -> dict[str, float]:
+        """Of one core, what each creator's flows have taken of this agent in the last minute."""
+        taken = sum((one for _, one in self._looks), Counter[str]())
+        return {creator: us / MINUTE_MS / 1_000 for creator, us in sorted(taken.items())}
+
+    def _within_share(self, creator: str) -> None:
+        most = self._quotas.cpu_share
+        if most and (share := self.shares().get(creator, 0.0)) > most:
+            raise OverQuota(
+                "cpu_share",
+                f"jobs of {creator} have taken {share:.0%} of a core of this agent in the last minute; "
+                f"{most:.0%} are the most of one creator (quotas.cpu_share); drop or pause "
+                "one, and wait a minute",
+            )
+
+    # -- what is asked ---------------------------------------------------------------------------------------
 
     def statement(self, creator: str, now_ms: int) -> None:
         """One more is asked."""
@@ -72,10 +120,12 @@ class Creators:
             )
 
     def job(self, name: str, creator: str) -> None:
-        """A job of that name is to be made, or made anew."""
+        """A job of that name is to be made, or made anew: that may make it cheaper."""
         own = [spec.name for spec in self._log.jobs() if spec.creator == creator]
         own += [spec.name for spec in self._log.programs() if spec.creator == creator]
         is_select = name.startswith(ONE_SHOT_PREFIX)
+        if name not in own:
+            self._within_share(creator)
         same = [one for one in own if one.startswith(ONE_SHOT_PREFIX) == is_select]
         most = self._quotas.selects if is_select else self._quotas.jobs
         if most and name not in own and len(same) >= most:

@@ -340,6 +340,7 @@ class Statements:
             "log": self._fleet.log_kept(),
             "master_of": sorted(m.spec.name for m in self._job_groups.jobs()),
             "copies": self._copies(),
+            "cpu_shares": {who: round(share, 3) for who, share in self.creators.shares().items() if share},
             "unusable": self._job_groups.roots.told_unusable(),
         }
 

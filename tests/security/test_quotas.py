@@ -7,15 +7,25 @@ import contextlib
 import http.client
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from agents.answering.quotas import BURST_SECS, CREATORS_MAX, Creators, OverQuota, Quotas
+from agents.answering.quotas import (
+    BURST_SECS,
+    CREATORS_MAX,
+    LOOK_MS,
+    MINUTE_MS,
+    Creators,
+    OverQuota,
+    Quotas,
+)
 from elf.client import connect
 from elf.errors import ElfError, UserError
 from elf.job.catalog.log import CatalogLog
+from lab.chaos.engine import plan, spec_of
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import eventually
 
@@ -108,3 +118,63 @@ def test_what_is_remembered_of_creators_is_bounded() -> None:
     for number in range(2 * CREATORS_MAX):
         creators.statement(f"c{number}", 2_000)
     assert len(creators._asked) == CREATORS_MAX
+
+
+SHARES = {"cpu_share": 0.0002}
+"""Of a core, for a minute: 12 ms."""
+
+
+@pytest.fixture(scope="module")
+def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    fleet = Fleet(tmp_path_factory.mktemp("shares"), 1)
+    (agent,) = fleet.agents
+    path = agent.write_config()
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"quotas": SHARES}))
+    agent.write_config = lambda: path  # type: ignore[method-assign]
+    agent.append([(time.time_ns() // 1000, "Myst", 1)])
+    agent.fork()
+    yield agent
+    fleet.stop()
+
+
+async def test_who_has_taken_too_much_of_an_agent_gets_no_new_jobs_there(busy: Agent) -> None:
+    async def made() -> bool:
+        async with connect(busy.address, cluster=busy.cluster, creator="ada") as ada:
+            await ada.sql(f"CREATE JOB one AS {QUERY}")
+        return True
+
+    await eventually(made, "a job", despite=(ElfError,))
+    async with (
+        connect(busy.address, cluster=busy.cluster, creator="ada") as ada,
+        connect(busy.address, cluster=busy.cluster, creator="bob") as bob,
+    ):
+
+        async def is_over() -> bool:
+            busy.append([(time.time_ns() // 1000 + n, f"game {n}", 1) for n in range(2_000)])
+            shares = (await ada.status())["cpu_shares"]
+            return bool(shares.get("ada", 0) > SHARES["cpu_share"])
+
+        await eventually(is_over, "ada's job takes more than her share", 40)
+        with pytest.raises(UserError, match=r"of one creator \(quotas\.cpu_share\); drop or pause one"):
+            await ada.sql(f"CREATE JOB two AS {QUERY}")
+        await ada.sql(f"CREATE OR REPLACE JOB one AS {QUERY}")
+        await bob.sql("CREATE JOB three AS SELECT MAX(product) AS p FROM clicks WINDOWING 1 SECONDS")
+        assert counted(busy, "cpu_share") == 1
+
+
+def test_what_a_flow_takes_is_divided_among_its_creators_and_forgotten_after_a_minute() -> None:
+    spec = spec_of("one", "ada", 1, plan(2), ())
+    log, flow = CatalogLog(), "f" * 24
+    log.readers = lambda uid: (spec, replace(spec, creator="bob")) if uid == flow else (spec,)  # type: ignore[method-assign]
+    creators = Creators(log, Quotas(cpu_share=0.5))
+    creators.look(lambda: {flow: 20_000_000, "e" * 24: 30_000_000}, 0)
+    assert creators.shares() == pytest.approx({"ada": 40 / 60, "bob": 10 / 60})
+    creators.look(lambda: {flow: 26_000_000}, LOOK_MS - 1)
+    creators.look(lambda: {flow: 26_000_000}, LOOK_MS)
+    assert creators.shares() == pytest.approx({"ada": 43 / 60, "bob": 13 / 60})
+    with pytest.raises(OverQuota, match=r"jobs of ada have taken 72% of a core .* 50% are the most"):
+        creators.job("two", "ada")
+    creators.job("two", "bob")
+    creators.look(lambda: {flow: 26_000_000}, MINUTE_MS)
+    assert creators.shares() == pytest.approx({"ada": 3 / 60, "bob": 3 / 60})
+    creators.job("two", "ada")

@@ -248,6 +248,15 @@ class Sender:
             if uid in self._lines:
                 self._lines[uid].task = counts
 
+    def spent(self) -> dict[str, int]:
+        """CPU time of the stream tasks so far, in µs, by flow."""
+        times = ("map_us", "tree_us", "seal_us")
+        return {
+            uid: sum(line.task.get(name, 0) for name in times)
+            for uid, line in self._lines.items()
+            if line.task
+        }
+
     def counts(self, uid: str) -> tuple[Mapping[str, int] | None, Mapping[str, int] | None]:
         """The work for a flow: of the stream task, and on the way up (``elf.job.work``)."""
         line = self._lines.get(uid)
