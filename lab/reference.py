@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from elf.client.client import tables_of
+from elf.client.files import tables_of
 from elf.client.values import cell
 from elf.client.windows import Window, split
 from elf.ql.bind_aggregates import AGGREGATES

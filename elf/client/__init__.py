@@ -8,7 +8,8 @@ async with elf.client.connect("127.0.0.1:7071") as client:
 
 from __future__ import annotations
 
-from elf.client.client import ArchiveStatus, Client, CompareFacts, Result, Tapped, connect, user_name
+from elf.client.client import Client, connect, user_name
+from elf.client.results import ArchiveStatus, CompareFacts, Result, Tapped
 from elf.client.windows import Window, split
 
 __all__ = [

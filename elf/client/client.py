@@ -2,8 +2,6 @@
 
 What a statement does not need (sandboxes, the protocol of jobs) is imported by the calls that do, so that a
 client is there at once.
-
-The files that a statement names are read here, and what is in them travels with it.
 """
 
 from __future__ import annotations
@@ -12,20 +10,20 @@ import asyncio
 import contextlib
 import getpass
 import os
-import re
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
-import pyarrow as pa
 
 from elf.batch import decode
 from elf.client.connection import ANSWER_SECS, CLUSTER, CONNECT_SECS, Connection, object_of
+from elf.client.files import files_of, tables_of
+from elf.client.results import Archives, CompareFacts, Result, Tapped
 from elf.client.windows import Changes, Window, split
 from elf.errors import ElfError, UserError
 from elf.security.principals import Security
@@ -34,11 +32,7 @@ from elf.wire.clients import Execute, FleetStats, Reply, TapOptions, TapReply
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
     from elf.job import Message
-    from elf.job.messages.groups import JobStatus
 
-
-_JOIN = re.compile(r"\bJOIN\s*'|\bSET\s+TABLE\s", re.IGNORECASE)
-_FUNCTION = re.compile(r"\bSET\s+FUNCTION\s+(\w+)\s+FROM\s+'((?:[^']|'')+)'", re.IGNORECASE)
 
 T = TypeVar("T")
 LEAVE_SECS: Final = 180.0
@@ -47,164 +41,6 @@ COMPARE_SECS: Final = 120.0
 """Every member closes and ships its open archive roll first."""
 REMEMBERED_MAX: Final = 65_536
 """Windows that a subscription remembers, to give each revision once; a repeat comes soon after or never."""
-
-
-def files_of(text: str) -> dict[str, str]:
-    """The texts of the functions that a statement names, looked at.
-
-    Args:
-        text (str): a statement.
-
-    Returns:
-        dict[str, str]: file name → text, of ``SET FUNCTION … FROM 'file'``.
-
-    Raises:
-        UserError: for a file that cannot be read, or has no function of that kind with one argument.
-
-    Example:
-        >>> path = Path(folder) / "most.py"
-        >>> size = path.write_text("def reduce(batch):\\n    return batch\\n")
-        >>> list(files_of(f"ALTER JOB busy SET FUNCTION reduce FROM '{path}'").values())
-        ['def reduce(batch):\\n    return batch\\n']
-    """
-    found = {}
-    for kind, quoted in _FUNCTION.findall(text):
-        name = quoted.replace("''", "'")
-        try:
-            found[name] = Path(name).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{name} cannot be read: {getattr(error, 'strerror', error)}") from None
-        _look_at(kind.lower(), found[name], Path(name).name)
-    return found
-
-
-def _look_at(kind: str, text: str, filename: str) -> None:
-    """Of what is no kind of function the agent will say so."""
-    from elf.functions.checks import check_text
-    from elf.functions.function import KINDS
-    from elf.ql.plan import Function
-
-    if kind in KINDS:
-        check_text(Function(kind, text, filename))
-
-
-def tables_of(text: str) -> dict[str, bytes]:
-    """The tables in the files that a statement joins.
-
-    Args:
-        text (str): a statement.
-
-    Returns:
-        dict[str, bytes]: file name → Arrow table (``elf.batch.decode``).
-
-    Raises:
-        UserError: as ``elf.client.tables.read_table``.
-
-    Example:
-        >>> path = Path(folder) / "teams.csv"
-        >>> size = path.write_text("cs_uri_stem,team\\n/cart,sales\\n")
-        >>> join = f"SELECT team, COUNT(*) FROM access JOIN '{path}' AS t USING (cs_uri_stem) GROUP BY team"
-        >>> tables_of(join).keys() == {str(path)}
-        True
-    """
-    if not _JOIN.search(text):
-        return {}
-    from elf.client.tables import read_table
-    from elf.ql.statements import joined_files
-
-    return {name: read_table(name) for name in joined_files(text)}
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What a statement came to.
-
-    Attributes:
-        text (str): for people; empty where the rows say it all.
-        table (pyarrow.Table | None): the rows, if the statement has any. Their columns are those that
-            ``elf sql`` prints.
-        waiting (bool): whether there is more to come, and the text says why nothing has for some seconds.
-        data (dict[str, object] | None): the same as the text, for programs.
-
-    Example:
-        >>> result = await client.sql("SHOW STREAMS")
-        >>> result.table["stream"].to_pylist(), result.waiting
-        (['clicks'], False)
-    """
-
-    text: str
-    table: pa.Table | None
-    waiting: bool = False
-    data: dict[str, object] | None = None
-
-
-class ArchiveStatus(msgspec.Struct, frozen=True):
-    """Where the lines of a job's stream are archived, and how to read them.
-
-    Attributes:
-        stream (str): the stream.
-        format (str): the format of its lines, such as ``json``.
-        timestamp (str | None): the column that event time is read from; None: the format knows.
-        archives (tuple[str, ...]): paths or URIs of the members' archives, each once.
-        silent (tuple[str, ...]): names of the members that were not reached, so that their last rows may be
-            in no archive yet.
-
-    Example:
-        >>> facts = await client.compare_facts("busy")
-        >>> [(one.stream, one.format, len(one.archives), one.silent) for one in facts.archives]
-        [('clicks', 'json', 1, ())]
-    """
-
-    stream: str
-    format: str
-    timestamp: str | None
-    archives: tuple[str, ...]
-    silent: tuple[str, ...]
-
-
-class _Archives(msgspec.Struct, frozen=True):
-    streams: tuple[ArchiveStatus, ...]
-
-
-@dataclass(frozen=True, eq=False)
-class Tapped:
-    """Rows of a stream since the last ones.
-
-    Attributes:
-        rows (pyarrow.Table | None): the time column (timestamp[us], UTC), ``_agent`` (the agent's name), and
-            the other columns. None: no row came.
-        told (elf.wire.clients.TapReply): counts of the rows that are not among them, agents that are silent,
-            and when to ask next (ms).
-
-    Example:
-        >>> async for tapped in client.tap("clicks", columns=["product"]):
-        ...     if tapped.rows is not None:
-        ...         break
-        >>> tapped.rows.column_names, tapped.told.silent
-        (['created_at', '_agent', 'product'], {})
-    """
-
-    rows: pa.Table | None
-    told: TapReply
-
-
-@dataclass(frozen=True, eq=False)
-class CompareFacts:
-    """What an offline run of a job needs.
-
-    Attributes:
-        archives (tuple[ArchiveStatus, ...]): the archives of its streams.
-        job (elf.job.messages.groups.JobStatus): the job as its master knows it. ``job.windows`` are its last
-            committed results, at most 1,000, of its current version; ``split`` reads them.
-
-    Example:
-        >>> facts = await client.compare_facts("busy")
-        >>> facts.job.spec.name, [one.stream for one in facts.archives]
-        ('busy', ['clicks'])
-    """
-
-    archives: tuple[ArchiveStatus, ...]
-    job: JobStatus
 
 
 def connect(
@@ -614,7 +450,7 @@ class Client:
         reply = await self._connection.ask("compare", job, COMPARE_SECS)
         try:
             facts = msgspec.msgpack.decode(reply.payload, type=JobStatus)
-            archives = msgspec.json.decode(reply.body, type=_Archives)
+            archives = msgspec.json.decode(reply.body, type=Archives)
         except msgspec.MsgspecError as error:
             raise ElfError(f"the agent's answer to compare {job} cannot be read: {error}") from None
         return CompareFacts(archives.streams, facts)

@@ -86,6 +86,14 @@ class OtherFleet(ElfError):
         )
 
 
+class Unreadable(ElfError):
+    """What the agent says is no message to this client."""
+
+    def __init__(self, refused: PeerError) -> None:
+        way_out = "it was damaged on its way, or agent and client are of two versions of elf"
+        super().__init__(f"what it says cannot be read ({refused}): {way_out}")
+
+
 class Request:
     """One open request, and what has arrived for it: bounded, and ended by an error at any time. ``number``
     is the client's own."""
@@ -197,7 +205,7 @@ class Connection:
             await self._disconnect()
             if isinstance(error, AuthError):
                 raise
-            if isinstance(error, OtherFleet):
+            if isinstance(error, OtherFleet | Unreadable):
                 raise self._unreachable(str(error)) from None
             if isinstance(error, ElfError) and not isinstance(error, UserError):
                 raise self._unreachable(
@@ -328,8 +336,12 @@ class Connection:
     def _unreachable(self, why: str) -> ElfError:
         return ElfError(f"cannot reach an agent at {self.address}: {why}")
 
+    def _no_answer(self, why: ElfError) -> ElfError:
+        return ElfError(f"no answer from the agent at {self.address}: {why}")
+
     async def _receive(self) -> None:
-        """Sort what arrives by request. A frame that is none is dropped; it was not for us."""
+        """Sort what arrives by request. Of what cannot be read nobody knows whose answer it is: all that wait
+        are told."""
         transport = self._transport
         if transport is None:
             return
@@ -342,7 +354,9 @@ class Connection:
             except OtherCluster as other:
                 self._fail(OtherFleet(other.cluster, self._cluster))
                 continue
-            except PeerError:
+            except PeerError as refused:
+                error: ElfError = Unreadable(refused)
+                self._fail(error if self._incarnation is None else self._no_answer(error))
                 continue
             self._asked = None
             if isinstance(message, Reply | Failed | Published):

@@ -19,6 +19,7 @@ from elf.errors import ElfError, UserError
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import Message
 from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
+from elf.wire.frames import WIRE_VERSION
 from tests.support.fleet_of_one import JOB, at, fake_agent, window_result
 from tests.support.waiting import eventually
 
@@ -49,6 +50,52 @@ async def test_a_refusal_is_a_user_error_with_the_agents_words() -> None:
     async with fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
         with pytest.raises(UserError, match="unknown column"):
             await client.sql("SELECT produkt FROM clicks")
+
+
+OF_TWO_VERSIONS = "it was damaged on its way, or agent and client are of two versions of elf"
+
+
+def of_another_version(frames: list[bytes]) -> list[bytes]:
+    return [
+        frames[0].replace(b"elf" + bytes([WIRE_VERSION]), b"elf" + bytes([WIRE_VERSION + 1])),
+        *frames[1:],
+    ]
+
+
+def damaged(frames: list[bytes]) -> list[bytes]:
+    return [frames[0].replace(b"one job", b"two job"), *frames[1:]]
+
+
+@pytest.mark.parametrize(
+    ("spoil", "why"),
+    [
+        (of_another_version, f"version: wire version {WIRE_VERSION + 1}, this is {WIRE_VERSION}"),
+        (damaged, "checksum: the envelope is damaged"),
+        (lambda _: [b"no envelope"], "malformed: not an envelope"),
+    ],
+)
+async def test_an_answer_that_cannot_be_read_ends_the_call_at_once(
+    spoil: Callable[[list[bytes]], list[bytes]], why: str
+) -> None:
+    def answers(message: Message) -> Iterable[Message]:
+        if isinstance(message, Execute):
+            yield Reply(request=message.request, text="one job")
+
+    async with asyncio.timeout(10), fake_agent(answers) as agent, elf_client.connect(agent.address) as client:
+        agent.spoil = spoil
+        with pytest.raises(ElfError) as failed:
+            await client.sql("SHOW JOBS")
+        said = f"no answer from the agent at {agent.address}: what it says cannot be read ({why}): "
+        assert str(failed.value) == said + OF_TWO_VERSIONS
+        agent.spoil = lambda frames: frames
+        assert (await client.sql("SHOW JOBS")).text == "one job"
+
+
+async def test_an_agent_of_another_version_is_told_when_the_client_opens() -> None:
+    async with fake_agent(lambda _: ()) as agent:
+        agent.spoil = of_another_version
+        with pytest.raises(ElfError, match=rf"cannot reach an agent .* wire version .* {OF_TWO_VERSIONS}"):
+            await elf_client.connect(agent.address).open()
 
 
 async def test_windows_come_split_in_order_and_once_a_revision() -> None:

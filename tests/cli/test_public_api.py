@@ -21,7 +21,7 @@ from tests.support.public_api import all_faults, cases_of, public, run_examples
 PUBLIC = {
     "elf.job": "Job JobError QueryFailed Rounds all_lines lines_of",
     "elf.client": "ArchiveStatus Client CompareFacts Result Tapped Window connect split user_name",
-    "elf.client.client": "files_of tables_of",
+    "elf.client.files": "files_of tables_of",
     "elf.client.coverage": "coverage is_whole",
     "elf.client.tables": "read_table",
     "elf.client.values": "cell for_terminal json_column plain rfc3339",

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from elf.batch import decode
-from elf.client.client import tables_of
+from elf.client.files import tables_of
 from elf.client.tables import FILE_BYTES_MAX, read_table
 from elf.errors import UserError
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import duckdb
 import pytest
 
-from elf.client.client import tables_of as read_tables
+from elf.client.files import tables_of as read_tables
 from elf.ql.catalogue import Entry, catalogue
 from elf.ql.files import tables_of
 from elf.ql.planner import plan_text

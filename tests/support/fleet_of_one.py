@@ -34,6 +34,8 @@ class FakeAgent:
         self.status = dict(STATUS)
         self.heard: list[Message] = []
         self.silent = False
+        self.spoil: Callable[[list[bytes]], list[bytes]] = lambda frames: frames
+        """What becomes of an answer on its way."""
         self._answers = answers
 
     @property
@@ -47,7 +49,8 @@ class FakeAgent:
             assert isinstance(message, Message)
             self.heard.append(message)
             for reply in self._reply(message):
-                self.transport.send(client, codec.encode(reply, cluster=self.cluster, sender=self.address))
+                frames = codec.encode(reply, cluster=self.cluster, sender=self.address)
+                self.transport.send(client, self.spoil(frames))
 
     def _reply(self, message: Message) -> Iterable[Message]:
         if self.silent:

@@ -1,0 +1,79 @@
+"""The files that a statement names: they are read on the client's machine, and what is in them travels with
+the statement.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from elf.errors import UserError
+
+_JOIN = re.compile(r"\bJOIN\s*'|\bSET\s+TABLE\s", re.IGNORECASE)
+_FUNCTION = re.compile(r"\bSET\s+FUNCTION\s+(\w+)\s+FROM\s+'((?:[^']|'')+)'", re.IGNORECASE)
+
+
+def files_of(text: str) -> dict[str, str]:
+    """The texts of the functions that a statement names, looked at.
+
+    Args:
+        text (str): a statement.
+
+    Returns:
+        dict[str, str]: file name → text, of ``SET FUNCTION … FROM 'file'``.
+
+    Raises:
+        UserError: for a file that cannot be read, or has no function of that kind with one argument.
+
+    Example:
+        >>> path = Path(folder) / "most.py"
+        >>> size = path.write_text("def reduce(batch):\\n    return batch\\n")
+        >>> list(files_of(f"ALTER JOB busy SET FUNCTION reduce FROM '{path}'").values())
+        ['def reduce(batch):\\n    return batch\\n']
+    """
+    found = {}
+    for kind, quoted in _FUNCTION.findall(text):
+        name = quoted.replace("''", "'")
+        try:
+            found[name] = Path(name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"{name} cannot be read: {getattr(error, 'strerror', error)}") from None
+        _look_at(kind.lower(), found[name], Path(name).name)
+    return found
+
+
+def _look_at(kind: str, text: str, filename: str) -> None:
+    """Of what is no kind of function the agent will say so."""
+    from elf.functions.checks import check_text
+    from elf.functions.function import KINDS
+    from elf.ql.plan import Function
+
+    if kind in KINDS:
+        check_text(Function(kind, text, filename))
+
+
+def tables_of(text: str) -> dict[str, bytes]:
+    """The tables in the files that a statement joins.
+
+    Args:
+        text (str): a statement.
+
+    Returns:
+        dict[str, bytes]: file name → Arrow table (``elf.batch.decode``).
+
+    Raises:
+        UserError: as ``elf.client.tables.read_table``.
+
+    Example:
+        >>> path = Path(folder) / "teams.csv"
+        >>> size = path.write_text("cs_uri_stem,team\\n/cart,sales\\n")
+        >>> join = f"SELECT team, COUNT(*) FROM access JOIN '{path}' AS t USING (cs_uri_stem) GROUP BY team"
+        >>> tables_of(join).keys() == {str(path)}
+        True
+    """
+    if not _JOIN.search(text):
+        return {}
+    from elf.client.tables import read_table
+    from elf.ql.statements import joined_files
+
+    return {name: read_table(name) for name in joined_files(text)}
