@@ -1,8 +1,8 @@
 """What an agent has done for whom, kept so that nobody changes it unseen (``agents.disk.chain``).
 
 Recorded are: statements and calls of clients (who, from where, what, how it ended; of functions their
-SHA-256), jobs and members as the catalog log tells of them, code that this agent refuses, messages that it
-refuses, its own starts and ends. Never what is in a table or a row. A statement may have names and numbers of
+SHA-256), jobs and members as the catalog log tells of them, code, messages and keys that this agent refuses,
+its own starts and ends. Never what is in a table or a row. A statement may have names and numbers of
 people in its literals; so the files are for the agent's user alone.
 
 ``record`` may be called from any thread, and never waits for a disk: a thread of its own writes what has

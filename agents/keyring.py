@@ -68,6 +68,11 @@ class Keyring:
             known = self._known[curve_key] = found, principal_of(found)
         return known[1]
 
+    def owner_of(self, curve_key: bytes) -> str:
+        """Whose key it is or was, whatever has become of it; empty: nobody's."""
+        found = None if self.roster is None else self.roster.ever_connected(curve_key)
+        return "" if found is None else found.name
+
     def refused_reader(self, text: str) -> str:
         """Why the owner of a token for HTTP may not read; empty: it may. Raises ``UserError`` where it is
         none."""

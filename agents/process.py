@@ -62,6 +62,7 @@ from agents.node.beginning import (
 from agents.node.node import Node
 from agents.restore import contacts, restore
 from agents.status import Aside, Status
+from agents.strangers import Strangers
 from agents.tasks.archive import Archive
 from agents.tasks.masking import Masked
 from agents.tasks.memory import LIMIT
@@ -266,17 +267,20 @@ async def _run(
     """One life of an agent."""
     agent = config.agent
     async with contextlib.AsyncExitStack() as opened:
+        strangers = Strangers(keyring.owner_of)
         transport = await ZeroMqTransport.listen(
             agent.listen,
             advertise=_advertised(config),
             limits=config.transport.limits(),
             security=keyring.security,
+            refused=strangers.refused,
         )
         opened.push_async_callback(transport.close)
         try:
             store = Store(folder / STORE_FILE)
             opened.callback(store.close)
             audit = _audit(config, store)
+            strangers.audit = audit
             if audit is not None:
                 opened.callback(audit.close)
             driver, contacts = _driver(config, keyring, folder, transport, store, process.template, audit)

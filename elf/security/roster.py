@@ -42,6 +42,7 @@ class Roster:
         self._taken: dict[Signed, None] = {}
         self._by_key: dict[bytes, Certificate] = {}
         self._ever: dict[bytes, Certificate] = {}
+        self._ever_curve: dict[bytes, Certificate] = {}
         self._by_curve: dict[bytes, Certificate] = {}
         self._by_name: dict[tuple[Kind, str], Certificate] = {}
         self._issued: dict[tuple[Kind, str], int] = {}
@@ -72,6 +73,10 @@ class Roster:
     def ever(self, key: bytes) -> Certificate | None:
         """The last certificate that a public key has had, which may be replaced or revoked."""
         return self._ever.get(key)
+
+    def ever_connected(self, curve_key: bytes) -> Certificate | None:
+        """The same, by its CURVE key."""
+        return self._ever_curve.get(curve_key)
 
     def connected(self, curve_key: bytes, now: float) -> Certificate | None:
         """Whose connection it is, by its CURVE key; None: nobody's, or of one whose certificate has
@@ -120,7 +125,7 @@ class Roster:
         if before is not None:
             self._forget(before)
         self._by_key[what.key] = self._ever[what.key] = self._by_name[what.kind, what.name] = what
-        self._by_curve[curve_public(what.key)] = what
+        self._by_curve[curve_public(what.key)] = self._ever_curve[curve_public(what.key)] = what
         self._issued[what.kind, what.name] = what.issued
         return ""
 

@@ -30,6 +30,8 @@ message that cannot be decrypted for one that cannot be taken yet, and aborts th
 ends (``!_io_error``). Such a connection is one that a stranger ``left``."""
 AT_DIALER: Final = _FAILED | int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_SUCCEEDED)
 
+Refused = Callable[[str, bytes], None]
+"""Told the address of who came with a key that is not admitted, and the CURVE key."""
 Failure = Literal["key", "mechanism", "fleet", "protocol", "timeout", "broken"]
 """Why a handshake failed. ``key``: the listener does not admit that key. ``mechanism``: one side wants keys,
 the other has none. ``fleet``: what was encrypted is for another listener's key. ``protocol``: no ZeroMQ.
@@ -38,15 +40,21 @@ the other has none. ``fleet``: what was encrypted is for another listener's key.
 
 class Zap:
     """Answers libzmq in one context. ``admit`` decides by the CURVE public key, and is the name under which
-    each message of that connection comes: the key in hexadecimal, as its ``User-Id``."""
+    each message of that connection comes: the key in hexadecimal, as its ``User-Id``. ``refused`` is told of
+    keys that it does not admit."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, context: zmq.Context[zmq.Socket[bytes]], admit: Admit
+        self,
+        loop: asyncio.AbstractEventLoop,
+        context: zmq.Context[zmq.Socket[bytes]],
+        admit: Admit,
+        refused: Refused,
     ) -> None:
         socket = context.socket(zmq.REP)
         socket.setsockopt(zmq.LINGER, 0)
         socket.bind(ZAP_ADDRESS)
         self._admit = admit
+        self._refused = refused
         self._reader = Reader(loop, socket, self._take)
 
     def _take(self, socket: zmq.Socket[bytes]) -> bool:
@@ -54,10 +62,13 @@ class Zap:
             asked = socket.recv_multipart(_NOW)
         except zmq.ZMQError:
             return False
-        version, request, _domain, _address, _identity, mechanism, *credentials = asked
+        version, request, _domain, address, _identity, mechanism, *credentials = asked
         user, status, text = b"", b"400", b"this key is not admitted"
-        if mechanism == _CURVE and credentials and self._admit(credentials[0]) is not None:
-            user, status, text = credentials[0].hex().encode(), b"200", b""
+        if mechanism == _CURVE and credentials:
+            if self._admit(credentials[0]) is not None:
+                user, status, text = credentials[0].hex().encode(), b"200", b""
+            else:
+                self._refused(address.decode(errors="replace"), credentials[0])
         socket.send_multipart([version, request, status, text, user, b""], _NOW)
         return True
 

@@ -15,7 +15,7 @@ import zmq
 from elf.security.principals import Principal, Security
 from elf.transport.base import Counters
 from elf.transport.gate import Gate
-from elf.transport.handshakes import AT_LISTENER, Monitor, Zap, failure
+from elf.transport.handshakes import AT_LISTENER, Monitor, Refused, Zap, failure
 
 CONNECTIONS_MAX: Final = 8_192
 """To a listener; at most half of the descriptors that the process may have."""
@@ -36,6 +36,7 @@ class Listener:
         router: zmq.Socket[bytes],
         counters: Counters,
         security: Security | None,
+        refused: Refused,
     ) -> None:
         self.port = 0
         self._failed = False
@@ -45,7 +46,7 @@ class Listener:
         descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         most = CONNECTIONS_MAX if descriptors < 0 else min(CONNECTIONS_MAX, descriptors // 2)
         self._gate = Gate(self._host_of, self._shut, self._counts, most)
-        self._zap = Zap(loop, context, security.admit) if security is not None else None
+        self._zap = Zap(loop, context, security.admit, refused) if security is not None else None
         self._monitor = Monitor(loop, context, router, AT_LISTENER, self._told)
 
     @property

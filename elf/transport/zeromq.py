@@ -33,7 +33,7 @@ from elf.addresses import CLIENT_PREFIX, AddressError, split_address
 from elf.errors import ElfBug, UserError
 from elf.security.principals import Security
 from elf.transport.base import Counters, Dropped, Inbox, Limits, Received, size_of
-from elf.transport.handshakes import AT_DIALER, ZAP_DOMAIN, Failure, Monitor, failure
+from elf.transport.handshakes import AT_DIALER, ZAP_DOMAIN, Failure, Monitor, Refused, failure
 from elf.transport.listener import Listener
 from elf.transport.reader import Reader
 
@@ -116,15 +116,17 @@ class ZeroMqTransport:
         advertise: str | None = None,
         limits: Limits | None = None,
         security: Security | None = None,
+        refused: Refused = lambda address, key: None,
     ) -> ZeroMqTransport:
         """An agent's transport, bound to ``host:port`` (port 0: any free one).
 
         ``advertise`` is what others reach it at (its port 0: the real one); by default what it is bound to.
-        ``security``: None lets anybody in. Raises ``UserError`` when it cannot listen there.
+        ``security``: None lets anybody in. ``refused`` is told of keys that it does not let in. Raises
+        ``UserError`` when it cannot listen there.
         """
         transport = cls(limits, security)
         try:
-            transport._bind(listen, advertise or listen)
+            transport._bind(listen, advertise or listen, refused)
         except BaseException:
             await transport.close()
             raise
@@ -220,7 +222,7 @@ class ZeroMqTransport:
             _secure(made, kind, self._security)
         return made
 
-    def _bind(self, listen: str, advertise: str) -> None:
+    def _bind(self, listen: str, advertise: str, refused: Refused) -> None:
         if not advertise.isascii() or len(advertise) > _ADDRESS_BYTES_MAX:
             raise UserError(f"cannot be reached at {advertise!r}: an address is at most 240 ASCII characters")
         split_address(listen)
@@ -229,7 +231,7 @@ class ZeroMqTransport:
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         router.setsockopt(zmq.ROUTER_HANDOVER, 1)
         router.setsockopt(zmq.IPV6, int("[" in listen))
-        self._listener = Listener(self._loop, self._context, router, self._counters, self._security)
+        self._listener = Listener(self._loop, self._context, router, self._counters, self._security, refused)
         self._look()
         try:
             router.bind(f"tcp://{listen}")
