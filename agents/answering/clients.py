@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from agents.answering import audited
-from agents.answering.asks import SILENT, Ask, Offload, Procedure, Reading, Until
+from agents.answering.asks import SILENT, Offload, Procedure, Reading, ToAddress, ToKey, Until
 from agents.answering.quotas import OverQuota
 from agents.answering.statements import Statements
 from elf.errors import ElfError, UserError
@@ -43,7 +43,7 @@ OFFLOAD_MS = 5_000
 BETWEEN_MS_MAX = 60_000
 """So much longer at most, where windows are to come less often."""
 
-Step = Ask | Effect
+Step = ToAddress | ToKey | Until | Effect
 
 
 @dataclass

@@ -111,7 +111,7 @@ class MapFailed(ElfError):
         super().__init__(text)
         self.rows = rows
         self.offset = offset
-        self.panes: Int64s | None = None
+        self.panes: Int64s = np.zeros(0, np.int64)
 
 
 class MapperPort(Protocol):

@@ -12,8 +12,7 @@ from agents.formats import get_format
 from agents.inputs.values import Chunk, Source
 from agents.tasks.streams import StreamEngine
 from elf.batch import decode
-from elf.job.commands import Feed, Finish, Install
-from elf.job.events import Outcome
+from elf.job.commands import Feed, Finish, Install, Outcome
 from elf.job.ports import MapFailed, MapperPort
 from elf.job.spec import Flow
 from elf.job.worker.stream import StreamWorker, WorkerSettings

@@ -152,6 +152,7 @@ async def test_who_has_taken_too_much_of_an_agent_gets_no_new_jobs_there(busy: A
         async def is_over() -> bool:
             busy.append([(time.time_ns() // 1000 + n, f"game {n}", 1) for n in range(2_000)])
             shares = (await ada.status())["cpu_shares"]
+            assert isinstance(shares, dict)
             return bool(shares.get("ada", 0) > SHARES["cpu_share"])
 
         await eventually(is_over, "ada's job takes more than her share", 40)
