@@ -12,6 +12,7 @@ what cannot be planned: members that differ in what they skip are no group (prot
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -24,6 +25,7 @@ from elf.errors import PeerError
 from elf.job.catalog.authors import STATEMENTS_MAX
 from elf.job.catalog.voters import proposed_of
 from elf.job.group.records import record_of
+from elf.job.messages.groups import JobStatus
 from elf.job.spec import JobSpec
 from elf.ql.definition import MARK, Definition, TapDefinition
 from elf.ql.memo import Made
@@ -33,8 +35,9 @@ from elf.wire.frames import Frame, FrameRefused
 PLAN_SECS: Final = 5.0
 WAITING_MAX: Final = 1_000
 WAITING_BYTES_MAX: Final = 16 << 20
-"""Of one address, beside the message whose plans are made. One more is dropped and counted."""
+"""Of one address, behind the message whose plans are made. One more is dropped and counted."""
 DEPTH_MAX: Final = 16
+_status_of: Final = msgspec.msgpack.Decoder(JobStatus).decode
 _CARRIERS: Final = (b"overlay.", b"group.")
 """Tags of messages that may have other messages in their second frame."""
 
@@ -54,41 +57,60 @@ class Arrivals:
         self._dropped = dropped
         self._plan = plan
         self._plan_secs = plan_secs
-        self._waiting: dict[str, deque[Received]] = {}
+        self._lines: dict[str, _Line] = {}
+        """Of those whose messages wait, by address."""
 
     def came(self, received: Received) -> Awaitable[None] | None:
         """Take it now; or what takes it, and all that comes from there meanwhile, when that is awaited."""
         origin, frames, who = received
-        waiting = self._waiting.get(origin)
-        if waiting is not None:
-            full = len(waiting) >= WAITING_MAX or sum(size_of(one[1]) for one in waiting) > WAITING_BYTES_MAX
-            if full:
+        line = self._lines.get(origin)
+        if line is not None:
+            if not line.take(received):
                 self._dropped(received, FrameRefused("slow", "too much waits for plans already"))
-            else:
-                waiting.append(received)
         elif brings_definitions(frames) and (who is None or who.kind in ("agent", "local")):
-            self._waiting[origin] = deque([received])
+            self._lines[origin] = line = _Line()
+            line.take(received)
             return self._in_order(origin)
         else:
             self._take(received)
         return None
 
     async def _in_order(self, origin: str) -> None:
-        waiting = self._waiting[origin]
+        line = self._lines[origin]
         try:
-            while waiting:
-                held = None
-                if brings_definitions(waiting[0][1]):
+            while line.messages:
+                frames, held = line.messages[0][1], None
+                if brings_definitions(frames):
                     try:
-                        held = await asyncio.wait_for(self._plan(waiting[0][1]), self._plan_secs)
+                        held = await asyncio.wait_for(self._plan(frames), self._plan_secs)
                     except TimeoutError:
                         late = FrameRefused("slow", f"its plans are not made within {self._plan_secs:g} s")
-                        self._dropped(waiting.popleft(), late)
+                        self._dropped(line.next(), late)
                         continue
-                self._take(waiting.popleft())
+                self._take(line.next())
                 del held
         finally:
-            del self._waiting[origin]
+            del self._lines[origin]
+
+
+class _Line:
+    """What waits of one address, the message whose plans are made first."""
+
+    def __init__(self) -> None:
+        self.messages: deque[Received] = deque()
+        self._bytes = 0
+
+    def take(self, received: Received) -> bool:
+        if self.messages and (len(self.messages) > WAITING_MAX or self._bytes > WAITING_BYTES_MAX):
+            return False
+        self.messages.append(received)
+        self._bytes += size_of(received[1])
+        return True
+
+    def next(self) -> Received:
+        first = self.messages.popleft()
+        self._bytes -= size_of(first[1])
+        return first
 
 
 def brings_definitions(frames: Sequence[Frame]) -> bool:
@@ -132,10 +154,12 @@ def _made(value: object, depth: int = 0) -> Iterator[Made[Any]]:
 
 
 def _read(data: bytes) -> Iterator[object]:
-    """What bytes inside a message may be: a message that is routed or multicast, or a record of a group; else
-    why not."""
+    """What bytes inside a message may be: a message that is routed or multicast, a record of a group, or what
+    a job's master answers; else why not."""
     try:
         yield codec.unpack(data)
     except PeerError:
         yield proposed_of(data)
         yield record_of(data)
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
+            yield _status_of(data)

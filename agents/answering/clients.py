@@ -17,8 +17,8 @@ from agents.answering.asks import SILENT, Offload, Procedure, Reading, ToAddress
 from agents.answering.quotas import OverQuota
 from agents.answering.statements import Statements
 from elf.errors import ElfError, UserError
+from elf.job import effects as do
 from elf.job.effects import Effect, Faulted, Refused, Send
-from elf.job.effects import Offload as Work
 from elf.job.events import Offloaded
 from elf.job.messages.groups import DropJob, JobFailed, SubscribeJob
 from elf.job.messages.inquiries import AskWhy
@@ -163,7 +163,7 @@ class Clients:
                 running.offload, running.deadline_ms = ask, now_ms + OFFLOAD_MS
                 self._next_id += 1
                 self._by_id[self._next_id] = running
-                return [Work(self._next_id, ask.work)]
+                return [do.Offload(self._next_id, ask.work)]
             running.deadline_ms = max(running.deadline_ms, now_ms + ask.within_ms)
             self._next_id += 1
             request = msgspec.structs.replace(ask.request, id=self._next_id, origin=self._address)

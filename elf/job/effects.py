@@ -389,7 +389,8 @@ class Audited:
 
 @dataclass(frozen=True)
 class Refused:
-    """A client was refused what is over a quota of its creator's: for the metrics."""
+    """A client was refused ``what`` is over a quota of its creator's, or ``planning`` that took too long. For
+    the metrics."""
 
     what: str
 
