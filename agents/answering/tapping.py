@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 import pyarrow as pa
 
-from agents.answering.asks import SILENT, Procedure, ToAddress
+from agents.answering.asks import SILENT, Procedure, ToAddress, offload
 from agents.answering.fleet import Fleet
 from elf.batch import decode, encode
 from elf.errors import PeerError, UserError
@@ -78,7 +79,8 @@ class Tapping:
             if not any(one.rows or one.schema.columns for one in seen):
                 waiting = f"no line of stream {options.stream} has been read yet"
                 return _reply(call.request, [], TapReply(waiting=waiting))
-            tap = self._taps[options.tap] = _planned(options, seen)
+            tap = yield from offload(partial(_planned, options, seen))
+            self._taps[options.tap] = tap
         self._taps.move_to_end(options.tap)
         if len(self._taps) > TAPS_KEPT:
             self._taps.popitem(last=False)
