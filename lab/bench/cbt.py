@@ -12,6 +12,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -26,7 +27,15 @@ from lab.bench.options import Plot, Repeat
 from lab.bench.plots import draw_curves
 from lab.bench.runner import Bench, Figure, Report, Scratch, median
 from lab.bench.sides import ask
-from lab.cli.choices import BenchKeys
+
+
+class BenchKeys(StrEnum):
+    """``elf bench cbt --keys``"""
+
+    ZIPF = "zipf"
+    UNIFORM = "uniform"
+    UNIQUE = "unique"
+
 
 PYTHON_SIDES: Final = tuple(SIDES)
 MAP_SIDES: Final = ("sparse_hash_map", "dense_hash_map")

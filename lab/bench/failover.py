@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -35,7 +36,22 @@ from elf.client import Client, Window, connect
 from elf.errors import ElfError, UserError
 from lab.bench.control_fleet import CLUSTER, ControlFleet, on_fleet, until
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
-from lab.cli.choices import Detect, Strike
+
+
+class Detect(StrEnum):
+    """``elf bench failover --detect``, and an agent's ``cluster.detect``"""
+
+    DEFAULT = "default"
+    FAST = "fast"
+
+
+class Strike(StrEnum):
+    """``elf bench failover --by``"""
+
+    KILL = "kill"
+    TERM = "term"
+    STOP = "stop"
+
 
 JOB: Final = "alive"
 LINES_PER_S: Final = 100

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -32,8 +33,16 @@ from lab.bench.plots import draw_bars
 from lab.bench.runner import Bench, Figure, Report, Scratch, median
 from lab.bench.sides import ask
 from lab.bench.task_side import run_lane
-from lab.cli.choices import BenchFormat
 from lab.cli.generate import GenerateOptions, write
+
+
+class BenchFormat(StrEnum):
+    """``elf bench ingest --format``"""
+
+    JSON = "json"
+    COMBINED = "combined"
+    COMMON = "common"
+
 
 PLAIN: Final = "one job, one core"
 _PAGES: Final = "SELECT cs_uri_stem, COUNT(*) AS hits FROM x GROUP BY cs_uri_stem WINDOWING 30 SECONDS"

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from elf.errors import UserError
-from lab.cli.choices import Lifetimes
+from lab.cli.simulations import Lifetimes
 from lab.overlay.churn import ChurnReport, churn
 from overlay.config import OverlayConfig
 

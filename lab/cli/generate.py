@@ -8,13 +8,22 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, BinaryIO, Final, Literal
 
 import typer
 
 from elf.errors import UserError
-from lab.cli.choices import LogKind
+
+
+class LogKind(StrEnum):
+    """``elf generate KIND``"""
+
+    CLICKS = "clicks"
+    ACCESS = "access"
+    POSTS = "posts"
+
 
 ROWS: Final = 100_000
 

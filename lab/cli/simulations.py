@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lab.cli.choices import Lifetimes
+
+class Lifetimes(StrEnum):
+    """``elf sim overlay --lifetimes``"""
+
+    WEIBULL = "weibull"
+    PARETO = "pareto"
+    EXPONENTIAL = "exponential"
+
 
 app = typer.Typer(help="Simulate a fleet on virtual time.", no_args_is_help=True)
 

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 
 from elf.errors import UserError
-from lab.bench.cbt import PYTHON_SIDES, Cbt, run_side
+from lab.bench.cbt import PYTHON_SIDES, BenchKeys, Cbt, run_side
 from lab.bench.cbt_side import Keys, Work, chunks, spell
 from lab.bench.plots import draw_curves
-from lab.cli.choices import BenchKeys
 
 
 @pytest.mark.parametrize("length", [1, 2, 5, 11, 12, 40])

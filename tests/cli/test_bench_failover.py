@@ -12,8 +12,7 @@ import pytest
 from elf.cli.processes import ROOT
 from elf.client import Window
 from elf.errors import UserError
-from lab.bench.failover import Failover, Ledger
-from lab.cli.choices import Detect, Strike
+from lab.bench.failover import Detect, Failover, Ledger, Strike
 
 
 @pytest.mark.parametrize(("agents", "at_once"), [(3, 1), (5, 2)])

@@ -12,11 +12,10 @@ import pytest
 
 from elf.errors import ElfError, UserError
 from lab.bench.ingest import Ingest
-from lab.bench.peers.bench import Peers, Reply, Round, differ, figures
+from lab.bench.peers.bench import BenchQuery, Peers, Reply, Round, differ, figures
 from lab.bench.peers.engines import ORACLE, PEERS, Engine, chosen, install, missing
 from lab.bench.peers.serve import ranked
 from lab.bench.plots import draw_bars
-from lab.cli.choices import BenchQuery
 
 ROW_BY_ROW = """
 import json, os

@@ -16,6 +16,7 @@ import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 from typing import IO, Annotated, Final
@@ -44,7 +45,14 @@ from lab.bench.plots import draw_bars
 from lab.bench.runner import Bench, Figure, Report, Scratch, ratio
 from lab.bench.sides import resident_bytes
 from lab.bench.sliding import DISORDER_MS, TOP_ROWS, generate
-from lab.cli.choices import BenchQuery
+
+
+class BenchQuery(StrEnum):
+    """``elf bench peers --query``"""
+
+    INGEST = "ingest"
+    SLIDING = "sliding"
+
 
 PRODUCTS: Final = 200_000
 PER_HOUR: Final = 2_000_000

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,7 +25,14 @@ from lab.bench.rotation.side import Result, Task, place
 from lab.bench.rotation.writers import found
 from lab.bench.runner import Bench, Figure, Report, Scratch
 from lab.bench.sides import clocked
-from lab.cli.choices import RotationWriter
+
+
+class RotationWriter(StrEnum):
+    """``elf bench rotation --writer``"""
+
+    NGINX = "nginx"
+    PYTHON = "python"
+
 
 SIDES: Final = "lab.bench.sides"
 SIDE: Final = ("lab.bench.rotation.side", "run")
