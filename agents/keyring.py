@@ -20,7 +20,7 @@ from elf.security.bearer import owner
 from elf.security.certificates import Certificate, Signed
 from elf.security.folder import IDENTITY_FILE, Keys, load
 from elf.security.loopback import loopback_file, make_loopback
-from elf.security.principals import Principal, Security
+from elf.security.principals import CurvePair, Principal, Security
 from elf.security.roster import Roster
 
 Mode = Literal["keys", "loopback", "open"]
@@ -32,18 +32,42 @@ _MAKE: Final = "make keys (elf keys init, elf keys enrol), or write security: op
 
 
 class Keyring:
-    """``security`` is what a transport needs; None: its connections are plain. ``keys`` and ``roster`` are
-    there in mode *keys* alone."""
+    """``security`` is what a transport needs now; None: its connections are plain. ``keys`` and ``roster``
+    are there in mode *keys* alone."""
 
     def __init__(self, mode: Mode, security: Security | None = None, keys: Keys | None = None) -> None:
         self.mode: Final = mode
         self.keys: Final = keys
         self.roster: Final[Roster | None] = keys.roster() if keys is not None else None
         self._known: dict[bytes, tuple[Certificate, Principal]] = {}
-        if keys is not None:
-            own, server = keys.pair.curve, keys.fleet
-            security = Security(own, server.public, server.secret, self.admit)
-        self.security: Final = security
+        self.security = security
+        self.renew()
+
+    def renew(self) -> None:
+        """Have ``security`` be with the key that the fleet listens with now. Raises ``UserError`` where this
+        host was not given it."""
+        keys, roster = self.keys, self.roster
+        if keys is not None and roster is not None:
+            server = keys.listens_with(roster, time.time())
+            if self.security is None or self.security.server != server.public:
+                self.security = Security(keys.pair.curve, server.public, server.secret, self.admit)
+
+    @property
+    def renews_in_secs(self) -> float | None:
+        """Until the fleet listens with another key; None: none is known."""
+        known = self.roster.server_keys if self.roster is not None else None
+        left = known.starts - time.time() if known is not None else 0.0
+        return left if left > 0 else None
+
+    @property
+    def newest(self) -> bytes:
+        """The key that the fleet listens with at last, as far as is known; empty: it has none."""
+        known = self.roster.server_keys if self.roster is not None else None
+        return known.newest if known is not None else b""
+
+    def pairs(self) -> dict[bytes, CurvePair]:
+        """The pairs of listening sockets that a new host is to be given, by their public keys."""
+        return self.keys.pairs(self.roster) if self.keys is not None and self.roster is not None else {}
 
     @property
     def name(self) -> str:
@@ -119,7 +143,11 @@ def _keyring(config: Config, *, make: bool) -> Keyring:
     if config.security == "open":
         return Keyring("open")
     if has_identity(config):
-        return Keyring("keys", keys=load(Path(config.keys)))
+        keys = load(Path(config.keys))
+        try:
+            return Keyring("keys", keys=keys)
+        except UserError as error:
+            raise UserError(f"{config.keys}: {error}; elf keys enrol gives it") from None
     if config.security == "keys":
         raise UserError(f"security: keys, and {config.keys} has no {IDENTITY_FILE}: elf keys enrol makes it")
     listen = config.agent.listen

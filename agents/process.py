@@ -26,7 +26,6 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -60,6 +59,7 @@ from agents.node.beginning import (
     raft_config,
 )
 from agents.node.node import Node
+from agents.rekeying import Rekeying
 from agents.restore import contacts, restore
 from agents.status import Aside, Status
 from agents.strangers import Strangers
@@ -283,7 +283,11 @@ async def _run(
             strangers.audit = audit
             if audit is not None:
                 opened.callback(audit.close)
-            driver, contacts = _driver(config, keyring, folder, transport, store, process.template, audit)
+            rekeying = Rekeying(keyring, transport, agent.name)
+            opened.callback(rekeying.close)
+            driver, contacts = _driver(
+                config, keyring, folder, transport, store, rekeying, process.template, audit
+            )
         except (ElfError, OSError) as error:
             if not is_refusal(error):
                 raise
@@ -326,6 +330,7 @@ def _driver(
     folder: Path,
     transport: ZeroMqTransport,
     store: Store,
+    rekeying: Rekeying,
     template: Template,
     audit: Audit | None,
 ) -> tuple[Driver, list[str]]:
@@ -358,8 +363,8 @@ def _driver(
         sandboxes=sandboxes,
         finals=functions,
         run_bytes_max=config.protocol.run_bytes_max,
-        probe=partial(reached, security=keyring.security),
-        know=keyring.take,
+        probe=lambda address: reached(address, security=keyring.security),
+        know=rekeying.known,
         audit=audit,
     )
     return driver, _contacts(config, keyring, restored, store, me)
@@ -443,9 +448,13 @@ def _node_keys(keyring: Keyring) -> NodeKeys | None:
     """What a node needs of the keys of its agent; None: there are none."""
     if keyring.keys is None:
         return None
-    keys, identity = keyring.keys, keyring.keys.identity
+
+    def seal_pairs(key: bytes) -> bytes:
+        return seal(key, b"".join(pair.secret for pair in keyring.pairs().values()))
+
+    identity = keyring.keys.identity
     trust, signed = Trust(identity.cluster, identity.authority), (*identity.roster, identity.certificate)
-    return NodeKeys(trust, signed, identity.fleet, lambda key: seal(key, keys.fleet.secret))
+    return NodeKeys(trust, signed, identity.fleet, seal_pairs)
 
 
 def since_us(name: str, stream: StreamConfig, store: Store) -> int:

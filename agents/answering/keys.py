@@ -3,7 +3,7 @@ token has signed.
 
 What is brought speaks for itself: whoever carries it, its signature says who wants it, and the roster of the
 catalog log whether that one may (``elf.security.roster``). A new host that comes with a token is told what
-makes it an agent: the roster, and the fleet's secret key, sealed for its own key.
+makes it an agent: the roster, and the secret keys of all agents' listening sockets, sealed for its own key.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from agents.answering.asks import Procedure, Until
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Membership
-from elf.security.certificates import Certificate, Signed
+from elf.security.certificates import Certificate, ServerKeys, Signed
 from elf.security.enrolling import Admitted, stale, unpacked
 from elf.security.roster import Trust
 from elf.wire.clients import Call, Reply
@@ -31,13 +31,13 @@ LOOKS_MAX: Final = 5
 class NodeKeys:
     """What a node is given of its keys.
 
-    ``known``: what its identity says was signed; ``fleet``: the public key of all agents' sockets; ``seal``
-    makes the secret one readable for a new host's key.
+    ``known``: what its identity says was signed; ``fleet``: the public keys of all agents' listening sockets,
+    as it says; ``seal`` makes the secret ones readable for a new host's key.
     """
 
     trust: Trust
     known: tuple[Signed, ...]
-    fleet: bytes
+    fleet: ServerKeys
     seal: Callable[[bytes], bytes]
 
 
@@ -71,12 +71,19 @@ class KeyRequests:
         what = signed.opened()
         if not isinstance(what, Certificate) or what.kind != "agent":
             return Reply(request=call.request, text="the fleet knows it")
-        told = Admitted(keys.fleet, keys.seal(what.key), roster.signed, self._contacts(now_ms))
+        told = Admitted(keys.seal(what.key), roster.signed, self._contacts(now_ms))
         return Reply(request=call.request, body=msgspec.json.encode(told))
 
     def _contacts(self, now_ms: int) -> tuple[str, ...]:
         """Where agents are whose keys hold."""
         return tuple(sorted(at for at in self._log.addresses() if self._log.is_enrolled(at, now_ms)))
+
+    def newest(self) -> str:
+        """The newest key of all agents' listening sockets: who knows another asks for what was signed."""
+        keys, roster = self._keys, self._log.roster
+        if keys is None or roster is None:
+            return ""
+        return (roster.server_keys or keys.fleet).newest.hex()
 
     def list(self, call: Call, now_ms: int) -> Reply:
         """All that was signed, and where agents are."""

@@ -342,6 +342,7 @@ class Statements:
             "copies": self._copies(),
             "cpu_shares": {who: round(share, 3) for who, share in self.creators.shares().items() if share},
             "unusable": self._job_groups.roots.told_unusable(),
+            "fleet_key": self._keys.newest(),
         }
 
     def _jobs(self) -> list[str]:

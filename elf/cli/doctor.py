@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from elf.cli.enrol import keys_folder
+from elf.cli.authority import AUTHORITY, address_of, moment, place_of
 from elf.client.client import connect
 from elf.errors import ElfError, UserError
 from elf.security import folder
 from elf.security.certificates import Certificate
-from elf.security.loopback import own_folder
+from elf.security.registrar import Registrar
 
 DAYS: Final = 86_400
 SOON_DAYS: Final = 14
@@ -25,9 +25,9 @@ SKEW_S: Final = 60
 Line = tuple[bool, str]
 
 
-def examine(own: Path | None, data_dir: Path | None, address: str | None) -> int:
+def examine(own: Path, data_dir: Path | None, address: str | None) -> int:
     """Say what is right and what is not; 1 where something is not."""
-    at = keys_folder(data_dir) if data_dir is not None else own or own_folder()
+    at = place_of(own, data_dir)
     wrong = 0
     for right, text in _lines(at, data_dir, address):
         print(f"{'ok   ' if right else 'WRONG'}  {text}", flush=True)
@@ -52,10 +52,15 @@ def _lines(at: Path, data_dir: Path | None, address: str | None) -> Iterator[Lin
     yield True, f"keys: {what.kind} {what.name} of cluster {what.cluster}, in {at}"
     if what.kind == "agent":
         yield _unsealed(keys)
+    if (begins := keys.identity.fleet.starts) > time.time():
+        yield True, f"fleet's key: another one, which is known here, holds from {moment(begins)} on"
     yield _signed(keys)
     yield _expiry(what)
     yield _clock(what)
-    contacts = [one for text in (address, *keys.identity.contacts) if text for one in text.split(",")]
+    known: list[str] = [address_of(address, ()), *keys.identity.contacts]
+    if not any(known) and (at / AUTHORITY / folder.AUTHORITY_KEY_FILE).exists():
+        known = list(Registrar(at / AUTHORITY).contacts)
+    contacts = [one for text in known if text for one in text.split(",")]
     if not contacts:
         yield True, "fleet: no agent is known yet (--connect HOST:PORT asks one)"
     for contact in dict.fromkeys(contacts):

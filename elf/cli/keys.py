@@ -2,7 +2,7 @@
 
 The *authority* of a cluster signs the keys of hosts and persons. It is two files in the folder ``authority``
 of whoever made it, beside that person's own keys. It works where no agent runs; where a fleet runs, what was
-signed is told to it, and reaches all agents at once (``elf.cli.enrol`` does the work).
+signed is told to it, and reaches all agents at once (``elf.cli.enrol`` and ``elf.cli.rotate`` do the work).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from elf.cli.options import Output, OutputOption
+from elf.errors import UserError
 
 app = typer.Typer(
     help="Keys of hosts and persons: who takes part in a fleet, and who may ask it what.",
@@ -22,10 +23,18 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+
+def _own_folder() -> Path:
+    from elf.security.loopback import own_folder  # where it is used: it loads ZeroMQ
+
+    return own_folder()
+
+
 Own = Annotated[
-    Path | None,
+    Path,
     typer.Option(
         "--dir",
+        default_factory=_own_folder,
         envvar="ELF_KEYS",
         metavar="DIR",
         help="Your own keys, and the authority in DIR/authority (default ~/.config/elf).",
@@ -61,7 +70,8 @@ Named = Annotated[
 @app.command()
 def init(
     cluster: Annotated[str, typer.Argument(metavar="CLUSTER", help="The name of the cluster.")],
-    own: Own = None,
+    *,
+    own: Own,
 ) -> int:
     """Make the authority of a new cluster, and your own key, with all roles."""
     from elf.cli.enrol import make_authority
@@ -95,7 +105,8 @@ def enrol(
         typer.Option("--out", metavar="FILE", help="With --key: where to write what elf keys install takes."),
     ] = None,
     connect: Fleet = None,
-    own: Own = None,
+    *,
+    own: Own,
 ) -> int:
     """Sign keys of hosts and persons, new ones or again, and tell a running fleet."""
     from elf.cli.enrol import Wanted, enrol_all
@@ -105,7 +116,7 @@ def enrol(
 
 
 @app.command()
-def new(data_dir: DataDir = None, own: Own = None) -> int:
+def new(data_dir: DataDir = None, *, own: Own) -> int:
     """Make a key on this machine, and print its public part, for elf keys enrol --key."""
     from elf.cli.enrol import make_key
 
@@ -118,7 +129,8 @@ def install(
         Path, typer.Argument(metavar="FILE", help="What elf keys enrol --key wrote; -: standard input.")
     ],
     data_dir: DataDir = None,
-    own: Own = None,
+    *,
+    own: Own,
 ) -> int:
     """Put what was signed beside the key that elf keys new has made here."""
     from elf.cli.enrol import install_identity
@@ -132,7 +144,8 @@ def token(
     expires: Expires = "1h",
     name: Annotated[str | None, typer.Option("--name", help="What it is called in elf keys list.")] = None,
     connect: Fleet = None,
-    own: Own = None,
+    *,
+    own: Own,
 ) -> int:
     """Print a token with which new hosts enrol themselves. It is a secret."""
     from elf.cli.enrol import make_token
@@ -163,7 +176,8 @@ def deploy(
     elf: Annotated[str, typer.Option("--elf", metavar="COMMAND", help="What elf is called there.")] = "elf",
     expires: Expires = "365d",
     connect: Fleet = None,
-    own: Own = None,
+    *,
+    own: Own,
 ) -> int:
     """Enrol hosts over ssh: each makes its key, which is signed here. Again: a new key."""
     from elf.cli.enrol import deploy_all
@@ -178,10 +192,11 @@ def revoke(
         str | None, typer.Option("--kind", metavar="agent|person|token", help="Where several have that name.")
     ] = None,
     connect: Fleet = None,
-    own: Own = None,
+    *,
+    own: Own,
 ) -> int:
     """Have a key hold no more. It never comes back: enrol the name again with another one."""
-    from elf.cli.enrol import revoke_key
+    from elf.cli.rotate import revoke_key
 
     return revoke_key(own, name, kind, connect)
 
@@ -192,13 +207,30 @@ def rotate(
     person: Annotated[
         list[str] | None, typer.Option("--person", metavar="NAME=DIR", help="A person, and the keys' folder.")
     ] = None,
+    fleet: Annotated[
+        bool, typer.Option("--fleet", help="A new key that all agents listen with, without a restart.")
+    ] = False,
+    overlap: Annotated[
+        str,
+        typer.Option(
+            "--overlap",
+            metavar="TIME",
+            help="With --fleet: until the new key counts, and the old one does not any more.",
+        ),
+    ] = "7d",
     expires: Expires = "365d",
     connect: Fleet = None,
-    own: Own = None,
+    *,
+    own: Own,
 ) -> int:
-    """Make new keys for hosts (NAME=DIR) and persons, with the same roles; without any, for yourself."""
-    from elf.cli.enrol import rotate_keys
+    """Make new keys for hosts (NAME=DIR) and persons, with the same roles; without any, for yourself; or
+    the one that all agents listen with (--fleet)."""
+    from elf.cli.rotate import rotate_fleet, rotate_keys
 
+    if fleet:
+        if names or person:
+            raise UserError("--fleet stands alone: it is for all agents")
+        return rotate_fleet(own, overlap, connect)
     return rotate_keys(own, tuple(names or ()), tuple(person or ()), expires, connect)
 
 
@@ -207,7 +239,8 @@ def bearer(
     expires: Annotated[
         str, typer.Option("--expires", metavar="TIME", help="How long it holds: 90s, 30m, 12h, 31d at most.")
     ] = "1h",
-    own: Own = None,
+    *,
+    own: Own,
 ) -> int:
     """Print a token with which HTTP clients may read what you may, as Authorization: Bearer … It is a
     secret."""
@@ -219,7 +252,8 @@ def bearer(
 def doctor(
     data_dir: DataDir = None,
     connect: Fleet = None,
-    own: Own = None,
+    *,
+    own: Own,
 ) -> int:
     """Look at the keys of an agent on this machine (--data-dir), or at your own: modes, expiry, clock, and
     whether the fleet is reached."""
@@ -229,8 +263,8 @@ def doctor(
 
 
 @app.command("list")
-def list_keys(connect: Fleet = None, output: OutputOption = Output.TABLE, own: Own = None) -> int:
+def list_keys(connect: Fleet = None, output: OutputOption = Output.TABLE, *, own: Own) -> int:
     """Who has keys, what they may, and until when: as the fleet says, or else the authority."""
-    from elf.cli.enrol import show_keys
+    from elf.cli.rotate import show_keys
 
     return show_keys(own, connect, output)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from elf.client.credentials import Credential, credentials
+from elf.client.credentials import Credential, credentials, renewed
 from elf.errors import AuthError, ElfError, PeerError, UserError
 from elf.security.principals import Security
 from elf.security.roles import CALLS, is_change
@@ -75,6 +75,10 @@ Incoming = Reply | Failed | Published
 
 class LostAgent(ElfError):
     """The agent that we talked to is no more, or has forgotten us."""
+
+
+class ChangedKey(LostAgent):
+    """All agents listen with another key now, which we know."""
 
 
 class OtherFleet(ElfError):
@@ -154,6 +158,9 @@ class Connection:
         self._asked: float | None = None
         self._incarnation: object = None
         self._moving = asyncio.Lock()
+        self._stale = False
+        """Whether the agent was lost because of its key: then the next request opens the connection anew."""
+        self._learning: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         """Reach an agent. Idempotent; raises as ``elf.client.connect`` says."""
@@ -193,10 +200,11 @@ class Connection:
                 wants = await has_keys(self.address)
                 other = wants is not None and wants != (credential.security is not None)
                 refused.append(credential.refused("mechanism") if other else error)
-        raise self._unreachable("; ".join(map(str, refused)))
+        raise self._unreachable("; ".join(dict.fromkeys(map(str, refused))))
 
     async def _shake_hands(self) -> None:
         self._asked = self._incarnation = None
+        self._stale = False
         self._transport = await ZeroMqTransport.dial(security=self._credential.security, told=self._told)
         self._tasks = [asyncio.create_task(self._receive()), asyncio.create_task(self._keep_alive())]
         try:
@@ -214,6 +222,19 @@ class Connection:
                 ) from None
             raise
         self._incarnation = status.get("incarnation")
+        await self._learn(status)
+
+    async def _learn(self, status: dict[str, object]) -> None:
+        """Ask for the keys that agents listen with, where there is one that we do not know."""
+        keys, newest = self.keys, status.get("fleet_key")
+        if keys is None or newest in (None, "", keys.identity.fleet.newest.hex()):
+            return
+        from elf.security.certificates import Signed
+
+        with contextlib.suppress(ElfError, msgspec.ValidationError):  # the next status says it again
+            told = object_of(await self.ask("keys", "", self._timeout)).get("signed")
+            signed = msgspec.convert(told, tuple[Signed, ...], strict=False)
+            self._credential = renewed(self._credential, signed)
 
     async def close(self) -> None:
         """Cancel what is open and let go of the agent. Idempotent."""
@@ -222,10 +243,11 @@ class Connection:
         await self._disconnect()
 
     async def _disconnect(self) -> None:
-        for task in self._tasks:
+        tasks = [*self._tasks, *([self._learning] if self._learning is not None else [])]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        self._tasks = []
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks, self._learning = [], None
         if self._transport is not None:
             await self._transport.close()
             self._transport = None
@@ -259,7 +281,8 @@ class Connection:
                         yield reply
                 return
             except LostAgent as lost:
-                if len(self._addresses) == 1 or not _SUBSCRIBE.fullmatch(message.sql):
+                stays = len(self._addresses) == 1 and not isinstance(lost, ChangedKey)
+                if stays or not _SUBSCRIBE.fullmatch(message.sql):
                     raise
                 await self._move(agent, lost)
 
@@ -281,8 +304,18 @@ class Connection:
                 else:
                     return
 
+    async def _open_again(self) -> None:
+        """The agent may listen with another key by now, which may be known here by now."""
+        async with self._moving:
+            if self._stale:
+                self._stale = False
+                await self._disconnect()
+                await self.open()
+
     async def _stream(self, message: Execute | Call, limit_secs: float) -> AsyncGenerator[Reply | Published]:
         """Send a request, yield its replies until it is done. ``limit_secs`` is for the first one."""
+        if self._stale:
+            await self._open_again()
         request = Request(next(self._numbers))
         self._requests[request.number] = request
         try:
@@ -329,9 +362,19 @@ class Connection:
 
     def _told(self, _address: str, why: Failure | None) -> None:
         """How a handshake has ended; one that fails later is that of a key that is admitted no more."""
-        if why is not None:
-            error = self._credential.refused(why)
-            self._fail(error if self._incarnation is None else AuthError(str(self._unreachable(str(error)))))
+        if why is None:
+            return
+        error: ElfError = self._credential.refused(why)
+        if self._incarnation is not None:
+            self._stale = why != "key"
+            error = AuthError(str(self._unreachable(str(error))))
+            if self._stale and self._knows_another_key():
+                error = ChangedKey(f"lost the agent at {self.address}: the fleet has another key; ask again")
+        self._fail(error)
+
+    def _knows_another_key(self) -> bool:
+        keys, security = self.keys, self._credential.security
+        return keys is not None and security is not None and security.server != keys.identity.fleet.newest
 
     def _unreachable(self, why: str) -> ElfError:
         return ElfError(f"cannot reach an agent at {self.address}: {why}")
@@ -386,8 +429,11 @@ class Connection:
     def _look(self, sign: Reply) -> None:
         """A sign of life: an agent that was started anew has forgotten our requests."""
         with contextlib.suppress(ElfError):
-            if object_of(sign).get("incarnation", self._incarnation) != self._incarnation:
+            status = object_of(sign)
+            if status.get("incarnation", self._incarnation) != self._incarnation:
                 self._lose("it was restarted")
+            elif self._incarnation is not None and (self._learning is None or self._learning.done()):
+                self._learning = asyncio.create_task(self._learn(status))
 
     def _lose(self, why: str) -> None:
         self._fail(LostAgent(f"lost the agent at {self.address}: {why}"))

@@ -7,8 +7,11 @@ whoever listens at an agent's address would hear what is said. PyNaCl is loaded 
 
 from __future__ import annotations
 
+import contextlib
 import os
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +22,7 @@ from elf.security.principals import Security
 from elf.transport.handshakes import Failure
 
 if TYPE_CHECKING:
+    from elf.security.certificates import Signed
     from elf.security.folder import Keys
 
 KEYS_VARIABLE: Final = "ELF_KEYS"
@@ -29,11 +33,13 @@ _IDENTITY: Final = "identity.json"
 
 @dataclass(frozen=True)
 class Credential:
-    """What a client shows: ``security`` None is nothing. ``keys``: of a fleet's person, host or token."""
+    """What a client shows: ``security`` None is nothing. ``keys``: of a fleet's person, host or token, as
+    they are in a ``folder``."""
 
     called: str
     security: Security | None = None
     keys: Keys | None = None
+    folder: Path | None = None
 
     def refused(self, why: Failure) -> AuthError:
         """Why there is no handshake, and what to do."""
@@ -55,7 +61,10 @@ class Credential:
                 f"it is not an agent with {self.called}, but another user's, or of a fleet with keys: --keys "
                 "names their folder, or file"
             )
-        return AuthError(f"it is not of the fleet of {self.called}: its key is another one (rotated?)")
+        return AuthError(
+            f"it is not of the fleet of {self.called}: its key is another one (elf keys enrol gives a new "
+            "one, after elf keys rotate --fleet)"
+        )
 
 
 def credentials(address: str, named: str | Path | Security | None) -> tuple[Credential, ...]:
@@ -67,10 +76,10 @@ def credentials(address: str, named: str | Path | Security | None) -> tuple[Cred
         if str(named) == NONE:
             return (Credential("no keys"),)
         place = Path(named).expanduser()
-        return (_loopback(place) if place.is_file() else _fleet(place),)
-    found = []
+        return (_loopback(place),) if place.is_file() else _fleet(place)
+    found: list[Credential] = []
     if (own_folder() / _IDENTITY).exists():
-        found.append(_fleet(own_folder()))
+        found.extend(_fleet(own_folder()))
     file = loopback_file()
     if is_loopback(split_address(address)[0]) and file.exists():
         try:
@@ -85,12 +94,28 @@ def _loopback(file: Path) -> Credential:
     return Credential(f"the key in {file}", read_loopback(file))
 
 
-def _fleet(folder: Path) -> Credential:
+def renewed(known: Credential, signed: Iterable[Signed]) -> Credential:
+    """The same, with the keys that agents listen with, as the fleet says that its authority has signed; they
+    are kept in the person's folder."""
+    keys = known.keys
+    if keys is None or keys.certificate.kind != "person" or (identity := keys.renewed(signed)) is None:
+        return known
+    from elf.security.folder import Keys, write_json
+
+    if known.folder is not None:
+        with contextlib.suppress(UserError):  # it may be read-only: then it is told again the next time
+            write_json(known.folder / _IDENTITY, identity)
+    return replace(known, keys=Keys(keys.pair, identity))
+
+
+def _fleet(folder: Path) -> tuple[Credential, ...]:
+    """One for each key that agents may listen with now."""
     from elf.security.folder import load
 
     if not (folder / _IDENTITY).exists():
         raise UserError(f"{folder} has no {_IDENTITY}: elf keys enrol makes it")
     keys = load(folder)
-    security = Security(keys.pair.curve, keys.identity.fleet)
     kind, name = keys.certificate.kind, keys.certificate.name
-    return Credential(f"the key of {kind} {name} (in {folder})", security, keys)
+    called = f"the key of {kind} {name} (in {folder})"
+    expected = keys.identity.fleet.tried(time.time())
+    return tuple(Credential(called, Security(keys.pair.curve, one), keys, folder) for one in expected)

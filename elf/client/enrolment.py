@@ -19,6 +19,7 @@ from elf.security.certificates import Certificate, Signed, sign
 from elf.security.enrolling import Admitted, Token, packed, read_token
 from elf.security.keys import KeyPair
 from elf.security.principals import Security
+from elf.security.roster import Roster
 
 HOST_SECONDS: Final = 365 * 86_400
 """How long a host is enrolled that comes with a token."""
@@ -94,7 +95,7 @@ async def join_fleet(text: str, keys: Path, name: str) -> folder.Identity:
         token.cluster,
         token.authority,
         signed,
-        token.fleet,
+        Roster(token.cluster, token.authority, admitted.roster).server_keys or token.fleet,
         admitted.sealed,
         admitted.roster,
         admitted.contacts or token.contacts,
@@ -105,9 +106,19 @@ async def join_fleet(text: str, keys: Path, name: str) -> folder.Identity:
 
 
 async def _admitted(token: Token, bearer: KeyPair, signed: Signed) -> Admitted:
-    security = Security(bearer.curve, token.fleet)
-    async with connect(",".join(token.contacts), keys=security, cluster=token.cluster) as client:
-        said = await client.call("enrol", packed(signed), limit_secs=ANSWER_SECS)
+    failed: list[ElfError] = []
+    for server in token.fleet.tried(time.time()):
+        security = Security(bearer.curve, server)
+        try:
+            async with connect(",".join(token.contacts), keys=security, cluster=token.cluster) as client:
+                said = await client.call("enrol", packed(signed), limit_secs=ANSWER_SECS)
+            break
+        except UserError:
+            raise
+        except ElfError as error:
+            failed.append(error)
+    else:
+        raise failed[-1]
     try:
         return msgspec.convert(said, Admitted, strict=False)
     except msgspec.ValidationError as error:

@@ -8,13 +8,15 @@ import msgspec
 from msgspec import Meta
 
 from elf.errors import UserError
-from elf.security.certificates import SIGNED_BYTES_MAX, Cluster, Key, Signed
+from elf.security.certificates import SIGNED_BYTES_MAX, Cluster, Key, Rotation, ServerKeys, Signed
 from elf.security.keys import shown, unshown
 
 TOKEN_PREFIX: Final = "elf-join-1."
 """What a join token begins with, so that it is known for one wherever it turns up."""
 SKEW_S: Final = 300
 """What a token or an admin signs is brought at once; clocks may be off by so much."""
+SPREAD_SECS: Final = 5
+"""Within so long all agents know what is signed."""
 _CHARS_MAX: Final = 2 * SIGNED_BYTES_MAX + 512
 _TOKEN_CHARS_MAX: Final = 8_192
 
@@ -28,25 +30,28 @@ class Token(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     cluster: Cluster
     authority: Key
-    fleet: Key
+    fleet: ServerKeys
     seed: Seed
     contacts: Contacts
 
 
 class Admitted(msgspec.Struct, frozen=True):
-    """What a fleet tells the owner of an agent's new certificate: the public key of its agents' sockets, the
-    secret one, sealed for that agent's key, all that was signed, and where agents are."""
+    """What a fleet tells the owner of an agent's new certificate: the secret keys of all agents' listening
+    sockets, sealed for that agent's key, all that was signed, and where agents are."""
 
-    fleet: Key
     sealed: bytes
     roster: tuple[Signed, ...]
     contacts: tuple[str, ...]
 
 
 def stale(signed: Signed, authority: bytes, now_ms: int) -> str:
-    """Why what another than the authority has signed is not let in now: it was signed long ago, or for later,
-    and its signer's certificate may have expired meanwhile. Empty: it is. Raises ``UserError``."""
-    off = abs(signed.opened().issued - now_ms // 1_000)
+    """Why what was signed is not let in now. By another than the authority: it was signed long ago, or for
+    later, and its signer's certificate may have expired meanwhile. A rotation: it begins before all agents
+    can know it. Empty: it is. Raises ``UserError``."""
+    what = signed.opened()
+    if isinstance(what, Rotation) and what.starts - now_ms // 1_000 < SPREAD_SECS:
+        return "the new key begins too soon for all agents to know it: say it again"
+    off = abs(what.issued - now_ms // 1_000)
     if signed.signer == authority or off <= SKEW_S:
         return ""
     return f"it was signed {off} s before or after now: is the clock of that host right?"

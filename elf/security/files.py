@@ -18,7 +18,7 @@ def write(file: Path, data: bytes, *, only_new: bool = False) -> None:
     Raises ``UserError``."""
     partial = file.with_name(f".{file.name}.{os.getpid()}.{os.urandom(4).hex()}")
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_folder(file.parent)
         with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             out.write(data)
             out.flush()
@@ -33,6 +33,14 @@ def write(file: Path, data: bytes, *, only_new: bool = False) -> None:
         with contextlib.suppress(OSError):
             partial.unlink(missing_ok=True)
         raise UserError(f"{file} cannot be written: {_words(error)}") from None
+
+
+def make_folder(folder: Path) -> None:
+    """A folder, and those that it is in, as far as they are not there: nobody else may look into them. Raises
+    ``OSError``."""
+    missing = [one for one in (folder, *folder.parents) if not one.exists()]
+    for one in reversed(missing):
+        one.mkdir(mode=0o700, exist_ok=True)
 
 
 def read_secret(file: Path) -> bytes:

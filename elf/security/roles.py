@@ -47,11 +47,11 @@ RAW_COLUMN: Final = "_line"
 """Has the whole line that a row was read from."""
 OPEN_CALLS: Final[dict[Kind, frozenset[str]]] = {
     "agent": frozenset({"status"}),
-    "person": frozenset({"status", "enrol"}),
+    "person": frozenset({"status", "enrol", "keys"}),
     "token": frozenset({"status", "enrol"}),
 }
-"""Calls that need no role: a client that opens asks for the status, and what is enrolled carries the
-signature of who wants it, whoever brings it."""
+"""Calls that need no role: a client that opens asks for the status, and, when agents listen with another key,
+for what was signed; what is enrolled carries the signature of who wants it, whoever brings it."""
 
 
 def gives(kind: Kind | Literal["local"], roles: tuple[Role, ...], has: Role) -> bool:

@@ -4,8 +4,9 @@ the catalog log.
 Rules: what is taken depends on the roster so far and on the bytes of the entry alone, never on a clock, so
 all agents have the same roster after the same entries. Expiry is looked at when a key is used. Only the
 authority, or a token that it signed, enrols; the authority, or an admin whose certificate holds then,
-revokes. The newest certificate of a kind and name replaces an older one, with its key; an older one never
-comes after it. A revoked key never comes back.
+revokes; the authority alone gives the fleet another key for its listening sockets, and none twice. The newest
+certificate of a kind and name replaces an older one, with its key; an older one never comes after it. A
+revoked key never comes back.
 
 Keys are compared by their CURVE key, since that is what a connection shows: a public key and its negative
 have the same one.
@@ -18,7 +19,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from elf.errors import UserError
-from elf.security.certificates import Certificate, Kind, Revocation, Signed
+from elf.security.certificates import Certificate, Kind, Revocation, Rotation, ServerKeys, Signed
 from elf.security.keys import curve_public
 
 TOKEN_SECONDS_MAX: Final = 366 * 86_400
@@ -51,6 +52,8 @@ class Roster:
         """CURVE keys; and what is no key, as it was named."""
         self._used: dict[bytes, int] = {}
         """By token, how many hosts it has enrolled."""
+        self.rotations: list[Rotation] = []
+        """Of the key of all listening sockets; the last one counts."""
         for one in signed:
             self.take(one)
 
@@ -61,6 +64,14 @@ class Roster:
     def signed(self) -> tuple[Signed, ...]:
         """All that was taken, in its order: another roster of them is equal to this one."""
         return tuple(self._taken)
+
+    @property
+    def server_keys(self) -> ServerKeys | None:
+        """With which keys agents listen; None: with the first one, which no roster tells."""
+        if not self.rotations:
+            return None
+        last = self.rotations[-1]
+        return ServerKeys(last.before, last.key, last.starts)
 
     def has(self, signed: Signed) -> bool:
         """Whether it was taken."""
@@ -102,6 +113,8 @@ class Roster:
             return f"it is for cluster {what.cluster!r}, not {self.cluster!r}"
         if isinstance(what, Revocation):
             return self._refused_revocation(signed.signer, what)
+        if isinstance(what, Rotation):
+            return self._refused_rotation(signed, what)
         return self._refused_certificate(signed, what)
 
     def take(self, signed: Signed) -> str:
@@ -118,6 +131,9 @@ class Roster:
             owner = self._by_curve.get(curve)
             if owner is not None:
                 self._forget(owner)
+            return ""
+        if isinstance(what, Rotation):
+            self.rotations.append(what)
             return ""
         if signed.signer != self.authority:
             self._used[signed.signer] = self._used.get(signed.signer, 0) + 1
@@ -136,6 +152,16 @@ class Roster:
         by = self._by_key.get(signer)
         admin = by is not None and by.may("admin") and by.issued <= what.issued < by.expires
         return "" if admin or signer == self.authority else "its signer may not revoke keys"
+
+    def _refused_rotation(self, signed: Signed, what: Rotation) -> str:
+        if signed.signer != self.authority:
+            return "the authority alone changes the fleet's key"
+        if what.starts < what.issued:
+            return "it begins before it was signed"
+        if self.rotations and what.issued <= self.rotations[-1].issued:
+            return "there is a newer key of the fleet"
+        ever = {what.before, *(key for one in self.rotations for key in (one.before, one.key))}
+        return "the fleet has had that key before" if what.key in ever else ""
 
     def _refused_certificate(self, signed: Signed, what: Certificate) -> str:
         try:

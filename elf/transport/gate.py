@@ -99,6 +99,11 @@ class Gate:
             if now is not None and now - self._silent.setdefault(fd, now) > bytes_max:
                 self._end(fd, "endless")
 
+    def all_gone(self) -> None:
+        """The listener was closed, and with it every connection."""
+        for fd in (*self._known, *self._hosts):
+            self.gone(fd)
+
     def gone(self, fd: int) -> bool:
         """The connection has ended. Whether it was a stranger's."""
         self._known.discard(fd)

@@ -73,6 +73,10 @@ class Listener:
     def look(self, bytes_max: int) -> None:
         self._gate.look(_came, bytes_max)
 
+    def unbound(self) -> None:
+        """Everybody is gone, and libzmq tells of none of them."""
+        self._gate.all_gone()
+
     def _told(self, event: int, value: int) -> None:
         if event == zmq.EVENT_ACCEPTED:
             self._gate.accepted(value)

@@ -21,6 +21,7 @@ before it knows who sends it. So a long frame travels in *parts* of ``PART_BYTES
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
 from collections import OrderedDict, deque
@@ -55,6 +56,10 @@ LOOK_SECS: Final = 1.0
 """Between two looks for messages that do not end."""
 BROKEN_MAX: Final = 4
 """Handshakes that break off one after the other: that is no accident."""
+
+REBIND_SECS: Final = 0.002
+"""Between two tries to listen again: libzmq closes a socket at its own time."""
+REBINDS_MAX: Final = 500
 
 LINGER_MS: Final = 200
 RECONNECT_MS: Final = 50
@@ -102,6 +107,7 @@ class ZeroMqTransport:
         _CONTEXTS.add(self._context)
         self._router: Reader | None = None
         self._listener: Listener | None = None
+        self._endpoint = ""
         self._peers: OrderedDict[str, _Peer] = OrderedDict()
         self._clients: dict[bytes, _Flight] = {}
         self._address = f"{CLIENT_PREFIX}{os.urandom(_NONCE_BYTES).hex()}"
@@ -165,6 +171,34 @@ class ZeroMqTransport:
     def reach(self, to: str) -> bool:
         """Open a connection to an address, without sending anything yet; False: it is none."""
         return self._open and self._peer(to) is not None
+
+    async def rekey(self, security: Security) -> None:
+        """Listen and connect with another server key from now on. libzmq has one for each bind, so the
+        listener is bound again: every connection breaks once, is made anew by who has it, and what was on its
+        way is lost. Raises ``UserError`` where the port is not free again in time."""
+        self._security = security
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()
+        if self._router is None or self._listener is None or not self._open:
+            return
+        router = self._router
+        _secure(router.socket, zmq.ROUTER, security)
+        with contextlib.suppress(zmq.ZMQError):  # it is unbound, where this is said again
+            router.socket.unbind(self._endpoint)
+            self._listener.unbound()
+        for tries_left in reversed(range(REBINDS_MAX)):
+            if not self._open:
+                return
+            try:
+                router.socket.bind(self._endpoint)
+            except zmq.ZMQError as error:
+                if not tries_left:
+                    raise UserError(f"cannot listen on {self._address}: {_bind_failure(error)}") from None
+            else:
+                break
+            await asyncio.sleep(REBIND_SECS)
+        router.touch()
 
     def send(self, to: str, frames: list[bytes]) -> bool:
         size = size_of(frames)
@@ -241,7 +275,8 @@ class ZeroMqTransport:
             router.close(0)
             raise UserError(f"cannot listen on {listen}: {_bind_failure(error)}") from None
         endpoint: bytes = router.getsockopt(zmq.LAST_ENDPOINT)  # type: ignore[assignment]
-        port = endpoint.rstrip(b"\0").rpartition(b":")[2].decode()
+        self._endpoint = endpoint.rstrip(b"\0").decode()
+        port = self._endpoint.rpartition(":")[2]
         self._listener.port = int(port)
         self._address = advertise if wanted else f"{host}:{port}"
         self._router = Reader(self._loop, router, self._read_routed, lambda: self._inbox.full)

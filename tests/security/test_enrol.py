@@ -46,7 +46,7 @@ def test_nothing_of_it_can_be_read_by_others(own: Path, tmp_path: Path) -> None:
 
 def test_secrets_are_in_the_files_that_say_so_and_nowhere_else(own: Path, tmp_path: Path) -> None:
     elf("keys", "enrol", f"web-1={tmp_path / 'web-1'}")
-    fleet = files.read_json(own / "authority" / "authority.json", Authority).fleet_secret
+    (fleet,) = files.read_json(own / "authority" / "authority.json", Authority).fleet_secrets
     host = files.load(tmp_path / "web-1" / "keys")
     assert host.fleet.secret == fleet
     for path in tmp_path.rglob("*.json"):
@@ -95,8 +95,43 @@ def test_what_was_revoked_comes_back_with_another_key_only(
     elf("keys", "enrol", f"web-1={tmp_path / 'a'}")
     assert files.load(tmp_path / "a" / "keys").pair.public != first
     assert listed(capsys)["web-1"] == "valid"
-    with pytest.raises(UserError, match="no key of web-9 holds"):
+    with pytest.raises(UserError, match="nobody called web-9 has a key"):
         elf("keys", "revoke", "web-9")
+
+
+def test_a_revocation_that_no_agent_was_told_of_is_a_failure_each_time(
+    own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elf("keys", "enrol", f"web-1={tmp_path / 'a'}")
+    monkeypatch.setenv("ELF_CONNECT", "127.0.0.1:1")
+    for _ in range(2):
+        assert elf("keys", "revoke", "web-1") == 1
+        said = capsys.readouterr()
+        assert "revoked the agent web-1: no fleet was told" in said.out
+        assert "no agent was told: cannot reach an agent" in said.err
+    assert len(Registrar(own / "authority").roster.signed) == 3
+
+
+def test_a_name_that_gets_another_key_is_said_and_ones_own_is_kept(
+    own: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elf("keys", "enrol", f"web-1={tmp_path / 'a'}")
+    elf("keys", "enrol", f"web-1={tmp_path / 'a'}")
+    assert capsys.readouterr().err == ""
+    elf("keys", "enrol", f"web-1={tmp_path / 'b'}")
+    assert capsys.readouterr().err == "elf: web-1 had another key, which holds no more\n"
+    mine = files.load(own).certificate
+    with pytest.raises(UserError, match="is your own name"):
+        elf("keys", "enrol", "--person", f"{mine.name}={tmp_path / 'mine'}")
+    with pytest.raises(UserError, match="one name was given twice"):
+        elf("keys", "enrol", f"web-2={tmp_path / 'c'}", f"web-2={tmp_path / 'd'}")
+    assert Registrar(own / "authority").roster.of(mine.key) == mine
+
+
+def test_folders_that_are_made_for_keys_are_the_owners_alone(own: Path, tmp_path: Path) -> None:
+    elf("keys", "enrol", f"web-1={tmp_path / 'var' / 'elf'}")
+    made = (tmp_path / "var", tmp_path / "var" / "elf", tmp_path / "var" / "elf" / "keys")
+    assert [at.stat().st_mode & 0o777 for at in made] == [0o700] * 3
 
 
 @pytest.mark.parametrize(
@@ -110,8 +145,11 @@ def test_what_was_revoked_comes_back_with_another_key_only(
         (["enrol", "web-1=/nowhere", "--expires", "1y"], "a time such as"),
         (["enrol", "web-1", "--key", "x"], "is no key"),
         (["enrol", "a", "b", "--key", "x"], "--key is of one NAME"),
+        (["rotate", "--fleet"], "a fleet that runs has to be told"),
+        (["rotate", "--fleet", "web-1=/nowhere"], "--fleet stands alone"),
+        (["rotate", "web-1"], "is enrolled; elf keys list names"),
         (["token"], "a token is for a fleet that runs"),
-        (["rotate", "web-5=/nowhere"], "one that is enrolled"),
+        (["rotate", "web-5=/nowhere"], "is enrolled; elf keys list names"),
         (["init", "shop"], "has keys already"),
         (["install", "/nowhere"], "cannot be read: no such file"),
     ],

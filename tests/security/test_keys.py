@@ -18,7 +18,7 @@ import pytest
 
 from agents import codec
 from agents.keyring import principal_of
-from elf.cli import doctor, enrol
+from elf.cli import doctor, enrol, rotate
 from elf.client import connect
 from elf.client.enrolment import join_fleet
 from elf.errors import ElfError, UserError
@@ -33,7 +33,7 @@ from elf.schema import Column, Schema
 from elf.security import folder as files
 from elf.security.authored import Authorship
 from elf.security.authorship import author
-from elf.security.certificates import Certificate, Revocation, Signed, sign
+from elf.security.certificates import Certificate, Revocation, ServerKeys, Signed, sign
 from elf.security.enrolling import Token, packed, read_token, shown_token
 from elf.security.files import write
 from elf.security.keys import KeyPair
@@ -42,7 +42,7 @@ from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.base import Answer, Message, Request
 from elf.wire.clients import Execute, Failed, Reply
 from tests.support.confined import needs_confinement
-from tests.support.enrolled import CLUSTER, Enrolled, admitted, until
+from tests.support.enrolled import CLUSTER, Enrolled, admitted, state_of, token_of, until
 from tests.support.fleet import Agent, free_ports
 
 ROOT = Path(__file__).parents[2]
@@ -61,14 +61,6 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enrolled]:
 def now() -> int:
     """Seconds since 1970, as certificates have them."""
     return int(time.time())
-
-
-def token_of(fleet: Enrolled, name: str, uses: int = 1, seconds: int = 600) -> str:
-    """A join token that the fleet knows."""
-    registrar, pair = fleet.registrar(), KeyPair.new()
-    registrar.certify("token", name, pair.public, now(), seconds, uses=uses)
-    enrol._tell_fleet(fleet.own, registrar, fleet.address, must=True)
-    return shown_token(fleet.registrar().token(pair))
 
 
 def brought(fleet: Enrolled, signed: Signed, keys: Path | Security | None = None) -> dict[str, object]:
@@ -94,7 +86,8 @@ def by_token(text: str, name: str, kind: str = "agent", **changes: object) -> tu
     token = read_token(text)
     pair = KeyPair(token.seed)
     what = Certificate(CLUSTER, "agent", name, KeyPair.new().public, (), now(), now() + 900)
-    return sign(pair, msgspec.structs.replace(what, kind=kind, **changes)), Security(pair.curve, token.fleet)
+    signed = sign(pair, msgspec.structs.replace(what, kind=kind, **changes))
+    return signed, Security(pair.curve, token.fleet.key)
 
 
 # -- revocation ----------------------------------------------------------------------------------------------
@@ -112,7 +105,7 @@ def test_a_revocation_reaches_all_agents_within_five_seconds(fleet: Enrolled) ->
             client = await connect(address, keys=bob).open()
             await client.status()
             open_ones.append(client)
-        await asyncio.to_thread(enrol.revoke_key, fleet.own, "bob", None, fleet.address)
+        await asyncio.to_thread(rotate.revoke_key, fleet.own, "bob", None, fleet.address)
         began = time.monotonic()
         for client in open_ones:
             try:
@@ -143,7 +136,7 @@ def test_a_host_that_is_revoked_is_out_of_the_fleet_and_another_key_lets_it_in(f
         agent.fork()
         fleet.ready(agent)
         assert fleet.admitted(address=agent.address)
-        enrol.revoke_key(fleet.own, "web-8", "agent", fleet.address)
+        rotate.revoke_key(fleet.own, "web-8", "agent", fleet.address)
         until(lambda: "away" in state_of(fleet, "web-8"), 15)
         agent.kill()
         fleet.enrol(f"web-8={data}", connect=fleet.address)
@@ -154,16 +147,6 @@ def test_a_host_that_is_revoked_is_out_of_the_fleet_and_another_key_lets_it_in(f
             agent.kill()
 
 
-def state_of(fleet: Enrolled, name: str) -> list[str]:
-    async def ask() -> list[str]:
-        async with connect(fleet.address, keys=fleet.own) as client:
-            table = (await client.sql("SHOW MEMBERS")).table
-        assert table is not None
-        return [row["state"] for row in table.to_pylist() if row["agent"] == name]
-
-    return asyncio.run(ask())
-
-
 def test_who_is_not_admin_revokes_nobody(fleet: Enrolled) -> None:
     carol = fleet.person("carol", "read,tap,write,code")
     keys = files.load(carol)
@@ -171,12 +154,12 @@ def test_who_is_not_admin_revokes_nobody(fleet: Enrolled) -> None:
     said = refused(fleet, sign(keys.pair, Revocation(CLUSTER, victim, now())), carol)
     assert said == "refused: its signer may not revoke keys"
     with pytest.raises(UserError, match="may not revoke"):
-        enrol.revoke_key(carol, "web-1", "agent", fleet.address)
+        rotate.revoke_key(carol, "web-1", "agent", fleet.address)
 
 
 def test_an_admin_revokes_without_the_authority(fleet: Enrolled) -> None:
     dora, eve = fleet.person("dora", "admin"), fleet.person("eve")
-    assert enrol.revoke_key(dora, "eve", None, fleet.address) == 0
+    assert rotate.revoke_key(dora, "eve", None, fleet.address) == 0
     until(lambda: not any(admitted(address, eve) for address in fleet.addresses), 5)
 
 
@@ -229,7 +212,7 @@ def test_a_person_gets_a_new_key_and_the_old_one_is_dead(fleet: Enrolled, tmp_pa
     grace = fleet.person("grace", "read,tap")
     for name in ("key", "identity.json"):
         write(tmp_path / name, (grace / name).read_bytes())
-    assert enrol.rotate_keys(fleet.own, (), (f"grace={grace}",), "30d", fleet.address) == 0
+    assert rotate.rotate_keys(fleet.own, (), (f"grace={grace}",), "30d", fleet.address) == 0
     until(lambda: fleet.admitted(grace) and not fleet.admitted(tmp_path), 5)
     assert files.load(grace).certificate.roles == ("read", "tap")
 
@@ -240,7 +223,7 @@ def test_a_person_gets_a_new_key_and_the_old_one_is_dead(fleet: Enrolled, tmp_pa
 def test_a_token_is_used_as_often_as_it_says(fleet: Enrolled, tmp_path: Path) -> None:
     text = token_of(fleet, "once")
     asyncio.run(join_fleet(text, tmp_path / "a", "auto-1"))
-    assert files.load(tmp_path / "a").fleet.public == files.load(fleet.own).identity.fleet
+    assert files.load(tmp_path / "a").fleet.public == files.load(fleet.own).identity.fleet.key
     with pytest.raises(UserError, match="the token once is used up"):
         asyncio.run(join_fleet(text, tmp_path / "b", "auto-2"))
     assert not (tmp_path / "b" / "identity.json").exists()
@@ -265,7 +248,7 @@ def test_an_agent_joins_with_a_token_and_goes_on_without_it(fleet: Enrolled) -> 
             process.terminate()
             assert process.wait(20) == 0
     assert token["ELF_JOIN"] not in agent.said()
-    enrol.revoke_key(fleet.own, "web-9", None, fleet.address)
+    rotate.revoke_key(fleet.own, "web-9", None, fleet.address)
 
 
 def test_what_a_token_may_not(fleet: Enrolled) -> None:
@@ -299,7 +282,7 @@ def test_what_a_token_may_not(fleet: Enrolled) -> None:
 def test_a_token_that_has_expired_or_was_revoked_is_worth_nothing(fleet: Enrolled, tmp_path: Path) -> None:
     brief = token_of(fleet, "brief", seconds=3)
     text = token_of(fleet, "gone", uses=5)
-    assert enrol.revoke_key(fleet.own, "gone", None, fleet.address) == 0
+    assert rotate.revoke_key(fleet.own, "gone", None, fleet.address) == 0
     with pytest.raises(ElfError, match="does not admit this token"):
         asyncio.run(join_fleet(text, tmp_path, "auto-3"))
     assert "may not enrol" in refused(fleet, by_token(text, "auto-3")[0])
@@ -319,7 +302,9 @@ def test_what_is_no_token_is_one_line_that_does_not_repeat_it(text: str, tmp_pat
 def test_a_token_of_another_fleet_is_not_sent_to_this_one(fleet: Enrolled, tmp_path: Path) -> None:
     """Who listens at an agent's address without the fleet's key hears nothing of the token."""
     token = read_token(token_of(fleet, "elsewhere"))
-    other = Token(CLUSTER, token.authority, KeyPair.new().curve.public, token.seed, token.contacts)
+    other = Token(
+        CLUSTER, token.authority, ServerKeys(KeyPair.new().curve.public), token.seed, token.contacts
+    )
     with pytest.raises(ElfError, match="cannot reach an agent"):
         asyncio.run(join_fleet(shown_token(other), tmp_path, "x"))
 
@@ -399,7 +384,7 @@ def heard_by(
     """What an agent says to the owner of these keys, who says whatever it likes."""
 
     async def say() -> list[Message]:
-        fleet_key = keys.identity.fleet
+        fleet_key = keys.identity.fleet.key
         is_agent = keys.certificate.kind == "agent"
         secret = keys.fleet.secret if is_agent else None
         own = keys.roster()

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from elf.errors import UserError
 from elf.security import folder
-from elf.security.certificates import Revocation, Signed
+from elf.security.certificates import Revocation, ServerKeys, Signed
 from elf.security.enrolling import SKEW_S, stale
 from elf.security.files import write
-from elf.security.keys import KeyPair, curve_public, read_key, seal, shown, verifies
+from elf.security.keys import KeyPair, curve_of_secret, curve_public, read_key, seal, shown, verifies
 from elf.security.roster import TOKEN_SECONDS_MAX, Roster
 from tests.support.certified import AUTHORITY, PAIRS, SHOP, TOKEN, certificate, revocation
 
@@ -285,11 +285,12 @@ def test_the_same_entries_give_the_same_roster_and_a_revoked_key_never_comes_bac
 # -- files ---------------------------------------------------------------------------------------------------
 
 
+SERVER = ServerKeys(curve_of_secret(b"f" * 32).public)
+
+
 def identity(pair: KeyPair) -> folder.Identity:
     signed = certificate("web-1", pair)
-    return folder.Identity(
-        SHOP, AUTHORITY.public, signed, PAIRS[4].curve.public, seal(pair.public, b"f" * 32)
-    )
+    return folder.Identity(SHOP, AUTHORITY.public, signed, SERVER, seal(pair.public, b"f" * 32))
 
 
 def test_keys_are_written_and_loaded(tmp_path: Path) -> None:
@@ -340,7 +341,7 @@ def test_keys_of_two_owners_do_not_mix(tmp_path: Path) -> None:
 
 def test_a_person_has_no_key_of_the_fleet() -> None:
     signed = certificate("ada", PAIRS[0], "person")
-    keys = folder.Keys(PAIRS[0], folder.Identity(SHOP, AUTHORITY.public, signed, PAIRS[4].curve.public))
+    keys = folder.Keys(PAIRS[0], folder.Identity(SHOP, AUTHORITY.public, signed, SERVER))
     with pytest.raises(UserError, match="the keys of the person ada, not an agent's"):
         _ = keys.fleet
 

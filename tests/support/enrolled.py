@@ -9,11 +9,13 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-from elf.cli import enrol
+from elf.cli import authority, enrol
 from elf.client import connect
 from elf.client.enrolment import keys_of
 from elf.errors import ElfError
 from elf.security import folder as files
+from elf.security.enrolling import shown_token
+from elf.security.keys import KeyPair
 from elf.security.registrar import Registrar
 from elf.security.roster import Roster
 from tests.support.fleet import Agent, Fleet
@@ -65,7 +67,7 @@ class Enrolled:
         return at
 
     def registrar(self) -> Registrar:
-        return Registrar(self.own / enrol.AUTHORITY)
+        return Registrar(self.own / authority.AUTHORITY)
 
     def admitted(self, keys: Path | None = None, address: str = "") -> bool:
         return admitted(address or self.address, keys or self.own)
@@ -117,3 +119,23 @@ def until(seen: Callable[[], bool], secs: float) -> float:
         assert time.monotonic() - began < secs, "not in time"
         time.sleep(0.1)
     return time.monotonic() - began
+
+
+def token_of(fleet: Enrolled, name: str, uses: int = 1, seconds: int = 600) -> str:
+    """A join token that the fleet knows."""
+    registrar, pair = fleet.registrar(), KeyPair.new()
+    registrar.certify("token", name, pair.public, int(time.time()), seconds, uses=uses)
+    authority.tell_fleet(fleet.own, registrar, fleet.address, must=True)
+    return shown_token(fleet.registrar().token(pair))
+
+
+def state_of(fleet: Enrolled, name: str) -> list[str]:
+    """What the fleet says of an agent, a word for each stream."""
+
+    async def ask() -> list[str]:
+        async with connect(fleet.address, keys=fleet.own) as client:
+            table = (await client.sql("SHOW MEMBERS")).table
+        assert table is not None
+        return [row["state"] for row in table.to_pylist() if row["agent"] == name]
+
+    return asyncio.run(ask())

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from elf.security.certificates import Certificate, Kind, Revocation, Role, Signed, sign
+from elf.security.certificates import Certificate, Kind, Revocation, Role, ServerKeys, Signed, sign
 from elf.security.files import write
 from elf.security.folder import IDENTITY_FILE, KEY_FILE, Identity, write_json
 from elf.security.keys import KeyPair, curve_of_secret, seal, shown
@@ -57,7 +57,7 @@ class Authority:
             sealed = seal(pair.public, self.fleet.secret)
         write(folder / KEY_FILE, (shown(pair.seed) + "\n").encode())
         identity = Identity(
-            self.cluster, self.pair.public, signed, self.fleet.public, sealed, tuple(self.roster)
+            self.cluster, self.pair.public, signed, ServerKeys(self.fleet.public), sealed, tuple(self.roster)
         )
         write_json(folder / IDENTITY_FILE, identity)
         return folder
