@@ -173,8 +173,9 @@ async def _altered(fleet: ControlFleet, client: Client, statement: str) -> float
     return 1e3 * (max(said.at for said in applied) - began)
 
 
-async def window(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
-    """The last agent has read the line that ends a window → its result is at the subscriber; four jobs."""
+async def window(fleet: ControlFleet, client: Client, rounds: int, after: int = 0) -> list[float]:
+    """The last agent has read the line that ends a window → its result is at the subscriber; four jobs.
+    ``after``: seconds of event time that the fleet has seen."""
     for name, query in OPERATORS.items():
         await client.sql(create(name, query))
     arrived: dict[tuple[str, int], float] = {}
@@ -184,7 +185,7 @@ async def window(fleet: ControlFleet, client: Client, rounds: int) -> list[float
     try:
         for number in range(1, 2 * rounds + 1):
             fleet.forget()
-            start = FIRST_US + number * SECOND_US
+            start = FIRST_US + (after + number) * SECOND_US
             written = fleet.write(start + LINES * 1000, LINES)
             await fleet.heard("lines read", since=written)
             await _pause()

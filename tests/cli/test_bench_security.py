@@ -10,8 +10,12 @@ from lab.bench.security import SecurityCost
 
 
 def test_keys_beside_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert SecurityCost(agents=2, rounds=1, rows=2_000, repeat=1).perform(as_json=True) == 0
+    assert SecurityCost(agents=2, pairs=2, rounds=1, rows=2_000).perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert (said["agents"], said["rows"]) == (2, 4_000)
     assert said["cpu_ratio"] > 0
     assert said["windows_ms"].keys() == {"open", "keys"}
+    assert said["zeromq_ms_a_window"].keys() == {"open", "keys"}
+    assert [len(said["turns"][side]) for side in ("open", "keys")] == [said["pairs"], 2]
+    assert said["windows_a_turn"] == 8
+    assert said["p99_more_ms"]["from"] <= said["p99_more_ms"]["median"] <= said["p99_more_ms"]["to"]
