@@ -227,7 +227,9 @@ class Connection:
     async def _learn(self, status: dict[str, object]) -> None:
         """Ask for the keys that agents listen with, where there is one that we do not know."""
         keys, newest = self.keys, status.get("fleet_key")
-        if keys is None or newest in (None, "", keys.identity.fleet.newest.hex()):
+        if keys is None or keys.certificate.kind != "person" or self._stale:
+            return
+        if newest in (None, "", keys.identity.fleet.newest.hex()):
             return
         from elf.security.certificates import Signed
 

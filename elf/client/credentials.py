@@ -100,11 +100,13 @@ def renewed(known: Credential, signed: Iterable[Signed]) -> Credential:
     keys = known.keys
     if keys is None or keys.certificate.kind != "person" or (identity := keys.renewed(signed)) is None:
         return known
-    from elf.security.folder import Keys, write_json
+    from elf.security.folder import Keys, load, write_json
 
     if known.folder is not None:
         with contextlib.suppress(UserError):  # it may be read-only: then it is told again the next time
-            write_json(known.folder / _IDENTITY, identity)
+            there = load(known.folder).renewed(signed)  # what is there may be newer than what we came with
+            if there is not None:
+                write_json(known.folder / _IDENTITY, there)
     return replace(known, keys=Keys(keys.pair, identity))
 
 
