@@ -22,20 +22,18 @@ _NOW: Final = int(zmq.NOBLOCK)
 _CURVE: Final = b"CURVE"
 _EVENT: Final = struct.Struct("=HI")
 _FAILED: Final = int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL | zmq.EVENT_HANDSHAKE_FAILED_AUTH)
-_WRONG_KEY: Final = 0x11000001
-"""``ZMQ_PROTOCOL_ERROR_ZMTP_CRYPTOGRAPHIC``"""
 AT_LISTENER: Final = _FAILED | int(zmq.EVENT_ACCEPTED | zmq.EVENT_ACCEPT_FAILED | zmq.EVENT_DISCONNECTED)
+AT_DIALER: Final = _FAILED | int(zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED)
 """Not failures of the protocol: libzmq 4.3.5 tells of them between an error and its ``errno``, takes a
 message that cannot be decrypted for one that cannot be taken yet, and aborts the process when the connection
-ends (``!_io_error``). Such a connection is one that a stranger ``left``."""
-AT_DIALER: Final = _FAILED | int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL | zmq.EVENT_HANDSHAKE_SUCCEEDED)
+ends (``!_io_error``). Such a connection is one that has ended and of which nothing else was told."""
 
 Refused = Callable[[str, bytes], None]
 """Told the address of who came with a key that is not admitted, and the CURVE key."""
-Failure = Literal["key", "mechanism", "fleet", "protocol", "timeout", "broken"]
+Failure = Literal["key", "mechanism", "protocol", "timeout", "broken"]
 """Why a handshake failed. ``key``: the listener does not admit that key. ``mechanism``: one side wants keys,
-the other has none. ``fleet``: what was encrypted is for another listener's key. ``protocol``: no ZeroMQ.
-``timeout``: it was not finished in time. ``broken``: the connection ended meanwhile."""
+the other has none. ``protocol``: what was said was none of it, or for another listener's key. ``timeout``: it
+was not finished in time. ``broken``: the connection ended meanwhile."""
 
 
 class Zap:
@@ -117,8 +115,24 @@ def failure(event: int, value: int) -> Failure | None:
         return "key"
     if event == zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL:
         return "timeout" if value == zmq.ETIMEDOUT else "broken"
-    if event != zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL:
-        return None
-    if value == zmq.PROTOCOL_ERROR_ZMTP_MECHANISM_MISMATCH:
-        return "mechanism"
-    return "fleet" if value == _WRONG_KEY else "protocol"
+    return None
+
+
+class Handshakes:
+    """How those of one dialer end, which makes one connection after the other: ``told`` of each event of its
+    monitor; the first word about a connection counts."""
+
+    def __init__(self, ended: Callable[[Failure | None], None]) -> None:
+        """``ended``: with why it failed, None: it did not."""
+        self._ended = ended
+        self._is_known = False
+
+    def told(self, event: int, value: int) -> None:
+        why = failure(event, value)
+        if event == zmq.EVENT_DISCONNECTED:
+            if not self._is_known:
+                self._ended("protocol")
+            self._is_known = False
+        else:
+            self._is_known = True
+            self._ended(why)

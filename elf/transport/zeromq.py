@@ -34,7 +34,7 @@ from elf.addresses import CLIENT_PREFIX, AddressError, split_address
 from elf.errors import ElfBug, UserError
 from elf.security.principals import Security
 from elf.transport.base import Counters, Dropped, Inbox, Limits, Received, size_of
-from elf.transport.handshakes import AT_DIALER, ZAP_DOMAIN, Failure, Monitor, Refused, failure
+from elf.transport.handshakes import AT_DIALER, ZAP_DOMAIN, Failure, Handshakes, Monitor, Refused
 from elf.transport.listener import Listener
 from elf.transport.reader import Reader
 
@@ -338,14 +338,13 @@ class ZeroMqTransport:
             return None
         told, broken = self._told, 0
 
-        def tell(event: int, value: int) -> None:
+        def ended(why: Failure | None) -> None:
             nonlocal broken
-            why = failure(event, value)
             broken = broken + 1 if why in ("broken", "timeout") else 0
             if not broken or broken >= BROKEN_MAX:
                 told(to, why)
 
-        return Monitor(self._loop, self._context, dealer, AT_DIALER, tell)
+        return Monitor(self._loop, self._context, dealer, AT_DIALER, Handshakes(ended).told)
 
     def _close_idle(self) -> None:
         before = self._loop.time() - self._limits.idle_secs
