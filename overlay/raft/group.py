@@ -175,7 +175,7 @@ class Group:
     def hear(self, told: Told) -> None:
         """What another node says of the group. Only a committed membership can tell us that we are out: a
         voter slot that is gone from it stays gone."""
-        local, slot = self.local, self.local.hard.slot
+        local = self.local
         leader = local.leader
         mine = told.birth == local.hard.birth
         if leader is not None and leader.address == told.sender.address:
@@ -184,14 +184,25 @@ class Group:
                 self.leader_lost()
         if not mine:
             return
-        since = local.log.in_slot_since(slot)
-        if 0 < since <= told.epoch and all(member.slot != slot for member in told.members):
+        if self._is_out(told):
             local.released = True
             return
         self._hint = told.leader if told.leader != local.context.me.address else ""
         self._hint_term = told.term
         if ("ask", local.key) in local.context.timers and self._hint not in ("", self._asked):
             self._ask_at(self._hint)
+
+    def _is_out(self, told: Told) -> bool:
+        """Whether it tells that our slot is gone. We know ourselves what was committed up to a membership
+        that has us, and a leader what was in its term and before (invariant 3)."""
+        local, slot = self.local, self.local.hard.slot
+        if not 0 < local.log.in_slot_since(slot) <= told.epoch:
+            return False
+        if local.committed.in_slot(slot) is not None and told.epoch <= local.committed.epoch:
+            return False
+        if self.leadership is not None and told.term <= local.term:
+            return False
+        return all(member.slot != slot for member in told.members)
 
     def enter_request(self, message: Enter) -> None:
         """A node with a voter slot wants in."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from overlay.errors import OverlayBug
 from overlay.ids import Peer
 from overlay.raft.changes import Changes
 from overlay.raft.effects import Accepted, Leading, Readable, Reason, Rejected
@@ -164,8 +163,6 @@ class Leadership:
         if progress is None:
             return
         if part.matched:
-            if part.match > self._local.log.last_index:
-                raise OverlayBug(f"{progress.member} has {part.match}, beyond our log's end")
             progress.match = max(progress.match, part.match)
             progress.commit = max(progress.commit, part.commit)
             progress.next = max(progress.next if progress.waiting else 0, progress.match + 1)

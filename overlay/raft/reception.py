@@ -17,6 +17,7 @@ from overlay.raft.hard import Hard
 from overlay.raft.links import Links, Sighting
 from overlay.raft.messages import (
     AppendReplies,
+    AppendReply,
     AppendRequest,
     AppendRequests,
     Ask,
@@ -190,7 +191,7 @@ class Reception:
             if isinstance(part, VoteRequest | AppendRequest | InstallSnapshot | TimeoutNow):
                 self._context.part(address, UnknownMember(header.group, header.birth, header.to_slot))
             return
-        if _leaps(part, group.local.term):
+        if _leaps(part, group.local.term) or _is_beyond(part, group):
             self.dropped += 1
             return
         try:
@@ -374,3 +375,9 @@ def _leaps(part: Headed, term: int) -> bool:
     such words would use up all terms that there are."""
     ballot = part.ballot if isinstance(part, VoteRequest) else 0
     return max(part.header.term, ballot) - term > _TERMS_AHEAD_MAX
+
+
+def _is_beyond(part: Headed, group: Group) -> bool:
+    """Whether a follower says to its leader that it has more than the leader, from whom it has all."""
+    beyond = isinstance(part, AppendReply) and part.matched and part.match > group.local.log.last_index
+    return beyond and group.leadership is not None and part.header.term == group.local.term

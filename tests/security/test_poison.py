@@ -365,6 +365,41 @@ def test_a_term_that_would_use_up_all_terms(target: Target) -> None:
     assert not target.faults()
 
 
+@pytest.mark.parametrize("whom", ["leader", "follower"])
+def test_nobody_says_that_a_member_is_out(target: Target, whom: str) -> None:
+    """A slot that is gone never returns: two such words would leave a group of three without a majority."""
+    leader = leader_of(target, LOG_GROUP)
+    group = leader.node.catalog.desk.groups.group(LOG_GROUP)
+    others = [one for one in target.attacked() if one is not leader]
+    victim = leader if whom == "leader" else others[0]
+    local = victim.node.catalog.desk.groups.group(LOG_GROUP).local
+    said = group.told()
+    kept = tuple(one for one in said.members if one.slot != local.hard.slot)
+    sender = Peer(others[-1].address, 1 << 40)
+    for epoch in (said.epoch, said.epoch + 1) if whom == "leader" else (said.epoch,):
+        out = replace(said, sender=sender, epoch=epoch, members=kept, leader=sender.address)
+        hear(target, victim, out, sender.address)
+    assert victim.node.catalog.desk.groups.group(LOG_GROUP).local is local
+    assert not local.released
+    windows = target.windows_right()
+    target.go_on(5_000)
+    assert target.windows_right() > windows
+    assert not target.faults()
+
+
+def test_a_follower_that_has_more_than_its_leader(target: Target) -> None:
+    leader = leader_of(target, LOG_GROUP)
+    group = leader.node.catalog.desk.groups.group(LOG_GROUP)
+    local, (other, *_) = group.local, group.local.others()
+    header = Header(LOG_GROUP, local.hard.birth, local.hard.slot, other.slot, local.term)
+    reply = AppendReply(header, 1, True, local.log.last_index + 100, local.commit)
+    sender = Peer(other.address, 1 << 40)
+    hear(target, leader, raft.messages.AppendReplies(sender, (reply,)), other.address)
+    target.go_on(2_000)
+    assert local.commit <= local.log.last_index
+    assert not target.faults()
+
+
 def test_a_candidate_after_ballots_that_nobody_won() -> None:
     """Terms may be ahead of a short log."""
     header = Header(LOG_GROUP, 1, 1, 2, 9)
