@@ -6,10 +6,10 @@ owner may not do a 403, and nothing else of the agent is in the answer. A stream
 
 from __future__ import annotations
 
-from asyncio import constants
+import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,7 +18,6 @@ from elf.errors import ElfError
 
 Look = Callable[[str], str]
 """Why the owner of a token may not read; empty: it may. Raises ``ElfError`` where it is none."""
-HANDSHAKE_SECS: Final = 10.0
 _SCHEME: Final = b"bearer "
 
 
@@ -29,10 +28,11 @@ class Tls:
     certificate: str
     key: str
 
-    def options(self) -> dict[str, Any]:
-        """For uvicorn. Who has connected has ten seconds for the handshake, and not asyncio's sixty."""
-        constants.SSL_HANDSHAKE_TIMEOUT = HANDSHAKE_SECS
-        return {"ssl_certfile": self.certificate, "ssl_keyfile": self.key}
+    def context(self) -> ssl.SSLContext:
+        """For the server's side."""
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        made.load_cert_chain(self.certificate, self.key)
+        return made
 
 
 class Bearers:

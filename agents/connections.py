@@ -3,7 +3,8 @@
 Whoever reaches the port may open connections, and nobody may keep others from ``PROBES``. Rules:
 
 - A request has ``WAIT_SECS`` to come whole, from the beginning of its connection or from the answer before
-  it; an answer has as long to be taken. Then the connection is cut.
+  it; an answer has as long to be taken. Then the connection is cut. A TLS handshake has as long before that,
+  and is a connection like any other: which address it is from is known before it begins.
 - The connections of all, and those of one address, are bounded. One more takes the place of the one that has
   kept us waiting for longest: of its own address if that has too many, else of the address that has most.
 - So many are answered at once that a quarter of either bound is left; what is left is for ``PROBES``.
@@ -19,6 +20,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import ssl
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -67,14 +69,22 @@ class Door:
     """Of one server: the protocol of its connections (``connection``), and what stands before its
     application."""
 
-    def __init__(self, app: ASGIApp, names: frozenset[str], bounds: Bounds, refused: Callable[[str], None]):
+    def __init__(
+        self,
+        app: ASGIApp,
+        names: frozenset[str],
+        bounds: Bounds,
+        refused: Callable[[str], None],
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         """``names``: hosts that the agent answers to, beside those that are this machine's own (loopback, and
         the address at which a connection arrives). ``refused`` is told the reason of each refusal."""
         self._app = app
+        self._tls = tls
         self._names = names
         self._bounds = bounds
         self.refused = refused
-        self._connections: dict[_Connection, None] = {}
+        self._connections: dict[_Connection | _Shaking, None] = {}
         self._answered: Counter[str] = Counter()
         self._asked: Counter[str] = Counter()
         """By address, in this second."""
@@ -87,11 +97,12 @@ class Door:
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> _Connection:
+    ) -> _Connection | _Shaking:
         """A new one, as uvicorn asks for it."""
-        return _Connection(self, config, server_state, app_state, _loop)
+        made = _Connection(self, config, server_state, app_state, _loop)
+        return made if self._tls is None else _Shaking(self, self._tls, self._bounds.wait_secs, made)
 
-    def enter(self, new: _Connection) -> None:
+    def enter(self, new: _Connection | _Shaking) -> None:
         """It is there: if it is one too many, another goes, or it does."""
         self._connections[new] = None
         has = Counter(one.address for one in self._connections)
@@ -105,14 +116,21 @@ class Door:
         )
         self.cut(min(waits, key=lambda one: (-has[one.address], one.since), default=new), "full")
 
-    def cut(self, one: _Connection, reason: str) -> None:
+    def cut(self, one: _Connection | _Shaking, reason: str) -> None:
         """End it, whatever is on its way."""
         self.refused(reason)
         self.leave(one)
         one.transport.abort()
 
-    def leave(self, one: _Connection) -> None:
-        self._connections.pop(one, None)
+    def leave(self, one: _Connection | _Shaking) -> bool:
+        """It is gone; whether it was there."""
+        return self._connections.pop(one, self) is None
+
+    def close(self) -> None:
+        """End all handshakes of TLS."""
+        for one in [one for one in self._connections if isinstance(one, _Shaking)]:
+            self.leave(one)
+            one.transport.abort()
 
     def sweep(self, now: float) -> None:
         """Cut those that have kept us waiting for too long; once a second."""
@@ -222,3 +240,50 @@ class _Connection(H11Protocol):
     def pause_writing(self) -> None:
         self.since = self.loop.time()
         super().pause_writing()
+
+
+class _Shaking(asyncio.Protocol):
+    """Until TLS has shaken hands: then the connection ``behind`` has it, and what came right after."""
+
+    keeps_waiting = True
+
+    def __init__(self, door: Door, tls: ssl.SSLContext, wait_secs: float, behind: _Connection) -> None:
+        self._door = door
+        self._tls = tls
+        self._wait_secs = wait_secs
+        self._behind = behind
+        self._came: list[bytes] = []
+        self._shaking: asyncio.Task[None] | None = None
+        self.address = ""
+        self.since = 0.0
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        transport.pause_reading()  # before a byte has come that is for TLS
+        loop = asyncio.get_running_loop()
+        self.transport, self.since = transport, loop.time()
+        peer = transport.get_extra_info("peername")
+        self.address = peer[0] if peer else ""
+        self._door.enter(self)
+        self._shaking = loop.create_task(self._shake())
+
+    async def _shake(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            transport = await loop.start_tls(
+                self.transport, self, self._tls, server_side=True, ssl_handshake_timeout=self._wait_secs
+            )
+        except OSError:
+            transport = None
+        is_cut = not self._door.leave(self)
+        if transport is None or transport.is_closing():
+            if not is_cut:
+                self._door.refused("tls")
+            return
+        transport.set_protocol(self._behind)
+        self._behind.connection_made(transport)
+        for data in self._came:
+            self._behind.data_received(data)
+
+    def data_received(self, data: bytes) -> None:
+        self._came.append(data)

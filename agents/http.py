@@ -105,8 +105,9 @@ class HttpServer:
         self._listen = listen
         self._facts = facts
         app = self._app()
-        self._tls = tls
-        self._door = Door(Bearers(app, look) if look else app, names | names_of(listen), bounds, refused)
+        guarded = Bearers(app, look) if look else app
+        secret = None if tls is None else tls.context()
+        self._door = Door(guarded, names | names_of(listen), bounds, refused, secret)
         self._keep_alive_secs = keep_alive_secs
         self._stopping = asyncio.Event()
         self._server: _Server | None = None
@@ -131,7 +132,6 @@ class HttpServer:
             timeout_graceful_shutdown=STOP_SECS,
             server_header=False,
             headers=HEADERS,
-            **({} if self._tls is None else self._tls.options()),
         )
         self._server = _Server(config, self._door)
         self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
@@ -260,6 +260,10 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.up.set()
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._door.close()
+        await super().shutdown(sockets)
 
 
 async def _next(windows: AsyncIterator[Fact]) -> Fact | None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import shutil
 import ssl
 import subprocess
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -17,6 +19,7 @@ import yaml
 
 from agents.bearers import Tls
 from agents.config import load
+from agents.connections import Bounds
 from agents.http import HttpServer
 from agents.keyring import Keyring, open_keyring
 from elf.errors import ConfigError, UserError
@@ -171,6 +174,78 @@ async def test_what_is_not_tls_is_not_answered(server: HttpServer) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
     assert b"HTTP/" not in await asyncio.wait_for(reader.read(100), 10)
+    writer.close()
+
+
+@pytest.fixture
+async def small(place: Place) -> AsyncIterator[tuple[HttpServer, Counter[str]]]:
+    """It bears few connections, and not for long; and what it refuses."""
+    refused: Counter[str] = Counter()
+    bounds = Bounds(connections=12, an_address=4, wait_secs=1.0)
+    made = HttpServer(
+        "127.0.0.1:0",
+        Status(),
+        look=place.keyring.may_read,
+        tls=place.tls,
+        bounds=bounds,
+        refused=lambda why: refused.update([why]),
+    )
+    await made.start()
+    yield made, refused
+    await made.stop()
+
+
+async def test_handshakes_that_do_not_end_are_bounded_by_address(
+    small: tuple[HttpServer, Counter[str]], place: Place
+) -> None:
+    """They are connections like any other, of which each address has so many, and all together."""
+    server, refused = small
+    open_ones = []
+    for number in range(40):
+        source = (f"127.0.0.{2 + number // 20}", 0)
+        _, writer = await asyncio.open_connection("127.0.0.1", server.port, local_addr=source)
+        writer.write(b"\x16\x03\x01\x02\x00\x01")  # the beginning of a ClientHello
+        open_ones.append(writer)
+    await eventually(lambda: refused["full"] >= 32, "most of them are cut")
+    assert (await asked(server, place, "/health"))[0] == 200
+    assert refused["full"] == 32
+    for writer in open_ones:
+        writer.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01", b"GET /health HTTP/1.1\r\n\r\n"])
+async def test_a_handshake_has_as_long_as_a_request(
+    small: tuple[HttpServer, Counter[str]], said: bytes
+) -> None:
+    server, refused = small
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    writer.write(said)
+    with contextlib.suppress(ConnectionError):
+        await asyncio.wait_for(reader.read(), 5)
+    await eventually(lambda: refused.total() == 1, "it is counted")
+    writer.close()
+
+
+async def test_what_comes_right_behind_the_handshake_is_heard(server: HttpServer, place: Place) -> None:
+    """In the same packet, as TLS 1.3 may send it."""
+    trust = ssl.create_default_context(cafile=place.tls.certificate)
+    for _ in range(20):
+        reader, writer = await asyncio.open_connection(
+            "127.0.0.1", server.port, ssl=trust, server_hostname="localhost"
+        )
+        writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert (await asyncio.wait_for(reader.read(), 10)).startswith(b"HTTP/1.1 200")
+        writer.close()
+
+
+async def test_a_server_that_stops_waits_for_no_handshake(place: Place) -> None:
+    server = HttpServer("127.0.0.1:0", Status(), look=place.keyring.may_read, tls=place.tls)
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+    await asyncio.sleep(0.1)
+    await asyncio.wait_for(server.stop(), 5)
+    with contextlib.suppress(ConnectionError):
+        assert await asyncio.wait_for(reader.read(), 1) == b""
     writer.close()
 
 
