@@ -278,21 +278,22 @@ def _cpu_of_zeromq(processes: Sequence[psutil.Process]) -> float:
     return found / 1e9
 
 
-def enrol(folder: Path, hosts: Sequence[str]) -> None:
-    """A folder of keys for each of these agents, and for ``PERSON``, who may do everything."""
+def enrol(
+    folder: Path, hosts: Sequence[str], persons: Mapping[str, tuple[Role, ...]] = {PERSON: ("admin",)}
+) -> None:
+    """A folder of keys for each of these agents, and for persons with their roles."""
     authority, fleet, now = KeyPair.new(), curve_of_secret(os.urandom(32)), int(time.time())
-    pairs = {name: KeyPair.new() for name in (*hosts, PERSON)}
+    pairs = {name: KeyPair.new() for name in (*hosts, *persons)}
 
     def certificate(name: str, pair: KeyPair) -> Signed:
-        kind: Kind = "person" if name == PERSON else "agent"
-        roles: tuple[Role, ...] = ("admin",) if name == PERSON else ()
-        made = Certificate(CLUSTER, kind, name, pair.public, roles, now, now + LASTS_SECS)
+        kind: Kind = "person" if name in persons else "agent"
+        made = Certificate(CLUSTER, kind, name, pair.public, persons.get(name, ()), now, now + LASTS_SECS)
         return sign(authority, made)
 
     signed = {name: certificate(name, pair) for name, pair in pairs.items()}
     roster = tuple(signed.values())
     for name, pair in pairs.items():
         write(folder / name / KEY_FILE, (shown(pair.seed) + "\n").encode())
-        sealed = b"" if name == PERSON else seal(pair.public, fleet.secret)
+        sealed = b"" if name in persons else seal(pair.public, fleet.secret)
         identity = Identity(CLUSTER, authority.public, signed[name], ServerKeys(fleet.public), sealed, roster)
         write_json(folder / name / IDENTITY_FILE, identity)

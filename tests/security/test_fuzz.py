@@ -15,6 +15,8 @@ import zmq
 from agents import codec
 from elf.client import connect
 from elf.wire.clients import Failed, Reply, Stats
+from lab.bench.fuzz.closed import attack
+from lab.bench.fuzz.found import FuzzKeys
 from lab.bench.fuzz.frames import KINDS, Frames, Kind
 from lab.bench.fuzz.target import Target
 from lab.bench.fuzz.values import Known
@@ -66,6 +68,23 @@ def test_each_type_of_message_is_taken_from_strangers_and_changes_nothing(target
     assert not target.faults()
     assert not target.stops()
     assert not target.changed()
+
+
+@pytest.mark.parametrize(
+    ("keys", "kind"),
+    [(FuzzKeys.NONE, "handshakes"), (FuzzKeys.READER, "changed")],
+)
+def test_a_fleet_with_keys_goes_on(tmp_path: Path, keys: FuzzKeys, kind: str) -> None:
+    """Somebody without a key, and one with a reader's: windows are right, what is refused adds up."""
+    found = attack(tmp_path, keys, kind, cases(2_000, 100_000), 3, 0.2)
+    assert found.problems(kind) == []
+    assert found.frames >= 2_000
+    assert found.windows > 0
+    if keys == FuzzKeys.NONE:
+        assert found.refused.total() == found.connections > 0
+    else:
+        assert found.refused.total() + found.taken.total() == found.frames
+        assert found.taken["Execute"]
 
 
 @pytest.fixture

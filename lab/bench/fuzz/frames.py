@@ -8,7 +8,7 @@ import contextlib
 import random
 import zlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
@@ -56,6 +56,12 @@ def sealed(tag: str, body: bytes, cluster: str, sender: str, payload: bytes = b"
     return [_encode(envelope), *([payload] if payload else [])]
 
 
+def resealed(frames: Sequence[bytes], cluster: str, sender: str) -> list[bytes]:
+    """The same message of another cluster."""
+    envelope = msgspec.msgpack.decode(frames[0], type=Envelope)
+    return sealed(envelope.tag, envelope.body, cluster, sender, b"".join(frames[1:]))
+
+
 def message_of(cls: type[codec.Message], rng: random.Random) -> codec.Message:
     """A message of that type whose values make sense to the codec."""
     tag = next(tag for tag, known in codec.CODEC.types.items() if known is cls)
@@ -100,20 +106,9 @@ class Frames:
         return sealed(tag, body, self._cluster, self._strangers())
 
     def _damaged(self) -> list[bytes]:
-        rng = self.rng
-        frames = list(rng.choice(self.real))
-        which = rng.randrange(len(frames))
-        frame = bytearray(frames[which])
-        for _ in range(rng.choice((1, 1, 2, 8))):
-            at = rng.randrange(len(frame) or 1)
-            match rng.randrange(3):
-                case 0 if frame:
-                    frame[at] ^= rng.randrange(1, 256)
-                case 1:
-                    del frame[at:]
-                case _:
-                    frame[at:at] = rng.randbytes(rng.randrange(1, 9))
-        frames[which] = bytes(frame)
+        frames = list(self.rng.choice(self.real))
+        which = self.rng.randrange(len(frames))
+        frames[which] = damaged(self.rng, frames[which])
         return frames
 
     def _changed(self) -> list[bytes]:
@@ -130,6 +125,21 @@ class Frames:
         if payload and rng.random() < 0.3:
             payload = rng.randbytes(len(payload))
         return sealed(envelope.tag, _encode(fields), self._cluster, self._strangers(), payload)
+
+
+def damaged(rng: random.Random, data: bytes) -> bytes:
+    """The same with some bytes changed, cut off, or put in between."""
+    frame = bytearray(data)
+    for _ in range(rng.choice((1, 1, 2, 8))):
+        at = rng.randrange(len(frame) or 1)
+        match rng.randrange(3):
+            case 0 if frame:
+                frame[at] ^= rng.randrange(1, 256)
+            case 1:
+                del frame[at:]
+            case _:
+                frame[at:at] = rng.randbytes(rng.randrange(1, 9))
+    return bytes(frame)
 
 
 def _mixed(rng: random.Random, real: Any, other: Any) -> Any:
