@@ -19,6 +19,9 @@ from elf.security.principals import Principal
 IN_A_ROW_MAX: Final = 64
 """Messages that ``receive`` hands out before it lets others run."""
 
+CLIENTS_MAX: Final = 256
+"""Messages of clients that wait for ``receive``: what they ask for takes longer than what agents say."""
+
 Dropped = Literal["full", "unroutable", "size", "closed"]
 """Why a message was not sent. A metric label, so the set is closed."""
 
@@ -103,12 +106,15 @@ def size_of(frames: list[bytes]) -> int:
 
 
 class Inbox:
-    """Messages that have arrived, bounded by number and bytes, for one receiver."""
+    """Messages that have arrived, bounded by number and bytes, for one receiver. Agents' and clients' wait
+    apart, and are handed out in turns: whatever clients ask for, agents hear each other."""
 
     def __init__(self, limits: Limits, counters: Counters) -> None:
         self._limits = limits
         self._counters = counters
-        self._messages: deque[tuple[str, list[bytes], Principal | None, int]] = deque()
+        self._agents: deque[tuple[str, list[bytes], Principal | None, int]] = deque()
+        self._clients: deque[tuple[str, list[bytes], Principal | None, int]] = deque()
+        self._was_client = False
         self._bytes = 0
         self._closed = False
         self._in_a_row = 0
@@ -117,23 +123,28 @@ class Inbox:
     @property
     def full(self) -> bool:
         """True when nothing more may be put: at least one message is always taken."""
-        return (
-            len(self._messages) >= self._limits.inbox_messages_max
-            or self._bytes >= self._limits.inbox_bytes_max
-        )
+        return self._holds(1)
 
     @property
     def low(self) -> bool:
         """True when it has emptied enough for held-back sockets to go on."""
-        limits = self._limits
+        return not self._holds(2, more=1)
+
+    def _holds(self, part: int, more: int = 0) -> bool:
+        """Whether it holds such a part of what it may hold, or ``more``."""
+        limits, clients = self._limits, len(self._clients)
+        messages = len(self._agents) + clients
         return (
-            len(self._messages) * 2 <= limits.inbox_messages_max and self._bytes * 2 <= limits.inbox_bytes_max
+            messages * part >= limits.inbox_messages_max + more
+            or self._bytes * part >= limits.inbox_bytes_max + more
+            or clients * part >= CLIENTS_MAX + more
         )
 
     def put(self, origin: str, frames: list[bytes], who: Principal | None) -> None:
         """The caller has looked at ``full``."""
         size = size_of(frames)
-        self._messages.append((origin, frames, who, size))
+        waiting = self._clients if origin.startswith(CLIENT_PREFIX) else self._agents
+        waiting.append((origin, frames, who, size))
         self._bytes += size
         self._wake()
 
@@ -142,7 +153,7 @@ class Inbox:
         if self._in_a_row >= IN_A_ROW_MAX:
             self._in_a_row = 0
             await asyncio.sleep(0)  # a busy inbox must not starve the loop's timers
-        while not self._messages:
+        while not self._agents and not self._clients:
             if self._closed:
                 raise Closed("the transport was closed")
             self._waiter = asyncio.get_running_loop().create_future()
@@ -150,7 +161,8 @@ class Inbox:
                 await self._waiter
             finally:
                 self._waiter = None
-        origin, frames, who, size = self._messages.popleft()
+        self._was_client = bool(self._clients) and not (self._was_client and self._agents)
+        origin, frames, who, size = (self._clients if self._was_client else self._agents).popleft()
         self._bytes -= size
         self._counters.received += 1
         self._counters.received_bytes += size

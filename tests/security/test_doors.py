@@ -31,7 +31,7 @@ from elf.job.messages.log import Hello, JoinStream, LogTail, LogVoters, MemberLe
 from elf.security.folder import load as load_keys
 from elf.security.loopback import make_loopback
 from elf.security.principals import LOCAL, Security
-from elf.transport.base import Limits
+from elf.transport.base import CLIENTS_MAX, Limits
 from elf.transport.gate import OWNED_MAX, STRANGERS_MAX, Gate
 from elf.transport.zeromq import ZeroMqTransport
 from elf.wire.clients import Call, Failed
@@ -463,6 +463,25 @@ async def test_a_stranger_cannot_have_memory_set_aside(
             assert len(data) <= 64  # its own greeting
     assert agent.counters.received == 0
     await eventually(lambda: agent.counters.handshakes["left"] >= 3, "they are counted", SOON)
+
+
+async def test_agents_are_heard_however_much_clients_ask(agent: ZeroMqTransport, tmp_path: Path) -> None:
+    """Their messages stand in no line behind a client's."""
+    security = make_loopback(tmp_path / "loopback.key")
+    client = await ZeroMqTransport.dial(limits=Limits(peer_messages_max=10_000), security=security)
+    other = await ZeroMqTransport.listen("127.0.0.1:0", security=security)
+    for number in range(3_000):
+        client.send(agent.address, [b"and what is %d" % number])
+    assert (await asyncio.wait_for(agent.receive(), SOON))[1] == [b"and what is 0"]
+    await asyncio.sleep(0.5)  # as many as it takes are there
+    other.send(agent.address, [b"I am here"])
+    came = 0
+    while (await asyncio.wait_for(agent.receive(), SOON))[1] != [b"I am here"]:
+        came += 1
+        await asyncio.sleep(0.001)  # each is work
+    assert came < CLIENTS_MAX + 64
+    for party in (client, other):
+        await party.close()
 
 
 # -- one machine ---------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ from typing import Final, Protocol, cast
 import psutil
 
 from elf.addresses import split_address
-from elf.client import Client
+from elf.client import Client, connect
 from elf.errors import ElfError
 from elf.security.folder import load
 from elf.wire.clients import ONE_SHOT_PREFIX
@@ -82,7 +82,7 @@ def attack(scratch: Path, keys: FuzzKeys, kind: str, frames: int, seed: int, sha
     more = {name: {"security": "keys", "keys": str(own / name), "quotas": QUOTAS} for name in names}
 
     async def work(fleet: ControlFleet) -> Found:
-        async with AtWork(fleet) as at_work:
+        async with AtWork(fleet, own / PERSON) as at_work:
             attacker = _attacker(fleet, own, keys, kind, seed, share)
             return await at_work.bear(attacker, frames)
 
@@ -111,8 +111,9 @@ def _attacker(
 class AtWork:
     """A fleet, its lines, and who reads its windows."""
 
-    def __init__(self, fleet: ControlFleet) -> None:
+    def __init__(self, fleet: ControlFleet, keys: Path) -> None:
         self._fleet = fleet
+        self._keys = keys
         self._ledger = Ledger(WINDOW_MS)
         self._tasks: list[asyncio.Task[None]] = []
         self._client: Client
@@ -123,7 +124,8 @@ class AtWork:
 
     async def __aenter__(self) -> AtWork:
         await self._fleet.start()
-        self._client = self._fleet.client()
+        addresses = ",".join(agent.address for agent in self._fleet.running)
+        self._client = connect(addresses, cluster=CLUSTER, keys=self._keys)
         began = time.time()
         self._tasks.append(asyncio.create_task(self._write()))
         await self._fleet.heard("lines read", since=began)
@@ -160,6 +162,9 @@ class AtWork:
     async def _judge(self, found: Found, attacker: Attacker) -> None:
         """What there is after a stretch, told to ``found``."""
         try:
+            for task in self._tasks:
+                if task.done():
+                    task.result()
             await self._counted(found, attacker)
             await self._right(found)
             for agent in self._fleet.running:
@@ -185,8 +190,9 @@ class AtWork:
             found.skipped = _of(now, "records_skipped")
             ended, refused = _of(now, "handshakes_failed"), _of(now, "messages_refused")
             refused["misshapen"] = _of(now, "messages_misshapen").total()
-            found.refused = +(ended + refused)
-            if ended.total() == attacker.connections and +refused == attacker.expected:
+            found.refused = +(ended + refused) if attacker.connections else +refused
+            all_ended = not attacker.connections or ended.total() == attacker.connections
+            if all_ended and +refused == attacker.expected:
                 return
             if time.monotonic() > deadline:
                 was = f"{attacker.connections} connections, {dict(attacker.expected)}"
