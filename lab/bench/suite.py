@@ -47,7 +47,11 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
     "idle": ("",),
     "control": ("--agents 16 --rounds 8",),
     "security": ("--agents 16 --rounds 8 --repeat 1",),
-    "fuzz": ("--frames 100000",),
+    "fuzz": (
+        "--frames 100000",
+        "--keys none --frames 400000 --known 0.2",
+        "--keys reader --frames 400000 --known 0.2",
+    ),
     "jobs": ("--window 10 --windows 3",),
     "failover": ("--agents 16 --strikes 6", "--agents 16 --strikes 6 --detect fast"),
     "durability": ("",),
