@@ -36,8 +36,9 @@ LEASED_MS = 4_000
 CLIENT_SILENCE_MS = 10_000
 WHY_MS = 5_000
 """A client to whom nothing came for so long is told why."""
-COUNTED_CALLS = ("submit", "query", "compare", "tree")
-"""Calls that are statements to a quota; the others are asked again and again by who looks on."""
+COUNTED_CALLS = ("submit", "query", "compare", "tree", "fleet")
+"""Calls that are statements to a quota: of ``fleet`` each asks all agents. Of the others this agent alone
+does a little, for who looks on and asks again and again."""
 OFFLOAD_MS = 5_000
 """How long texts may be read, and plans made, at a time; none takes more than a part of a second here."""
 BETWEEN_MS_MAX = 60_000

@@ -108,6 +108,12 @@ async def test_a_creator_asks_so_often(agent: Agent) -> None:
         await bob.sql("SHOW JOBS")
 
 
+async def test_who_looks_on_asks_all_agents_so_often(agent: Agent) -> None:
+    async with connect(agent.address, cluster=agent.cluster, creator="dora") as dora:
+        answers = await asyncio.gather(*(dora.fleet() for _ in range(80)), return_exceptions=True)
+        assert 20 <= sum(isinstance(one, ElfError) for one in answers) <= 40
+
+
 def test_what_is_remembered_of_creators_is_bounded() -> None:
     creators = Creators(CatalogLog(), Quotas(statements_per_sec=1))
     for _ in range(BURST_SECS):
