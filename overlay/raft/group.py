@@ -55,6 +55,7 @@ class Group:
         self._hint = ""
         self._hint_term = 0
         self._asked = ""
+        self._strange_until = 0
 
     # -- beginnings ------------------------------------------------------------------------------------------
 
@@ -142,18 +143,17 @@ class Group:
         local = self.local
         match part:
             case VoteRequest():
-                slot = part.header.from_slot
-                if local.leader is not None and local.leader.slot == slot:
+                if local.leader is not None and local.leader.slot == part.header.from_slot:
                     self.leader_lost()
-                if local.commit and not (local.committed.in_slot(slot) or local.membership.in_slot(slot)):
-                    local.context.send(address, self.told())
                 self._election.request(address, part)
             case VoteReply():
                 if self._election.reply(part):
                     self._lead()
             case AppendRequest():
+                self._meet(address, part)
                 self._following.append(address, part)
             case InstallSnapshot():
+                self._meet(address, part)
                 self._following.piece(address, part)
             case TimeoutNow():
                 leader = Member(address, part.header.from_slot)
@@ -162,6 +162,29 @@ class Group:
                     self._lead()
             case AppendReply() | InstallSnapshotReply():
                 self._replied(part)
+
+    def _meet(self, address: str, part: AppendRequest | InstallSnapshot) -> None:
+        """A slot that was only invited takes whoever leads for the leader, and asks it who else there is: the
+        beginning of the log may name none that is still there."""
+        local, slot = self.local, part.header.from_slot
+        if not local.log.base.index and local.introduced.get(slot) != address:
+            local.introduced = {slot: address}
+            local.context.send(address, Ask(local.context.me, local.key))
+
+    def strange(self, address: str, part: Headed) -> None:
+        """Somebody speaks for a slot that we do not know there. One that was removed hears so. One that has come
+        after the end of our log is vouched for by members that we know; one that just says so, by nobody."""
+        local = self.local
+        member = local.membership.in_slot(part.header.from_slot)
+        if member is not None or not isinstance(part, VoteRequest | AppendRequest | InstallSnapshot):
+            return
+        if isinstance(part, VoteRequest) and local.commit:
+            local.context.send(address, self.told())
+        if local.context.now >= self._strange_until:
+            self._strange_until = local.context.now + local.context.config.ask_ms
+            known = (*self._doors, *(other.address for other in local.others()), *local.introduced.values())
+            for other in dict.fromkeys(known):
+                local.context.send(other, Ask(local.context.me, local.key))
 
     def _replied(self, part: AppendReply | InstallSnapshotReply) -> None:
         if part.header.term > self.local.term:
@@ -174,7 +197,7 @@ class Group:
 
     def hear(self, told: Told) -> None:
         """What another node says of the group. Only a committed membership can tell us that we are out: a
-        voter slot that is gone from it stays gone."""
+        voter slot that is gone from it stays gone. That is believed of the members that we know."""
         local = self.local
         leader = local.leader
         mine = told.birth == local.hard.birth
@@ -184,9 +207,12 @@ class Group:
                 self.leader_lost()
         if not mine:
             return
+        known = local.knows(told.sender.address) or (not self.member and told.sender.address in self._doors)
         if self._is_out(told):
-            local.released = True
+            local.released = local.released or known
             return
+        if known:
+            local.introduced = {member.slot: member.address for member in told.members}
         self._hint = told.leader if told.leader != local.context.me.address else ""
         self._hint_term = told.term
         if ("ask", local.key) in local.context.timers and self._hint not in ("", self._asked):

@@ -39,6 +39,8 @@ class LocalMember:
         self.released = False
         """Our slot is no longer in any committed membership."""
         self.attempts = 0
+        self.introduced: dict[int, str] = {}
+        """Members that our log does not have, by slot, as one that it has told last."""
         self._shown: tuple[int, str] | None = None
 
     # -- questions -------------------------------------------------------------------------------------------
@@ -73,6 +75,19 @@ class LocalMember:
     def others(self) -> tuple[Member, ...]:
         """All members but us."""
         return tuple(member for member in self.membership.members if member.slot != self.hard.slot)
+
+    def hears(self, slot: int, address: str) -> bool:
+        """Whether that is where a member with this slot is: as our log says, or a member of ours, for who came
+        after the end of our log. A slot that was only invited knows nobody, and hears everybody."""
+        if not self.log.base.index:
+            return True
+        member = self.membership.in_slot(slot) or self.committed.in_slot(slot)
+        return address == (self.introduced.get(slot) if member is None else member.address)
+
+    def knows(self, address: str) -> bool:
+        """Whether a member is there, likewise."""
+        members = (one.at(address) for one in (self.membership, self.committed))
+        return any(member is not None for member in members) or address in self.introduced.values()
 
     def header(self, to: int) -> Header:
         """The header of a part for the member in slot ``to``."""

@@ -67,7 +67,8 @@ class Reception:
         self.dropped = 0
         self.leaving = False
         self._doors: dict[bytes, tuple[str, ...]] = {}
-        self._forwards: dict[int, bytes] = {}
+        self._forwards: dict[int, tuple[bytes, str]] = {}
+        """The group, and the leader that was asked."""
         self._taken: dict[tuple[Peer, int], None] = {}
         self._events: deque[tuple[int, str, str]] = deque(maxlen=_EVENTS_KEPT)
 
@@ -96,7 +97,7 @@ class Reception:
         elif len(self._forwards) >= self._context.config.forwards_max:
             self.reject(key, token, "busy", target)
         else:
-            self._forwards[token] = key
+            self._forwards[token] = key, target
             self._context.after(("forward", str(token)), self._context.config.forward_ms)
             self._context.send(target, Forward(self._context.me, key, token, group.target_term, payload))
 
@@ -191,6 +192,10 @@ class Reception:
             if isinstance(part, VoteRequest | AppendRequest | InstallSnapshot | TimeoutNow):
                 self._context.part(address, UnknownMember(header.group, header.birth, header.to_slot))
             return
+        if not group.local.hears(header.from_slot, address):
+            self.dropped += 1
+            group.strange(address, part)
+            return
         if _leaps(part, group.local.term) or _is_beyond(part, group):
             self.dropped += 1
             return
@@ -266,6 +271,10 @@ class Reception:
         if group is None or group.local.hard.birth != message.birth:
             self._context.send(message.sender.address, self._told(message.group))
             return
+        member = group.local.membership.in_slot(message.slot)
+        if member is not None and member.address != message.sender.address:
+            self.dropped += 1
+            return
         if isinstance(message, Enter):
             group.enter_request(message)
         else:
@@ -289,7 +298,7 @@ class Reception:
             self._context.send(message.sender.address, answer)
 
     def _forwarded(self, message: Forwarded) -> None:
-        if self._forwards.get(message.token) != message.group:
+        if self._forwards.get(message.token) != (message.group, message.sender.address):
             return
         del self._forwards[message.token]
         self._context.timers.cancel(("forward", str(message.token)))
@@ -343,7 +352,7 @@ class Reception:
                 if self.links.due(of):
                     self.silent(of)
             case "forward":
-                key = self._forwards.pop(int(of))
+                key, _ = self._forwards.pop(int(of))
                 self.reject(key, int(of), "unsure", "")
             case _:
                 raise OverlayBug(f"nobody set the deadline {kind}")
