@@ -119,11 +119,12 @@ class StreamConfig:
         "(with a key of this host's) or drop; in _line, the archive and the reject file too.",
     )
     idle_timeout_secs: float = setting(10.0, _SECS, "A file silent for so long holds up no window.")
-    shared: bool = setting(
-        False,
-        flag(),
-        "Other agents that say so of this stream see these files too, under the same paths (NFS), and have "
-        "others of their own: with STRAGGLERS MIRROR one of them reads these when this agent is behind.",
+    shared: tuple[str, ...] = setting(
+        (),
+        many(_PATTERN),
+        "Files of other agents that are seen here too, under the same paths (NFS), and that this agent may "
+        "read in their place: with STRAGGLERS MIRROR one agent reads what another one that is behind has "
+        "not. Links are followed first. Empty: it shares no files of the stream.",
     )
 
 

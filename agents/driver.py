@@ -109,7 +109,7 @@ class Driver:
             lambda frames: asyncio.wrap_future(self._threads.begin("plan", partial(planned, frames))),
         )
         self._beside: set[asyncio.Future[None]] = set()
-        self._running = Running([task.facts.stream for task, _ in streams if task.is_shared], run_bytes_max)
+        self._running = Running({task.facts.stream: task.shared for task, _ in streams}, run_bytes_max)
         self._feeding = Feeding(
             streams,
             self._log,

@@ -102,6 +102,9 @@ class Metrics:
         )
         self._faulted = self._counter("messages_faulted", "Messages that elf has failed to handle.", "kind")
         self._skipped = self._counter("records_skipped", "Committed records that nobody can use.", "kind")
+        self._disbelieved = self._counter(
+            "messages_disbelieved", "Messages of agents that may not say so.", "kind"
+        )
         self._over_quota = self._counter("over_quota", "Requests refused for a creator's quota.", "reason")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
@@ -266,6 +269,10 @@ class Metrics:
     def skipped(self, kind: str) -> None:
         """A committed record was skipped."""
         self._skipped.labels(self._kind(kind)).inc()
+
+    def disbelieved(self, kind: str) -> None:
+        """An agent has said what it may not say."""
+        self._disbelieved.labels(self._kind(kind)).inc()
 
     def over_quota(self, what: str) -> None:
         """A client was refused what is over a quota."""

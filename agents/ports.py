@@ -30,6 +30,7 @@ Told = (
     | do.Skipped
     | do.Audited
     | do.Refused
+    | do.Disbelieved
 )
 """Effects that are for people."""
 

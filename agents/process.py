@@ -511,6 +511,7 @@ def _stream(
         facts,
         settings,
         store,
+        shared=stream.shared,
         engine=StreamEngine(format_, stream.timestamp, functions),
         sinks=Sinks(archive, rejects),
         metrics=metrics,

@@ -74,6 +74,10 @@ class LogReports:
                 self._unusable(effect)
             case do.Refused():
                 self._metrics.over_quota(effect.what)
+            case do.Disbelieved():
+                self._metrics.disbelieved(effect.what)
+                text = f"{effect.what} is not believed: {effect.why}"
+                self._rarely(effect.what, text, sent_by=effect.sender)
             case do.Audited():
                 if self._audit is not None:
                     self._audit.record(effect.what, effect.facts)

@@ -16,7 +16,7 @@ from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog, Step
 from agents.node.replicas import Replicas
 from elf.job.commands import Install, Uninstall
-from elf.job.effects import Forget, Run, Send, Skewed, Work
+from elf.job.effects import Disbelieved, Forget, Run, Send, Skewed, Work
 from elf.job.events import Combined, Fetched, Ran, Worked
 from elf.job.group.router import Router
 from elf.job.messages.groups import FunctionFailed
@@ -129,7 +129,8 @@ class Working:
             case Fetched():
                 return self.sender.fetched(event.flow, event.snapshots)
             case Ran():
-                return [Send(event.to, event.answer)]
+                refused = [Disbelieved("Reexecute", event.to, event.refused)] if event.refused else []
+                return [Send(event.to, event.answer), *refused]
             case _:
                 return self.replicas.performed(event)
 
@@ -172,7 +173,7 @@ class Working:
         match message:
             case Committed() | Broadcast() | LeaveOut() if sender:
                 return []
-            case Verdict() | Resend() if not self._is_root(sender, message.flow):
+            case Verdict() | Resend() | Reexecute() if not self._is_root(sender, message.flow):
                 return []
             case Slice():
                 return self._slice(sender, message, now_ms)

@@ -1,5 +1,5 @@
 """Runs the work of another agent again (``elf.job.reexecution``): one pane of one flow, from files that both
-see.
+see, and that this agent's own configuration names (``agents.tasks.covered``).
 
 On a thread of its own, with a worker of its own that forgets everything afterwards: the stream task of the
 stream is not held up, and nothing is written. One run at a time, and few that wait; each reads a bounded
@@ -9,12 +9,12 @@ work again.
 
 from __future__ import annotations
 
-import os
 import stat
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -24,10 +24,11 @@ import pyarrow as pa
 
 from agents.formats import get_format
 from agents.inputs.contents import Plain
-from agents.inputs.files import paths_of
 from agents.inputs.follower import Follower
 from agents.inputs.ranges import MAGIC_BYTES, is_compressed
 from agents.inputs.values import Chunk, Position
+from agents.tasks import covered
+from agents.tasks.covered import NotCovered
 from agents.tasks.streams import StreamEngine
 from elf import windows
 from elf.batch import decode, encode
@@ -49,22 +50,23 @@ WAITING_MAX: Final = 4
 
 
 class Running:
-    """The runs of one agent. ``streams``: those whose files it shares with others, and reads of others;
+    """The runs of one agent. ``shared``: for each stream the files of others that it may read (patterns);
     ``bytes_max``: what each run may read."""
 
-    def __init__(self, streams: Collection[str], bytes_max: int) -> None:
-        self._streams = streams
+    def __init__(self, shared: Mapping[str, Sequence[str]], bytes_max: int) -> None:
+        self._shared = shared
         self._bytes_max = bytes_max
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="again")
         self._places = threading.BoundedSemaphore(WAITING_MAX)
 
     def submit(self, run: Run) -> Future[Ran]:
         """On the thread, in its turn; called on the loop. Never fails on what is in files."""
-        if run.flow.fragment.stream not in self._streams:
+        shared = self._shared.get(run.flow.fragment.stream)
+        if not shared:
             return _at_once(_not(run, "this agent shares no files of the stream"))
         if not self._places.acquire(blocking=False):
             return _at_once(_not(run, "too many others wait for theirs"))
-        future = self._pool.submit(ran, run, self._bytes_max)
+        future = self._pool.submit(ran, run, shared, self._bytes_max)
         future.add_done_callback(lambda _: self._places.release())
         return future
 
@@ -72,10 +74,13 @@ class Running:
         self._pool.shutdown(wait=True, cancel_futures=True)
 
 
-def ran(run: Run, bytes_max: int, chunk_bytes: int = CHUNK_BYTES) -> Ran:
-    """The answer: the pane, or why not. ``chunk_bytes`` are read at a time."""
+def ran(run: Run, shared: Sequence[str], bytes_max: int, chunk_bytes: int = CHUNK_BYTES) -> Ran:
+    """The answer: the pane, or why not. Only files that ``shared`` covers are opened.
+    ``chunk_bytes`` are read at a time."""
     try:
-        return Ran(run.to, _run(run.flow, run.asked, bytes_max, chunk_bytes))
+        return Ran(run.to, _run(run.flow, run.asked, shared, bytes_max, chunk_bytes))
+    except NotCovered as refused:
+        return replace(_not(run, str(refused)), refused=str(refused))
     except OSError as error:
         return _not(run, f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except Exception as error:  # what ends another agent must not end this one
@@ -93,13 +98,15 @@ def _not(run: Run, why: str) -> Ran:
     return Ran(run.to, NotRun(flow=asked.flow, member=asked.member, pane=asked.pane, why=why))
 
 
-def _run(flow: Flow, asked: Reexecute, bytes_max: int, chunk_bytes: int) -> RunSlice:
+def _run(flow: Flow, asked: Reexecute, shared: Sequence[str], bytes_max: int, chunk_bytes: int) -> RunSlice:
     """Raises ``InputError`` where the files do not have all of the pane."""
     offsets, reading, pane = asked.offsets, asked.reading, asked.pane
     if not can_run(flow.fragment):
         raise InputError("this flow is not run by others")
     with ExitStack() as opened:
-        files = {s.id: opened.enter_context(_opened(s, reading.max_line_bytes)) for s in offsets.sources}
+        files = {
+            s.id: opened.enter_context(_opened(s, shared, reading.max_line_bytes)) for s in offsets.sources
+        }
         worker = opened.enter_context(closing(_worker(flow, offsets, reading, pane)))
         left = bytes_max
         for source in offsets.sources:
@@ -110,7 +117,7 @@ def _run(flow: Flow, asked: Reexecute, bytes_max: int, chunk_bytes: int) -> RunS
             if source.asleep and (file.offset < 0 or _next(file, chunk_bytes) is not None):
                 raise InputError(f"{source.path} says something again")
             _same(file)
-        _check_known(offsets, reading)
+        _check_known(offsets, reading, shared)
         sealed = worker.seal_below(flow.uid, pane + 1)
     counted = _rows_of(sealed.counters, pane) if sealed is not None else None
     return RunSlice(
@@ -149,10 +156,10 @@ def _worker(flow: Flow, offsets: SourceOffsets, reading: Reading, pane: int) -> 
 
 
 @contextmanager
-def _opened(source: SourceAt, max_line_bytes: int) -> Iterator[Follower]:
+def _opened(source: SourceAt, shared: Sequence[str], max_line_bytes: int) -> Iterator[Follower]:
     """The file, if it is the one that the agent reads, where that stood. File systems have the same inode
     for all who mount them, but not the same device."""
-    descriptor = os.open(source.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    descriptor = covered.opened(source.path, shared)
     file = Follower(source.path, Plain(descriptor), max_line_bytes=max_line_bytes)
     with closing(file):
         device, head = file.device, (source.head_bytes, source.head_crc)
@@ -201,10 +208,10 @@ def _read(
     return read
 
 
-def _check_known(offsets: SourceOffsets, reading: Reading) -> None:
+def _check_known(offsets: SourceOffsets, reading: Reading, shared: Sequence[str]) -> None:
     """That no file is the agent's which it did not know at the source offsets."""
     known = {source.inode for source in offsets.sources}
-    for path in paths_of(reading.include, reading.exclude):
+    for path in covered.covered(shared, reading.include, reading.exclude):
         status = Path(path).stat()
         if stat.S_ISREG(status.st_mode) and status.st_size and status.st_ino not in known:
             with Path(path).open("rb") as file:

@@ -118,7 +118,8 @@ class LaneCounts:
 
 class StreamTask:
     """See the module's docstring. Everything here is called on the stream task's own thread, but for ``ship``
-    and ``row_sample``. ``reading``: how others read its files, where they share them."""
+    and ``row_sample``. ``reading``: how others read its files, where they share them; ``shared``: the
+    files of others that it reads."""
 
     def __init__(
         self,
@@ -133,12 +134,14 @@ class StreamTask:
         spill: Spill | None = None,
         cores: int | None = None,
         reading: Reading | None = None,
+        shared: Sequence[str] = (),
     ) -> None:
         _keep_heap()
         self.facts = facts
         self.metrics = metrics or Metrics()
         self.counts = LaneCounts(facts, self.metrics)
         self._reading = reading
+        self.shared = tuple(shared)
         self._checkpoints = Checkpoints(store, facts.stream)
         stored = self._checkpoints.last
         self.positions: tuple[Position, ...] = stored.positions if stored else ()
@@ -211,11 +214,6 @@ class StreamTask:
         self._checkpoints.save(stored, outcome)
         self.metrics.checkpoint(time.perf_counter() - began)
         self._sinks.covered(archive)
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether other agents see its files, and it theirs."""
-        return self._reading is not None
 
     @property
     def rejects_not_kept(self) -> int:

@@ -405,6 +405,16 @@ class Offload:
 
 
 @dataclass(frozen=True)
+class Disbelieved:
+    """An agent has said what its key does not let it say, and nothing came of it (``what`` it was, and why
+    not). For the log, and counted."""
+
+    what: str
+    sender: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Stop:
     """The agent must stop: ``text`` for the log and the terminal, ``status`` for the exit."""
 
@@ -446,5 +456,6 @@ Effect = (
     | Skipped
     | Refused
     | Offload
+    | Disbelieved
     | Stop
 )

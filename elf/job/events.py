@@ -125,10 +125,12 @@ class Fetched:
 
 @dataclass(frozen=True)
 class Ran:
-    """Another agent's work was run, or not: the answer to the root that asked."""
+    """Another agent's work was run, or not: the answer to the root that asked. ``refused``: why it must never
+    be; empty else."""
 
     to: str
     answer: RunSlice | NotRun
+    refused: str = ""
 
 
 @dataclass(frozen=True)

@@ -172,8 +172,8 @@ class Group:
             local.context.send(address, Ask(local.context.me, local.key))
 
     def strange(self, address: str, part: Headed) -> None:
-        """Somebody speaks for a slot that we do not know there. One that was removed hears so. One that has come
-        after the end of our log is vouched for by members that we know; one that just says so, by nobody."""
+        """Somebody speaks for a slot that we do not know there. One that was removed hears so. One that has
+        come after the end of our log is vouched for by members that we know; a liar by nobody."""
         local = self.local
         member = local.membership.in_slot(part.header.from_slot)
         if member is not None or not isinstance(part, VoteRequest | AppendRequest | InstallSnapshot):

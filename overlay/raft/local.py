@@ -77,8 +77,8 @@ class LocalMember:
         return tuple(member for member in self.membership.members if member.slot != self.hard.slot)
 
     def hears(self, slot: int, address: str) -> bool:
-        """Whether that is where a member with this slot is: as our log says, or a member of ours, for who came
-        after the end of our log. A slot that was only invited knows nobody, and hears everybody."""
+        """Whether that is where a member with this slot is: as our log says, or a member of ours, for who
+        came after the end of our log. A slot that was only invited knows nobody, and hears everybody."""
         if not self.log.base.index:
             return True
         member = self.membership.in_slot(slot) or self.committed.in_slot(slot)

@@ -59,7 +59,7 @@ streams:
     rotate_wait_secs: 0
     max_line_bytes: 4096
     idle_timeout_secs: 3
-    shared: true
+    shared: [/mnt/logs/*/clicks*.log]
   web-access: {include: [/var/log/nginx/access.log], format: combined}
 archive: {path: "s3://bucket/elf", roll_secs: 10, roll_bytes: 1000}
 http: {listen: null}
@@ -82,7 +82,10 @@ def test_all_that_can_be_written(tmp_path: Path) -> None:
     assert (clicks.format, clicks.timestamp, clicks.lateness_secs) == ("json", "at", 1.5)
     assert clicks.columns == {"price": "double", "user.age": "bigint"}
     assert (clicks.idle_timeout_secs, clicks.max_line_bytes, clicks.rotate_wait_secs) == (3.0, 4096, 0.0)
-    assert [config.streams[name].shared for name in ("clicks", "web-access")] == [True, False]
+    assert [config.streams[name].shared for name in ("clicks", "web-access")] == [
+        ("/mnt/logs/*/clicks*.log",),
+        (),
+    ]
     assert config.streams["web-access"].initial_read_offset == "beginning"
     assert config.archive.path == "s3://bucket/elf"
     assert config.http.listen is None
@@ -90,14 +93,21 @@ def test_all_that_can_be_written(tmp_path: Path) -> None:
 
 
 def test_only_files_can_be_shared(tmp_path: Path) -> None:
-    stream = "streams: {a: {include: [/a], format: json, type: syslog, shared: true}}"
+    stream = "streams: {a: {include: [/a], format: json, type: syslog, shared: [/b]}}"
     (problem,) = problems(tmp_path, stream)
     assert problem == 'elf.yaml:1: streams.a.type must be one of file, not "syslog" (nearest: file)'
     stream = "streams: {a: {include: [/a], format: json, shared: nfs}}"
     (problem,) = problems(tmp_path, stream)
-    assert problem == 'elf.yaml:1: streams.a.shared must be true or false, not "nfs"'
-    env = {"ELF_STREAMS_A_SHARED": "True"}
-    assert load(written(tmp_path, "streams: {a: {include: [/a], format: json}}"), env).streams["a"].shared
+    assert (
+        problem
+        == 'elf.yaml:1: streams.a.shared must be an absolute path (wildcards: *, **, ?, [abc]), not "nfs"'
+    )
+    stream = "streams: {a: {include: [/a], format: json, shared: true}}"
+    (problem,) = problems(tmp_path, stream)
+    assert problem.startswith("elf.yaml:1: streams.a.shared must be an absolute path")
+    env = {"ELF_STREAMS_A_SHARED": "/mnt/*/a"}
+    streams = load(written(tmp_path, "streams: {a: {include: [/a], format: json}}"), env).streams
+    assert streams["a"].shared == ("/mnt/*/a",)
 
 
 def test_nothing_at_all_is_a_configuration(tmp_path: Path) -> None:

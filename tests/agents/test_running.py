@@ -137,6 +137,11 @@ def counted(counters: bytes, payload: bytes, found: dict[int, Counter[str]]) -> 
         found.setdefault(row["_pane"], Counter())["sum"] += int(row[FRAGMENT.states[0].name])
 
 
+def seen(reading: Reading) -> tuple[str, ...]:
+    """The files that its helper may read: all that are in its folder."""
+    return tuple(str(Path(pattern).with_name("*")) for pattern in reading.include)
+
+
 def run(where: Where | None, pane: int, bytes_max: int = 1 << 20, chunk: int = 1 << 20) -> RunSlice | NotRun:
     """As another agent does that is asked for a pane."""
     offsets = None if where is None else where.offsets(pane)
@@ -146,7 +151,7 @@ def run(where: Where | None, pane: int, bytes_max: int = 1 << 20, chunk: int = 1
         Reexecute(flow=FLOW.uid, member=OF, pane=pane, offsets=offsets, reading=where.reading)
     )
     asked = msgspec.msgpack.decode(sent, type=Reexecute)
-    return running.ran(Run(FLOW, asked, ROOT), bytes_max, chunk).answer
+    return running.ran(Run(FLOW, asked, ROOT), seen(asked.reading), bytes_max, chunk).answer
 
 
 def rows_of(answer: RunSlice) -> Counter[str]:
@@ -394,7 +399,7 @@ def test_too_many_files_or_too_much_open_is_not_told(tmp_path: Path) -> None:
 
 def test_only_for_a_stream_that_it_shares_too() -> None:
     asked = Reexecute(flow=FLOW.uid, member=OF, pane=1, offsets=SourceOffsets(1, 0, ()), reading=NOWHERE)
-    other = running.Running(["views"], 1 << 20)
+    other = running.Running({"views": ("/srv/*/*.log",), "clicks": ()}, 1 << 20)
     answer = other.submit(Run(FLOW, asked, ROOT)).result().answer
     assert isinstance(answer, NotRun)
     assert answer.why == "this agent shares no files of the stream"
@@ -413,7 +418,9 @@ def test_what_the_lines_of_another_make_fail_ends_nobody(tmp_path: Path) -> None
     asked = Reexecute(
         flow=FLOW.uid, member=OF, pane=pane(1), offsets=offsets, reading=where.reading or NOWHERE
     )
-    answer = running.ran(Run(replace(FLOW, fragment=fragment), asked, ROOT), 1 << 20).answer
+    answer = running.ran(
+        Run(replace(FLOW, fragment=fragment), asked, ROOT), seen(asked.reading), 1 << 20
+    ).answer
     assert isinstance(answer, NotRun)
     assert answer.why
     agent.close()

@@ -33,7 +33,7 @@ SPAN_US = 2 * SECOND_US
 def sharing(tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(tmp_path, 3)
     for agent in fleet.agents:
-        agent.shared = True
+        agent.shared = (str(tmp_path / "*" / "logs" / "clicks*.log"),)
     fleet.start()
     yield fleet
     fleet.stop()

@@ -233,7 +233,7 @@ def test_hashes_are_this_hosts(tmp_path: Path) -> None:
         ({"format": "json", "columns": {"N": "bigint"}, "mask": {"n": "hash"}}, "n is declared as bigint"),
         ({"format": "json", "timestamp": "at", "mask": {"at": "drop"}}, "at is what elf itself goes by"),
         ({"format": "json", "columns": {"n": "bigint"}, "mask": {"n": "hash"}}, "n is declared as bigint"),
-        ({"format": "json", "mask": {"ip": "drop"}, "shared": True}, "an agent masks or shares"),
+        ({"format": "json", "mask": {"ip": "drop"}, "shared": ["/mnt/a"]}, "an agent masks or shares"),
         ({"format": "json", "mask": {"ip": "blur"}}, "must be one of truncate, hash, drop"),
     ],
 )

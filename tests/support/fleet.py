@@ -114,7 +114,7 @@ class Agent:
     """What runs."""
     pattern: str = "clicks.log"
     """Which files of its folder it follows."""
-    shared: bool = False
+    shared: tuple[str, ...] = ()
     """Others see its files."""
     cluster: str = "test"
     quiet: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -148,7 +148,7 @@ class Agent:
                     "format": "json",
                     "lateness_secs": 0.5,
                     "idle_timeout_secs": 2,
-                    "shared": self.shared,
+                    "shared": list(self.shared),
                 },
                 **{
                     name: {
