@@ -454,7 +454,7 @@ def _node_keys(keyring: Keyring) -> NodeKeys | None:
 
     identity = keyring.keys.identity
     trust, signed = Trust(identity.cluster, identity.authority), (*identity.roster, identity.certificate)
-    return NodeKeys(trust, signed, identity.fleet, seal_pairs)
+    return NodeKeys(trust, signed, identity.fleet, seal_pairs, keyring.keys.pair.sign)
 
 
 def since_us(name: str, stream: StreamConfig, store: Store) -> int:

@@ -32,13 +32,15 @@ class NodeKeys:
     """What a node is given of its keys.
 
     ``known``: what its identity says was signed; ``fleet``: the public keys of all agents' listening sockets,
-    as it says; ``seal`` makes the secret ones readable for a new host's key.
+    as it says; ``seal`` makes the secret ones readable for a new host's key; ``sign`` signs with the agent's
+    own key.
     """
 
     trust: Trust
     known: tuple[Signed, ...]
     fleet: ServerKeys
     seal: Callable[[bytes], bytes]
+    sign: Callable[[bytes], bytes]
 
 
 class KeyRequests:

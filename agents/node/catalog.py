@@ -9,16 +9,16 @@ following.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import overlay as ring
-from agents.codec import pack
+from agents.codec import pack, unpack
 from agents.node.beginning import Context
 from agents.node.groups import GroupDesk, GroupStep
 from agents.node.staffing import Staffing
-from elf.errors import UserError
+from elf.errors import PeerError, UserError
 from elf.job.catalog.admission import entry_for, is_behind
 from elf.job.catalog.membership import Membership
 from elf.job.catalog.voters import (
@@ -31,7 +31,7 @@ from elf.job.catalog.voters import (
     refusal,
     with_keys,
 )
-from elf.job.effects import Effect, Send, Skipped
+from elf.job.effects import Disbelieved, Effect, Send, Skipped
 from elf.job.messages.inquiries import LocateInTree, TreePlace
 from elf.job.messages.log import (
     ChangeRoster,
@@ -44,12 +44,14 @@ from elf.job.messages.log import (
     MemberJoined,
     Proposal,
     Refused,
+    SignedTail,
     Spread,
     Welcome,
 )
 from elf.job.spec import stream_topic
 from elf.security.certificates import Signed
 from elf.security.enrolling import stale
+from elf.security.tails import is_signed, signable
 from elf.wire.base import Answer
 from overlay import raft
 
@@ -78,13 +80,13 @@ class _Untold:
 
 
 Step = GroupStep | ring.Effect
-LogWord = Hello | Welcome | Follow | LogTail | Refused
+LogWord = Hello | Welcome | Follow | LogTail | SignedTail | Refused
 
 
 class Catalog:
     """See the module's docstring. ``membership`` follows the log, of which this agent knows a prefix, like
     everybody; ``kept``: the log as its group has decided it, at a voter. ``signed``: the certificates with
-    which this agent bootstraps the log, if it does."""
+    which this agent bootstraps the log, if it does; ``sign``: with its own key, where there are keys."""
 
     def __init__(
         self,
@@ -97,7 +99,9 @@ class Catalog:
         voters_max: int,
         new_cluster_uid: str,
         signed: Sequence[Signed] = (),
+        sign: Callable[[bytes], bytes] | None = None,
     ) -> None:
+        self._sign = sign
         self.log = context.log
         self.membership = membership
         self.kept = kept
@@ -239,7 +243,28 @@ class Catalog:
             if len(self._known_to) >= PROPOSED_MAX:
                 self._known_to.clear()
             self._known_to[sender] = max(message.known, self.log.last)
+        if isinstance(message, SignedTail):
+            return self._relayed(sender, message, now_ms)
         return list(self.membership.hear(sender, message, now_ms))
+
+    def _relayed(self, sender: str, word: SignedTail, now_ms: int) -> list[Step]:
+        """A tail that came down a tree, with the signature of a voter."""
+        trust = self.log.trust
+        if trust is None:
+            return []
+        keys = self.log.keys_at(word.voter, now_ms)
+        if not is_signed(trust.cluster, word.tail, keys, word.signature):
+            why = f"its signature is not that of an agent at {word.voter}"
+        elif word.voter not in self.membership.voters:
+            self.membership.hurry(now_ms)  # we may not have heard yet that it is one
+            return []
+        else:
+            tail = unpack(word.tail)
+            if isinstance(tail, LogTail):
+                return list(self.membership.hear(word.voter, tail, now_ms))
+            why = "it is no tail of the log"
+        self.membership.hurry(now_ms)
+        return [Disbelieved("SignedTail", sender, why)] if self.membership.joined() else []
 
     def missed(self, topic: bytes, now_ms: int) -> list[Step] | None:
         """A tree cannot repair what we missed; None if the topic is no stream's."""
@@ -309,15 +334,28 @@ class Catalog:
             after = told if untold.first - 1 - told <= TOLD_LATE_MAX else untold.first - 1
             self._told[stream], self._told_ms[stream] = last, now_ms
             topic, new = stream_topic(stream), self.log.after(after, last - after)
-            body = pack(self.membership.tail(cluster, after, new))
+            body = pack(self._signed_tail(self.membership.tail(cluster, after, new)))
             found.extend(self._overlay.route(topic, pack(Spread(topic=topic, body=body)), now_ms))
         return found
+
+    def _signed_tail(self, tail: LogTail) -> LogTail | SignedTail:
+        """As a tree is to carry it."""
+        if self._sign is None or self.log.trust is None:
+            return tail
+        data = pack(tail)
+        signature = self._sign(signable(self.log.trust.cluster, data))
+        return SignedTail(voter=self._me.address, tail=data, signature=signature)
 
     def spread_here(self, word: Spread, now_ms: int) -> list[Step]:
         """As the root of a stream's tree: down it goes. A root that is not one any more lets followers
         ask."""
         if not self._overlay.is_root(word.topic):
             return []
+        try:
+            if not isinstance(unpack(word.body), LogTail | SignedTail):
+                raise PeerError("it is no tail of the log")
+        except PeerError as error:
+            return [Disbelieved("Spread", "", str(error))]
         return list(self._overlay.multicast(word.topic, word.body, now_ms))
 
     def place(self, request: LocateInTree) -> Send:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import Final
 
 import overlay as ring
 from agents.answering import audited
@@ -32,7 +33,7 @@ from elf.errors import PeerError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity, Membership, StreamSince
 from elf.job.catalog.voters import ReplicatedLog
-from elf.job.effects import Effect, Faulted, Known, Multicast, Namesake, Send, Skipped, Stop
+from elf.job.effects import Disbelieved, Effect, Faulted, Known, Multicast, Namesake, Send, Skipped, Stop
 from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Offloaded, Worked
 from elf.job.group.commits import Commits, Wanted
 from elf.job.group.groups import JobGroups
@@ -63,20 +64,27 @@ from elf.job.messages.log import (
     Proposal,
     Refused,
     RosterChanged,
+    SignedTail,
     Spread,
     Welcome,
 )
+from elf.job.messages.rollup import Broadcast, Committed, LeaveOut
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
+from elf.job.program.messages import Routed, Told
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs, ToApp
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
 from elf.security.principals import Principal
-from elf.wire.base import Answer, Request
+from elf.wire.base import Answer, Message, Request
 from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, WindowResult
 from overlay import raft
 
 LOOK_MS = 1_000
 """Between two looks at what nothing waits for."""
+_ROUTED: Final = (Request, Spread, Routed)
+"""What may come by way of others, since it says by itself what it wants and where an answer goes."""
+_MULTICAST: Final = (LogTail, SignedTail, Committed, LeaveOut, Broadcast, Told)
+"""What comes down trees."""
 NodeEffect = Effect | JobGroupEffect | ReplicaEffect | ring.Send | raft.Send | raft.Persist | ProgramEffect
 """What the driver performs."""
 
@@ -126,6 +134,7 @@ class Node:
             voters_max=settings.voters_max,
             new_cluster_uid=new_cluster_uid,
             signed=signed,
+            sign=None if keys is None else keys.sign,
         )
         # job groups: the jobs of which this agent is the master, and the roots of flows
         self.job_groups = JobGroups(me.address, log, settings.root, me.name, desk.voters)
@@ -361,9 +370,9 @@ class Node:
             case ring.JoinFailed():
                 return self._not_joined(told, now_ms)
             case ring.Delivered():
-                return self._routed(told.payload, told.origin, now_ms)
+                return self._carried(told.payload, told.origin, _ROUTED, now_ms)
             case ring.Multicasted():
-                return self._routed(told.payload, "", now_ms)
+                return self._carried(told.payload, "", _MULTICAST, now_ms)
             case ring.Missed():
                 return self._missed(told, now_ms)
             case ring.PeerDown(peer=peer):
@@ -392,11 +401,17 @@ class Node:
             *self.programs.missed(missed.topic, count, now_ms),
         ]
 
-    def _routed(self, payload: bytes, origin: str, now_ms: int) -> list[Step]:
+    def _carried(
+        self, payload: bytes, origin: str, kinds: tuple[type[Message], ...], now_ms: int
+    ) -> list[Step]:
+        """What others have brought here. Whom it is said to be of is nobody's proof, so it is only what may
+        be of anybody (protocol 12.7)."""
         try:
             message = unpack(payload)
         except PeerError:
             return []
+        if not isinstance(message, kinds):
+            return [Disbelieved(type(message).__name__, origin, "it must come from who says it")]
         return self._arrived(origin, message, now_ms)
 
     def _not_joined(self, failed: ring.JoinFailed, now_ms: int) -> Sequence[Step]:
@@ -485,7 +500,7 @@ class Node:
                 return list(self._working.arrived(sender, message, now_ms))
             case _ if isinstance(message, ToFlow):
                 return list(self.router.arrived(sender, message, now_ms))
-            case Hello() | Welcome() | Follow() | LogTail() | Refused():
+            case Hello() | Welcome() | Follow() | LogTail() | SignedTail() | Refused():
                 return list(self.catalog.hear(sender, message, now_ms))
             case _ if isinstance(message, Proposal):
                 return list(self.catalog.serve(sender, message, now_ms))

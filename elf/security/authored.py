@@ -22,6 +22,7 @@ _TAG: Final = "elf statement 1"
 _DIGEST_BYTES: Final = 32
 _FILES_MAX: Final = 256
 
+Signature = Annotated[bytes, Meta(min_length=64, max_length=64)]
 Nonce = Annotated[bytes, Meta(min_length=16, max_length=16)]
 Digest = Annotated[bytes, Meta(min_length=_DIGEST_BYTES, max_length=_DIGEST_BYTES)]
 Digests = Annotated[
@@ -36,7 +37,7 @@ class Authored(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fiel
     key: Annotated[bytes, Meta(min_length=32, max_length=32)]
     expires: Annotated[int, Meta(ge=0, le=1 << 40)]
     nonce: Nonce
-    signature: Annotated[bytes, Meta(min_length=64, max_length=64)]
+    signature: Signature
 
 
 class Authorship(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -2,20 +2,225 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import time
+import urllib.request
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+import overlay as ring
+from agents import codec
+from agents.codec import Message, pack
+from agents.keyring import principal_of
 from agents.tasks import covered
 from agents.tasks.covered import NotCovered
 from agents.tasks.running import Running
+from elf.client import connect
+from elf.job.catalog.voters import LOG_GROUP
 from elf.job.effects import Run
 from elf.job.events import Ran
+from elf.job.messages.log import Hello, LogTail, LogVoters, MemberLeft, SignedTail, Spread, Welcome
 from elf.job.messages.rollup import NotRun, Reexecute
 from elf.job.reexecution import Reading, SourceAt, SourceOffsets
+from elf.job.spec import stream_topic
+from elf.security import folder as files
+from elf.security.principals import Security
+from elf.security.tails import signable
+from elf.transport.zeromq import ZeroMqTransport
+from overlay.ids import node_id
+from overlay.messages import Multicast, Route
+from overlay.raft.messages import (
+    AppendRequest,
+    AppendRequests,
+    Ask,
+    Exit,
+    Header,
+    Told,
+    VoteRequest,
+    VoteRequests,
+)
+from overlay.raft.values import Entry
 from tests.agents.test_running import FLOW, ROOT, pane
+from tests.support.enrolled import CLUSTER, Enrolled
+from tests.support.fleet import STREAM
+
+SOON = 10.0
+
+
+class Liar:
+    """An enrolled agent that says whatever it likes, from an address of its own."""
+
+    def __init__(self, fleet: Enrolled, name: str) -> None:
+        data = fleet.folder / name / "data"
+        fleet.enrol(f"{name}={data}", connect=fleet.address)
+        self.keys = files.load(data / "keys")
+
+    def _security(self) -> Security:
+        own, keys = self.keys.roster(), self.keys
+
+        def admit(key: bytes):  # type: ignore[no-untyped-def]
+            found = own.connected(key, time.time())
+            return None if found is None else principal_of(found)
+
+        return Security(keys.pair.curve, keys.fleet.public, keys.fleet.secret, admit)
+
+    def says(
+        self, address: str, make: Callable[[str], Sequence[Message]], answers: int = 0, secs: float = 1.0
+    ) -> list[Message]:
+        """What it is told by that agent, of which it wants so many answers."""
+
+        async def say() -> list[Message]:
+            transport = await ZeroMqTransport.listen("127.0.0.1:0", security=self._security())
+            me, found = transport.address, list[Message]()
+            try:
+                for message in make(me):
+                    transport.send(address, codec.encode(message, cluster=CLUSTER, sender=me))
+                async with asyncio.timeout(SOON if answers else secs):
+                    while not answers or len(found) < answers:
+                        _, frames, _ = await transport.receive()
+                        heard = codec.decode(frames, cluster=CLUSTER, max_bytes=1 << 20).message
+                        if not answers or isinstance(heard, Welcome | Told):
+                            found.append(heard)
+            except TimeoutError:
+                assert not answers, found
+            finally:
+                await transport.close()
+            return found
+
+        return asyncio.run(say())
+
+    def welcome(self, address: str) -> Welcome:
+        """Who votes on the log, as an agent says."""
+        (told,) = self.says(address, lambda me: [Hello()], 1)
+        assert isinstance(told, Welcome)
+        return told
+
+    def told(self, address: str) -> Told:
+        """What an agent knows of the group of the log."""
+        (found,) = self.says(address, lambda me: [Ask(ring.Peer(me, 1), LOG_GROUP)], 1)
+        assert isinstance(found, Told)
+        return found
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Enrolled]:
+    made = Enrolled(tmp_path_factory.mktemp("lied to"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.fleet.stop()
+
+
+@pytest.fixture(scope="module")
+def liar(fleet: Enrolled) -> Liar:
+    return Liar(fleet, "liar")
+
+
+def count(fleet: Enrolled, place: int, kind: str) -> float:
+    """What that agent has not believed."""
+    url = f"http://127.0.0.1:{fleet.fleet.agents[place].http_port}/metrics"
+    with urllib.request.urlopen(url, timeout=5) as reply:
+        text = reply.read().decode()
+    found = re.search(rf'elf_messages_disbelieved_total{{kind="{kind}"}} (\S+)', text)
+    return float(found[1]) if found else 0.0
+
+
+def states(fleet: Enrolled, address: str) -> list[str]:
+    """Of all members, as an agent has it."""
+
+    async def ask() -> list[str]:
+        async with connect(address, keys=fleet.own) as client:
+            table = (await client.sql("SHOW MEMBERS")).table
+        assert table is not None
+        return [row["state"] for row in table.to_pylist()]
+
+    return asyncio.run(ask())
+
+
+# -- the catalog log -----------------------------------------------------------------------------------------
+
+
+def test_no_tombstone_of_who_does_not_vote(fleet: Enrolled, liar: Liar) -> None:
+    """By itself, as a voter's answer that others have routed, and down a tree: signed by nobody, by itself,
+    as a voter. It says that all have left, and that it alone votes."""
+    topic = stream_topic(STREAM)
+    assert all(count(fleet, place, kind) == 0 for place in range(3) for kind in ("SignedTail", "LogTail"))
+    for address in fleet.addresses:
+        known = liar.welcome(address)
+
+        def lies(me: str, known: Welcome = known, address: str = address) -> list[Message]:
+            seq = known.entries
+            gone = tuple(
+                MemberLeft(seq=seq + 1 + n, stream=STREAM, number=n % 3, until_us=1) for n in range(6)
+            )
+            voters = LogVoters(1 << 30, 1 << 30, me, (me,))
+            tail = LogTail(
+                cluster_uid=known.cluster_uid, voters=voters, after=seq, entries=gone, last=seq + 6
+            )
+            packed, peer = pack(tail), ring.Peer(me, 1)
+            signature = liar.keys.pair.sign(signable(CLUSTER, packed))
+            signed = [
+                SignedTail(voter=voter, tail=packed, signature=signature)
+                for voter in (me, known.voters.leader, *known.voters.addresses)
+            ]
+            key = node_id(address).to_bytes(16, "big")
+            routed = [
+                Route(peer, 7 + n, key, ring.Peer(voter, 1 << 40), 1 + n, 1, packed)
+                for n, voter in enumerate(known.voters.addresses)
+            ]
+            down = [
+                Multicast(peer, topic, peer, 1 + n, payload)
+                for n, payload in enumerate([packed, *map(pack, signed)])
+            ]
+            spread = Spread(topic=topic, body=packed)
+            welcome = Welcome(voters=voters, cluster_uid=known.cluster_uid, entries=1 << 30)
+            other = Welcome(voters=voters, cluster_uid="another", entries=1 << 30)
+            return [tail, *signed, *routed, *down, spread, welcome, other]
+
+        liar.says(address, lies, secs=2.0)
+    for place, address in enumerate(fleet.addresses):
+        assert states(fleet, address) == ["live"] * 3
+        told = liar.welcome(address)
+        assert set(told.voters.addresses) <= set(fleet.addresses)
+        assert told.cluster_uid == known.cluster_uid
+        assert count(fleet, place, "SignedTail") > 0
+        assert count(fleet, place, "LogTail") > 0
+
+
+# -- raft ----------------------------------------------------------------------------------------------------
+
+
+def test_nobody_speaks_for_the_slot_of_a_voter_nor_for_one_of_its_own(fleet: Enrolled, liar: Liar) -> None:
+    """It knows all slots, since it may ask. It says that it leads, that it stands, and that a voter goes."""
+    before = liar.told(fleet.address)
+    assert len(before.members) == 3
+    for member in before.members:
+
+        def lies(me: str, to: int = member.slot) -> list[Message]:
+            peer, term = ring.Peer(me, 1), before.term + 5
+            slots = [other.slot for other in before.members if other.slot != to] + [4711]
+            found: list[Message] = []
+            for slot in slots:
+                header = Header(LOG_GROUP, before.birth, to, slot, term)
+                blank = Entry(before.committed + 1, term, b"", ())
+                found.append(AppendRequests(peer, (AppendRequest(header, 1, 0, 0, 0, (blank,)),)))
+                stands = VoteRequest(header, term + 1, False, True, 1 << 40, term)
+                found.append(VoteRequests(peer, (stands,)))
+                found.append(Exit(peer, LOG_GROUP, before.birth, slot))
+            return [*found, Told(peer, LOG_GROUP, before.birth, 1 << 30, term, 1 << 30, me, ())]
+
+        liar.says(member.address, lies, secs=1.0)
+    time.sleep(2)
+    for address in fleet.addresses:
+        after = liar.told(address)
+        assert (after.term, after.leader) == (before.term, before.leader)
+        assert after.members == before.members
+
 
 # -- files of others -----------------------------------------------------------------------------------------
 

@@ -436,10 +436,14 @@ class CatalogLog:
 
     def is_enrolled(self, address: str, now_ms: int) -> bool:
         """Whether a member is at an address whose key holds; without keys everybody is taken for one."""
+        return self.roster is None or bool(self.keys_at(address, now_ms))
+
+    def keys_at(self, address: str, now_ms: int) -> tuple[bytes, ...]:
+        """The keys of the members at an address, as far as they hold."""
         if self.roster is None:
-            return True
+            return ()
         found = [self.roster.named("agent", member.name) for member in self.there(address)]
-        return any(one is not None and one.valid(now_ms / 1_000) for one in found)
+        return tuple(one.key for one in found if one is not None and one.valid(now_ms / 1_000))
 
     def name_of(self, agent_id: str) -> str:
         """What people call an agent; empty: the log does not know it."""

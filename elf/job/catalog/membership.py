@@ -19,6 +19,13 @@ what the log says, unless it is a voter or the word came down a tree.
 Every fifth time the follower also asks a neighbour who votes on the log. So an agent that was away while all
 voters changed learns the new ones, and two clusters that have come into one ring notice it. The smaller one
 stops.
+
+**In a fleet with keys** a member may lie, and only voters are believed (protocol 12.7). Their word is direct,
+over a connection of the key of the agent at that address (``agents.doors``), or came down a tree with the
+signature of that key. So the voters that a follower knows name their successors: they change one at a time,
+and a former voter goes on to answer who asks it. What others say of voters is a *rumour*: the follower asks
+those that it knows. Only if none of them says anything for ``LOST_MS`` is a later rumour believed, as a
+newcomer, who knows nobody, believes whom it asks. That there is another cluster is believed of two.
 """
 
 from __future__ import annotations
@@ -32,7 +39,7 @@ from zlib import crc32
 import msgspec
 
 from elf.job.catalog.log import FOREVER_US, CatalogLog
-from elf.job.effects import Effect, SaveFact, SaveLog, Send, Stop
+from elf.job.effects import Disbelieved, Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.messages.log import (
     ChangeRoster,
     Follow,
@@ -69,6 +76,10 @@ TAIL_PLANS: Final = 32
 """Of these, the most with a job's query, of which who hears of it makes a plan."""
 TAIL_BYTES_MAX: Final = 8 << 20
 """The most bytes of jobs' tables (``elf.ql.tables``) in one tail of the log."""
+LOST_MS: Final = 8_000
+"""After a rumour, with keys: voters that have been silent for so long may be gone, all of them."""
+HURRY_MS: Final = 250
+"""A follower that has heard what it cannot take asks a voter so soon."""
 KEYS_AT_ONCE: Final = 64
 """Certificates and revocations that are proposed at a time."""
 
@@ -136,6 +147,11 @@ class Membership:
         self._signed_at = -1
         self._asked_them: dict[str, None] = {}
         """Whom we have asked, the last ones at the end."""
+        self._rumour_ms: int | None = None
+        """Since when others say that there are newer voters, and none that we know has said anything."""
+        self._strangers: dict[str, None] = {}
+        """Who has said that there is another cluster, with keys."""
+        self._neighbours = 0
 
     def take_fresh(self) -> list[LogEntry]:
         """The entries that are new since the last time."""
@@ -183,6 +199,7 @@ class Membership:
 
     def ask(self, now_ms: int, neighbours: Sequence[str]) -> list[Effect]:
         self._asked += 1
+        self._neighbours = len(neighbours)
         if self.cluster is not None and self.joined() and not self._leaving:
             self._next_ms = now_ms + self._follow_ms
         else:
@@ -206,9 +223,18 @@ class Membership:
             del self._asked_them[next(iter(self._asked_them))]
         return Send(address, question)
 
-    def _believed(self, sender: str) -> bool:
-        """Whether a word from there is an answer, a voter's, our own, or came down a tree."""
-        return sender in ("", self.me.address) or sender in self._asked_them or sender in self.voters
+    def believes(self, sender: str) -> bool:
+        """Whether a word from there is an answer, a voter's, our own, or came down a tree; with keys only a
+        voter's, or, where we know of none yet, an answer."""
+        if sender == self.me.address or sender in self.voters:
+            return True
+        if self.log.roster is None or (self.cluster is None and sender):
+            return sender == "" or sender in self._asked_them
+        return False
+
+    def hurry(self, now_ms: int) -> None:
+        """Ask a voter soon."""
+        self._next_ms = min(self._next_ms, now_ms + HURRY_MS)
 
     def _in_turn(self, neighbours: Sequence[str]) -> list[str]:
         """The agents to ask who votes on the log: others than the last time, and than other agents ask."""
@@ -216,7 +242,8 @@ class Membership:
         return list(dict.fromkeys(neighbours[place % len(neighbours)] for place in places if neighbours))
 
     def _follow(self, voters: LogVoters) -> Follow:
-        return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=voters.epoch, term=voters.term)
+        epoch, term = (voters.epoch, voters.term) if self._rumour_ms is None else (0, 0)
+        return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=epoch, term=term)
 
     def _proposals(self, now_ms: int) -> list[JoinStream | LeaveStream | ChangeRoster]:
         found: list[JoinStream | LeaveStream | ChangeRoster] = []
@@ -286,11 +313,17 @@ class Membership:
     def hear(
         self, sender: str, message: Hello | Welcome | Follow | LogTail | Refused, now_ms: int
     ) -> list[Effect]:
+        if sender in self.voters:
+            self._rumour_ms = None
         match message:
             case Hello():
                 return self._greeted(sender)
-            case Welcome() | LogTail() | Refused() if not self._believed(sender):
-                return []
+            case Welcome() if not self.believes(sender):
+                return self._rumoured(sender, message, now_ms)
+            case LogTail() | Refused() if not self.believes(sender):
+                if sender in self._asked_them:
+                    return []  # it may have been a voter when we asked
+                return [Disbelieved(type(message).__name__, sender, "who says it is no voter of the log")]
             case Welcome():
                 return self._welcomed(sender, message, now_ms)
             case Follow():
@@ -327,6 +360,27 @@ class Membership:
             "folder and name those as its bootstrap"
         )
         return [Stop(text, 1)]
+
+    def _rumoured(self, sender: str, welcome: Welcome, now_ms: int) -> list[Effect]:
+        """Somebody who is no voter says who votes, which is no proof where there are keys."""
+        known, said = self.cluster, welcome.voters
+        if self.log.roster is None or known is None or sender not in self._asked_them:
+            return []
+        if welcome.cluster_uid != known.uid:
+            self._strangers[sender] = None
+            enough = len(self._strangers) >= min(2, self._neighbours)
+            return self._welcomed(sender, welcome, now_ms) if enough else []
+        if (said.epoch, said.term) <= (known.voters.epoch, known.voters.term) or self.voters == (
+            self.me.address,
+        ):
+            return []
+        if self._rumour_ms is None:
+            self._rumour_ms = now_ms
+        elif now_ms - self._rumour_ms >= LOST_MS:
+            self._rumour_ms = None
+            return self.kept_by(welcome.cluster_uid, said)
+        self.hurry(now_ms)
+        return []
 
     def kept_by(self, uid: str, voters: LogVoters) -> list[Effect]:
         """An agent says who votes on the log; older information than ours is ignored."""

@@ -26,7 +26,7 @@ from elf.fields import (
 )
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
-from elf.security.authored import Nonces
+from elf.security.authored import Nonces, Signature
 from elf.security.certificates import Signed
 from elf.wire.base import Message
 
@@ -183,9 +183,18 @@ class LogTail(Message, frozen=True, kw_only=True):
     last: Serial
 
 
+class SignedTail(Message, frozen=True, kw_only=True):
+    """A packed ``LogTail`` of the voter at an address, with its signature (``elf.security.tails``): how a
+    tail comes down a tree in a fleet with keys, where whoever hands it on may be a liar."""
+
+    voter: Address
+    tail: bytes
+    signature: Signature
+
+
 class Spread(Message, frozen=True, kw_only=True):
     """Routed to a topic without a job group: the node nearest to it, its root, multicasts ``body`` (a packed
-    message) down the tree."""
+    ``LogTail`` or ``SignedTail``) down the tree."""
 
     topic: Key
     body: bytes
@@ -201,7 +210,7 @@ class Refused(Message, frozen=True, kw_only=True):
     incarnation: Serial = 0
 
 
-LOG_MESSAGES = (Hello, Welcome, Follow, LogTail, Spread, Refused)
+LOG_MESSAGES = (Hello, Welcome, Follow, LogTail, SignedTail, Spread, Refused)
 
 
 # -- proposals -----------------------------------------------------------------------------------------------
