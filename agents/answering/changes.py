@@ -17,7 +17,7 @@ import msgspec
 from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, Until, offload
 from agents.answering.masters import Masters
-from agents.answering.once import authors_of
+from agents.answering.once import author_of, authors_of
 from agents.answering.planning import Planning
 from agents.answering.quotas import Creators
 from agents.answering.sharing import Instead
@@ -59,6 +59,7 @@ class Changes:
             note=statement.sql,
             roots=(yield from self._planning.range_roots(spec.name, spec.creator, definition.plan)),
             authors=(yield from offload(partial(authors_of, asked, statement, spec))),
+            author=(yield from offload(partial(author_of, asked, statement))),
         )
         return (yield from self._ask(asked, spec, request))
 
@@ -99,6 +100,7 @@ class Changes:
             reset=statement.reset,
             immediately=statement.immediately,
             note=statement.sql,
+            author=author_of(asked, statement),
         )
         return (yield from self._ask(asked, spec, request))
 

@@ -27,6 +27,7 @@ from elf.job.messages.inquiries import (
 )
 from elf.job.spec import stream_topic
 from elf.schema import Schema, merge_schemas
+from elf.security.authored import Authorship
 from elf.wire.base import Answer
 from elf.wire.clients import AgentStats, FleetStats, InspectAgent, Reply, Stats
 
@@ -267,8 +268,9 @@ class Fleet:
             more = f" (and {len(refusals) - 1} agents more)" if len(refusals) > 1 else ""
             raise UserError(f"{refusals[0]}{more}; a job in Python needs all agents")
 
-    def take_off(self, request: int, wanted: str) -> Procedure:
-        """An agent that is gone for good is expected no more; by its name, or where it was."""
+    def take_off(self, request: int, wanted: str, author: Authorship | None) -> Procedure:
+        """An agent that is gone for good is expected no more; by its name, or where it was. ``author``: who
+        has signed that, where there are keys."""
         known = [m for s in self._log.streams() for m in self.expected(s) if wanted in (m.name, m.address)]
         if not known:
             raise UserError(f"no agent {wanted} is expected; elf members names those that are")
@@ -278,7 +280,7 @@ class Fleet:
                 f"{wanted} lives, at {known[0].address}: elf leave --connect {known[0].address} has it leave"
             )
         for agent_id in dead:
-            self._membership.take_off(agent_id)
+            self._membership.take_off(agent_id, author)
         yield [Until(lambda: not any(self._log.is_member(agent_id) for agent_id in dead))]
         if any(self._log.is_member(agent_id) for agent_id in dead):
             raise UserError(

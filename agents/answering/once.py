@@ -3,25 +3,20 @@ the key that signed it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.spec import JobSpec
-from elf.security.authored import STATEMENT_SECONDS, Authorship
+from elf.security.authored import Authorship, Taken
 from elf.security.authorship import is_signed
 from elf.security.principals import Principal
 from elf.wire.clients import Call, Execute, authorship_of
 
 if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
     from elf.ql.statements import Statement
-
-NONCES_MAX: Final = 65_536
-"""Statements that are remembered until they expire."""
-SKEW_SECONDS: Final = 60
-"""Clocks of clients may be ahead by so much."""
 
 Asked = TypeVar("Asked", Execute, Call)
 
@@ -31,7 +26,7 @@ class Once:
 
     def __init__(self, log: CatalogLog) -> None:
         self._log = log
-        self._taken: dict[bytes, int] = {}
+        self._taken = Taken()
 
     def taken(self, asked: Asked, who: Principal | None, now_ms: int, *, changes: bool) -> Asked:
         """What is asked, with its signature if it ``changes`` something and there are keys. Raises
@@ -45,30 +40,29 @@ class Once:
             raise UserError(f"this submission cannot be read: {error}") from None
         if author is None or who is None:
             raise UserError("this changes something, and is not signed: ask with a client that has keys")
-        said, now = author.authored, now_ms / 1_000
-        if said.key != who.key:
+        if author.authored.key != who.key:
             raise UserError("this statement was signed with another key than that of the connection")
         if not is_signed(trust.cluster, author):
             raise UserError("the signature of this statement is wrong")
-        if not now - SKEW_SECONDS < said.expires <= now + STATEMENT_SECONDS + SKEW_SECONDS:
-            raise UserError("this statement has expired, or is for later: are both machines' clocks right?")
-        if said.nonce in self._taken:
-            raise UserError("this statement was said before: it has to be signed anew")
-        if len(self._taken) >= NONCES_MAX:
-            self._taken = {n: until for n, until in self._taken.items() if until + SKEW_SECONDS > now}
-        if len(self._taken) >= NONCES_MAX:
-            raise UserError(f"this agent takes {NONCES_MAX} signed statements in two minutes, and no more")
-        self._taken[said.nonce] = said.expires
+        if why := self._taken.refused(author, object(), now_ms / 1_000):
+            raise UserError(why)
         return asked
+
+
+def author_of(asked: Execute, statement: Statement) -> Authorship | None:
+    """A statement as its author has signed it, for all who act on it; None where there are no keys."""
+    from elf.ql.signed import place_of
+
+    author = authorship_of(asked)
+    return None if author is None else msgspec.structs.replace(author, place=place_of(asked.sql, statement))
 
 
 def authors_of(asked: Execute, statement: Statement, spec: JobSpec | None = None) -> tuple[Authorship, ...]:
     """The signed statements behind a job, or behind the next version of ``spec``; none where there are no
     keys."""
-    from elf.ql.signed import least, place_of
+    from elf.ql.signed import least
 
-    author = authorship_of(asked)
+    author = author_of(asked, statement)
     if author is None:
         return ()
-    author = msgspec.structs.replace(author, place=place_of(asked.sql, statement))
     return (author,) if spec is None else least(spec.name, (*spec.authors, author))

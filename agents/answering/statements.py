@@ -23,7 +23,7 @@ from agents.answering.explain import Explanations
 from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests
 from agents.answering.masters import Masters, check_owner, facts_of
-from agents.answering.once import Once, authors_of
+from agents.answering.once import Once, author_of, authors_of
 from agents.answering.planning import Planning
 from agents.answering.quotas import Creators, Quotas
 from agents.answering.sharing import Instead
@@ -43,7 +43,7 @@ from elf.security.authored import Authorship
 from elf.security.principals import Principal
 from elf.security.roles import CALLS, RAW_COLUMN, Role, is_change, role_of_statement
 from elf.wire.base import Answer
-from elf.wire.clients import ONE_SHOT_PREFIX, Call, Execute, Reply
+from elf.wire.clients import ONE_SHOT_PREFIX, Call, Execute, Reply, authorship_of
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
@@ -213,20 +213,25 @@ class Statements:
         sql = self._log.find_job(statement.name, asked.creator)
         if program is not None and (sql is None or program.creator == asked.creator):
             check_owner(program, asked.creator)
-            return (yield from self._submissions.drop(asked.request, program))
+            author = author_of(asked, statement)
+            return (yield from self._submissions.drop(asked.request, program, author))
         spec = self.masters.own(statement.name, asked.creator)
         self.planning.unread(spec)
-        yield from self.masters.ask(spec, DropJob(id=0, origin="", uid=spec.uid))
+        yield from self.masters.ask(
+            spec, DropJob(id=0, origin="", uid=spec.uid, author=author_of(asked, statement))
+        )
         yield [Until(lambda: self._log.is_dropped(spec.uid))]
         return Reply(request=asked.request, text=f"job {spec.name} dropped")
 
     def _notify(self, asked: Execute, statement: statements.NotifyJob) -> Procedure:
         if len(statement.text) > CHARS_MAX:
             raise UserError(f"a notice of {len(statement.text)} characters is too long: {CHARS_MAX} at most")
-        spec = self.masters.own(statement.name, asked.creator)
+        spec, author = self.masters.own(statement.name, asked.creator), author_of(asked, statement)
         answers = yield from self.masters.ask_roots(
             spec,
-            lambda flow: NotifyJob(id=0, origin="", uid=spec.uid, text=statement.text, flow=flow.uid),
+            lambda flow: NotifyJob(
+                id=0, origin="", uid=spec.uid, text=statement.text, flow=flow.uid, author=author
+            ),
             first_ranges=True,
         )
         reached = [msgspec.msgpack.decode(answer.body, type=list[str]) for answer in answers]
@@ -304,7 +309,7 @@ class Statements:
             case "compare":
                 return (yield from self._compare(call))
             case "take off":
-                return (yield from self._fleet.take_off(call.request, call.argument))
+                return (yield from self._fleet.take_off(call.request, call.argument, authorship_of(call)))
             case "fleet":
                 return (yield from self._fleet.stats(call.request, len(self._jobs())))
             case "tap":

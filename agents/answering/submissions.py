@@ -24,6 +24,7 @@ from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submissi
 from elf.job.program.values import pack_value
 from elf.job.spec import app_id
 from elf.ql.definition import TapDefinition, least_tap
+from elf.security.authored import Authorship
 from elf.security.principals import Principal
 from elf.security.roles import RAW_COLUMN
 from elf.wire.base import Answer
@@ -148,8 +149,9 @@ class Submissions:
             raise UserError(f"job {asked.job} gave no answer: {said}")
         return Reply(request=call.request, payload=answer.body)
 
-    def drop(self, request: int, spec: ProgramSpec) -> Procedure:
-        (answer,) = yield [ToKey(spec.app, note.DropProgram(id=0, origin="", app=spec.app, uid=spec.uid))]
+    def drop(self, request: int, spec: ProgramSpec, author: Authorship | None) -> Procedure:
+        asked = note.DropProgram(id=0, origin="", app=spec.app, uid=spec.uid, author=author)
+        (answer,) = yield [ToKey(spec.app, asked)]
         if answer.error:
             raise UserError(f"job {spec.name} is not dropped: {answer.error}")
         yield [Until(lambda: self._log.is_dropped(spec.uid))]

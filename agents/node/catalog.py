@@ -21,6 +21,7 @@ from agents.node.staffing import Staffing
 from elf.errors import PeerError, UserError
 from elf.job.catalog.admission import entry_for, is_behind
 from elf.job.catalog.membership import Membership
+from elf.job.catalog.permission import forbidden
 from elf.job.catalog.voters import (
     LOG_GROUP,
     Proposed,
@@ -36,6 +37,7 @@ from elf.job.messages.inquiries import LocateInTree, TreePlace
 from elf.job.messages.log import (
     ChangeRoster,
     EndFlow,
+    EndVersion,
     Follow,
     Hello,
     LogEntry,
@@ -288,6 +290,10 @@ class Catalog:
         cluster = self.membership.cluster
         if not self.keeps or cluster is None or self.kept.unusable:
             return []
+        if why_not := forbidden(self.kept.log, asker, self._me.address, proposal, now_ms):
+            if isinstance(proposal, EndVersion):
+                return []  # its job may have moved, which the log does not know yet
+            return [Disbelieved(type(proposal).__name__, asker, why_not)]
         try:
             if entry_for(self.kept.log, proposal) is None and not is_behind(self.kept.log, proposal):
                 told = self.membership.tail(cluster, self.kept.log.last, ())

@@ -78,6 +78,15 @@ def _signed(one: Authorship, file: str) -> bytes:
     return found
 
 
+def said_by(one: Authorship) -> Statement | None:
+    """The statement that was signed; None: it is none."""
+    try:
+        parsed = parse(one.text)
+    except UserError:
+        return None
+    return parsed[one.place] if one.place < len(parsed) else None
+
+
 def place_of(text: str, statement: Statement) -> int:
     """Which of the statements in a text it is."""
     return parse(text).index(statement)

@@ -8,7 +8,7 @@ it, for one cluster, until a moment, once. It imports no cryptography: a client 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from typing import Annotated, Final
 
 import msgspec
@@ -16,6 +16,10 @@ from msgspec import Meta
 
 STATEMENT_SECONDS: Final = 60
 """How long a signed statement may be on its way to an agent."""
+SKEW_SECONDS: Final = 60
+"""Clocks of who signs and who looks may differ by so much."""
+TAKEN_MAX: Final = 65_536
+"""Statements that an agent remembers until they expire."""
 SUBMIT: Final = "submit "
 """What stands before the name of a job in Python, where a statement's text stands."""
 _TAG: Final = "elf statement 1"
@@ -48,6 +52,36 @@ class Authorship(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     digests: Digests
     authored: Authored
     place: Annotated[int, Meta(ge=0, le=1 << 16)] = 0
+
+
+class Taken:
+    """Signed statements that an agent has taken: each once, and while it is fresh."""
+
+    def __init__(self) -> None:
+        self._by: dict[tuple[bytes, int], tuple[int, Hashable]] = {}
+
+    def refused(self, said: Authorship, by: Hashable, now: float) -> str:
+        """Why it is not taken; empty: it is, from now on. ``by``: the same request may come twice. ``now`` in
+        seconds."""
+        if why := stale(said.authored, now):
+            return why
+        name = said.authored.nonce, said.place
+        if name in self._by:
+            same = self._by[name][1] == by
+            return "" if same else "this statement was said before: it has to be signed anew"
+        if len(self._by) >= TAKEN_MAX:
+            self._by = {n: one for n, one in self._by.items() if one[0] + SKEW_SECONDS > now}
+        if len(self._by) >= TAKEN_MAX:
+            return f"this agent takes {TAKEN_MAX} signed statements in two minutes, and no more"
+        self._by[name] = said.authored.expires, by
+        return ""
+
+
+def stale(said: Authored, now: float) -> str:
+    """Why a statement is too old, or too new, by the clock of who looks; empty: it is fresh."""
+    if now - SKEW_SECONDS < said.expires <= now + STATEMENT_SECONDS + SKEW_SECONDS:
+        return ""
+    return "this statement has expired, or is for later: are both machines' clocks right?"
 
 
 Authorships = Annotated[tuple[Authorship, ...], Meta(max_length=1_024)]

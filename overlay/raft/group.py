@@ -143,8 +143,11 @@ class Group:
         local = self.local
         match part:
             case VoteRequest():
-                if local.leader is not None and local.leader.slot == part.header.from_slot:
+                slot = part.header.from_slot
+                if local.leader is not None and local.leader.slot == slot:
                     self.leader_lost()
+                if local.commit and not (local.committed.in_slot(slot) or local.membership.in_slot(slot)):
+                    local.context.send(address, self.told())
                 self._election.request(address, part)
             case VoteReply():
                 if self._election.reply(part):

@@ -185,7 +185,7 @@ def test_a_fleet_without_keys_asks_for_no_signature() -> None:
 
 def ended(log: CatalogLog, spec: JobSpec) -> None:
     """The job is over, and its entry a tombstone."""
-    grow(log, DropJobEntry(uid=spec.uid))
+    grow(log, DropJobEntry(uid=spec.uid, author=said(f"DROP JOB {spec.name}")))
     for flow in log.flows():
         log.append(FlowEnded(seq=log.last + 1, uid=flow.uid))
     log.forget()

@@ -14,6 +14,7 @@ from elf.errors import UserError
 from elf.fields import MEMBERS_MAX
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
+from elf.job.catalog.wishes import refused_drop
 from elf.job.messages.log import (
     AddJob,
     AddProgram,
@@ -39,6 +40,7 @@ from elf.job.messages.log import (
     VersionEnded,
 )
 from elf.job.spec import Flow, JobSpec, group_uid, job_of, misnamed
+from elf.security.authored import SUBMIT
 
 GENERATIONS_AHEAD = 1 << 20
 """How many jobs of a name may be under way to the log at once."""
@@ -96,8 +98,13 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             return None if known or refused else ProgramAdded(seq=seq, spec=proposal.spec)
         case DropJobEntry():
             # also for a job whose entry has not come yet: then it never does
-            dropped = log.is_dropped(proposal.uid)
-            return None if dropped or _leaps(log, proposal.uid) else JobDropped(seq=seq, uid=proposal.uid)
+            dropped = log.is_dropped(proposal.uid) or _leaps(log, proposal.uid)
+            if dropped or refused_drop(log, proposal):
+                return None
+            author = proposal.author
+            alone = author is not None and not author.text.startswith(SUBMIT)
+            nonces = (author.authored.nonce,) if author is not None and alone else ()
+            return JobDropped(seq=seq, uid=proposal.uid, nonces=nonces)
         case MoveJobGroup():
             known = log.ever(job_of(proposal.uid)) is not None and proposal.term > log.job_groups.term(
                 proposal.uid

@@ -111,6 +111,23 @@ class Authors:
         code: tuple[Role, ...] = ("code",)
         return self._refused(spec.author, spec.uid, spec.creator, code)
 
+    def refused_change(self, author: Authorship, uid: str, creator: str, *, again: bool = False) -> str:
+        """Why a signed statement does not change a job of this creator; empty: it does. What it says of the
+        job is another question (``elf.job.catalog.wishes``). ``again``: it also makes the next job of that
+        name."""
+        if again and self._roster is not None:
+            from elf.security.authorship import refusal
+
+            return refusal(self._roster, author, creator, ("code",))
+        write: tuple[Role, ...] = ("write",)
+        return self._refused(author, uid, creator, write)
+
+    def refused_by_admin(self, author: Authorship) -> str:
+        """Why a signed call is not an admin's; empty: it is."""
+        from elf.security.authorship import refusal
+
+        return "" if self._roster is None else refusal(self._roster, author, "", ("admin",))
+
     def _refused(self, author: Authorship, uid: str, creator: str, roles: Collection[Role]) -> str:
         if self._roster is None:
             return ""

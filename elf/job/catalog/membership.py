@@ -54,6 +54,7 @@ from elf.job.messages.log import (
     VersionAdded,
     Welcome,
 )
+from elf.security.authored import Authorship, stale
 from elf.security.certificates import Signed
 
 CLUSTER_FACT: Final = "cluster"
@@ -138,8 +139,8 @@ class Membership:
         self._next_ms = 0
         self._pause_ms = JOINING_MS
         self._leaving: dict[str, int] = {}
-        self._dead: dict[str, None] = {}
-        """Agents that are to be removed, by id."""
+        self._dead: dict[str, Authorship | None] = {}
+        """Agents that are to be removed, by id, and who has signed that."""
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
         self._asked_us: dict[str, None] = {}
@@ -258,9 +259,14 @@ class Membership:
         for agent_id in list(self._dead):
             known = ((name, self.log.member_of(name, agent_id)) for name in self.log.streams())
             there = [name for name, member in known if member is not None and member.until_us == FOREVER_US]
-            found += [LeaveStream(stream=name, agent_id=agent_id, until_us=now_ms * 1_000) for name in there]
-            if not there:
+            author, until_us = self._dead[agent_id], now_ms * 1_000
+            if not there or (author is not None and stale(author.authored, now_ms / 1_000)):
                 del self._dead[agent_id]
+                continue
+            found += [
+                LeaveStream(stream=name, agent_id=agent_id, until_us=until_us, author=author)
+                for name in there
+            ]
         return [*found, *self._unknown_keys()]
 
     def _unknown_keys(self) -> list[ChangeRoster]:
@@ -283,10 +289,10 @@ class Membership:
             self._signed_at = -1
             self._next_ms = 0
 
-    def take_off(self, agent_id: str) -> None:
+    def take_off(self, agent_id: str, author: Authorship | None = None) -> None:
         """Propose, until the log says so, that an agent which is gone for good is no longer expected from now
         on."""
-        self._dead[agent_id] = None
+        self._dead[agent_id] = author
         self._next_ms = 0
 
     def leave(self, untils: dict[str, int], now_ms: int, neighbours: Sequence[str]) -> list[Effect]:

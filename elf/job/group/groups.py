@@ -21,7 +21,8 @@ from typing import Final, cast
 
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import is_read, not_led, not_taken
-from elf.job.effects import Effect, SaveJob, Send
+from elf.job.catalog.wishes import Wishes
+from elf.job.effects import Disbelieved, Effect, SaveJob, Send
 from elf.job.group.group import JobGroup
 from elf.job.group.master import JobState, Master
 from elf.job.group.placing import Here, Place, Placing
@@ -31,6 +32,7 @@ from elf.job.group.reading import Reading
 from elf.job.group.reconfiguration import proposed
 from elf.job.group.records import group_key
 from elf.job.messages.groups import CreateJob, DropJob, Inspect, ReconfigureJob, SubscribeJob
+from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord, app_id
@@ -67,6 +69,7 @@ class JobGroups:
         self.roots = self.reading.roots
         self.mirrors = self.reading.mirrors
         self._proposals = Proposals(address, log, self._job_groups, self._led, settings.grace_ms, self.voters)
+        self.wishes = Wishes(log)
         self._look_ms = 0
         self._again: set[str] = set()
         """Job groups whose windows are to be made once more: their panes now come from elsewhere."""
@@ -179,7 +182,7 @@ class JobGroups:
             self.known(job.spec)
             if job.state == "dropped":
                 if not self._log.is_dropped(job.spec.uid):
-                    self._proposals.dropping.add(job.spec.uid)
+                    self._proposals.dropping.add(job.spec)
                 continue
             state, assembled = cast(JobState, job.state), job.assembled
             master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
@@ -227,7 +230,7 @@ class JobGroups:
         self.reading.release(set(self._log.job_groups.flows(uid)))
         return [*found, *self.reading.attach(now_ms)]
 
-    def asked_to_drop(self, request: DropJob) -> list[Effect]:
+    def asked_to_drop(self, request: DropJob, now_ms: int) -> list[Effect]:
         if request.uid not in self._job_groups and request.uid not in self._proposals.dropping:
             return [absent(self._log, request)]
         if self._log.is_dropped(request.uid):
@@ -237,14 +240,20 @@ class JobGroups:
             return [
                 Send(request.origin, Answer(id=request.id, error=is_read(group.master.spec.name, readers)))
             ]
+        if group is not None and (why := self.wishes.refused(request, group.master.spec, now_ms)):
+            return disbelieved(request, group.master.spec, why)
         self._proposals.dropping.asked(request)
-        return self.drop(request.uid)
+        if group is None or request.author is None or self._log.trust is None:
+            return self.drop(request.uid)
+        self._proposals.dropping.add(group.master.spec, request.author)
+        self._proposals.hurry()
+        return []
 
     def drop(self, uid: str) -> list[Effect]:
         group = self._job_groups.pop(uid, None)
         if group is None:
             return []
-        self._proposals.dropping.add(uid)
+        self._proposals.dropping.add(group.master.spec)
         self._proposals.hurry()
         return group.master.drop()
 
@@ -336,7 +345,7 @@ class JobGroups:
 
     def _look(self, now_ms: int) -> list[Effect]:
         """Look at all job groups, for what depends on time alone."""
-        found = self._expire(now_ms)
+        found = [*self._expire(now_ms), *self._proposals.dropping.expire(now_ms)]
         self._proposals.founders.look(self._led, self._heard_of, now_ms)
         for group in list(self):
             found.extend(
@@ -365,6 +374,12 @@ class JobGroups:
 def absent(log: CatalogLog, request: DropJob | ReconfigureJob | SubscribeJob | Inspect) -> Effect:
     """The answer to one who takes us for the job group of a job."""
     return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))
+
+
+def disbelieved(request: DropJob | ReconfigureJob | NotifyJob, spec: JobSpec, why: str) -> list[Effect]:
+    """What becomes of a change that nobody who may has signed."""
+    answer = Answer(id=request.id, error=f"job {spec.name}: refused: {why}")
+    return [Disbelieved(type(request).__name__, request.origin, why), Send(request.origin, answer)]
 
 
 def refusal(request: CreateJob) -> Effect:

@@ -19,6 +19,7 @@ from elf.job.group.group import JobGroup
 from elf.job.messages.groups import DropJob
 from elf.job.messages.log import DropJobEntry, MoveJobGroup, Proposal
 from elf.job.spec import JobSpec, job_of
+from elf.security.authored import Authorship, stale
 from elf.wire.base import Answer
 
 ASKING_MS: Final = 250
@@ -96,11 +97,12 @@ class Proposals:
 
 
 class Dropping:
-    """Jobs that are over here, until the catalog log has their tombstones; and those who wait for that."""
+    """Jobs that are over here, until the catalog log has their tombstones; and those who wait for that. With
+    keys a job is over when the log says so: a signed DROP is proposed for as long as it is fresh."""
 
     def __init__(self, log: CatalogLog) -> None:
         self._log = log
-        self._uids: set[str] = set()
+        self._uids: dict[str, DropJobEntry] = {}
         self._asked: dict[str, list[DropJob]] = {}
 
     def __contains__(self, uid: str) -> bool:
@@ -109,17 +111,32 @@ class Dropping:
     def __bool__(self) -> bool:
         return bool(self._uids)
 
-    def add(self, uid: str) -> None:
-        self._uids.add(uid)
+    def add(self, spec: JobSpec, author: Authorship | None = None) -> None:
+        uid = spec.uid
+        if author is not None or uid not in self._uids:
+            self._uids[uid] = DropJobEntry(uid=uid, author=author, name=spec.name, creator=spec.creator)
 
     def release(self, uid: str) -> None:
         """Another agent has to propose it."""
-        self._uids.discard(uid)
+        self._uids.pop(uid, None)
 
     def proposals(self) -> list[DropJobEntry]:
         """What the log should say and does not say yet."""
-        self._uids = {uid for uid in self._uids if not self._log.is_dropped(uid)}
-        return [DropJobEntry(uid=uid) for uid in sorted(self._uids)]
+        self._uids = {uid: said for uid, said in self._uids.items() if not self._log.is_dropped(uid)}
+        return [said for _, said in sorted(self._uids.items())]
+
+    def expire(self, now_ms: int) -> list[Effect]:
+        """The voters have not taken these in time, and will not any more: the jobs go on."""
+        late = [
+            uid
+            for uid, said in self._uids.items()
+            if said.author and stale(said.author.authored, now_ms / 1_000)
+        ]
+        for uid in late:
+            del self._uids[uid]
+        error = "the voters of the catalog log have not answered in time: it is not dropped; say it again"
+        asked = [one for uid in late for one in self._asked.pop(uid, [])]
+        return [Send(one.origin, Answer(id=one.id, error=error)) for one in asked]
 
     def asked(self, request: DropJob) -> None:
         self._asked.setdefault(request.uid, []).append(request)

@@ -23,7 +23,7 @@ from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, Send
 from elf.job.group.group import JobGroup
-from elf.job.group.groups import JobGroups, absent
+from elf.job.group.groups import JobGroups, absent, disbelieved
 from elf.job.messages.groups import DropJob, FunctionFailed, Inspect, ReconfigureJob, SubscribeJob
 from elf.job.messages.inquiries import AskWhy, InspectFlow
 from elf.job.messages.rollup import (
@@ -88,7 +88,7 @@ class Router:
         """Somebody asks something of a job."""
         match request:
             case DropJob():
-                return self._job_groups.asked_to_drop(request)
+                return self._job_groups.asked_to_drop(request, now_ms)
             case ReconfigureJob():
                 return self._reconfigure(request, now_ms)
             case SubscribeJob():
@@ -159,6 +159,8 @@ class Router:
         """Change a job, as a statement says. Functions for panes and windows are tried first; a change with a
         PREPARE is answered when that has ended."""
         group = self._job_groups.get(request.uid)
+        if group is not None and (why := self._job_groups.wishes.refused(request, group.master.spec, now_ms)):
+            return disbelieved(request, group.master.spec, why)
         try:
             tried = None if group is None else group.reconfiguration.to_try(request)
         except UserError as refused:

@@ -9,7 +9,7 @@ import msgspec
 from elf.fields import Address, Count, FlowUid, JobUid, Micros, Name, Serial, Statement, Text, Word
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.definition import Definition, why_not
-from elf.security.authored import Authorships
+from elf.security.authored import Authorship, Authorships
 from elf.wire.base import Message, Request
 from elf.wire.clients import WindowResult
 
@@ -55,9 +55,10 @@ class WhoIsThere(Request, frozen=True, kw_only=True):
 
 
 class DropJob(Request, frozen=True, kw_only=True):
-    """To a job group."""
+    """To a job group. ``author``: the signed statement, where there are keys."""
 
     uid: JobUid
+    author: Authorship | None = None
 
 
 class ReconfigureJob(Request, frozen=True, kw_only=True):
@@ -78,6 +79,8 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
     roots: tuple[Address, ...] = ()
     authors: Authorships = ()
     """Of ``alter``: as ``JobSpec.authors``."""
+    author: Authorship | None = None
+    """The signed statement, where there are keys."""
 
     def __post_init__(self) -> None:
         if self.definition is not None and (why := why_not(self.definition)):

@@ -21,6 +21,7 @@ from elf.fields import (
     Word,
 )
 from elf.schema import Column, Schema
+from elf.security.authored import Authorship
 from elf.wire.base import Request
 from elf.wire.clients import LINES_MAX, ROWS_MAX
 
@@ -41,11 +42,12 @@ class DescribeStream(Request, frozen=True, kw_only=True):
 
 class NotifyJob(Request, frozen=True, kw_only=True):
     """To the root of a job's flow: tell all its workers this. Answered with the ids of the agents it was
-    sent to."""
+    sent to. ``author``: the signed statement, where there are keys."""
 
     uid: JobUid
     text: Text
     flow: FlowUid
+    author: Authorship | None = None
 
 
 class AskWhy(Request, frozen=True, kw_only=True):

@@ -26,7 +26,7 @@ from elf.fields import (
 )
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
-from elf.security.authored import Nonces, Signature
+from elf.security.authored import Authorship, Nonces, Signature
 from elf.security.certificates import Signed
 from elf.wire.base import Message
 
@@ -228,11 +228,13 @@ class JoinStream(Message, frozen=True, kw_only=True, tag=True):
 
 
 class LeaveStream(Message, frozen=True, kw_only=True, tag=True):
-    """Agent to a voter, until it sees the entry: I am gone for panes that start at ``until_us`` or later."""
+    """Agent to a voter, until it sees the entry: I am gone for panes that start at ``until_us`` or later. Of
+    another agent, with keys, ``author``: an admin has signed that it is."""
 
     stream: Proper
     agent_id: AgentId
     until_us: Micros
+    author: Authorship | None = None
 
 
 class AddJob(Message, frozen=True, kw_only=True, tag=True):
@@ -246,9 +248,13 @@ class AddJob(Message, frozen=True, kw_only=True, tag=True):
 
 
 class DropJobEntry(Message, frozen=True, kw_only=True, tag=True):
-    """A job group to a voter, until it sees the entry."""
+    """A job group to a voter, until it sees the entry. With keys: the signed statement, and of which job of
+    whom it is, which the log may not have come to."""
 
     uid: Tombstone
+    author: Authorship | None = None
+    name: Name = ""
+    creator: Name = ""
 
 
 class AddVersion(Message, frozen=True, kw_only=True, tag=True):

@@ -28,6 +28,7 @@ from elf.job.reexecution import Reading, SourceOffsets, Where
 from elf.job.replicas import Replica, ReplicaName
 from elf.job.spec import START_OF_TIME
 from elf.ql.plan import Top
+from elf.security.authored import Authorship
 from elf.wire.base import Message
 
 Verdicts = Annotated[str, msgspec.Meta(pattern=r"\A(included|final|leapt|answered|send|wait)\Z")]
@@ -185,12 +186,14 @@ class Committed(Message, frozen=True, kw_only=True):
 
 class Broadcast(Message, frozen=True, kw_only=True):
     """The root of a job's flow to all its workers, down the tree: a message from a person
-    (``elf.job.rollup.broadcasts``). ``sent_ms`` is the root's clock."""
+    (``elf.job.rollup.broadcasts``). ``sent_ms`` is the root's clock; ``author``: the signed statement, where
+    there are keys."""
 
     job: JobUid
     sent_ms: Millis
     text: Text
     flow: FlowUid
+    author: Authorship | None = None
 
 
 ROLLUP_MESSAGES = (

@@ -8,6 +8,7 @@ import msgspec
 
 from elf.fields import Address, Count, JobUid, Key, Name, Text, Ticket, Value, Word
 from elf.job.program.spec import ProgramSpec
+from elf.security.authored import Authorship
 from elf.wire.base import Message, Request
 
 Source = Annotated[bytes, msgspec.Meta(max_length=16)]
@@ -27,10 +28,12 @@ class SubmitProgram(Request, frozen=True, kw_only=True):
 
 
 class DropProgram(Request, frozen=True, kw_only=True):
-    """Routed to the app id: end this job everywhere. Answered when the catalog log says so."""
+    """Routed to the app id: end this job everywhere. Answered when the catalog log says so. ``author``: the
+    signed statement, where there are keys."""
 
     app: Key
     uid: JobUid
+    author: Authorship | None = None
 
 
 class InspectProgram(Request, frozen=True, kw_only=True):

@@ -105,7 +105,9 @@ class Submitting:
         found: list[Send] = []
         for waiting in self._waiting.values():
             if waiting.uid and self._log.program(waiting.uid) is not None:
-                found.append(Send(voter, DropJobEntry(uid=waiting.uid)))
+                asked = waiting.request
+                author = asked.spec.author if isinstance(asked, SubmitProgram) else asked.author
+                found.append(Send(voter, DropJobEntry(uid=waiting.uid, author=author)))
             if waiting.spec is not None:
                 found.append(Send(voter, AddProgram(spec=waiting.spec)))
         return found

@@ -22,7 +22,8 @@ import msgspec
 
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_led
-from elf.job.effects import Effect, Multicast, Noticed, Send
+from elf.job.catalog.wishes import Wishes, refused_change
+from elf.job.effects import Disbelieved, Effect, Multicast, Noticed, Send
 from elf.job.messages.inquiries import NotifyJob
 from elf.job.messages.rollup import Broadcast
 from elf.job.rollup.root import Root
@@ -48,6 +49,7 @@ class Broadcasts:
 
     def __init__(self, log: CatalogLog) -> None:
         self._log = log
+        self._wishes = Wishes(log)
         self._heard: dict[str, deque[Heard]] = {}
 
     def asked(
@@ -56,7 +58,11 @@ class Broadcasts:
         """At the root of a flow of the job (else ``root`` is None): send it, and return who gets it."""
         error = ""
         reached: tuple[str, ...] = ()
-        if root is None or self._log.job(request.uid) is None:
+        spec = self._log.job(request.uid)
+        if spec is not None and (why := refused_change(self._log, request, spec, now_ms)):
+            answer = Answer(id=request.id, error=f"refused: {why}")
+            return [Disbelieved("NotifyJob", request.origin, why), Send(request.origin, answer)]
+        if root is None or spec is None:
             error = not_led(self._log, job=request.uid)
         elif root.first_pane is None or not is_root(root.flow.topic):
             error = "the job's tree is not ready; nothing was sent, try again in a moment"
@@ -65,7 +71,13 @@ class Broadcasts:
         answer = Answer(id=request.id, error=error, body=msgspec.msgpack.encode(reached))
         if error or root is None:
             return [Send(request.origin, answer)]
-        broadcast = Broadcast(job=request.uid, sent_ms=now_ms, text=request.text, flow=root.flow.uid)
+        broadcast = Broadcast(
+            job=request.uid,
+            sent_ms=now_ms,
+            text=request.text,
+            flow=root.flow.uid,
+            author=request.author,
+        )
         return [Multicast(root.flow.topic, broadcast), Send(request.origin, answer)]
 
     def heard(self, broadcast: Broadcast, runs: Container[str], now_ms: int) -> list[Effect]:
@@ -75,6 +87,8 @@ class Broadcasts:
             return []  # dropped meanwhile
         if broadcast.flow != next((flow.uid for flow in spec.flows if flow.uid in runs), broadcast.flow):
             return []
+        if why := self._wishes.refused(broadcast, spec, now_ms):
+            return [Disbelieved("Broadcast", "", why)]
         kept = self._heard.setdefault(broadcast.job, deque(maxlen=KEPT_MAX))
         kept.append(Heard(broadcast.text, broadcast.sent_ms, now_ms))
         return [Noticed(spec.name, broadcast.text, broadcast.sent_ms)]

@@ -1,0 +1,117 @@
+"""Whether a person who may has signed what is asked of a job that exists: DROP, PAUSE, RESUME, EMPTY,
+ROLLBACK, ALTER and NOTIFY, in a fleet with keys (protocol 12.9).
+
+The signed statement travels with the request, and each agent that acts on it looks: the job's master, the
+root that multicasts a notice and the workers that show it, the voter that takes a tombstone. It is the
+owner's, or an admin's, names the job and the change, and is fresh by the clock of the agent that looks
+(``elf.security.authored``). A tombstone keeps the number of its statement, which then ends no other job. For
+the rest an agent remembers what it has taken: what is said again within its lifetime changes nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from elf.job.catalog.bootstrap import bootstrap_of
+from elf.job.catalog.log import CatalogLog
+from elf.job.messages.groups import DropJob, ReconfigureJob
+from elf.job.messages.inquiries import NotifyJob
+from elf.job.messages.log import DropJobEntry
+from elf.job.messages.rollup import Broadcast
+from elf.job.spec import JobSpec, app_id
+from elf.security.authored import SUBMIT, Authorship, Taken, stale
+from elf.wire.clients import ONE_SHOT_PREFIX
+
+if TYPE_CHECKING:  # sqlglot, where something is signed
+    from elf.ql.statements import Statement
+
+UNSIGNED: Final = "nobody has signed it"
+Asked = DropJob | ReconfigureJob | NotifyJob | Broadcast
+
+
+class Wishes:
+    """Of those that one agent has taken."""
+
+    def __init__(self, log: CatalogLog) -> None:
+        self._log = log
+        self._taken = Taken()
+
+    def refused(self, asked: Asked, spec: JobSpec, now_ms: int) -> str:
+        """Why this may not be done to a job; empty: it may, or there are no keys. A request that comes twice
+        is one."""
+        author, why = asked.author, refused_change(self._log, asked, spec, now_ms)
+        if why or author is None:
+            return why
+        by = (asked.origin, asked.id) if isinstance(asked, DropJob | ReconfigureJob | NotifyJob) else asked
+        return self._taken.refused(author, by, now_ms / 1_000)
+
+
+def refused_change(log: CatalogLog, asked: Asked, spec: JobSpec, now_ms: int) -> str:
+    """The same, however often it was said."""
+    if log.roster is None or (isinstance(asked, DropJob) and spec.name.startswith(ONE_SHOT_PREFIX)):
+        return ""
+    author, named = asked.author, (spec.uid, spec.name, spec.creator)
+    why = _refused(log, author, named, lambda statement: _means(statement, asked))
+    return why or ("" if author is None else stale(author.authored, now_ms / 1_000))
+
+
+def refused_drop(log: CatalogLog, proposal: DropJobEntry) -> str:
+    """Why a job gets no tombstone; empty: it does. A function of the log and the proposal: whether the
+    statement is fresh, the voter says that takes it. Key ranges are between agents, and a SELECT ends with
+    who reads it."""
+    uid = proposal.uid
+    if log.roster is None or bootstrap_of(uid) is not None:
+        return ""
+    known = log.ever(uid) or log.program(uid)
+    name, creator = (proposal.name, proposal.creator) if known is None else (known.name, known.creator)
+    if app_id(name, creator).hex() != uid.partition(".")[0]:
+        return "it is of no job that the log knows"
+    if name.startswith(ONE_SHOT_PREFIX):
+        return ""
+    if proposal.author is not None and proposal.author.text == SUBMIT + name:  # the next one of that name
+        return log.authors.refused_change(proposal.author, uid, creator, again=True)
+    return _refused(log, proposal.author, (uid, name, creator), _drops)
+
+
+def _drops(statement: Statement) -> bool:
+    from elf.ql import statements as ql
+
+    return isinstance(statement, ql.DropJob)
+
+
+def _refused(
+    log: CatalogLog,
+    author: Authorship | None,
+    named: tuple[str, str, str],
+    means: Callable[[Statement], bool],
+) -> str:
+    from elf.ql.signed import said_by
+
+    uid, name, creator = named
+    if author is None:
+        return UNSIGNED
+    statement = said_by(author)
+    if statement is None or getattr(statement, "name", None) != name or not means(statement):
+        return "another statement was signed"
+    return log.authors.refused_change(author, uid, creator)
+
+
+def _means(statement: Statement, asked: Asked) -> bool:
+    """Whether a statement says what is asked."""
+    from elf.ql import changes
+    from elf.ql import statements as ql
+
+    match asked:
+        case DropJob():
+            return isinstance(statement, ql.DropJob)
+        case NotifyJob() | Broadcast():
+            return isinstance(statement, ql.NotifyJob) and statement.text == asked.text
+        case ReconfigureJob() if isinstance(statement, changes.AlterJob):
+            how = (statement.reset, statement.immediately)
+            return asked.verb == "alter" and how == (asked.reset, asked.immediately)
+        case ReconfigureJob() if isinstance(statement, changes.ReconfigureJob):
+            said = (statement.verb, statement.version, statement.reset, statement.immediately)
+            return said == (asked.verb, asked.version, asked.reset, asked.immediately)
+        case _:
+            return False
