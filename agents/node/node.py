@@ -405,7 +405,7 @@ class Node:
         self, payload: bytes, origin: str, kinds: tuple[type[Message], ...], now_ms: int
     ) -> list[Step]:
         """What others have brought here. Whom it is said to be of is nobody's proof, so it is only what may
-        be of anybody (protocol 12.7)."""
+        be of anybody (protocol 12.8)."""
         try:
             message = unpack(payload)
         except PeerError:

@@ -1,4 +1,4 @@
-"""A voter's signature on what it tells of the catalog log, which others hand on (protocol 12.7).
+"""A voter's signature on what it tells of the catalog log, which others hand on (protocol 12.8).
 
 A tail is signed once, by the leader, as the bytes that travel, and verified once by each follower: some
 0.1 ms each, whatever number of entries it has. It is for one cluster. That it may come twice or late does no

@@ -13,6 +13,7 @@ from collections import Counter, deque
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
+from elf.addresses import CLIENT_PREFIX
 from elf.errors import ElfError
 from elf.security.principals import Principal
 

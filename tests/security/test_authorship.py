@@ -214,6 +214,31 @@ def test_a_statement_that_was_used_stays_so_when_its_job_is_forgotten() -> None:
     assert "was used for another job" in voter.log.refused(again)
 
 
+def test_a_signed_drop_ends_one_job() -> None:
+    """It is the owner's or an admin's, of that name, and no job that comes later falls by it."""
+    log, first = log_with(), job(said(CREATE))
+    grow(log, AddJob(spec=first))
+    drop = said("DROP JOB busy")
+    for wrong in (
+        None,
+        said("DROP JOB busy", BOB),
+        said("DROP JOB lazy"),
+        said(CREATE),
+        said("no statement"),
+    ):
+        assert grow(log, DropJobEntry(uid=first.uid, author=wrong)) == ()
+    for unknown in (("busy", "bob"), ("_select_x", "ada"), ("", "")):
+        named = DropJobEntry(uid=job(said(CREATE)).uid, name=unknown[0], creator=unknown[1])
+        assert grow(log_with(), named) == ()
+    (entry,) = grow(log, DropJobEntry(uid=first.uid, author=drop))
+    assert entry == JobDropped(seq=log.last, uid=first.uid, nonces=(drop.authored.nonce,))
+    again = replace(job(said(CREATE)), generation=2)
+    grow(log, AddJob(spec=again))
+    assert log.job(again.uid) is not None
+    assert grow(log, DropJobEntry(uid=again.uid, author=drop)) == ()
+    assert len(grow(log, DropJobEntry(uid=again.uid, author=said("DROP JOB busy", ROOT)))) == 1
+
+
 # -- versions ------------------------------------------------------------------------------------------------
 
 

@@ -20,14 +20,34 @@ from agents.tasks import covered
 from agents.tasks.covered import NotCovered
 from agents.tasks.running import Running
 from elf.client import connect
+from elf.errors import UserError
+from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.voters import LOG_GROUP
 from elf.job.effects import Run
 from elf.job.events import Ran
-from elf.job.messages.log import Hello, LogTail, LogVoters, MemberLeft, SignedTail, Spread, Welcome
-from elf.job.messages.rollup import NotRun, Reexecute
+from elf.job.messages.groups import DropJob, ReconfigureJob
+from elf.job.messages.inquiries import NotifyJob
+from elf.job.messages.log import (
+    DropJobEntry,
+    EndFlow,
+    EndVersion,
+    Follow,
+    Hello,
+    LeaveStream,
+    LogTail,
+    LogVoters,
+    MemberLeft,
+    SignedTail,
+    Spread,
+    Welcome,
+)
+from elf.job.messages.rollup import Broadcast, NotRun, Reexecute
 from elf.job.reexecution import Reading, SourceAt, SourceOffsets
 from elf.job.spec import stream_topic
 from elf.security import folder as files
+from elf.security.authored import Authorship
+from elf.security.authorship import author
+from elf.security.keys import KeyPair
 from elf.security.principals import Security
 from elf.security.tails import signable
 from elf.transport.zeromq import ZeroMqTransport
@@ -45,7 +65,7 @@ from overlay.raft.messages import (
 )
 from overlay.raft.values import Entry
 from tests.agents.test_running import FLOW, ROOT, pane
-from tests.support.enrolled import CLUSTER, Enrolled
+from tests.support.enrolled import CLUSTER, Enrolled, until
 from tests.support.fleet import STREAM
 
 SOON = 10.0
@@ -83,7 +103,7 @@ class Liar:
                     while not answers or len(found) < answers:
                         _, frames, _ = await transport.receive()
                         heard = codec.decode(frames, cluster=CLUSTER, max_bytes=1 << 20).message
-                        if not answers or isinstance(heard, Welcome | Told):
+                        if not answers or isinstance(heard, Welcome | Told | LogTail):
                             found.append(heard)
             except TimeoutError:
                 assert not answers, found
@@ -98,6 +118,13 @@ class Liar:
         (told,) = self.says(address, lambda me: [Hello()], 1)
         assert isinstance(told, Welcome)
         return told
+
+    def log(self, address: str) -> CatalogLog:
+        """The catalog log, which any agent may ask for."""
+        follow = Follow(agent_id="f" * 32, known=0, epoch=0, term=0)
+        (tail,) = self.says(address, lambda me: [follow], 1)
+        assert isinstance(tail, LogTail)
+        return CatalogLog(tail.entries)
 
     def told(self, address: str) -> Told:
         """What an agent knows of the group of the log."""
@@ -220,6 +247,97 @@ def test_nobody_speaks_for_the_slot_of_a_voter_nor_for_one_of_its_own(fleet: Enr
         after = liar.told(address)
         assert (after.term, after.leader) == (before.term, before.leader)
         assert after.members == before.members
+
+
+# -- what persons alone may --------------------------------------------------------------------------------
+
+CREATE = f"CREATE JOB kept AS SELECT COUNT(*) AS n FROM {STREAM} WINDOWING 1 SECONDS"
+
+
+def job_of(fleet: Enrolled, name: str, keys: Path) -> dict[str, str]:
+    """What DESCRIBE says of a job."""
+
+    async def ask() -> dict[str, str]:
+        async with connect(fleet.address, keys=keys) as client:
+            table = (await client.sql(f"DESCRIBE {name}")).table
+        assert table is not None
+        return {row["fact"]: row["value"] for row in table.to_pylist()}
+
+    return asyncio.run(ask())
+
+
+def test_a_job_is_changed_by_its_owner_and_by_admins_and_by_no_agent(fleet: Enrolled, liar: Liar) -> None:
+    ada, bob, ruth = (
+        fleet.person("ada", "read,write"),
+        fleet.person("bob", "read,write"),
+        fleet.person("ruth", "read,admin"),
+    )
+    assert "created" in fleet.sql(CREATE, ada)
+    until(lambda: liar.log(fleet.address).find_job("kept", "ada") is not None, SOON)
+    log, me = liar.log(fleet.address), files.load(ada)
+    spec = log.find_job("kept", "ada")
+    assert spec is not None
+    flow = spec.flows[0].uid
+    now = time.time()
+
+    def wish(text: str, pair: KeyPair, at: float = now) -> Authorship:
+        return Authorship(text, (), author(pair, CLUSTER, text, (), at))
+
+    drop, pause, notice = "DROP JOB kept", "PAUSE JOB kept", "NOTIFY JOB kept 'hurrah'"
+    forged = [
+        None,
+        wish(drop, liar.keys.pair),
+        wish(drop, files.load(bob).pair),
+        wish(drop, me.pair, now - 600),
+        wish(drop, me.pair, now + 600),
+        wish("DROP JOB other", me.pair),
+        wish("SHOW JOBS", me.pair),
+        wish("NOTIFY JOB kept 'stop'", me.pair),
+    ]
+
+    def shown(by: Authorship | None) -> Broadcast:
+        return Broadcast(job=spec.uid, sent_ms=1, text="hurrah", flow=flow, author=by)
+
+    def lies(at: str) -> list[Message]:
+        asked, peer = list[Message](), ring.Peer(at, 1)
+        for n, by in enumerate(forged):
+            asked += [
+                DropJob(id=n, origin=at, uid=spec.uid, author=by),
+                ReconfigureJob(id=n, origin=at, uid=spec.uid, verb="pause", author=by),
+                NotifyJob(id=n, origin=at, uid=spec.uid, text="hurrah", flow=flow, author=by),
+                Multicast(peer, spec.flows[0].topic, peer, 1 + n, pack(shown(by))),
+                DropJobEntry(uid=spec.uid, author=by, name="kept", creator="ada"),
+            ]
+        left = [
+            LeaveStream(stream=STREAM, agent_id=agent_id, until_us=1, author=by)
+            for agent_id in [member.agent_id for member in log.members(STREAM)]
+            for by in (None, wish("take off web-1", me.pair), wish("take off web-1", liar.keys.pair))
+        ]
+        return [*asked, *left, EndVersion(uid=spec.uid, version=1), EndFlow(uid=flow)]
+
+    for address in fleet.addresses:
+        liar.says(address, lies, secs=1.0)
+    time.sleep(2)
+    for place in range(3):
+        kinds = ("DropJobEntry", "LeaveStream", "EndFlow", "Broadcast")
+        assert all(count(fleet, place, kind) > 0 for kind in kinds)
+    for kind in ("DropJob", "ReconfigureJob", "NotifyJob"):
+        assert sum(count(fleet, place, kind) for place in range(3)) > 0
+    assert job_of(fleet, "kept", ada)["state"] == "active"
+    assert all(states(fleet, address) == ["live"] * 3 for address in fleet.addresses)
+    assert not any("hurrah" in agent.said() for agent in fleet.fleet.agents)
+    for text in (drop, pause, notice):
+        with pytest.raises(UserError, match="is ada's, and only ada may change it"):
+            fleet.sql(text, bob)
+    for by in (ruth, ada):
+        assert "notice sent" in fleet.sql(notice, by)
+        assert "paused" in fleet.sql(pause, by, fleet.addresses[1])
+        assert "is version" in fleet.sql("RESUME JOB kept", by, fleet.addresses[2])
+    until(lambda: all("hurrah" in agent.said() for agent in fleet.fleet.agents), SOON)
+    assert "is version" in fleet.sql(
+        f"ALTER JOB kept AS {CREATE.partition(' AS ')[2]} LATENESS 1 SECONDS", ruth
+    )
+    assert "dropped" in fleet.sql(drop, ruth)
 
 
 # -- files of others -----------------------------------------------------------------------------------------

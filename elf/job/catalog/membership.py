@@ -20,7 +20,7 @@ Every fifth time the follower also asks a neighbour who votes on the log. So an 
 voters changed learns the new ones, and two clusters that have come into one ring notice it. The smaller one
 stops.
 
-**In a fleet with keys** a member may lie, and only voters are believed (protocol 12.7). Their word is direct,
+**In a fleet with keys** a member may lie, and only voters are believed (protocol 12.8). Their word is direct,
 over a connection of the key of the agent at that address (``agents.doors``), or came down a tree with the
 signature of that key. So the voters that a follower knows name their successors: they change one at a time,
 and a former voter goes on to answer who asks it. What others say of voters is a *rumour*: the follower asks

@@ -1,6 +1,6 @@
 """What a voter of the catalog log does not take of an agent, in a fleet with keys: each agent speaks for
 itself and for the jobs that it leads. What ends a job, or another member, a person has signed who may
-(protocol 12.9).
+(protocol 12.10).
 
 That whoever asks is at its address the voter's doors have seen (``agents.doors``). The voter looks at its
 clock, so this is no function of the log: what it has let through all voters take, or refuse, alike

@@ -1,5 +1,5 @@
 """Whether a person who may has signed what is asked of a job that exists: DROP, PAUSE, RESUME, EMPTY,
-ROLLBACK, ALTER and NOTIFY, in a fleet with keys (protocol 12.9).
+ROLLBACK, ALTER and NOTIFY, in a fleet with keys (protocol 12.10).
 
 The signed statement travels with the request, and each agent that acts on it looks: the job's master, the
 root that multicasts a notice and the workers that show it, the voter that takes a tombstone. It is the
