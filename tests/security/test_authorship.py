@@ -239,6 +239,16 @@ def test_a_signed_drop_ends_one_job() -> None:
     assert len(grow(log, DropJobEntry(uid=again.uid, author=said("DROP JOB busy", ROOT)))) == 1
 
 
+def test_a_new_job_takes_the_place_of_no_other_one() -> None:
+    log, first = log_with(), job(said(CREATE))
+    grow(log, AddJob(spec=first))
+    text = CREATE.replace("busy", "lazy")
+    lazy = replace(job(said(text), name="lazy"), replaces=first.uid)
+    grow(log, AddJob(spec=lazy))
+    assert log.job(lazy.uid) is not None
+    assert log.job(first.uid) is not None
+
+
 # -- versions ------------------------------------------------------------------------------------------------
 
 

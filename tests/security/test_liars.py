@@ -52,7 +52,7 @@ from elf.security.principals import Security
 from elf.security.tails import signable
 from elf.transport.zeromq import ZeroMqTransport
 from overlay.ids import node_id
-from overlay.messages import Multicast, Route
+from overlay.messages import Route
 from overlay.raft.messages import (
     AppendRequest,
     AppendRequests,
@@ -64,6 +64,7 @@ from overlay.raft.messages import (
     VoteRequests,
 )
 from overlay.raft.values import Entry
+from overlay.treemessages import Multicast
 from tests.agents.test_running import FLOW, ROOT, pane
 from tests.support.enrolled import CLUSTER, Enrolled, until
 from tests.support.fleet import STREAM

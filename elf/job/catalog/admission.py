@@ -52,7 +52,7 @@ def grow(log: CatalogLog, proposal: Proposal) -> tuple[LogEntry, ...]:
     log.forget()
     found: list[LogEntry] = []
     entry = entry_for(log, proposal)
-    if isinstance(entry, JobAdded) and log.job(entry.spec.replaces) is not None:
+    if isinstance(entry, JobAdded) and _replaces(log, entry.spec):
         found.append(JobDropped(seq=entry.seq, uid=entry.spec.replaces))
         log.append(found[0])
         entry = entry_for(log, proposal)
@@ -60,6 +60,12 @@ def grow(log: CatalogLog, proposal: Proposal) -> tuple[LogEntry, ...]:
         log.append(entry)
         found.append(entry)
     return tuple(found)
+
+
+def _replaces(log: CatalogLog, spec: JobSpec) -> bool:
+    """Whether a new job takes the place of another one: of its name, and of the same person."""
+    known = log.job(spec.replaces)
+    return known is not None and (known.name, known.creator) == (spec.name, spec.creator)
 
 
 def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
