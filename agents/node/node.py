@@ -70,7 +70,7 @@ from elf.job.messages.log import (
 )
 from elf.job.messages.rollup import Broadcast, Committed, LeaveOut
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
-from elf.job.program.messages import Routed, Told
+from elf.job.program.messages import ProgramTrouble, Routed, Told
 from elf.job.program.port import ProgramEffect, ProgramEvent
 from elf.job.program.programs import Programs, ToApp
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
@@ -81,7 +81,7 @@ from overlay import raft
 
 LOOK_MS = 1_000
 """Between two looks at what nothing waits for."""
-_ROUTED: Final = (Request, Spread, Routed)
+_ROUTED: Final = (Request, Spread, Routed, ProgramTrouble)
 """What may come by way of others, since it says by itself what it wants and where an answer goes."""
 _MULTICAST: Final = (LogTail, SignedTail, Committed, LeaveOut, Broadcast, Told)
 """What comes down trees."""
