@@ -24,7 +24,7 @@ from elf.job.program.spec import Submission
 from elf.job.spec import JobSpec
 from elf.ql.user_functions import functions_of
 from elf.security.authored import digest
-from elf.security.certificates import Revocation
+from elf.security.certificates import Revocation, Rotation
 from elf.security.keys import shown
 from elf.wire.clients import Call, Execute, Failed
 
@@ -99,6 +99,8 @@ def entry(new: LogEntry, log: CatalogLog) -> list[Audited]:
             facts = {"key": shown(what.key), "signed_by": signed_by}
             if isinstance(what, Revocation):
                 return [Audited("key revoked", facts)]
+            if isinstance(what, Rotation):
+                return [Audited("fleet's key changed", {"starts": what.starts, **facts})]
             return [
                 Audited("key enrolled", {"kind": what.kind, "name": what.name, "roles": what.roles, **facts})
             ]

@@ -100,7 +100,7 @@ class Changes:
             reset=statement.reset,
             immediately=statement.immediately,
             note=statement.sql,
-            author=author_of(asked, statement),
+            author=(yield from offload(partial(author_of, asked, statement))),
         )
         return (yield from self._ask(asked, spec, request))
 

@@ -211,22 +211,21 @@ class Statements:
     def _drop(self, asked: Execute, statement: statements.DropJob) -> Procedure:
         program = self._log.find_program(statement.name, asked.creator)
         sql = self._log.find_job(statement.name, asked.creator)
+        author = yield from offload(partial(author_of, asked, statement))
         if program is not None and (sql is None or program.creator == asked.creator):
             check_owner(program, asked.creator)
-            author = author_of(asked, statement)
             return (yield from self._submissions.drop(asked.request, program, author))
         spec = self.masters.own(statement.name, asked.creator)
         self.planning.unread(spec)
-        yield from self.masters.ask(
-            spec, DropJob(id=0, origin="", uid=spec.uid, author=author_of(asked, statement))
-        )
+        yield from self.masters.ask(spec, DropJob(id=0, origin="", uid=spec.uid, author=author))
         yield [Until(lambda: self._log.is_dropped(spec.uid))]
         return Reply(request=asked.request, text=f"job {spec.name} dropped")
 
     def _notify(self, asked: Execute, statement: statements.NotifyJob) -> Procedure:
         if len(statement.text) > CHARS_MAX:
             raise UserError(f"a notice of {len(statement.text)} characters is too long: {CHARS_MAX} at most")
-        spec, author = self.masters.own(statement.name, asked.creator), author_of(asked, statement)
+        spec = self.masters.own(statement.name, asked.creator)
+        author = yield from offload(partial(author_of, asked, statement))
         answers = yield from self.masters.ask_roots(
             spec,
             lambda flow: NotifyJob(

@@ -210,7 +210,7 @@ def test_a_job_that_is_not_up_yet_is_not_said_to_be_over() -> None:
     job_groups = Reader(plan(2)).job_groups
     told = []
     for uid in (Reader(plan(2)).specs[0].uid, "another"):
-        (answer,) = job_groups.asked_to_drop(DropJob(id=1, origin="me", uid=uid))
+        (answer,) = job_groups.asked_to_drop(DropJob(id=1, origin="me", uid=uid), 0)
         assert isinstance(answer, Send)
         assert isinstance(answer.message, Answer)
         told.append(answer.message.error)

@@ -185,7 +185,7 @@ async def small(place: Place) -> AsyncIterator[tuple[HttpServer, Counter[str]]]:
     made = HttpServer(
         "127.0.0.1:0",
         Status(),
-        look=place.keyring.may_read,
+        look=place.keyring.refused_reader,
         tls=place.tls,
         bounds=bounds,
         refused=lambda why: refused.update([why]),
@@ -239,7 +239,7 @@ async def test_what_comes_right_behind_the_handshake_is_heard(server: HttpServer
 
 
 async def test_a_server_that_stops_waits_for_no_handshake(place: Place) -> None:
-    server = HttpServer("127.0.0.1:0", Status(), look=place.keyring.may_read, tls=place.tls)
+    server = HttpServer("127.0.0.1:0", Status(), look=place.keyring.refused_reader, tls=place.tls)
     await server.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     await asyncio.sleep(0.1)

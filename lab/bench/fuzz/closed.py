@@ -105,7 +105,7 @@ def _attacker(
     if keys == FuzzKeys.READER:
         return Reader(cast("Kind", kind), rng, addresses, reader, frames)
     doors = [split_address(one) for one in addresses]
-    return Stranger(cast("Knock", kind), rng, doors, reader.identity.fleet, frames)
+    return Stranger(cast("Knock", kind), rng, doors, reader.identity.fleet.key, frames)
 
 
 class AtWork:

@@ -104,7 +104,7 @@ class Reader:
     def _connected(self, address: str, own: Keys) -> zmq.Socket[bytes]:
         socket = self._context.socket(zmq.DEALER)
         socket.setsockopt(zmq.LINGER, 0)
-        socket.curve_serverkey = z85.encode(own.identity.fleet)
+        socket.curve_serverkey = z85.encode(own.identity.fleet.key)
         socket.curve_publickey = z85.encode(own.pair.curve.public)
         socket.curve_secretkey = z85.encode(own.pair.curve.secret)
         socket.connect(f"tcp://{address}")
