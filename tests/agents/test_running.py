@@ -414,7 +414,7 @@ def test_what_the_lines_of_another_make_fail_ends_nobody(tmp_path: Path) -> None
     assert where is not None
     offsets = where.offsets(pane(1))
     assert offsets is not None
-    fragment = replace(FRAGMENT, map_sql="SELECT error('no') FROM rows")
+    fragment = replace(FRAGMENT, map_sql="SELECT error('no') FROM rows", direct=None)
     asked = Reexecute(
         flow=FLOW.uid, member=OF, pane=pane(1), offsets=offsets, reading=where.reading or NOWHERE
     )
