@@ -36,9 +36,9 @@ LEASED_MS = 4_000
 CLIENT_SILENCE_MS = 10_000
 WHY_MS = 5_000
 """A client to whom nothing came for so long is told why."""
-COUNTED_CALLS = ("submit", "query", "compare", "tree", "fleet")
-"""Calls that are statements to a quota: of ``fleet`` each asks all agents. Of the others this agent alone
-does a little, for who looks on and asks again and again."""
+WATCHING = ("status", "tap")
+"""Calls that who looks on asks again and again, and for which this agent alone does a little; all others are
+statements to a quota: of ``fleet`` each asks all agents."""
 OFFLOAD_MS = 5_000
 """How long texts may be read, and plans made, at a time; none takes more than a part of a second here."""
 BETWEEN_MS_MAX = 60_000
@@ -134,7 +134,7 @@ class Clients:
         return (yield from self.statements.execute(asked, now_ms, who))
 
     def _call(self, call: Call, now_ms: int, who: Principal | None) -> Procedure:
-        if call.verb in COUNTED_CALLS:
+        if call.verb not in WATCHING:
             self.statements.creators.statement(call.creator, now_ms)
         return (yield from self.statements.call(call, now_ms, who))
 

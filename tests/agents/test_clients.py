@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 
 from agents.answering.asks import Procedure, Until, offload
 from agents.answering.clients import LOG_MS, OFFLOAD_MS, RENEW_MS, Clients, _Reader
-from agents.answering.quotas import Creators, Quotas
+from agents.answering.quotas import BURST_SECS, Creators, Quotas
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Audited, Offload, Refused, Send
 from elf.job.events import Offloaded
 from elf.job.messages.groups import SubscribeJob
-from elf.wire.clients import Execute, Failed, Published, Reply, WindowResult
+from elf.wire.clients import Call, Execute, Failed, Published, Reply, WindowResult
 from elf.wire.heard import Heard
 from lab.chaos.engine import plan, spec_of
 
@@ -76,6 +76,25 @@ def test_a_reader_does_not_end_before_what_got_lost_has_come() -> None:
     assert not reader.ended
     assert reader.hear(result(1)) == ([1], [])
     assert reader.ended
+
+
+def test_all_calls_but_those_of_who_looks_on_count_for_the_quota() -> None:
+    """Each is a record of the audit too, which has so much room."""
+    creators = Creators(CatalogLog(), Quotas(statements_per_sec=1))
+
+    def made(call: Call, now_ms: int, who: object) -> Procedure:
+        yield []
+        return Reply(request=call.request, text="done")
+
+    clients = Clients(ME, SimpleNamespace(call=made, creators=creators))  # type: ignore[arg-type]
+
+    def refused(verb: str, numbers: Iterable[int]) -> int:
+        found = [clients.heard(CLIENT, Call(request=n, verb=verb, argument=f"{n}"), 0) for n in numbers]
+        return sum(isinstance(step, Refused) for steps in found for step in steps)
+
+    assert refused("tap", range(1, 50)) == refused("status", range(50, 99)) == 0
+    assert refused("enrol", range(100, 100 + BURST_SECS)) == 0
+    assert refused("enrol", range(200, 220)) == refused("anything", range(300, 320)) == 20
 
 
 def test_a_request_waits_until_the_log_here_says_what_was_done_or_for_a_while() -> None:
