@@ -30,6 +30,8 @@ from elf.job.program.calls import JobEffect
 
 Trouble = Literal["raised", "memory", "blocked", "died", "output", "refused"]
 OUTPUT_PIPE_BYTES: Final = 64 << 10
+LINE_BYTES_MAX: Final = 8 << 10
+"""Of its output, that wait for the end of their line."""
 OUTPUT_READS_MAX: Final = 16
 """In a row, so that one who prints for ever is not read for ever."""
 THREADS_MAX: Final = 64
@@ -393,6 +395,9 @@ class Sandbox:
             self.log_bytes_dropped += len(data) - room
             data = data[:room]
         *lines, self._partial = (self._partial + data).split(b"\n")
+        if len(self._partial) > LINE_BYTES_MAX:
+            lines.append(self._partial)
+            self._partial = b""
         for line in lines:
             if line.strip():
                 self._log(line.decode("utf-8", "replace"))

@@ -29,7 +29,7 @@ from elf.functions import confinement, landlock
 from elf.functions.allowed import allowed, refusal
 from elf.functions.function import Done, Failed, UserFunction
 from elf.functions.hosts import Hosts, Settings
-from elf.functions.sandbox import Limits, Sandboxes
+from elf.functions.sandbox import LINE_BYTES_MAX, Limits, Sandboxes
 from elf.functions.syscalls import Filter
 from elf.job.program.calls import Place
 from elf.job.program.port import ProgramEvent, ProgramState, StartProgram
@@ -380,6 +380,21 @@ def test_what_never_ends_is_ended(prey: Prey, body: str, troubles: set[str]) -> 
     assert result.trouble in troubles, result
     assert time.monotonic() - began < 20
     assert isinstance(prey.run("pass"), Done)
+
+
+@needs_confinement
+def test_a_line_that_never_ends_is_not_kept(prey: Prey) -> None:
+    """It would grow with each minute's quota, for as long as the agent lives."""
+    said: list[str] = []
+    text = "def map(batch):\n    print('x' * 3_000, end='', flush=True)\n    return batch\n"
+    limits = Limits(call_secs=5.0, memory_bytes=48 << 20)
+    made = UserFunction(prey.sandboxes, Function("map", text, "long.py"), limits, said.append)
+    for _ in range(4):
+        assert isinstance(made(BATCH), Done)
+    before = sum(map(len, said))
+    made.close()
+    assert before >= LINE_BYTES_MAX
+    assert sum(map(len, said)) == 12_000
 
 
 @needs_confinement
