@@ -8,6 +8,7 @@ import re
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -43,7 +44,9 @@ from elf.job.messages.log import (
 )
 from elf.job.messages.rollup import Broadcast, NotRun, Reexecute
 from elf.job.reexecution import Reading, SourceAt, SourceOffsets
-from elf.job.spec import stream_topic
+from elf.job.spec import Flow, flow_uid, stream_topic
+from elf.ql.planner import plan_text
+from elf.schema import Column, Schema
 from elf.security import folder as files
 from elf.security.authored import Authorship
 from elf.security.authorship import author
@@ -65,7 +68,6 @@ from overlay.raft.messages import (
 )
 from overlay.raft.values import Entry
 from overlay.treemessages import Multicast
-from tests.agents.test_running import FLOW, ROOT, pane
 from tests.support.enrolled import CLUSTER, Enrolled, until
 from tests.support.fleet import STREAM
 
@@ -343,6 +345,10 @@ def test_a_job_is_changed_by_its_owner_and_by_admins_and_by_no_agent(fleet: Enro
 
 # -- files of others -----------------------------------------------------------------------------------------
 
+SCHEMA = Schema((Column("ts", "timestamp"), Column("k", "text"), Column("n", "bigint")), "ts")
+QUERY = "SELECT k, SUM(n) AS n FROM clicks GROUP BY k WINDOWING 1 SECONDS STRAGGLERS MIRROR"
+FRAGMENT = replace(plan_text(QUERY, SCHEMA).fragment, lateness_us=1_000_000)
+FLOW = Flow(flow_uid(FRAGMENT, "1"), FRAGMENT, bytes(16), "root:1")
 LINE = '{"ts": 1700000001.5, "k": "secret", "n": 7}\n{"ts": 1700000009.5, "k": "secret", "n": 7}\n'
 
 
@@ -362,10 +368,10 @@ def run_from(path: Path, shared: str, include: str = "") -> Ran:
     source = SourceAt("f", 0, 0, False, str(path), status.st_ino)
     offsets = SourceOffsets(1, 1_700_000_030_000, (source,))
     reading = Reading("json", "ts", None, 1_000_000, 0, 1 << 20, (include or str(path),))
-    asked = Reexecute(flow=FLOW.uid, member=3, pane=pane(1), offsets=offsets, reading=reading)
+    asked = Reexecute(flow=FLOW.uid, member=3, pane=1_700_000_001, offsets=offsets, reading=reading)
     running = Running({FLOW.fragment.stream: (shared,)}, 1 << 20)
     try:
-        return running.submit(Run(FLOW, asked, ROOT)).result(20)
+        return running.submit(Run(FLOW, asked, "root:1")).result(20)
     finally:
         running.close()
 
