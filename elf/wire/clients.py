@@ -26,7 +26,7 @@ RETRY_MS_MIN: Final = 300
 class Execute(Message, frozen=True, kw_only=True):
     """A client's statement, to any agent. ``windows`` ends a SELECT or SUBSCRIBE after that many windows."""
 
-    request: int
+    request: Ticket
     sql: str
     creator: str
     windows: int | None = None
@@ -46,7 +46,7 @@ class Call(Message, frozen=True, kw_only=True):
     ``argument`` as it says.
     """
 
-    request: int
+    request: Ticket
     verb: str
     argument: str = ""
     creator: str = ""

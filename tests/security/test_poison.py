@@ -46,6 +46,7 @@ from elf.job.program.messages import DropProgram, Told
 from elf.job.spec import JobSpec
 from elf.ql.plan import Top
 from elf.wire.base import Message
+from elf.wire.clients import Call, Execute
 from elf.wire.frames import FrameRefused
 from lab.bench.fuzz.target import AGENTS, Attacked, Target
 from lab.chaos.engine import plan, planned
@@ -363,6 +364,12 @@ def test_a_term_that_would_use_up_all_terms(target: Target) -> None:
     assert group.local.term < term + 100
     assert target.windows_right() > windows
     assert not target.faults()
+
+
+@pytest.mark.parametrize("number", [-(1 << 63), (1 << 62) + 1, (1 << 64) - 1])
+def test_a_request_has_a_number_that_an_answer_can_have(number: int) -> None:
+    refused(Call(request=number, verb="status"))
+    refused(Execute(request=number, sql="SHOW JOBS", creator="ada"))
 
 
 @pytest.mark.parametrize("whom", ["leader", "follower"])

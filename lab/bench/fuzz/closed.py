@@ -151,8 +151,11 @@ class AtWork:
         while found.frames < frames:
             stretch = min(STRETCH, frames - found.frames)
             began = time.perf_counter()
-            found.frames += await asyncio.to_thread(attacker.send, stretch)
-            await self._judge(found, attacker)
+            try:
+                found.frames += await asyncio.to_thread(attacker.send, stretch)
+                await self._judge(found, attacker)
+            except ElfError as error:
+                found.stops.append(str(error))
             found.seconds += time.perf_counter() - began
             if found.stops or found.lost or found.stood_still or found.changed:
                 break
@@ -160,21 +163,17 @@ class AtWork:
         return found
 
     async def _judge(self, found: Found, attacker: Attacker) -> None:
-        """What there is after a stretch, told to ``found``."""
-        try:
-            for task in self._tasks:
-                if task.done():
-                    task.result()
-            await self._counted(found, attacker)
-            await self._right(found)
-            for agent in self._fleet.running:
-                if agent.http is None or await asyncio.to_thread(_asked, agent.http, "/ready") is None:
-                    found.stops.append(f"{agent.name} is not ready")
-            if (now := await self._known()) != self._facts:
-                found.changed.append(f"{self._facts} is {now}")
-        except ElfError as error:
-            found.stops.append(str(error))
-            return
+        """What there is after a stretch, told to ``found``. Raises ``ElfError`` where nobody answers."""
+        for task in self._tasks:
+            if task.done():
+                task.result()
+        await self._counted(found, attacker)
+        await self._right(found)
+        for agent in self._fleet.running:
+            if agent.http is None or await asyncio.to_thread(_asked, agent.http, "/ready") is None:
+                found.stops.append(f"{agent.name} is not ready")
+        if (now := await self._known()) != self._facts:
+            found.changed.append(f"{self._facts} is {now}")
         for agent in self._fleet.running:
             resident = psutil.Process(agent.pid).memory_info().rss
             found.resident_bytes = max(found.resident_bytes, resident)

@@ -1,7 +1,9 @@
 """A person with a reader's key, over a connection that is right: over it comes what no honest client sends.
 
 Each frame is said to all agents. What of it is no client's message is told here by the code that an agent
-tells it by, so the agents' counts are known before. Answers are read, as a client does.
+tells it by, so the agents' counts are known before. After every ``PACE`` frames each agent is asked for a
+sign of life: what is said faster than it is heard waits in sockets, and libzmq gives up a connection that
+stands still for 15 seconds, with what is on it.
 """
 
 from __future__ import annotations
@@ -16,23 +18,29 @@ import zmq
 from zmq.utils import z85
 
 from agents.doors import FROM_CLIENTS, Doors
+from elf.errors import ElfError
 from elf.job.catalog.log import CatalogLog
 from elf.security.authorship import author
 from elf.security.folder import Keys
 from elf.security.principals import Principal
 from elf.transport.zeromq import FRAMES_MAX
 from elf.wire.base import FAMILY, Message
-from elf.wire.clients import Call, Cancel, Execute, KeepAlive
+from elf.wire.clients import CLIENT_MESSAGES, Call, Cancel, Execute, KeepAlive, Reply
 from elf.wire.frames import Codec, FrameRefused
 from lab.bench.control_fleet import CLUSTER, STREAM
 from lab.bench.fuzz.frames import Frames, Kind
 
 OFTEN: Final = 0.05
 """So many of the random messages are those that a client may send."""
+PACE: Final = 500
+SIGN_SECS: Final = 120.0
+_SIGN: Final = 1 << 40
+"""The number of that request."""
 _ORIGIN: Final = "client:00"
 _BYTES_MAX: Final = 64 << 20
 _MISSHAPEN: Final = "misshapen"
 _CODEC: Final[Codec[Message]] = Codec({FAMILY: FROM_CLIENTS})
+_ANSWERS: Final[Codec[Message]] = Codec({FAMILY: CLIENT_MESSAGES})
 _TAGS: Final = tuple(_CODEC.types)
 _WINDOWS: Final = f"COUNT(*) AS n FROM {STREAM} WINDOWING 1 SECONDS"
 STATEMENTS: Final = (
@@ -119,8 +127,8 @@ class Reader:
             (self.expected if is_refused else self.taken)[became] += len(self._sockets)
             for socket in self._sockets:
                 socket.send_multipart(said)
-            if number % 64 == 0:
-                self._read_answers()
+            if (number + 1) % PACE == 0 or number + 1 == each:
+                self._wait()
         return each * len(self._sockets)
 
     def close(self) -> None:
@@ -143,8 +151,17 @@ class Reader:
             return refused.reason, True
         return type(message).__name__, False
 
-    def _read_answers(self) -> None:
+    def _wait(self) -> None:
+        """Until each agent has heard all. Raises ``ElfError`` when one does not say so in time."""
+        sign = Call(request=_SIGN, verb="status")
+        asks = _CODEC.encode(sign, cluster=CLUSTER, sender=_ORIGIN)
         for socket in self._sockets:
-            while socket.poll(0):
-                socket.recv_multipart()
+            socket.send_multipart(asks)
+        for socket in self._sockets:
+            while True:
+                if not socket.poll(int(SIGN_SECS * 1e3)):
+                    raise ElfError(f"an agent has said nothing for {SIGN_SECS:g} s")
+                answer = _ANSWERS.decode(socket.recv_multipart(), cluster=CLUSTER, max_bytes=_BYTES_MAX)
                 self.answers += 1
+                if isinstance(answer.message, Reply) and answer.message.request == _SIGN:
+                    break
