@@ -96,7 +96,7 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     made.log.touch()
     made.fork()
     for _ in range(600):
-        if made.said().count("agent is ready"):
+        if (made.folder / "stderr").exists() and "agent is ready" in made.said():
             break
         time.sleep(0.05)
     yield made
