@@ -38,10 +38,11 @@ lock:
 	@$(PYTHON) -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(LOCK) --upgrade --extra spark --extra dev pyproject.toml --output-file deploy/requirements.lock
 	echo 'setuptools>=77' | $(LOCK) --upgrade - --output-file deploy/build.lock
+	echo 'ziglang>=0.13' | $(LOCK) --upgrade - --output-file deploy/compiler.lock
 
 install: $(INSTALLED)
 
-$(INSTALLED): pyproject.toml deploy/requirements.lock deploy/build.lock
+$(INSTALLED): pyproject.toml $(wildcard deploy/*.lock elf/native/*.[ch])
 	@$(PYTHON) -c 'import sys; sys.exit("elf needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
 	@$(PYTHON) -m venv .venv || { echo "elf needs the venv module: install your distribution's python3-venv" >&2; exit 1; }
 	@sh deploy/install.sh $(BIN)/python

@@ -212,7 +212,7 @@ def _rehearse() -> None:
 
     from agents.config import load
     from agents.formats import get_format
-    from agents.tasks.engine import Extractor
+    from agents.tasks.extracting import Extractor
     from elf.job.ports import Wanted
 
     load(None, {})

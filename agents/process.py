@@ -70,6 +70,7 @@ from agents.tasks.sinks import RejectFile, Sinks
 from agents.tasks.spill import SpillFolder
 from agents.tasks.streams import FunctionsAt, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
+from elf import native
 from elf.addresses import is_loopback, split_address
 from elf.client.values import for_terminal
 from elf.errors import ElfError, UserError
@@ -345,6 +346,10 @@ def _driver(
     log.info(
         "users' code", allow=config.functions.allow, walls=confinement.walls(), control_group=cgroup.told()
     )
+    if why := native.why_not():
+        log.info(
+            "lines are read by DuckDB alone, which is slower: elf's native part is not there", reason=why
+        )
     streams = [
         _stream(config, name, stream, store, folder, me, metrics, functions)
         for name, stream in config.streams.items()

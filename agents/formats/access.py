@@ -32,6 +32,7 @@ are those of proxies.
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Sequence
 from typing import Final
@@ -40,6 +41,7 @@ import pyarrow as pa
 
 from agents.formats.dialect import LINE, Dialect, Format, Selection, Step, uncast_count
 from elf.errors import InputError
+from elf.native import AccessReader, Field, Reader
 from elf.ql.timestamps import LOG_DATE, USUAL_LOG_DATE, log_date_us, usual_log_date_us
 from elf.schema import Column, Schema
 
@@ -166,6 +168,19 @@ class AccessLog(Format):
             columns=tuple((column.name, _output(dialect, column)) for column in columns),
             beyond=self._beyond(dialect),
         )
+
+    def reader(
+        self, columns: Sequence[Column], event_time: str | None, library: ctypes.CDLL
+    ) -> Reader | None:
+        """See ``Format``."""
+        read = [column for column in columns if column.name != LINE]
+        if any((column.name == EVENT_TIME) != (column.type == "timestamp") for column in read):
+            return None
+        fields, names = [Field(column.type) for column in read], [column.name for column in read]
+        if event_time is not None:
+            fields.append(Field("timestamp", counted=False))
+            names.append(EVENT_TIME)
+        return AccessReader(fields, names, library, combined=self._combined)
 
     def why_not(self, line: str) -> str:
         """See ``Format``."""

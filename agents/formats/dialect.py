@@ -8,6 +8,7 @@ the whole text, and have no repeated groups over long texts (Java's stack is sho
 
 from __future__ import annotations
 
+import ctypes
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elf.native import Reader
 from elf.ql.templates import name as quoted
 from elf.ql.templates import text_literal
 from elf.ql.timestamps import NUMBER, timestamp_us
@@ -243,6 +245,13 @@ class Format(ABC):
     def spark_select(self, columns: Sequence[Column], event_time: str | None) -> Selection:
         """``select`` for the offline engine: the same values for every line that an agent accepts."""
         return self.select(SPARK, columns, event_time)
+
+    def reader(
+        self, columns: Sequence[Column], event_time: str | None, library: ctypes.CDLL
+    ) -> Reader | None:
+        """What reads the same from most lines, natively: all columns but ``LINE``, then the event time, if
+        there is one, as a timestamp. None where that is not known to do it."""
+        return None
 
     def why_not(self, line: str) -> str:
         """What is wrong with a line that was rejected, in a few words; empty where nothing is to be said."""

@@ -15,6 +15,7 @@ it.
 
 from __future__ import annotations
 
+import ctypes
 import itertools
 import json
 import re
@@ -27,6 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from agents.formats.dialect import LINE, Dialect, Format, Int64s, Selection, uncast_count
+from elf.native import Field, JsonReader, Reader
 from elf.ql.timestamps import read_timestamp
 from elf.schema import EVENT_TIMES, Column, ColumnType, Schema, as_written, keys_as_written, unify
 
@@ -118,6 +120,21 @@ class JsonLines(Format):
             columns=tuple((column.name, output(column)) for column in columns),
             event_text=texts[event_time] if event_time is not None and event_time not in wanted else None,
         )
+
+    def reader(
+        self, columns: Sequence[Column], event_time: str | None, library: ctypes.CDLL
+    ) -> Reader | None:
+        """See ``Format``. Not with keys that DuckDB looks for by a pointer, which finds an array's items."""
+        read = [column for column in columns if column.name != LINE]
+        fields = [Field(column.type) for column in read]
+        ways = [_paths(column.name) for column in read]
+        if event_time is not None:
+            if any(column.name == event_time and column.type != "timestamp" for column in read):
+                return None
+            fields.append(Field("timestamp", counted=False))
+            ways.append(_paths(event_time))
+        pointed = any(key in ("", "*") for every in ways for path in every for key in path)
+        return None if pointed or not JsonReader.takes(ways) else JsonReader(fields, ways, library)
 
     def refused(self, lines: pa.StringArray) -> Int64s:
         """Lines that DuckDB's JSON reader takes and strict JSON forbids."""

@@ -174,8 +174,8 @@ class Extracted:
 _LINES: Final = pa.schema([pa.field("line", pa.string())])
 
 
-class Extractor:
-    """Lines of one format to typed columns, event time first.
+class SqlExtractor:
+    """Lines of one format to typed columns, event time first, by DuckDB alone; and which rows are wanted.
 
     A statement that tries each line for itself costs a tenth more than one that fails as a whole on a line
     that does not parse; so the quick one is run until it fails, and the careful one for a while from then on.
@@ -234,7 +234,7 @@ class Extractor:
         if not self._careful_left:
             try:
                 return self._quick.run(lines)
-            except duckdb.Error:
+            except (duckdb.Error, UnicodeDecodeError):  # the message has a piece of the line, cut anywhere
                 if self._careful_sql() == self._quick_sql:
                     raise
                 self._careful_left = _CAREFUL_CHUNKS

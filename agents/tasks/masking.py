@@ -136,7 +136,7 @@ class AccessMask:
     """Of access logs."""
 
     def __init__(self, fmt: Format, mask: Mapping[str, str], key: bytes) -> None:
-        from agents.tasks.engine import Extractor
+        from agents.tasks.extracting import Extractor
 
         self._mask = {"extra": "drop", **mask}
         self._key = key

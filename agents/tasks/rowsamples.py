@@ -25,7 +25,7 @@ from elf.job.ports import Wanted
 from elf.schema import Column, Schema
 
 if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
-    from agents.tasks.engine import Extractor
+    from agents.tasks.engine import SqlExtractor
 
 Held = tuple[pa.StringArray, int]
 """Lines, and when they were read (ms)."""
@@ -67,7 +67,7 @@ class _RowSample:
         self._bytes = 0
         self._unseen = 0
         self._wheres = wheres
-        self._extractor: Extractor | None = None
+        self._extractor: SqlExtractor | None = None
 
     def hold(self, lines: pa.StringArray, now_ms: int) -> None:
         """Lay the first of these lines aside, as a copy: a slice would keep the whole chunk."""
@@ -96,9 +96,9 @@ class _RowSample:
         if (
             self._extractor is None
         ):  # a line was read, so that the stream task knows the event time if there is one
-            from agents.tasks.engine import Extractor
+            from agents.tasks.engine import SqlExtractor
 
-            self._extractor = Extractor(fmt, event_time, Wanted(self._request.columns, self._wheres))
+            self._extractor = SqlExtractor(fmt, event_time, Wanted(self._request.columns, self._wheres))
         found = self._extractor.extract(pa.concat_arrays([lines for lines, _ in held]))
         rows = found.table
         if event_time is None:

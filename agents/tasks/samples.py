@@ -174,7 +174,7 @@ def taken(format_: Format, samples: Sequence[str], timestamp: str | None = None)
 
 
 def _taken(format_: Format, lines: pa.StringArray, timestamp: str | None = None) -> int:
-    from agents.tasks.engine import Extractor
+    from agents.tasks.extracting import Extractor
 
     extractor = Extractor(format_, format_.schema(lines, timestamp).event_time, Wanted())
     try:

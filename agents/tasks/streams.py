@@ -32,7 +32,8 @@ from elf.job.ports import MapperPort, Wanted
 from elf.ql.plan import Fragment, Function
 
 if TYPE_CHECKING:  # DuckDB takes 16 MB, and 25 when it runs: it is imported at the first line or job
-    from agents.tasks.engine import Extracted, Extractor
+    from agents.tasks.engine import Extracted
+    from agents.tasks.extracting import Extractor
 
 LOOKED_AT = 200
 """Lines that are looked at at a time for an event time."""
@@ -138,7 +139,7 @@ class StreamExtractor:
 
     def _prepared(self) -> Extractor:
         if self._extractor is None or self._event_time != self._engine.event_time:
-            from agents.tasks.engine import Extractor
+            from agents.tasks.extracting import Extractor
 
             self.close()
             self._event_time = self._engine.event_time

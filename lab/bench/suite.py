@@ -52,6 +52,7 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
         "--keys none --frames 400000 --known 0.2",
         "--keys reader --frames 400000 --known 0.2",
     ),
+    "native": ("--lines 1000000",),
     "jobs": ("--window 10 --windows 3",),
     "failover": ("--agents 16 --strikes 6", "--agents 16 --strikes 6 --detect fast"),
     "durability": ("",),
@@ -72,6 +73,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "control": ("--agents 3 --rounds 1",),
     "security": ("--agents 2 --rounds 1 --rows 1000 --repeat 1",),
     "fuzz": ("--frames 400",),
+    "native": ("--lines 3000",),
     "jobs": ("--jobs 6 --distinct 2 --window 1 --windows 3",),
     "failover": ("--agents 3 --strikes 2 --window-ms 500 --detect fast",),
     "durability": (

@@ -83,6 +83,10 @@ BENCHES: Final = {
         "lab.bench.fuzz.bench.Fuzz",
         "Frames that no honest agent sends, by the million: does any agent stop, fail, grow or change?",
     ),
+    "native": (
+        "lab.bench.native.bench.Native",
+        "The native extractor against DuckDB's SQL, on drawn and spoilt lines: non-zero when they differ.",
+    ),
     "peers": (
         "lab.bench.peers.bench.Peers",
         "Polars, Flink, Spark, Pathway and Bytewax on elf's job and one core; all answers must be the same.",

@@ -19,7 +19,8 @@ from agents.formats import get_format
 from agents.inputs.ranges import split_inputs
 from agents.inputs.values import Chunk
 from agents.inputs.whole import Whole
-from agents.tasks.engine import Extractor
+from agents.tasks.engine import SqlExtractor
+from agents.tasks.extracting import Extractor
 from agents.tasks.streams import CHUNK_BYTES_LEAST, Ahead, Parsed, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
@@ -136,7 +137,7 @@ def test_rows_are_wanted_by_any_condition() -> None:
     lines = pa.array([f'{{"shop": {shop}, "n": {n}}}' for shop in ('"a"', '"b"', "null") for n in (1, 2)])
     schema = (Column("shop", "text"), Column("n", "bigint"))
     wanted = Wanted.of([fragment("WHERE shop = 'a'"), fragment("WHERE n > 1")])
-    extractor = Extractor(JSON, None, Wanted(schema, wanted.where_sqls))
+    extractor = SqlExtractor(JSON, None, Wanted(schema, wanted.where_sqls))
     found = extractor.extract(lines)
     extractor.close()
     assert found.wanted is not None

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from agents.formats import FORMATS, get_format
 from agents.formats.access import COLUMNS
 from agents.formats.dialect import DUCKDB
-from agents.tasks.engine import Extracted, Extractor
+from agents.tasks.engine import Extracted
+from agents.tasks.extracting import Extractor
 from elf.errors import ConfigError, InputError
 from elf.job.ports import Wanted
 from elf.schema import Column

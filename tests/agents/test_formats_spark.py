@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from agents.formats import Format, get_format
 from agents.formats.dialect import SPARK
-from agents.tasks.engine import Extractor
+from agents.tasks.extracting import Extractor
 from elf.job.ports import Wanted
 from elf.schema import Column
 from tests.support.json_by_hand import NAMES, by_hand, objects

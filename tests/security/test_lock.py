@@ -23,7 +23,7 @@ def pinned(lock: str) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "build.lock"])
+@pytest.mark.parametrize("lock", ["requirements.lock", "build.lock", "compiler.lock"])
 def test_each_is_one_version_with_hashes_from_no_certain_place(lock: str) -> None:
     assert all(pinned(lock).values())
 

@@ -24,7 +24,7 @@ from agents.formats import get_format
 from agents.formats.access import COLUMNS
 from agents.masks import KEY_FILE, WITHHELD, masked, read_key, truncated
 from agents.settings.tree import ConfigProblems
-from agents.tasks.engine import Extractor
+from agents.tasks.extracting import Extractor
 from agents.tasks.masking import AccessMask, JsonMask
 from elf.client import connect
 from elf.errors import ElfError, UserError

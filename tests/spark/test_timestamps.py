@@ -16,7 +16,8 @@ from pyspark.sql import SparkSession
 
 from agents.formats import get_format
 from agents.formats.dialect import SPARK
-from agents.tasks.engine import EVENT_FIRST_US, EVENT_LAST_US, Extractor
+from agents.tasks.engine import EVENT_FIRST_US, EVENT_LAST_US
+from agents.tasks.extracting import Extractor
 from elf.job.ports import Wanted
 from elf.ql.forms import FORMS
 from elf.ql.kinds import read_text
