@@ -3,7 +3,8 @@
 The newlines give the offsets of an Arrow string array in which every second value is a line and the ones
 between are line ends; taking every second one is a copy at memory speed. Validity is checked for the chunk
 as a whole (a UTF-8 sequence cannot span a newline); only a chunk that is not clean is looked at line by
-line. One pass over the bytes finds newlines, returns and NULs together.
+line. One pass over the bytes finds newlines, returns and NULs together. A clean chunk is split natively
+(``elf.native``), where that part is there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from agents.inputs.values import INVALID_UTF8, NUL_BYTE, REJECT_KEPT_BYTES, Int64s, Reject, Source, too_long
+from elf import native
 
 Uint8s = npt.NDArray[np.uint8]
 
@@ -44,6 +46,11 @@ def split(
     if not size:
         return Lines(pa.array([], pa.string()), np.zeros(0, dtype=np.int64), ())
     buffer = np.frombuffer(data, dtype=np.uint8, count=size)
+    first = len(BYTE_ORDER_MARK) if _is_marked(buffer, offset) else 0
+    if (library := native.library()) is not None and first < size and _is_utf8(data, 0, size):
+        found = native.split(buffer, first, max_line_bytes, library)
+        if found is not None:
+            return Lines(found[0], found[1] + offset, ())
     controls = _controls(buffer)
     letters = buffer[controls]
     starts, ends = _bounds(buffer, offset, controls[letters == _NEWLINE], bool((letters == _RETURN).any()))
@@ -102,9 +109,14 @@ def _bounds(buffer: Uint8s, offset: int, newlines: Int64s, returns: bool) -> tup
         cut = (before == _RETURN) & (ends > starts)
         cut[ended:] = False
         ends = ends - cut
-    if offset == 0 and buffer[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK:
+    if _is_marked(buffer, offset):
         starts[0] = len(BYTE_ORDER_MARK)
     return starts, ends
+
+
+def _is_marked(buffer: Uint8s, offset: int) -> bool:
+    """Whether a file begins here, with a byte order mark."""
+    return offset == 0 and buffer[: len(BYTE_ORDER_MARK)].tobytes() == BYTE_ORDER_MARK
 
 
 def _without_holes(buffer: Uint8s, starts: Int64s, ends: Int64s, nuls: Int64s) -> tuple[Int64s, Int64s]:

@@ -10,5 +10,6 @@ everything works, slower. ``ELF_NATIVE=off`` in the environment does the same.
 
 from elf.native.binding import library, why_not
 from elf.native.reading import AccessReader, Field, JsonReader, Read, Reader
+from elf.native.splitting import split
 
-__all__ = ["AccessReader", "Field", "JsonReader", "Read", "Reader", "library", "why_not"]
+__all__ = ["AccessReader", "Field", "JsonReader", "Read", "Reader", "library", "split", "why_not"]

@@ -67,6 +67,10 @@ _FUNCTIONS: Final = {
         c_int64,
         (POINTER(Lines), c_int32, POINTER(Column), c_int32, c_void_p, POINTER(c_int64)),
     ),
+    "elf_split": (
+        c_int64,
+        (c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_void_p),
+    ),
     "elf_gather": (c_int64, (POINTER(Lines), POINTER(Column), c_void_p, c_void_p, c_int64)),
 }
 """Result and arguments of each."""

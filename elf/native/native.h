@@ -43,7 +43,8 @@ enum { BIGINT = 0, DOUBLE = 1, TEXT = 2, BOOLEAN = 3, TIMESTAMP = 4 };
 enum { PORTABLE = 0, NARROW = 1, WIDE = 2 }; /* levels of elf_marks: any processor, SSE2 or NEON, AVX2 */
 
 enum { NODES_MAX = 64, DEPTH_MAX = 32 };
-enum { UNSOUND = -1 }; /* the result of a call whose arguments contradict each other; nothing was written */
+enum { UNSOUND = -1 };   /* the result of a call whose arguments contradict each other */
+enum { OTHER_WAY = -2 }; /* of one whose bytes are for somebody else */
 
 struct elf_lines {
     const uint8_t *data;

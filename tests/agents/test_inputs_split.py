@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,8 +17,19 @@ from agents.inputs.split import split
 from agents.inputs.tail import Tail
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Source
 from agents.inputs.whole import Whole
+from elf import native
 
 MAX_LINE = 20
+
+
+@pytest.fixture(params=["native", "numpy"], autouse=True, scope="module")
+def both_ways(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What is native, where that part is there, and what is done without it."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "numpy":
+            patch.setattr(native, "library", lambda: None)
+        yield
+
 
 Line = tuple[int, str]
 Refused = tuple[int, str, bytes, int]

@@ -9,7 +9,10 @@
 int64_t elf_json(const struct elf_lines *, const struct elf_plan *, struct elf_column *, int32_t, uint8_t *);
 int64_t elf_access(const struct elf_lines *, int32_t, struct elf_column *, int32_t, uint8_t *, int64_t *);
 int64_t elf_gather(const struct elf_lines *, const struct elf_column *, int32_t *, uint8_t *, int64_t);
+int64_t elf_split(const uint8_t *, int64_t, int64_t, int64_t, int64_t, int64_t *, int32_t *, uint8_t *);
 void elf_marks(const uint8_t *, int64_t, uint64_t *, int32_t);
+
+enum { TEXT_MAX = 1 << 22 };
 
 static void *piece(int64_t bytes) { return calloc(bytes > 0 ? (size_t)bytes : 1, 1); }
 
@@ -45,18 +48,17 @@ static void gather(const struct elf_lines *lines, const struct elf_column *colum
 }
 
 int main(int count, char **words) {
-    static uint8_t text[1 << 22];
-    static int32_t offsets[1 << 17];
-    int64_t size = 0, rows = 0, decided = 0, beyond = 0;
-    for (int byte; rows < (1 << 17) - 1 && size < (1 << 22) && (byte = getchar()) != EOF;) {
-        if (byte == '\n') {
-            offsets[++rows] = (int32_t)size;
-        } else {
-            text[size++] = (uint8_t)byte;
-        }
-    }
-    struct elf_lines lines = {.size = offsets[rows], .rows = rows, .data = exactly(text, offsets[rows])};
+    static uint8_t text[TEXT_MAX];
+    int64_t length = (int64_t)fread(text, 1, TEXT_MAX, stdin), decided = 0, beyond = 0, room = 1;
+    for (int64_t i = 0; i < length; i++) room += text[i] == '\n';
+    uint8_t *file = exactly(text, length), *data = malloc((size_t)length + 1);
+    int64_t *starts = piece(8 * room);
+    int32_t *offsets = piece(4 * (room + 1));
+    int64_t rows = elf_split(file, length, 0, length, room, starts, offsets, data);
+    if (rows < 0) return 4;
+    struct elf_lines lines = {.size = offsets[rows], .rows = rows, .data = exactly(data, offsets[rows])};
     lines.offsets = (int32_t *)exactly((uint8_t *)offsets, 4 * (rows + 1));
+    free(file), free(data), free(starts), free(offsets);
     struct elf_node nodes[NODES_MAX] = {{0}};
     char keys[4096] = "";
     int32_t ways[NODES_MAX], fields = count - 2, keys_size = 0;

@@ -23,7 +23,7 @@ from lab.bench.native.compare import compare
 from lab.bench.native.drawing import NAMES, AccessLines, JsonLines, spoilt
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [ROOT / "elf" / "native" / f"{name}.c" for name in ("access", "json", "marks")]
+SOURCES = [ROOT / "elf" / "native" / f"{name}.c" for name in ("access", "json", "marks", "split")]
 SEEDS = range(6)
 needs_native = pytest.mark.skipif(native.library() is None, reason=native.why_not())
 
@@ -164,7 +164,7 @@ def raw_lines(format: str) -> bytes:
     """Bytes that are no UTF-8, which it is never given, and shall read no worse."""
     rng = Random(5)
     text = "\n".join(drawn(format, 4, 500)).encode()
-    return bytes(byte if rng.random() < 0.97 else rng.randrange(256) for byte in text) + b"\n"
+    return bytes(byte if rng.random() < 0.97 else rng.randrange(1, 256) for byte in text) + b"\r\n"
 
 
 def built(folder: Path, *flags: str) -> Path:

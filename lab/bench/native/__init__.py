@@ -1,2 +1,2 @@
-"""The native reader against DuckDB's SQL, which says what each line means: the same lines, drawn and spoilt by
-chance, through both."""
+"""The native reader against DuckDB's SQL, which says what each line means: the same lines, drawn and spoilt,
+through both."""
