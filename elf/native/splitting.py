@@ -17,9 +17,9 @@ _UNSOUND: Final = -1
 def split(
     data: npt.NDArray[np.uint8], first: int, longest: int, library: ctypes.CDLL
 ) -> tuple[pa.StringArray, npt.NDArray[np.int64]] | None:
-    """(the lines of valid UTF-8, as strings of their own without their ends; where each begins). The first one
-    begins at ``first``. None where a line has more than ``longest`` bytes, or a NUL is in the data, or there
-    is more than Arrow's strings can hold."""
+    """(the lines of valid UTF-8, as strings of their own without their ends; where each begins). The first
+    one begins at ``first``. None where a line has more than ``longest`` bytes, or a NUL is in the data, or
+    there is more of it than Arrow's strings can hold."""
     size, out = len(data), np.empty(len(data), dtype=np.uint8)
     for rows in (size // _LINE_BYTES + 1, size + 1):
         starts, offsets = np.empty(rows, dtype=np.int64), np.empty(rows + 1, dtype=np.int32)
