@@ -16,17 +16,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 import structlog
 
 from agents.disk.chain import HEAD, Chain, decode_head, encode_head
+from agents.disk.store import Store
 
 GATHER_SECS: Final = 1.0
 REPEATS_SECS: Final = 60.0
@@ -39,14 +39,6 @@ REPEATING_MAX: Final = 1_024
 Facts = Mapping[str, object]
 
 
-class State(Protocol):
-    """Where the head is kept: the agent's store."""
-
-    def get(self, key: str) -> bytes | None: ...
-    def put(self, key: str, value: bytes) -> None: ...
-    def unsynced(self) -> AbstractContextManager[None]: ...
-
-
 @dataclass
 class _Seen:
     """A record that was written at ``at``, and came so many ``times`` since."""
@@ -57,13 +49,13 @@ class _Seen:
 
 
 class Audit:
-    """The audit of one agent, until ``close``."""
+    """The audit of one agent, until ``close``. The head of its chain is in the agent's store."""
 
     def __init__(
-        self, folder: Path, state: State, *, file_bytes_max: int, files_max: int, agent: str = ""
+        self, folder: Path, store: Store, *, file_bytes_max: int, files_max: int, agent: str = ""
     ) -> None:
         self._chain = Chain(folder, file_bytes_max=file_bytes_max, files_max=files_max)
-        self._state = state
+        self._store = store
         self._log = structlog.get_logger().bind(agent=agent, audit=str(folder))
         self._some = threading.Condition()
         self._waiting: deque[dict[str, object]] = deque()
@@ -162,7 +154,7 @@ class Audit:
         return None if first is None else max(0.0, first + REPEATS_SECS - time.monotonic())
 
     def _open(self) -> None:
-        head = self._state.get(HEAD)
+        head = self._store.get(HEAD)
         verdict = self._chain.open(None if head is None else decode_head(head))
         if not verdict.goes_on:
             self._log.error(
@@ -171,8 +163,8 @@ class Audit:
             )
 
     def _keep_head(self) -> None:
-        with self._state.unsynced():  # after a crash it may be an earlier one, which the chain goes beyond
-            self._state.put(HEAD, encode_head(self._chain.head))
+        with self._store.unsynced():  # after a crash it may be an earlier one, which the chain goes beyond
+            self._store.put(HEAD, encode_head(self._chain.head))
         self._chain.prune()
 
     def _try(self, action: Callable[[], None]) -> bool:
