@@ -232,7 +232,7 @@ async def test_refusals_of_one_key_are_one_record_of_the_audit(closed: Closed) -
 
     def of_will() -> list[str]:
         lines = [line for path in files_of(audit) for line in path.read_text().splitlines()]
-        return [line for line in lines if '"will"' in line]
+        return [line for line in lines if '"from":"will"' in line]
 
     await eventually(of_will, "it is in the audit", SOON)
     await asyncio.sleep(2 * GATHER_SECS)
