@@ -196,16 +196,6 @@ def test_who_is_named_instead_may_die_too() -> None:
     right(world, until, 8, (founder, second))
 
 
-def test_a_root_of_an_earlier_elf_begins_without_asking_and_is_not_replaced() -> None:
-    world, until = fleet(57)
-    uid, founder = submitted(world)
-    for part in (founder.node.log.job_groups, founder.node.job_groups):  # what it did before
-        vars(part).update(has_begun=lambda uid, founder: True, wait_for=lambda uid, founder: None)
-    world.run(GRACE_MS + 6_000)
-    assert (the_log(world).job_groups.founders(uid), the_log(world).unbegun()) == ((founder.agent_id,), ())
-    right(world, until, 12)
-
-
 def test_whichever_entry_comes_first_counts() -> None:
     world, _ = fleet(56, writing_ms=1_000)
     roots = tuple(agent.address for agent in world.agents[3:5])

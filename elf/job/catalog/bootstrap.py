@@ -17,8 +17,7 @@ named by that entry, so the named agent may just have died. In the log, for one 
   "begun", and each member of the group ends it. Groups of two founders have different keys
   (``FlowGroups.group``), so their messages never mix.
 - **The leader of the job group names another founder**: itself or, if it was named before, a member of its
-  group. It need not be right about F: F loses nothing else by it. Only a root of an earlier elf begins
-  without asking; an agent that hears it says "begun" for it.
+  group. It need not be right about F: F loses nothing else by it.
 
 Both are tombstones (``JobDropped``) of names that no job has: such an entry may stand twice.
 """

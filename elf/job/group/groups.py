@@ -346,7 +346,7 @@ class JobGroups:
     def _look(self, now_ms: int) -> list[Effect]:
         """Look at all job groups, for what depends on time alone."""
         found = [*self._expire(now_ms), *self._proposals.dropping.expire(now_ms)]
-        self._proposals.founders.look(self._led, self._heard_of, now_ms)
+        self._proposals.founders.look(self._led, now_ms)
         for group in list(self):
             found.extend(
                 group.tell_of_silence(self._proposals.founders.why(group.master.spec, now_ms), now_ms)
@@ -354,13 +354,6 @@ class JobGroups:
             found.extend(self.advance(group, now_ms))
             found.extend(group.prune(now_ms))
         return found
-
-    def _heard_of(self) -> set[str]:
-        """The job groups whose roots have told jobs here with which pane they begin."""
-        read = [panes for group in self for panes in group.master.flows]
-        return {
-            self._log.job_groups.of(panes.flow.uid) or "" for panes in read if panes.first_pane is not None
-        }
 
     def _expire(self, now_ms: int) -> list[Effect]:
         found: list[Effect] = []

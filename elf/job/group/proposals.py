@@ -172,19 +172,13 @@ class Founders:
     def wait_no_more(self, uid: str) -> None:
         self._bootstrapped.pop(uid, None)
 
-    def look(self, led: Collection[str], heard: Callable[[], Collection[str]], now_ms: int) -> None:
-        """Name another founder for what has not begun in time, of the jobs of these job groups. ``heard``:
-        job groups whose roots have spoken; one of them that the log does not have as begun is led by an
-        earlier elf."""
+    def look(self, led: Collection[str], now_ms: int) -> None:
+        """Name another founder for what has not begun in time, of the jobs of these job groups."""
         waiting = [(uid, group) for uid, group in self._log.unbegun() if job_of(uid) in led]
         names = [(uid, group.founder) for uid, group in waiting]
         self._since = {name: self._since.get(name, now_ms) for name in names}
-        spoken = heard() if waiting else ()
         self._named = []
         for uid, group in waiting:
-            if uid in spoken:
-                self._named.append(Bootstrap(uid, group.founder))
-                continue
             late = now_ms - self._since[uid, group.founder] >= self._grace_ms
             if late or not self._log.is_member(group.founder):
                 self._named += self._instead(uid, group)

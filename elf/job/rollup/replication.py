@@ -74,7 +74,7 @@ TOGETHER_MAX: Final = 500
 """Replicas in one message, and bytes unless one replica is larger."""
 ANSWER_MS: Final = 5_000
 SILENT_MS: Final = 30_000
-"""A neighbour that did not answer in time is not asked for this long; an older elf never answers."""
+"""A neighbour that did not answer in time is not asked for this long."""
 
 Step = Send | ReadSnapshots | ReadHeld
 
