@@ -161,7 +161,10 @@ class Reader:
             while True:
                 if not socket.poll(int(SIGN_SECS * 1e3)):
                     raise ElfError(f"an agent has said nothing for {SIGN_SECS:g} s")
-                answer = _ANSWERS.decode(socket.recv_multipart(), cluster=CLUSTER, max_bytes=_BYTES_MAX)
+                frames = socket.recv_multipart()
                 self.answers += 1
-                if isinstance(answer.message, Reply) and answer.message.request == _SIGN:
+                if len(frames) > FRAMES_MAX:
+                    continue  # a long one, in parts
+                answer = _ANSWERS.decode(frames, cluster=CLUSTER, max_bytes=_BYTES_MAX).message
+                if isinstance(answer, Reply) and answer.request == _SIGN:
                     break
