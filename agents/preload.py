@@ -212,14 +212,18 @@ def _rehearse() -> None:
 
     from agents.config import load
     from agents.formats import get_format
+    from agents.tasks.engine import SqlExtractor
     from agents.tasks.extracting import Extractor
     from elf.job.ports import Wanted
 
     load(None, {})
     line = '{"ts": "2026-01-01T00:00:00Z"}'
-    extractor = Extractor(get_format("json"), "ts", Wanted())
-    extractor.extract(pa.array([line]))
-    extractor.close()
+    for extractor in (
+        Extractor(get_format("json"), "ts", Wanted()),
+        SqlExtractor(get_format("json"), "ts", Wanted()),
+    ):
+        extractor.extract(pa.array([line]))
+        extractor.close()
 
 
 def main() -> None:
