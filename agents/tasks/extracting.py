@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from agents.formats import LINE, Format
 from agents.formats.dialect import DUCKDB
+from agents.tasks.conditions import conditions, rows_wanted
 from agents.tasks.engine import Extracted, SqlExtractor
 from elf import native
 from elf.job.ports import Wanted
@@ -29,6 +30,7 @@ class Extractor:
         self._format, self._event_time, self._wanted = fmt, event_time, wanted
         library = native.library()
         self._reader = None if library is None else fmt.reader(wanted.columns, event_time, library)
+        self._conditions = conditions(wanted)
         self._schema = pa.schema([pa.field("_ts", pa.int64()), *arrow_schema(wanted.columns)])
         self._whole: SqlExtractor | None = None
         self._rest: SqlExtractor | None = None
@@ -50,17 +52,20 @@ class Extractor:
         table = self._table(lines, read.columns)
         left = np.flatnonzero(~read.decided)
         if not len(left):
-            return Extracted(table, np.arange(len(lines)), left, read.uncast, beyond=read.beyond)
+            chosen = rows_wanted(table, self._conditions)
+            return Extracted(table, np.arange(len(lines)), left, read.uncast, chosen, read.beyond)
         rest = self._left().extract(lines.take(pa.array(left)))
         decided = np.flatnonzero(read.decided)
         rows = np.concatenate([decided, left[rest.accepted]])
         order = np.argsort(rows, kind="stable")
         both = pa.concat_tables([table.filter(pa.array(read.decided)), rest.table]).combine_chunks()
+        rows_in_order = both.take(pa.array(order))
         return Extracted(
-            table=both.take(pa.array(order)),
+            table=rows_in_order,
             accepted=rows[order],
             rejected=left[rest.rejected],
             uncast=read.uncast + rest.uncast,
+            wanted=rows_wanted(rows_in_order, self._conditions),
             beyond=read.beyond + rest.beyond,
         )
 

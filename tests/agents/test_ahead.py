@@ -19,6 +19,7 @@ from agents.formats import get_format
 from agents.inputs.ranges import split_inputs
 from agents.inputs.values import Chunk
 from agents.inputs.whole import Whole
+from agents.tasks.conditions import conditions
 from agents.tasks.engine import SqlExtractor
 from agents.tasks.extracting import Extractor
 from agents.tasks.streams import CHUNK_BYTES_LEAST, Ahead, Parsed, StreamEngine
@@ -133,17 +134,49 @@ def test_the_same_ahead_and_in_turn(tmp_path: Path, wheres: list[str], broken: b
     assert found == by_product
 
 
-def test_rows_are_wanted_by_any_condition() -> None:
+@pytest.mark.parametrize("kind", [Extractor, SqlExtractor])
+def test_rows_are_wanted_by_any_condition(kind: type[Extractor] | type[SqlExtractor]) -> None:
     lines = pa.array([f'{{"shop": {shop}, "n": {n}}}' for shop in ('"a"', '"b"', "null") for n in (1, 2)])
     schema = (Column("shop", "text"), Column("n", "bigint"))
     wanted = Wanted.of([fragment("WHERE shop = 'a'"), fragment("WHERE n > 1")])
-    extractor = SqlExtractor(JSON, None, Wanted(schema, wanted.where_sqls))
+    extractor = kind(JSON, None, Wanted(schema, wanted.where_sqls))
     found = extractor.extract(lines)
     extractor.close()
     assert found.wanted is not None
     assert found.wanted.tolist() == [True, True, False, True, False, True]
     rows = found.table.filter(pa.array(found.wanted)).select(["shop", "n"]).to_pylist()
     assert rows == [{"shop": s, "n": n} for s, n in (("a", 1), ("a", 2), ("b", 2), (None, 2))]
+
+
+@pytest.mark.parametrize(
+    ("where", "is_simple"),
+    [
+        ("shop = 'a'", True),
+        ("shop <> 'it''s' AND n >= -1 AND n < 3", True),
+        ("shop = 'a) AND (n > 1'", True),
+        ("n BETWEEN 1 AND 2", True),
+        ("n <> 2", True),
+        ("shop > 'a'", False),
+        ("n > 1.5", False),
+        ("shop LIKE 'a%'", False),
+        ("n = 1 OR n = 2", False),
+        ("n < 99999999999999999999", False),
+        ("NOT (shop IS NULL)", False),
+    ],
+)
+def test_simple_conditions_choose_what_sql_chooses(where: str, is_simple: bool) -> None:
+    shops, numbers = ("a", "b", "it's", "a) AND (n > 1", "é", None), (-2, -1, 0, 1, 2, 3, None)
+    lines = pa.array([json.dumps({"shop": shop, "n": n}) for shop in shops for n in numbers])
+    schema = (Column("shop", "text"), Column("n", "bigint"))
+    asked = Wanted(schema, Wanted.of([fragment(f"WHERE {where}")]).where_sqls)
+    assert bool(conditions(asked)) == is_simple
+    sql, ours = SqlExtractor(JSON, None, asked), Extractor(JSON, None, asked)
+    theirs, found = sql.extract(lines).wanted, ours.extract(lines).wanted
+    assert theirs is not None
+    if found is not None:
+        assert found.tolist() == theirs.tolist()
+    sql.close()
+    ours.close()
 
 
 def test_every_row_is_wanted_where_one_flow_wants_all() -> None:
