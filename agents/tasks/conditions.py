@@ -1,81 +1,56 @@
-"""Which rows any flow wants, by Arrow: of conditions that only compare columns with constants, as
-``elf.ql.render`` writes them. Others are left to each flow's map, which has its WHERE anyhow.
-"""
+"""Conditions without SQL (``elf.ql.plan.Condition``) over rows, by Arrow."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
-from typing import Final, TypeAlias
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elf.job.ports import Wanted
-from elf.schema import ColumnType
+from elf.job.worker.fitting import ARROW_TYPES
+from elf.ql.plan import Condition
 
-Mask = npt.NDArray[np.bool_]
-
-_COMPARISON: Final = r"""r\."((?:[^"]|"")+)" (=|<>|<|<=|>|>=) ('(?:[^']|'')*'|-?[0-9]{1,18})"""
-_ALONE: Final = re.compile(_COMPARISON)
-_ALL: Final = re.compile(rf"{_COMPARISON}|\({_COMPARISON}\)(?: AND \({_COMPARISON}\))+")
-_COMPUTE: Final[dict[str, Callable[[pa.ChunkedArray, pa.Scalar], pa.ChunkedArray]]] = {
+_OPERATIONS: Final[dict[str, Callable[..., pa.ChunkedArray]]] = {
     "=": pc.equal,
     "<>": pc.not_equal,
     "<": pc.less,
     "<=": pc.less_equal,
     ">": pc.greater,
     ">=": pc.greater_equal,
+    "is_null": pc.is_null,
+    "not": pc.invert,
 }
-_OF_TEXTS: Final = ("=", "<>")
+_CONNECTED: Final = {"and": pc.and_kleene, "or": pc.or_kleene}
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """Of a column with a constant."""
-
-    column: str
-    sign: str
-    constant: str | int
-
-    def holds(self, rows: pa.Table) -> pa.ChunkedArray:
-        """Of which rows it is true; a NULL is compared with nothing."""
-        column = rows[self.column]
-        return pc.fill_null(_COMPUTE[self.sign](column, pa.scalar(self.constant, column.type)), False)
+def holds(where: Sequence[Condition], rows: pa.Table) -> pa.ChunkedArray:
+    """Of which rows all of these (at least one) are true; NULL where it is not known."""
+    return reduce(pc.and_kleene, (_value(one, rows) for one in where))
 
 
-Conditions: TypeAlias = tuple[tuple[Comparison, ...], ...]
-"""At least one of which holds, all of whose comparisons hold."""
-
-
-def conditions(wanted: Wanted) -> Conditions:
-    """Those of ``wanted``, if they are all so simple; else none, and all rows are wanted."""
-    types = {column.name: column.type for column in wanted.columns}
-    found = [_comparisons(sql, types) for sql in wanted.where_sqls]
-    return tuple(found) if all(found) else ()
-
-
-def _comparisons(sql: str, types: dict[str, ColumnType]) -> tuple[Comparison, ...]:
-    """Empty where there is anything else."""
-    if not _ALL.fullmatch(sql):
-        return ()
-    found = []
-    for name, sign, constant in _ALONE.findall(sql):
-        column, is_text = name.replace('""', '"'), constant.startswith("'")
-        value = constant[1:-1].replace("''", "'") if is_text else int(constant)
-        if types.get(column) != ("text" if is_text else "bigint") or (is_text and sign not in _OF_TEXTS):
-            return ()
-        found.append(Comparison(column, sign, value))
-    return tuple(found)
-
-
-def rows_wanted(rows: pa.Table, any_of: Sequence[Sequence[Comparison]]) -> Mask | None:
-    """For which rows one of the conditions holds; None: all are wanted."""
+def rows_wanted(rows: pa.Table, any_of: Sequence[Sequence[Condition]]) -> npt.NDArray[np.bool_] | None:
+    """For which rows one of several WHERE is true; None: there are none, and all rows are wanted."""
     if not any_of:
         return None
-    each = (reduce(pc.and_, [one.holds(rows) for one in all_of]) for all_of in any_of)
-    return np.asarray(reduce(pc.or_, each).to_numpy(), dtype=np.bool_)
+    found = reduce(pc.or_kleene, (holds(where, rows) for where in any_of))
+    return np.asarray(pc.fill_null(found, False).to_numpy(), dtype=np.bool_)
+
+
+def _value(part: Condition, rows: pa.Table) -> pa.ChunkedArray | pa.Scalar:
+    """A part of a condition, of each row; NULL where it is not known."""
+    if part.op == "column":
+        return rows[part.name]
+    if part.op == "constant":
+        return pa.scalar(part.value, ARROW_TYPES[part.kind])
+    values = [_value(one, rows) for one in part.parts]
+    if part.op == "in":
+        column, *items = values
+        among = pa.array([item.as_py() for item in items], column.type)
+        return pc.if_else(pc.is_valid(column), pc.is_in(column, among), pa.scalar(None, pa.bool_()))
+    if part.op in _CONNECTED:
+        return reduce(_CONNECTED[part.op], values)
+    return _OPERATIONS[part.op](*values)

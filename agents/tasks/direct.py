@@ -2,30 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import reduce
-from typing import Final
-
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from agents.tasks.conditions import holds
 from agents.tasks.engine import Mapper, as_schema
 from elf.aggregates import State, canonical_key, may_overflow, normalise, ordered, restore
 from elf.job.ports import MapperPort
-from elf.job.worker.fitting import ARROW_TYPES
-from elf.ql.plan import Condition, Direct, Fragment
-
-_OPERATIONS: Final[dict[str, Callable[..., pa.ChunkedArray]]] = {
-    "=": pc.equal,
-    "<>": pc.not_equal,
-    "<": pc.less,
-    "<=": pc.less_equal,
-    ">": pc.greater,
-    ">=": pc.greater_equal,
-    "is_null": pc.is_null,
-    "not": pc.invert,
-}
-_CONNECTED: Final = {"and": pc.and_kleene, "or": pc.or_kleene}
+from elf.ql.plan import Direct, Fragment
 
 
 def mapper_of(fragment: Fragment) -> MapperPort:
@@ -51,7 +34,7 @@ class DirectMapper:
             return self._sql.run(rows)
         grouped = self._grouped(rows)
         if self._direct.where:
-            grouped = grouped.filter(reduce(pc.and_kleene, (_value(one, rows) for one in self._direct.where)))
+            grouped = grouped.filter(holds(self._direct.where, rows))
         by = ["_pane", *self._keys]
         how = [([], "count_all") if not given else (state.name, _how(state)) for state, given in self._states]
         found = grouped.group_by(by, use_threads=False).aggregate(how)
@@ -83,19 +66,3 @@ class DirectMapper:
 def _how(state: State) -> str:
     """What Arrow calls it."""
     return "count" if state.identity_zero else state.merge
-
-
-def _value(part: Condition, rows: pa.Table) -> pa.ChunkedArray | pa.Scalar:
-    """A part of a condition, of each row; NULL where it is not known."""
-    if part.op == "column":
-        return rows[part.name]
-    if part.op == "constant":
-        return pa.scalar(part.value, ARROW_TYPES[part.kind])
-    values = [_value(one, rows) for one in part.parts]
-    if part.op == "in":
-        column, *items = values
-        among = pa.array([item.as_py() for item in items], column.type)
-        return pc.if_else(pc.is_valid(column), pc.is_in(column, among), pa.scalar(None, pa.bool_()))
-    if part.op in _CONNECTED:
-        return reduce(_CONNECTED[part.op], values)
-    return _OPERATIONS[part.op](*values)

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from agents.formats import LINE, Format
 from agents.formats.dialect import DUCKDB
-from agents.tasks.conditions import conditions, rows_wanted
+from agents.tasks.conditions import rows_wanted
 from agents.tasks.engine import Extracted, SqlExtractor
 from elf import native
 from elf.job.ports import Wanted
@@ -30,7 +30,6 @@ class Extractor:
         self._format, self._event_time, self._wanted = fmt, event_time, wanted
         library = native.library()
         self._reader = None if library is None else fmt.reader(wanted.columns, event_time, library)
-        self._conditions = conditions(wanted)
         self._schema = pa.schema([pa.field("_ts", pa.int64()), *arrow_schema(wanted.columns)])
         self._whole: SqlExtractor | None = None
         self._rest: SqlExtractor | None = None
@@ -52,7 +51,7 @@ class Extractor:
         table = self._table(lines, read.columns)
         left = np.flatnonzero(~read.decided)
         if not len(left):
-            chosen = rows_wanted(table, self._conditions)
+            chosen = rows_wanted(table, self._wanted.conditions)
             return Extracted(table, np.arange(len(lines)), left, read.uncast, chosen, read.beyond)
         rest = self._left().extract(lines.take(pa.array(left)))
         decided = np.flatnonzero(read.decided)
@@ -65,7 +64,7 @@ class Extractor:
             accepted=rows[order],
             rejected=left[rest.rejected],
             uncast=read.uncast + rest.uncast,
-            wanted=rows_wanted(rows_in_order, self._conditions),
+            wanted=rows_wanted(rows_in_order, self._wanted.conditions),
             beyond=read.beyond + rest.beyond,
         )
 

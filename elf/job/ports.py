@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 import numpy as np
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from elf.cbt import SpillStore
 from elf.errors import ElfError
-from elf.ql.plan import Fragment
+from elf.ql.plan import Condition, Fragment
 from elf.schema import Column, ColumnType, alike, unify
 
 Int64s = npt.NDArray[np.int64]
@@ -54,6 +54,8 @@ class Wanted:
 
     columns: tuple[Column, ...] = ()
     where_sqls: tuple[str, ...] = ()
+    conditions: tuple[tuple[Condition, ...], ...] = field(default=(), compare=False)
+    """The same conditions, where none of them needs SQL: of each all parts are true."""
 
     @classmethod
     def of(cls, fragments: Iterable[Fragment]) -> Wanted:
@@ -62,7 +64,7 @@ class Wanted:
         fragments have different types for a column, or two columns differ only by case, all rows are wanted.
         """
         columns: dict[str, Column] = {}
-        wheres: dict[str, None] = {}
+        wheres: dict[str, tuple[Condition, ...]] = {}
         agreed = True
         for fragment in fragments:
             agreed = agreed and all(columns.get(column.name, column) == column for column in fragment.columns)
@@ -70,9 +72,11 @@ class Wanted:
                 kinds = columns.get(column.name, column).type, column.type
                 kind: ColumnType = "timestamp" if "timestamp" in kinds else unify(*kinds)
                 columns[column.name] = Column(column.name, kind)
-            wheres[fragment.where_sql] = None
+            simple = fragment.direct.where if fragment.direct else ()
+            wheres[fragment.where_sql] = wheres.get(fragment.where_sql) or simple
         chooses = agreed and alike(columns) is None and "" not in wheres and len(wheres) <= WHERES_MAX
-        return cls(tuple(columns.values()), tuple(wheres) if chooses else ())
+        conditions = tuple(wheres.values()) if chooses and all(wheres.values()) else ()
+        return cls(tuple(columns.values()), tuple(wheres) if chooses else (), conditions)
 
 
 class ExtractedLike(Protocol):
