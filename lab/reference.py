@@ -290,8 +290,8 @@ def _limits() -> Iterator[str]:
     yield "## Limits\n"
     yield f"A text of statements has at most {CHARS_MAX:,} characters, {TOKENS_MAX:,} words and signs (constants and commas count half), and {STATEMENTS_MAX}"
     yield f"statements; brackets stand at most {DEPTH_MAX} deep in one another. Expressions that grow beyond {FUEL:,} parts when subqueries"
-    yield "are put into one another are refused. Each refusal names the limit. For a long list of values join a file"
-    yield "([joins](joins.md)).\n"
+    yield "are put into one another are refused; a joined table counts a part for each 4 KiB that it comes to. Each refusal names"
+    yield "the limit. For a long list of values join a file ([joins](joins.md)).\n"
 
 
 def _differences() -> Iterator[str]:
