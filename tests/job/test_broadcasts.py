@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from elf.job.events import Arrived
+from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.broadcasts import CHARS_MAX, KEPT_MAX
-from elf.wire.clients import Execute, Failed, Reply
+from elf.wire.clients import Failed, Reply
 from lab.chaos.engine import plan
 from lab.chaos.world import World
 from tests.support.histories import said
@@ -51,12 +52,13 @@ def test_what_is_kept_is_bounded_and_ends_with_the_job() -> None:
 def test_a_burst_beyond_what_a_tree_keeps_is_missed_and_counted() -> None:
     world = World(4, 2)
     world.start_all()
-    world.create(0, plan(2))
-    before = world.agents[1].node.multicasts_missed
+    (flow,) = (spec := world.create(0, plan(2))).flows
+    root, before = world.leader(spec), world.agents[1].node.multicasts_missed
     for number in range(KEPT_MAX + 1):
-        world.agents[0].handle(
-            Arrived("client:1", Execute(request=1, sql=f"NOTIFY JOB job '{number}'", creator="me"))
+        notice = NotifyJob(
+            id=number, origin=root.address, uid=spec.uid, text=str(number), flow=flow.uid, author=None
         )
+        root.handle(Arrived(root.address, notice))
     world.run(15_000)
     missed = world.agents[1].node.multicasts_missed - before
     assert missed > 0

@@ -63,6 +63,7 @@ def test_the_only_keeper_of_two_is_found_at_its_new_address() -> None:
     world.run_until(
         lambda: {m.address for m in other.node.log.members(STREAM)} == {*world.by_address}, 30_000
     )
+    world.run_until(lambda: other.node.log.leader(spec.uid) in world.by_address, 30_000)
     assert world.leader(spec).up
 
 
