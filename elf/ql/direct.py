@@ -36,7 +36,7 @@ def direct_of(draft: Draft, states: States) -> Direct | None:
     """None: the map needs SQL."""
     if draft.branches or draft.joins or draft.counts or states.cells:
         return None
-    where = [_condition(one) for one in draft.where if one != TRUE]
+    where = [None if is_constant(one) else _condition(one) for one in draft.where if one != TRUE]
     keys = [key.name if isinstance(key, Ref) else None for key in draft.keys]
     given = [_given(column) for column in states.columns]
     if None in where or None in keys or None in given:

@@ -100,6 +100,7 @@ def test_whatever_is_asked_plainly_needs_no_sql_and_says_the_same(seed: int) -> 
         "SELECT COUNT(*) FROM rows WHERE k LIKE 'a%'",
         "SELECT COUNT(*) FROM rows WHERE n + 1 > 2",
         "SELECT COUNT(*) FROM rows WHERE n < 0.5",
+        "SELECT COUNT(*) FROM rows WHERE FALSE",
         "SELECT k, COUNT(*) FROM rows GROUP BY k WINDOWING 5 ROWS",
     ],
 )

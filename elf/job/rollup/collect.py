@@ -145,7 +145,7 @@ class Covered:
         return self._proposed[:1]
 
     def land(self, work: CommitPanes) -> None:
-        """The commit that was in flight is durable, or will never be."""
+        """The commit that was in flight is over."""
         if not self.in_flight or self._proposed.pop(0) != work:
             raise ElfBug("a commit that is not the one in flight")
         self.in_flight = False
@@ -154,7 +154,19 @@ class Covered:
         """The commit in flight cannot be made so: all proposals are withdrawn, and returned."""
         self.land(work)
         proposed, self._proposed = [work, *self._proposed], []
+        self._place_late()
         return proposed
+
+    def give_up(self, work: CommitPanes) -> None:
+        """The commit in flight can never be made."""
+        self.land(work)
+        self._place_late()
+
+    def _place_late(self) -> None:
+        """Panes were proposed and are not committed: what waited to revise them belongs to them again."""
+        late, self._late = self._late, Pile()
+        for piece in late:
+            self.add(piece)
 
     def check(self) -> None:
         """Raise ``ElfBug`` when something is covered twice."""

@@ -114,7 +114,7 @@ class Root(Panes):
 
     def give_up(self, work: CommitPanes) -> None:
         """A proposed commit cannot be made: its contents come again, or are too late."""
-        self.covered.land(work)
+        self.covered.give_up(work)
 
     def unsure(self, work: CommitPanes, now_ms: int) -> list[tuple[int, int, int]]:
         """What was left out of these panes may matter: they are begun again, with all groups. Returns whom to
