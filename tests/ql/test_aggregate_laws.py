@@ -32,6 +32,7 @@ from elf.ql.plan import Plan
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema
 from elf.windows import Calendar
+from tests.support.long import cases
 
 SCHEMA = Schema(
     (
@@ -151,7 +152,7 @@ def together() -> Iterator[Engine]:
 
 def test_merging_is_commutative_associative_and_has_an_identity(grouped: Engine) -> None:
     @given(ROWS, CUTS, st.permutations([0, 1, 2]))
-    @settings(max_examples=10, deadline=None)
+    @settings(max_examples=cases(5, 100), deadline=None)
     def check(rows: list[tuple[object, ...]], cuts: list[int], order: list[int]) -> None:
         a, b, c = parts = [grouped.map(rows[i:j]) for i, j in zip([0, *cuts], [*cuts, 24], strict=True)]
         merged = grouped.merge(a, b, c)
@@ -175,7 +176,7 @@ def test_sums_invert(together: Engine) -> None:
     sums = [state for state in together.states if state.merge == "sum"]
 
     @given(ROWS, ROWS)
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=cases(12, 250), deadline=None)
     def check(rows: list[tuple[object, ...]], more: list[tuple[object, ...]]) -> None:
         a, b = together.map(rows), together.map(more)
         tables = (together.merge(*parts) for parts in ((a, b), (a,), (b,)))
@@ -207,7 +208,7 @@ def one_hash(columns: Sequence[pa.Array | pa.ChunkedArray]) -> UInt64s:
 
 def test_the_tree_merges_alike(together: Engine) -> None:
     @given(ROWS, CUTS, st.booleans())
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=cases(12, 250), deadline=None)
     def check(rows: list[tuple[object, ...]], cuts: list[int], collide: bool) -> None:
         hashing = one_hash if collide else hash_keys
         tree = BufferTree.of_partials(
@@ -240,7 +241,7 @@ def test_sliding_windows_merge_alike(sliding: Engine) -> None:
     calendar = Calendar(plan.windows, plan.fragment.pane_us)
 
     @given(ROWS)
-    @settings(max_examples=25, deadline=None)
+    @settings(max_examples=cases(12, 250), deadline=None)
     def check(rows: list[tuple[object, ...]]) -> None:
         panes = sliding.merge(sliding.map(rows))
         if not panes.num_rows:
