@@ -8,7 +8,7 @@ from lab.overlay.simulator import simulate
 
 
 def test_trees_are_whole_again_four_seconds_after_a_mass_kill() -> None:
-    report = simulate(160, 50, 0.05, random.Random(3), jobs=20)
+    report = simulate(80, 50, 0.05, random.Random(3), jobs=20)
     assert report.jobs.unrepaired == 0
-    assert report.crashed == 8
+    assert report.crashed == 4
     assert max(report.jobs.recovery_seconds) <= 4.0
