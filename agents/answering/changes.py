@@ -48,6 +48,7 @@ class Changes:
         definition = yield from self._new_query(asked, statement, spec)
         self._creators.plan(asked.creator, definition.plan, spec)
         self._planning.unread(spec)
+        author = yield from offload(partial(author_of, asked, statement))
         request = ReconfigureJob(
             id=0,
             origin="",
@@ -58,8 +59,8 @@ class Changes:
             immediately=statement.immediately,
             note=statement.sql,
             roots=(yield from self._planning.range_roots(spec.name, spec.creator, definition.plan)),
-            authors=(yield from offload(partial(authors_of, asked, statement, spec))),
-            author=(yield from offload(partial(author_of, asked, statement))),
+            authors=(yield from offload(partial(authors_of, author, spec))),
+            author=author,
         )
         return (yield from self._ask(asked, spec, request))
 

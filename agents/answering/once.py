@@ -57,12 +57,11 @@ def author_of(asked: Execute, statement: Statement) -> Authorship | None:
     return None if author is None else msgspec.structs.replace(author, place=place_of(asked.sql, statement))
 
 
-def authors_of(asked: Execute, statement: Statement, spec: JobSpec | None = None) -> tuple[Authorship, ...]:
-    """The signed statements behind a job, or behind the next version of ``spec``; none where there are no
-    keys."""
+def authors_of(author: Authorship | None, spec: JobSpec | None = None) -> tuple[Authorship, ...]:
+    """The signed statements behind a job that a statement makes, or behind the next version of ``spec``; none
+    where there are no keys."""
     from elf.ql.signed import least
 
-    author = author_of(asked, statement)
     if author is None:
         return ()
     return (author,) if spec is None else least(spec.name, (*spec.authors, author))

@@ -181,7 +181,7 @@ class Statements:
             asked,
             statement.query,
             replacing=statement.replace,
-            authors=(yield from offload(partial(authors_of, asked, statement))),
+            authors=authors_of((yield from offload(partial(author_of, asked, statement)))),
         )
         yield [Until(lambda: self._log.has_version(facts.spec.uid, facts.spec.version))]
         text = f"job {statement.name} created; its master is {self._fleet.named(facts.master)}"

@@ -122,6 +122,17 @@ class Ledger:
         return range(min(self.last), max(self.last) + 1, self.window_ms)
 
 
+async def write_lines(fleet: ControlFleet, ledger: Ledger, pause_secs: float) -> None:
+    """A line beside every agent, again and again."""
+    while True:
+        at_ms = time.time_ns() // 1_000_000
+        ts = datetime.fromtimestamp(at_ms / 1e3, UTC).isoformat(timespec="milliseconds")
+        for place in fleet.places:
+            place.clicks.write(json.dumps({"ts": ts, "agent": place.name}).encode() + b"\n")
+            ledger.line(at_ms, place.name)
+        await asyncio.sleep(pause_secs)
+
+
 def _counts(window: Window) -> dict[str, int]:
     return dict(zip(window.table["agent"].to_pylist(), window.table["n"].to_pylist(), strict=True))
 
@@ -225,7 +236,8 @@ class Striking:
         took: dict[str, list[float]] = {"master": [], "other": []}
         await self.fleet.start()
         began = time.time()
-        self._tasks.append(asyncio.create_task(self._write()))
+        written = write_lines(self.fleet, self.ledger, len(self.fleet.places) / LINES_PER_S)
+        self._tasks.append(asyncio.create_task(written))
         try:
             await self.fleet.heard("lines read", since=began)  # of which agents know the columns
             query = "SELECT agent, COUNT(*) AS n FROM clicks GROUP BY agent"
@@ -243,16 +255,6 @@ class Striking:
             for task in self._tasks:
                 task.cancel()
             await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _write(self) -> None:
-        """A line beside every agent, again and again."""
-        while True:
-            at_ms = time.time_ns() // 1_000_000
-            ts = datetime.fromtimestamp(at_ms / 1e3, UTC).isoformat(timespec="milliseconds")
-            for place in self.fleet.places:
-                place.clicks.write(json.dumps({"ts": ts, "agent": place.name}).encode() + b"\n")
-                self.ledger.line(at_ms, place.name)
-            await asyncio.sleep(len(self.fleet.places) / LINES_PER_S)
 
     def _read_at(self, agent: Agent) -> None:
         """Subscribe there; whoever was subscribed to before goes on until its agent dies."""

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import http.client
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,17 +39,23 @@ class Quiet(Job):
 QUOTAS = {"jobs": 2, "selects": 1, "bytes": 1_000, "statements_per_sec": 4}
 
 
-@pytest.fixture(scope="module")
-def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    fleet = Fleet(tmp_path_factory.mktemp("quotas"), 1)
+@contextlib.contextmanager
+def agent_with(quotas: Mapping[str, float], folder: Path) -> Iterator[Agent]:
+    fleet = Fleet(folder, 1)
     (agent,) = fleet.agents
     path = agent.write_config()
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"quotas": QUOTAS}))
+    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"quotas": dict(quotas)}))
     agent.write_config = lambda: path  # type: ignore[method-assign]
     agent.append([(time.time_ns() // 1000, "Myst", 1)])
     agent.fork()
     yield agent
     fleet.stop()
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    with agent_with(QUOTAS, tmp_path_factory.mktemp("quotas")) as agent:
+        yield agent
 
 
 def counted(agent: Agent, reason: str) -> float:
@@ -132,15 +138,8 @@ SHARES = {"cpu_share": 0.0002}
 
 @pytest.fixture(scope="module")
 def busy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    fleet = Fleet(tmp_path_factory.mktemp("shares"), 1)
-    (agent,) = fleet.agents
-    path = agent.write_config()
-    path.write_text(yaml.safe_dump(yaml.safe_load(path.read_text()) | {"quotas": SHARES}))
-    agent.write_config = lambda: path  # type: ignore[method-assign]
-    agent.append([(time.time_ns() // 1000, "Myst", 1)])
-    agent.fork()
-    yield agent
-    fleet.stop()
+    with agent_with(SHARES, tmp_path_factory.mktemp("shares")) as agent:
+        yield agent
 
 
 async def test_who_has_taken_too_much_of_an_agent_gets_no_new_jobs_there(busy: Agent) -> None:

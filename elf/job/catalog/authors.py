@@ -116,16 +116,12 @@ class Authors:
         job is another question (``elf.job.catalog.wishes``). ``again``: it also makes the next job of that
         name."""
         if again and self._roster is not None:
-            from elf.security.authorship import refusal
-
             return refusal(self._roster, author, creator, ("code",))
         write: tuple[Role, ...] = ("write",)
         return self._refused(author, uid, creator, write)
 
     def refused_by_admin(self, author: Authorship) -> str:
         """Why a signed call is not an admin's; empty: it is."""
-        from elf.security.authorship import refusal
-
         return "" if self._roster is None else refusal(self._roster, author, "", ("admin",))
 
     def _refused(self, author: Authorship, uid: str, creator: str, roles: Collection[Role]) -> str:

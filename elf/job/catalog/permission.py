@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.wishes import refused_drop
-from elf.job.messages.log import DropJobEntry, EndFlow, EndVersion, JoinStream, LeaveStream, Proposal
+from elf.job.messages.log import DropJobEntry, EndFlow, EndVersion, LeaveStream, Proposal
 from elf.job.spec import job_of
 from elf.security.authored import Authorship, stale
 
@@ -21,11 +21,6 @@ def forbidden(log: CatalogLog, asker: str, voter: str, proposal: Proposal, now_m
     if log.roster is None:
         return ""
     match proposal:
-        case JoinStream():
-            known = log.member_of(proposal.stream, proposal.agent_id)
-            other = known is not None and known.name != proposal.name
-            held = known is not None and log.roster.named("agent", known.name) is not None
-            return f"that member is {known.name}" if known is not None and other and held else ""
         case LeaveStream():
             member = log.member_of(proposal.stream, proposal.agent_id)
             if member is None or member.address == asker:

@@ -11,13 +11,11 @@ the first stretch on.
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import re
 import time
 import urllib.request
 from collections import Counter
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Protocol, cast
 
@@ -29,7 +27,7 @@ from elf.errors import ElfError
 from elf.security.folder import load
 from elf.wire.clients import ONE_SHOT_PREFIX
 from lab.bench.control_fleet import CLUSTER, STREAM, ControlFleet, on_fleet, until
-from lab.bench.failover import JOB, Ledger
+from lab.bench.failover import JOB, Ledger, write_lines
 from lab.bench.fuzz.found import Found, FuzzKeys
 from lab.bench.fuzz.frames import KINDS, Frames, Kind, resealed
 from lab.bench.fuzz.reader import Reader, said_by_clients
@@ -127,7 +125,7 @@ class AtWork:
         addresses = ",".join(agent.address for agent in self._fleet.running)
         self._client = connect(addresses, cluster=CLUSTER, keys=self._keys)
         began = time.time()
-        self._tasks.append(asyncio.create_task(self._write()))
+        self._tasks.append(asyncio.create_task(write_lines(self._fleet, self._ledger, LINE_SECS)))
         await self._fleet.heard("lines read", since=began)
         await self._client.open()
         query = f"SELECT agent, COUNT(*) AS n FROM {STREAM} GROUP BY agent"
@@ -224,16 +222,6 @@ class AtWork:
         return range(min(self._ledger.last), int(now) // WINDOW_MS * WINDOW_MS, WINDOW_MS)
 
     # -- the fleet -------------------------------------------------------------------------------------------
-
-    async def _write(self) -> None:
-        """A line beside every agent, again and again."""
-        while True:
-            at_ms = time.time_ns() // 1_000_000
-            ts = datetime.fromtimestamp(at_ms / 1e3, UTC).isoformat(timespec="milliseconds")
-            for place in self._fleet.places:
-                place.clicks.write(json.dumps({"ts": ts, "agent": place.name}).encode() + b"\n")
-                self._ledger.line(at_ms, place.name)
-            await asyncio.sleep(LINE_SECS)
 
     async def _read(self) -> None:
         async for window in self._client.subscribe(JOB):
