@@ -37,7 +37,7 @@ from elf.transport.zeromq import ZeroMqTransport
 from lab.bench.control_fleet import CLUSTER, FIRST_US, SECOND_US, ControlFleet, line_of
 from lab.bench.control_measures import create, window
 from lab.bench.options import Agents, Hosts, Repeat
-from lab.bench.runner import Bench, Figure, Report, Scratch, median, percentiles, ratio
+from lab.bench.runner import Bench, Figure, Report, Scratch, median, percentiles
 
 PERSON: Final = "bench"
 LASTS_SECS: Final = 86_400
@@ -45,7 +45,9 @@ SIDES: Final = ("open", "keys")
 ROW_US: Final = 20
 """Of event time between two rows beside an agent: 50,000 a second."""
 ROWS_FROM_US: Final = FIRST_US + 100_000 * SECOND_US
-"""Event time of the rows, after all windows of which the delay was measured."""
+"""Event time of the first rows, after all windows of which the delay was measured."""
+APART_SECS: Final = 10
+"""Of event time between the last row of a turn and the first one of the next."""
 HOPS: Final = 300
 """Messages there and back in a turn."""
 MESSAGE: Final = b"m" * 1_024
@@ -72,12 +74,12 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """By side: its turns; microseconds of messages there and back, a median a turn; and seconds, and seconds
-    of CPU of all agents, for the rows."""
+    """By side: its turns; microseconds of messages there and back, a median a turn; and of each turn seconds,
+    and seconds of CPU of all agents, for the rows."""
 
     turns: dict[str, list[Turn]]
     hops: dict[str, list[float]]
-    through: dict[str, tuple[float, float]]
+    through: dict[str, list[tuple[float, float]]]
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class SecurityCost(Bench[str, Spent]):
     hosts: Hosts = 0
     pairs: Annotated[int, Option("--pairs", min=1, help="Turns of each fleet.")] = 8
     rounds: Annotated[int, Option("--rounds", min=1, help="Windows in a turn, by two, each of 4 jobs.")] = 13
-    rows: Annotated[int, Option("--rows", min=1, help="Lines beside each agent.")] = 100_000
+    rows: Annotated[int, Option("--rows", min=1, help="Lines beside each agent in a turn.")] = 100_000
     repeat: Repeat = 1
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Spent]]:
@@ -115,7 +117,7 @@ class SecurityCost(Bench[str, Spent]):
             return asyncio.run(self._measure(fleets))
 
     async def _measure(self, fleets: Mapping[str, ControlFleet]) -> Spent:
-        found = Spent({side: [] for side in SIDES}, {side: [] for side in SIDES}, {})
+        found = Spent(*({side: [] for side in SIDES} for _ in range(3)))
         async with contextlib.AsyncExitStack() as opened:
             clients = {}
             for side, fleet in fleets.items():
@@ -126,8 +128,11 @@ class SecurityCost(Bench[str, Spent]):
                     after = number * (2 * self.rounds + 1)
                     found.turns[side].append(await _turn(fleets[side], clients[side], self.rounds, after))
                     found.hops[side].append(statistics.median(await _hops(with_keys=side == "keys")))
-            for side in SIDES:
-                found.through[side] = await _through(fleets[side], clients[side], self.rows)
+            for client in clients.values():
+                await client.sql(create("through", "store, COUNT(*) AS n FROM clicks GROUP BY store"))
+            for number in range(self.pairs):
+                for side in SIDES if number % 2 else reversed(SIDES):
+                    found.through[side].append(await _through(fleets[side], clients[side], self.rows, number))
         return found
 
     def report(self, runs: Mapping[str, Sequence[Spent]]) -> Report:
@@ -137,10 +142,11 @@ class SecurityCost(Bench[str, Spent]):
         pairs = list(zip(turns["open"], turns["keys"], strict=True))
         delays = {side: percentiles([d for turn in of for d in turn.windows]) for side, of in turns.items()}
         wall, cpu = (
-            {side: statistics.median(one.through[side][place] for one in spent) for side in SIDES}
+            {side: [turn[place] for one in spent for turn in one.through[side]] for side in SIDES}
             for place in (0, 1)
         )
         rows = self.rows * self.agents
+        a_second = {side: rows / statistics.median(of) for side, of in cpu.items()}
         hops = {side: [turn for one in spent for turn in one.hops[side]] for side in SIDES}
         hop = {side: round(statistics.median(of)) for side, of in hops.items()}
         used = {side: median(of, "cpu") for side, of in turns.items()}
@@ -160,8 +166,8 @@ class SecurityCost(Bench[str, Spent]):
                 ),
                 "cpu_ms_a_window": used,
                 "zeromq_ms_a_window": zeromq,
-                "throughput_ratio": ratio(wall["open"], wall["keys"]),
-                "cpu_ratio": ratio(cpu["open"], cpu["keys"]),
+                "throughput_ratio": _ratios(wall),
+                "cpu_ratio": _ratios(cpu),
             },
             [
                 Figure(
@@ -184,9 +190,9 @@ class SecurityCost(Bench[str, Spent]):
                 ),
                 Figure(
                     f"{self.agents} agents with keys: from logs to windows",
-                    rows / cpu["keys"],
+                    a_second["keys"],
                     "rows a CPU second",
-                    {"open": rows / cpu["open"]},
+                    {"open": a_second["open"]},
                 ),
             ],
             details={
@@ -202,6 +208,11 @@ def _quartiles(found: Sequence[float]) -> dict[str, float]:
     """The median, and between which values the middle half lies."""
     low, middle, high = statistics.quantiles([*found, *found], n=4, method="inclusive")
     return {"median": round(middle, 2), "from": round(low, 2), "to": round(high, 2)}
+
+
+def _ratios(times: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The speed with keys by that without, of turns that follow each other: quartiles."""
+    return _quartiles([plain / keys for plain, keys in zip(times["open"], times["keys"], strict=True)])
 
 
 async def _turn(fleet: ControlFleet, client: Client, rounds: int, after: int) -> Turn:
@@ -241,19 +252,18 @@ async def _hops(*, with_keys: bool) -> list[float]:
     return found
 
 
-async def _through(fleet: ControlFleet, client: Client, rows: int) -> tuple[float, float]:
+async def _through(fleet: ControlFleet, client: Client, rows: int, number: int) -> tuple[float, float]:
     """Until so many lines beside each agent are in windows: seconds, and seconds of CPU."""
-    lines = [line_of(ROWS_FROM_US + ROW_US * row, row) for row in range(rows)]
-    last = line_of(ROWS_FROM_US + ROW_US * rows + 5 * SECOND_US, 0)
-    blob = b"".join(lines) + last
-    await client.sql(create("through", "store, COUNT(*) AS n FROM clicks GROUP BY store"))
+    from_us = ROWS_FROM_US + number * (ROW_US * rows // SECOND_US + APART_SECS) * SECOND_US
+    lines = [line_of(from_us + ROW_US * row, row) for row in range(rows)]
+    blob = b"".join([*lines, line_of(from_us + ROW_US * rows + 5 * SECOND_US, 0)])
     wanted, came = rows * len(fleet.places), 0
     processes = _processes(fleet)
     before, began = _cpu(processes), time.perf_counter()
     for place in fleet.places:
         place.clicks.write(blob)
     async for one in client.subscribe("through"):
-        if one.start is not None and round(one.start.timestamp() * 1e6) >= ROWS_FROM_US:
+        if one.start is not None and round(one.start.timestamp() * 1e6) >= from_us:
             came += sum(one.table["n"].to_pylist())
         if came >= wanted:
             return time.perf_counter() - began, _cpu(processes) - before
