@@ -238,7 +238,7 @@ class _Made:
         elif field.type == "boolean":
             self._values = np.zeros(-(-rows // 8), dtype=np.uint8)
         else:
-            self._values = np.empty(rows, dtype=np.int64)
+            self._values = np.zeros(rows, dtype=np.int64)  # what is NULL must not show what was there before
 
     def column(self) -> binding.Column:
         """As C sees it, but for where it is read from."""

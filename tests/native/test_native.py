@@ -107,6 +107,17 @@ def test_lines_that_are_part_of_a_larger_array() -> None:
 
 
 @needs_native
+def test_a_null_has_nothing_of_what_was_in_memory() -> None:
+    reader = get_format("json").reader((Column("a", "bigint"),), None, native.library() or ctypes.CDLL(None))
+    assert reader is not None
+    for rows in (16, 64, 100):
+        used = [np.full(rows, 77) for _ in range(50)]
+        del used
+        (values,) = (read.buffers()[1] for read in reader.read(pa.array(["{}"] * rows)).columns[:1])
+        assert not np.frombuffer(values, dtype=np.int64).any()
+
+
+@needs_native
 def test_mostly_odd_lines_go_to_sql_for_a_while() -> None:
     odd, plain = pa.array(['{"a": 1e400}'] * 3), pa.array(['{"a": 1}'] * 3)
     extractor = Extractor(get_format("json"), None, Wanted((Column("a", "double"),)))
