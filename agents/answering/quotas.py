@@ -5,8 +5,9 @@ Each agent goes by its own settings and its own copy of the catalog log when a s
 several take statements of one creator at once, the fleet may come to hold a few jobs more.
 
 **CPU.** A flow cannot be slowed alone: all flows of a stream share one pass over its lines, so whoever is
-slow holds all others back. Instead a creator whose flows have taken more than their share of an agent gets no
-new ones there, until they take less. What a flow takes is divided among the creators whose jobs read it.
+slow holds all others back. Instead a creator whose jobs have taken more than their share of an agent gets no
+new ones there, until they take less. What a flow takes, its functions included, is divided among the creators
+whose jobs read it; what a job in Python takes is its creator's.
 """
 
 from __future__ import annotations
@@ -65,19 +66,21 @@ class Creators:
         self._asked: OrderedDict[str, tuple[int, float]] = OrderedDict()
         """When one asked last (ms), and how many statements were left then."""
         self._spent: dict[str, int] = {}
-        """By flow, in µs, at the last look."""
+        """By flow, or job in Python, in µs, at the last look."""
         self._looks: deque[tuple[int, Counter[str]]] = deque()
         """The looks of the last minute: when (ms), and what was taken since the one before, by creator."""
 
     # -- CPU -------------------------------------------------------------------------------------------------
 
     def look(self, spent: Callable[[], Mapping[str, int]], now_ms: int) -> None:
-        """Called now and then. ``spent``: µs of CPU time that each flow has taken here so far."""
+        """Called now and then. ``spent``: µs of CPU time that each flow, and each job in Python, has taken
+        here so far."""
         if self._looks and now_ms - self._looks[-1][0] < LOOK_MS:
             return
         taken, now = Counter[str](), spent()
         for uid, us in now.items():
-            creators = {spec.creator for spec in self._log.readers(uid)}
+            program = self._log.program(uid)
+            creators = {spec.creator for spec in (self._log.readers(uid) if program is None else [program])}
             for creator in creators:
                 taken[creator] += max(us - self._spent.get(uid, 0), 0) // len(creators)
         self._spent = dict(now)
@@ -86,7 +89,7 @@ class Creators:
             self._looks.popleft()
 
     def shares(self) -> dict[str, float]:
-        """Of one core, what each creator's flows have taken of this agent in the last minute."""
+        """Of one core, what each creator's jobs have taken of this agent in the last minute."""
         taken = sum((one for _, one in self._looks), Counter[str]())
         return {creator: us / MINUTE_MS / 1_000 for creator, us in sorted(taken.items())}
 

@@ -7,7 +7,6 @@ effect (after a crash) answers with what the store has.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
@@ -18,11 +17,12 @@ import pyarrow.compute as pc
 
 from agents.committing import opening
 from agents.committing.opening import PiecesUnusable, Types
-from agents.committing.panetables import check_covered, latest, merged_counters, us_since
+from agents.committing.panetables import check_covered, latest, merged_counters
 from agents.committing.reducing import ReduceFunction
 from agents.disk.store import Store
 from elf.batch import decode, encode
 from elf.errors import ElfBug, PanesGone
+from elf.functions.cpu import cpu_us
 from elf.job import parts
 from elf.job.commits import PaneCommit
 from elf.job.contributions import Piece, UnusablePieces, members_of, to_bytes
@@ -54,7 +54,7 @@ class Size(NamedTuple):
 def combine(effect: Combine, types: Types | None = None) -> Combined:
     """Merge disjoint pieces into one for the parent, but for those that cannot be used; ``types``: of
     columns."""
-    began = time.thread_time_ns()
+    began = cpu_us()
     fragment, pieces = effect.flow.fragment, effect.pieces
     start, end, members = pieces[0].start, pieces[0].end, members_of(pieces)
     unusable: UnusablePieces = ()
@@ -67,12 +67,12 @@ def combine(effect: Combine, types: Types | None = None) -> Combined:
             bad = [piece for piece, _ in unusable]
             pieces = tuple(piece for piece in pieces if piece not in bad)
         if not pieces:
-            return Combined(effect.flow, None, us_since(began), unusable)
+            return Combined(effect.flow, None, cpu_us() - began, unusable)
     excerpt = any(piece.excerpt for piece in pieces)
     for left_out, _ in unusable:
         members &= ~left_out.members
     piece = Piece(start, end, members, counters, payload, excerpt)
-    return Combined(effect.flow, piece, us_since(began), unusable)
+    return Combined(effect.flow, piece, cpu_us() - began, unusable)
 
 
 def commit_panes(
@@ -96,7 +96,7 @@ def made_panes(
     work: CommitPanes, store: Store, seq: int, reduces: ReduceFunction | None, types: Types | None
 ) -> tuple[PaneCommit | None, PanesCommitted]:
     """What is to be committed, and what is said then; None where it cannot be."""
-    began = time.thread_time_ns()
+    began = cpu_us()
     try:
         row, threshold = merged_panes(work, store, seq, reduces, types)
     except PanesGone:
@@ -106,7 +106,7 @@ def made_panes(
     except PiecesUnusable as error:
         return None, PanesCommitted(work, 0, unusable=error.pieces)
     size, failure = size_of(row), "" if reduces is None else reduces.failure
-    took = us_since(began)
+    took = cpu_us() - began
     return row, PanesCommitted(
         work,
         seq,

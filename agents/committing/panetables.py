@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from bisect import bisect
 from collections.abc import Iterable, Sequence
 
@@ -103,8 +102,3 @@ def check_covered(flow: str, spans: list[tuple[int, int]], start: int, end: int)
         at = max(at, stop)
     if at < end:
         raise PanesGone(f"panes [{at}, {end}) of {flow} are not here any more")
-
-
-def us_since(began_ns: int) -> int:
-    """CPU time of this thread since then, in µs."""
-    return (time.thread_time_ns() - began_ns) // 1_000

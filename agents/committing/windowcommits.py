@@ -6,7 +6,6 @@ what the store has. What is kept of the windows before (``agents.committing.kept
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
@@ -23,7 +22,6 @@ from agents.committing.panetables import (
     merged,
     opened_counters,
     opened_groups,
-    us_since,
 )
 from agents.committing.sides import Flows, flows_of_sides, is_of, met, staged
 from agents.committing.spans import (
@@ -43,6 +41,7 @@ from agents.disk.store import Store
 from elf.aggregates import identity_row
 from elf.batch import decode, encode
 from elf.errors import ElfBug, PanesGone
+from elf.functions.cpu import cpu_us
 from elf.job.approximate import with_bounds
 from elf.job.commits import UNNUMBERED, PaneCommitName, WindowCommit
 from elf.job.contributions import Piece
@@ -66,7 +65,7 @@ def commit_windows(
     """Assemble the windows that end in ``(first_us, last_us]``, run the final fragment, and commit them; of
     many that are complete at once the first ones, as what is done says.
     """
-    began = time.thread_time_ns()
+    began = cpu_us()
     if has_portions(effect):
         needs = bounded(effect.calendar.needs_from(effect.first_us), effect.calendar.pane_us)
         effect = portion(effect, pieces_of(effect, store, needs, END_OF_TIME))
@@ -74,7 +73,7 @@ def commit_windows(
     if new:
         row = msgspec.structs.replace(row, seq=store.commit_windows(row))
     result = published(effect, row, master)
-    return WindowsCommitted(effect, result, decode(row.rows).num_rows, us_since(began))
+    return WindowsCommitted(effect, result, decode(row.rows).num_rows, cpu_us() - began)
 
 
 def draft_windows(
@@ -87,14 +86,14 @@ def draft_windows(
 ) -> Drafted:
     """The work of a replicated job group's commit, but for the commit. ``final``: the final function of the
     version."""
-    began = time.thread_time_ns()
+    began = cpu_us()
     try:
         row, new = made_windows(work, store, finisher, kept, final)
     except PanesGone:
         return Drafted(work, WindowsCommitted(work, None, gone=True))
     record, result = encode_record(row) if new else b"", published(work, row, master)
     rows, failure = decode(row.rows).num_rows, "" if final is None else final.failure
-    return Drafted(work, WindowsCommitted(work, result, rows, us_since(began), failure), record)
+    return Drafted(work, WindowsCommitted(work, result, rows, cpu_us() - began, failure), record)
 
 
 def published(effect: CommitWindows, row: WindowCommit, master: str) -> WindowResult | None:

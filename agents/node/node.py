@@ -301,7 +301,7 @@ class Node:
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_MS
             self.witness.look(self.ready)
-            self.clients.statements.creators.look(self.sender.spent, now_ms)
+            self.clients.statements.creators.look(lambda: self.sender.spent() | self.programs.spent(), now_ms)
             found.extend(self.witness.remember(self.catalog.neighbours(), now_ms))
             found.extend(self._working.look())
         return self.settle(found, now_ms)

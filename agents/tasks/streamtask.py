@@ -29,6 +29,7 @@ from agents.tasks.running import found_at
 from agents.tasks.samples import spread
 from agents.tasks.sinks import Sinks
 from agents.tasks.streams import Ahead, Parsed, StreamEngine
+from elf.functions.cpu import cpu_us
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
 from elf.job.gaps import Missed
@@ -272,11 +273,6 @@ class StreamTask:
         self._row_samples.close()
         self.worker.close()
         self._sinks.close()
-
-
-def cpu_us() -> int:
-    """CPU time of this thread, in µs."""
-    return time.thread_time_ns() // 1_000
 
 
 def _keep_heap() -> None:

@@ -17,6 +17,7 @@ from typing import Final
 
 from elf.functions import wire
 from elf.functions.allowed import Allowed, anybody
+from elf.functions.cpu import cpu_us
 from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
 from elf.job.program.calls import Delivered, Timer
 from elf.job.program.port import (
@@ -45,6 +46,8 @@ NESTED_MAX: Final = 8
 BEGUN_ANEW: Final = "; its process was ended, so it was begun anew without what it had in memory"
 LOAD_SECS: Final = 10.0
 ANSWER_GRACE_SECS: Final = 5.0
+TOLD_US: Final = 10_000
+"""CPU time of a job that is told at once; less waits for more."""
 
 Post = Callable[[ProgramEvent], None]
 Log = Callable[[str], None]
@@ -134,6 +137,7 @@ class Host:
         self._lost = 0
         self._stopping = False
         self._failing = ""
+        self._told_us = 0
         self._restarts: deque[float] = deque(maxlen=RESTARTS_MAX)
         self._thread = threading.Thread(target=self._run, name=f"job-{self._spec.name}", daemon=True)
         self._thread.start()
@@ -224,7 +228,15 @@ class Host:
             if self._stopping:
                 raise Stopped from None
             return self._start_again(error)
+        finally:
+            self._tell_cpu()
         return True
+
+    def _tell_cpu(self) -> None:
+        """What the job has taken since this was told last: on this thread, and in its process."""
+        if (took := cpu_us() - self._told_us) >= TOLD_US:
+            self._told_us += took
+            self._post(ProgramActed(self._spec.uid, (), took))
 
     def _exchange(self, call: CallProgram, depth: int) -> None:
         """Call, and serve its queries until it returns. Raises ``SandboxError`` when the process ended."""

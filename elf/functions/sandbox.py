@@ -25,6 +25,7 @@ from typing import Final, Literal
 
 from elf.errors import ElfError
 from elf.functions import cgroup, confinement, wire
+from elf.functions.cpu import add_called
 from elf.functions.zygote import ANSWER, NO_PROCESS, Request
 from elf.job.program.calls import JobEffect
 
@@ -236,6 +237,7 @@ class Sandbox:
         self._log = log
         self._pid = 0
         self._at_first = 0
+        self._cpu_us = 0
         self._frames: wire.Frames | None = None
         self._output = -1
         self._partial = b""
@@ -252,7 +254,7 @@ class Sandbox:
         """Fork a process; nothing when there is one."""
         if self._frames is None:
             self._pid, sock, self._output = self._sandboxes.fork(self._limits)
-            self._at_first = _resident_bytes(self._pid)
+            self._at_first, self._cpu_us = _resident_bytes(self._pid), 0
             self._frames = wire.Frames(sock, self._limits.frame_bytes)
 
     def close(self) -> int:
@@ -260,6 +262,7 @@ class Sandbox:
         if self._frames is None:
             return 0
         self._drain()
+        self._count()
         status = self._sandboxes.end(self._pid)
         self._drain(last=True)
         self._frames.sock.close()
@@ -316,6 +319,7 @@ class Sandbox:
                 if self._output in ready and not self._drain():
                     selector.unregister(self._output)
                 if frames.sock in ready:
+                    self._count()
                     return
                 self._look()
                 if (now := time.monotonic()) >= deadline:
@@ -332,6 +336,12 @@ class Sandbox:
         if _resident_bytes(self._pid) > self._at_first + self._limits.memory_bytes + SPARE_BYTES:
             self.close()
             raise SandboxError("memory", self._over_memory(), ended=True)
+
+    def _count(self) -> None:
+        """Its CPU time is that of the thread that calls it (``elf.functions.cpu``)."""
+        now_us = int(_cpu_secs(self._pid) * 1e6)
+        add_called(max(now_us - self._cpu_us, 0))
+        self._cpu_us = max(now_us, self._cpu_us)
 
     def _starved(self, had: float) -> float:
         """Seconds of CPU that a call at its deadline may still have; 0 for one that waits by itself."""

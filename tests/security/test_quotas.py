@@ -25,6 +25,7 @@ from agents.answering.quotas import (
 from elf.client import connect
 from elf.errors import ElfError, UserError
 from elf.job.catalog.log import CatalogLog
+from elf.job.program.spec import ProgramSpec
 from lab.chaos.engine import plan, spec_of
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import eventually
@@ -181,6 +182,10 @@ def test_what_a_flow_takes_is_divided_among_its_creators_and_forgotten_after_a_m
     with pytest.raises(OverQuota, match=r"jobs of ada have taken 72% of a core .* 50% are the most"):
         creators.job("two", "ada")
     creators.job("two", "bob")
+    program = ProgramSpec("burns", "eve", 1, "x = 1", "job.py")
+    log.program = {program.uid: program}.get  # type: ignore[method-assign,assignment]
+    creators.look(lambda: {flow: 26_000_000, program.uid: 30_000_000}, 2 * LOOK_MS)
+    assert creators.shares()["eve"] == pytest.approx(0.5)
     creators.look(lambda: {flow: 26_000_000}, MINUTE_MS)
-    assert creators.shares() == pytest.approx({"ada": 3 / 60, "bob": 3 / 60})
+    assert creators.shares() == pytest.approx({"ada": 3 / 60, "bob": 3 / 60, "eve": 30 / 60})
     creators.job("two", "ada")

@@ -27,15 +27,17 @@ import pytest
 from elf.errors import UserError
 from elf.functions import confinement, landlock
 from elf.functions.allowed import allowed, refusal
+from elf.functions.cpu import cpu_us
 from elf.functions.function import Done, Failed, UserFunction
 from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import LINE_BYTES_MAX, Limits, Sandboxes
 from elf.functions.syscalls import Filter
-from elf.job.program.calls import Place
-from elf.job.program.port import ProgramEvent, ProgramState, StartProgram
+from elf.job.program.calls import Place, Timer
+from elf.job.program.port import CallProgram, ProgramEvent, ProgramState, StartProgram
 from elf.job.program.spec import ProgramSpec
 from elf.ql.plan import Function
 from tests.support.confined import needs_confinement
+from tests.support.enrolled import until
 from tests.support.fleet import Fleet, alive
 from tests.support.waiting import eventually
 from tests.support.watching import connected, create
@@ -538,6 +540,42 @@ def test_what_may_not_run_is_not_even_started(tmp_path: Path) -> None:
     assert (state.state, state.reason) == ("failed", refuses(""))
     hosts.close()
     assert sandboxes._template._zygote is None
+
+
+BURNS = "began = time.process_time()\n    while time.process_time() - began < 0.06: pass"
+BURNING_JOB = """
+import time
+from elf.job import Job
+class J(Job):
+    def on_timer(self):
+        began = time.process_time()
+        while time.process_time() - began < 0.06: pass
+"""
+
+
+@needs_confinement
+@pytest.mark.parametrize("ending", ["return batch", "raise ValueError", "os._exit(1)"])
+def test_what_a_function_takes_is_cpu_time_of_who_calls_it(ending: str, tmp_path: Path) -> None:
+    sandboxes = Sandboxes()
+    text = f"import os, time\ndef map(batch):\n    {BURNS}\n    {ending}\n"
+    made = UserFunction(sandboxes, Function("map", text, "f.py"), Limits(), print, tmp_path)
+    began, own = cpu_us(), time.thread_time_ns() // 1_000
+    made(BATCH.slice(0, 1))
+    functions = cpu_us() - began - (time.thread_time_ns() // 1_000 - own)
+    made.close()
+    sandboxes.close()
+    assert 60_000 <= functions < 10_000_000
+
+
+@needs_confinement
+def test_what_a_job_in_python_takes_is_told() -> None:
+    sandboxes, said = Sandboxes(), list[ProgramEvent]()
+    hosts = Hosts(said.append, lambda spec, line: None, None, sandboxes)
+    program, place = ProgramSpec("job", "me", 1, BURNING_JOB, "job.py", "J"), Place("web-1:7071", 0)
+    hosts.perform(StartProgram(program, place))
+    hosts.perform(CallProgram(program.uid, Timer(), place))
+    until(lambda: sum(getattr(one, "cpu_us", 0) for one in said) >= 60_000, 20)
+    hosts.close()
 
 
 THIEF = """

@@ -52,10 +52,12 @@ ProgramEffect = StartProgram | StopProgram | CallProgram | AnswerProgram
 
 @dataclass(frozen=True)
 class ProgramActed:
-    """A callback has returned (or raised): perform these."""
+    """A callback has returned (or raised): perform these. ``cpu_us``: taken since this was told last; 0 where
+    it is not told now."""
 
     uid: str
     effects: tuple[JobEffect, ...]
+    cpu_us: int = 0
 
 
 @dataclass(frozen=True)

@@ -88,6 +88,7 @@ class _Running:
     """Tokens of queries that were given to it and have no reply yet."""
     wrote: dict[str, None] = field(default_factory=dict)
     """Addresses of agents that have sent to it."""
+    cpu_us: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     troubles: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     """At the master: state, reason, when, by agent."""
@@ -182,6 +183,7 @@ class Programs:
             return []
         match event:
             case ProgramActed():
+                running.cpu_us += event.cpu_us
                 return [step for effect in event.effects for step in self._perform(running, effect, now_ms)]
             case ProgramAsked():
                 return self._ask(running, event, now_ms)
@@ -191,6 +193,10 @@ class Programs:
                 running.counts["calls_dropped"] += event.calls
                 self.counts["calls_dropped"] += event.calls
                 return []
+
+    def spent(self) -> dict[str, int]:
+        """CPU time of the jobs here so far, in µs, by uid."""
+        return {uid: running.cpu_us for uid, running in self._running.items()}
 
     def _perform(self, running: _Running, effect: JobEffect, now_ms: int) -> list[Step]:
         spec = running.spec
