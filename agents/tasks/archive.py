@@ -1,14 +1,17 @@
-"""The raw stream on its way to Parquet: rolls of Arrow records in the data folder, then files in the archive.
+"""The raw stream on its way to Parquet: rolls of records in the data folder, then files in the archive.
 
 A *roll* is a run of records of one stream, numbered through by *position* (records appended since the archive
 began). Its life, by the name of its file (protocol 3.7):
 
-    open-FROM.arrows      an Arrow IPC stream that is appended to, not compressed (so a roll is about as large
-                          as its lines, lives for a minute, and costs a copy to write and nothing to read);
-                          ``sync`` makes it durable up to a position, which goes into the checkpoint (a thread
-                          has begun with it, every 4 MiB)
-    roll-FROM-TO.arrows   closed by ``roll``: nothing is added any more
+    open-FROM.roll        is appended to, frame by frame; ``sync`` makes it durable up to a position, which
+                          goes into the checkpoint (a thread has begun with it)
+    roll-FROM-TO.roll     closed by ``roll``: nothing is added any more
     …/LIFE-FROM.parquet   shipped by ``ship``, a file for each event hour in it; then the roll is deleted
+
+What is appended waits in memory for more, up to ``PIECE_BYTES`` of lines or the next ``sync``. Where lines
+come fast, a frame is a piece of the Parquet file of its hour (``agents.tasks.pieces``), made once by a thread
+of the archive's own, and shipped as it is. Fewer rows than make a good piece are a frame of Arrow, which
+costs a tenth; ``ship`` makes one piece of all of these, the last in the file of its hour.
 
 Exactly once rests on three rules:
 
@@ -28,10 +31,11 @@ the stream must start again from its checkpoint).
 from __future__ import annotations
 
 import re
+import struct
 import threading
 import uuid
-from collections import deque
-from collections.abc import Iterator, Mapping
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -45,19 +49,42 @@ import pyarrow as pa
 
 from agents.disk.durable import sync, sync_path
 from agents.disk.modes import Access
-from agents.tasks.partitions import ArchiveError, Target
+from agents.tasks.partitions import ArchiveError, Target, by_hour
+from agents.tasks.pieces import file_of, piece_of
+from elf.batch import encode
 from elf.errors import ElfBug
 
 __all__ = ["Archive", "ArchiveError"]
 
-_OPEN: Final = re.compile(r"open-(\d{20})\.arrows")
-_CLOSED: Final = re.compile(r"roll-(\d{20})-(\d{20})\.arrows")
-BESIDE_BYTES: Final = 4 << 20
+_OPEN: Final = re.compile(r"open-(\d{20})\.roll")
+_CLOSED: Final = re.compile(r"roll-(\d{20})-(\d{20})\.roll")
+PIECE_BYTES: Final = 4 << 20
+"""Of lines, where they come fast; a checkpoint waits for one, 10 ms."""
+PIECE_BYTES_MIN: Final = 1 << 20
+"""Rows of one hour with less are no piece: each row group costs its readers something."""
+PIECES_AHEAD: Final = 4
+"""So many may wait for the thread, or be under way; then the stream task waits."""
+BESIDE_BYTES: Final = 1 << 20
 """Where lines come fast so much is made durable beside the stream task, so that a checkpoint finds little
 that is not."""
 _SOURCE: Final = pa.dictionary(pa.int32(), pa.string())
 _TS: Final = pa.timestamp("us", tz="UTC")
 _FIELDS: Final = [("line", pa.string()), ("ts", _TS), ("source", _SOURCE), ("position", pa.int64())]
+_HEAD: Final = struct.Struct("<qqq")
+"""Of a frame: the hour since the epoch, how many rows, and the bytes behind it."""
+_ROWS: Final = -1 << 40
+"""In place of the hour: they are rows in Arrow, of any hours."""
+_UNTIMED: Final = _ROWS + 1
+"""In place of the hour of rows without one."""
+
+
+@dataclass(frozen=True)
+class _Frame:
+    """``bytes``: where they are in the file."""
+
+    hour: int
+    rows: int
+    bytes: slice
 
 
 @dataclass(frozen=True)
@@ -117,13 +144,12 @@ class Archive:
             raise ElfBug(f"{len(lines)} lines with {len(ts)} times and {len(offsets)} offsets")
         if len(lines) == 0:
             return
-        sources = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(lines), np.int32)), pa.array([source]))
-        columns = [lines, ts.cast(pa.int64()).view(_TS), sources, pa.array(offsets, pa.int64())]
+        records = _Records(lines, ts, source, offsets)
         with self._writing():
             if self._open is None:
-                path = self._directory / f"open-{self._position:020d}.arrows"
+                path = self._directory / f"open-{self._position:020d}.roll"
                 self._open = _OpenRoll(path, self._schema, self._beside)
-            self._open.write(pa.record_batch(columns, schema=self._schema), lines.nbytes)
+            self._open.write(records)
             self._position += len(lines)
 
     def sync(self) -> int:
@@ -175,12 +201,11 @@ class Archive:
     def _ship(self, roll: _Roll) -> list[str]:
         name = f"{self._life}-{roll.start:020d}"
         try:
-            with pa.memory_map(str(roll.path)) as file:
-                table = pa.ipc.open_stream(file).read_all()
-            if table.num_rows != roll.end - roll.start:
-                raise ArchiveError(f"{roll.path} is damaged: it holds {table.num_rows} records")
-            plain = table.set_column(2, "source", table["source"].cast(pa.string()))
-            paths = self._target.write(plain, stream=self._stream, agent=self._agent, name=name)
+            files = {
+                None if hour == _UNTIMED else hour: file_of(pieces)
+                for hour, pieces in _pieces(roll.path, roll.end - roll.start).items()
+            }
+            paths = self._target.put(files, stream=self._stream, agent=self._agent, name=name)
             roll.path.unlink()
         except (OSError, pa.ArrowInvalid) as error:
             raise ArchiveError(f"cannot ship {roll.path}: {error}") from error
@@ -244,13 +269,14 @@ class Archive:
         if start >= position:
             path.unlink()
             return []
+        end = _frames(_bytes(path), path, position - start)[-1].bytes.stop
         with path.open("rb+") as file:
-            file.truncate(_end_of(path, position - start))
+            file.truncate(end)
             sync(file.fileno())
         return [self._renamed(path, start, position)]
 
     def _renamed(self, path: Path, start: int, end: int) -> _Roll:
-        closed = path.with_name(f"roll-{start:020d}-{end:020d}.arrows")
+        closed = path.with_name(f"roll-{start:020d}-{end:020d}.roll")
         path.replace(closed)
         sync_path(self._directory)
         return _Roll(closed, start, end)
@@ -270,68 +296,163 @@ class Archive:
         self._usable = True
 
 
+@dataclass(frozen=True, eq=False)
+class _Records:
+    """Of one source, as they were appended."""
+
+    lines: pa.StringArray
+    ts: pa.Array
+    source: str
+    offsets: npt.NDArray[np.int64]
+
+
+def _table(records: Sequence[_Records], schema: pa.Schema) -> pa.Table:
+    """The lines are not copied."""
+    names = list(dict.fromkeys(one.source for one in records))
+    numbers = np.repeat(
+        np.array([names.index(one.source) for one in records], np.int32), [len(one.lines) for one in records]
+    )
+    columns = [
+        _joined([one.lines for one in records]),
+        _joined([one.ts.view(_TS) for one in records]),
+        pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(names, pa.string()), safe=False),
+        _joined([pa.array(one.offsets) for one in records]),
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _joined(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:
+    return arrays[0] if len(arrays) == 1 else pa.chunked_array(arrays)
+
+
 class _OpenRoll:
-    """An Arrow IPC stream that grows. A failure of what is made durable ``beside`` shows in the next write or
-    sync, as the disk tells of it once only."""
+    """A file that grows. What is written waits for the thread ``beside``, which compresses it and makes it
+    durable. A failure there shows in the next write or sync, as the disk tells of it once only."""
 
     def __init__(self, path: Path, schema: pa.Schema, beside: ThreadPoolExecutor) -> None:
         self.path = path
         self.nbytes = 0
-        self._beside = beside
-        self._under_way: Future[None] | None = None
-        self._asked_bytes = 0
+        """Of lines."""
         self.since_ms: int | None = None
-        self._file = path.open("wb", buffering=1 << 20)
-        self._writer = pa.ipc.new_stream(self._file, schema)
+        self._schema = schema
+        self._beside = beside
+        self._gathered: list[_Records] = []
+        self._gathered_bytes = 0
+        self._under_way: deque[Future[None]] = deque()
+        self._file = path.open("wb")
+        self._bases = Counter[int]()
+        """By hour, the bytes of its pieces."""
+        self._unsynced = 0
         self._named = False
 
-    def write(self, batch: pa.RecordBatch, nbytes: int) -> None:
-        self._writer.write_batch(batch)
-        self.nbytes += nbytes
-        idle = self._under_way is None or self._under_way.done()
-        if idle and self.nbytes - self._asked_bytes >= BESIDE_BYTES:
-            self._await()
-            self._file.flush()
-            self._asked_bytes = self.nbytes
-            self._under_way = self._beside.submit(sync, self._file.fileno())
+    def write(self, records: _Records) -> None:
+        self._gathered.append(records)
+        self._gathered_bytes += records.lines.nbytes
+        self.nbytes += records.lines.nbytes
+        if self._gathered_bytes >= PIECE_BYTES:
+            self._hand_over()
 
-    def _await(self) -> None:
-        """What is made durable beside us is, or has failed."""
-        under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            under_way.result()
+    def _hand_over(self) -> None:
+        """What has gathered, to the thread."""
+        self._await(PIECES_AHEAD - 1)
+        self._under_way.append(self._beside.submit(self._put, self._gathered))
+        self._gathered, self._gathered_bytes = [], 0
 
-    def sync(self) -> None:
-        self._await()
+    def _await(self, most: int) -> None:
+        """So many of those under way, at most, are left, and none of the others has failed."""
+        while len(self._under_way) > most:
+            self._under_way.popleft().result()
+
+    def _put(self, records: Sequence[_Records]) -> None:
+        """On the thread, or when it does nothing."""
+        table = _table(records, self._schema)
+        rows = [table] if table.nbytes < PIECE_BYTES_MIN else []
+        for hour, part in _by_hour(table) if not rows else ():
+            if part.nbytes < PIECE_BYTES_MIN:
+                rows.append(part)
+            else:
+                piece = piece_of(part, self._bases[hour])
+                self._bases[hour] += len(piece)
+                self._add(hour, part.num_rows, piece)
+        if rows:
+            self._add(_ROWS, sum(part.num_rows for part in rows), encode(pa.concat_tables(rows)))
+        if self._unsynced >= BESIDE_BYTES:
+            self._make_durable()
+
+    def _add(self, hour: int, rows: int, data: bytes) -> None:
+        self._file.write(_HEAD.pack(hour, rows, len(data)))
+        self._file.write(data)
+        self._unsynced += len(data)
+
+    def _make_durable(self) -> None:
         self._file.flush()
         sync(self._file.fileno())
+        self._unsynced = 0
+
+    def sync(self) -> None:
+        self._await(0)
+        if self._gathered:
+            self._put(self._gathered)
+            self._gathered, self._gathered_bytes = [], 0
+        if self._unsynced:
+            self._make_durable()
         if not self._named:
             sync_path(self.path.parent)
             self._named = True
 
     def close(self) -> None:
-        self._writer.close()
         self.sync()
         self._file.close()
 
     def abandon(self) -> None:
-        """Closes the file without an end mark: it may be in any state, and the disk full."""
-        with suppress(OSError):
-            self._await()
+        """Closes the file without what has gathered: it may be in any state, and the disk full."""
+        for one in self._under_way:
+            with suppress(OSError):
+                one.result()
         with suppress(OSError):
             self._file.close()
 
 
-def _end_of(path: Path, records: int) -> int:
-    """Where in the file its first ``records`` end. Never reads what stands after them: it may be torn."""
-    seen = 0
-    with pa.OSFile(str(path)) as file:
-        try:
-            reader = pa.ipc.open_stream(file)
-            while seen < records:
-                seen += reader.read_next_batch().num_rows
-        except (pa.ArrowInvalid, StopIteration, OSError) as error:
-            raise ArchiveError(f"{path} holds {seen} records, the cut says {records}: {error}") from error
-        if seen != records:
-            raise ElfBug(f"{path}: no batch ends at record {records}, the cut's position")
-        return int(file.tell())
+def _frames(data: pa.Buffer, path: Path, records: int) -> list[_Frame]:
+    """Those with the first ``records`` of a file. Never looks at what stands after them: it may be torn."""
+    found: list[_Frame] = []
+    seen = at = 0
+    while seen < records and at + _HEAD.size <= len(data):
+        hour, rows, size = _HEAD.unpack_from(data, at)
+        start = at + _HEAD.size
+        at = start + size
+        if not (rows > 0 and start < at <= len(data)):
+            break
+        found.append(_Frame(hour, rows, slice(start, at)))
+        seen += rows
+    if seen < records:
+        raise ArchiveError(f"{path} is damaged: it holds {seen} records, the cut says {records}")
+    if seen > records:
+        raise ElfBug(f"{path}: no frame ends at record {records}, the cut's position")
+    return found
+
+
+def _bytes(path: Path) -> pa.Buffer:
+    """Of a file, which are read when they are looked at."""
+    with pa.memory_map(str(path)) as file:
+        return file.read_buffer()
+
+
+def _pieces(path: Path, records: int) -> dict[int, list[pa.Buffer]]:
+    """All rows of a closed roll, by hour."""
+    data = _bytes(path)
+    found: dict[int, list[pa.Buffer]] = {}
+    rows: list[pa.Table] = []
+    for frame in _frames(data, path, records):
+        if frame.hour == _ROWS:
+            rows.append(pa.ipc.open_stream(data[frame.bytes]).read_all())
+        else:
+            found.setdefault(frame.hour, []).append(data[frame.bytes])
+    for hour, part in _by_hour(pa.concat_tables(rows).unify_dictionaries()) if rows else ():
+        pieces = found.setdefault(hour, [])
+        pieces.append(pa.py_buffer(piece_of(part, sum(map(len, pieces)))))
+    return found
+
+
+def _by_hour(table: pa.Table) -> list[tuple[int, pa.Table]]:
+    return [(_UNTIMED if hour is None else hour, rows) for hour, rows in by_hour(table)]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -25,6 +25,7 @@ import pyarrow as pa
 
 from agents.disk.durable import sync_path
 from agents.disk.modes import Access
+from agents.tasks.pieces import piece_of
 from elf.errors import UserError
 
 if TYPE_CHECKING:  # an agent without input needs neither file systems nor Parquet: 5 MB less
@@ -32,8 +33,6 @@ if TYPE_CHECKING:  # an agent without input needs neither file systems nor Parqu
 
 HOUR_US: Final = 3_600_000_000
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
-ROW_GROUP_ROWS_MAX: Final = 131_072
-"""Small enough that the statistics of ``ts`` let a reader skip most of an hour, large enough to compress."""
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _SHIPPED: Final = re.compile(r"[^._].*\.parquet")
@@ -114,12 +113,19 @@ class Target:
 
     def write(self, table: pa.Table, *, stream: str, agent: str, name: str) -> list[str]:
         """Writes ``name`` into every partition that ``table`` (it has a ``ts``) has rows for; their paths."""
+        files = {hour: [pa.py_buffer(piece_of(rows))] for hour, rows in by_hour(table)}
+        return self.put(files, stream=stream, agent=agent, name=name)
+
+    def put(
+        self, files: Mapping[int | None, Sequence[pa.Buffer]], *, stream: str, agent: str, name: str
+    ) -> list[str]:
+        """The same with files that are written already, by their hours."""
         paths = []
-        for hour, rows in by_hour(table):
+        for hour, parts in files.items():
             folder = f"{self.stream_folder(stream)}/{hour_folder(hour)}/agent={quote(agent, safe='')}"
             path = f"{folder}/{name}.parquet"
             try:
-                self._replace(folder, path, rows)
+                self._replace(folder, path, parts)
             except (OSError, pa.ArrowException) as error:
                 raise ArchiveError(f"cannot write {path} to the archive {self.uri}: {error}") from error
             paths.append(path)
@@ -182,26 +188,15 @@ class Target:
             raise ArchiveError(f"cannot list {path} in the archive {self.uri}: {error}") from error
         return [info.base_name for info in infos if info.type == pafs.FileType.Directory]
 
-    def _replace(self, folder: str, path: str, table: pa.Table) -> None:
-        import pyarrow.parquet as pq
-
+    def _replace(self, folder: str, path: str, parts: Sequence[pa.Buffer]) -> None:
         if self.local:
             self._access.make_folder(Path(folder))
         else:
             self.fs.create_dir(folder, recursive=True)
         hidden = f"{folder}/.{path.rsplit('/', 1)[1]}.part"
-        pq.write_table(
-            table,
-            hidden,
-            filesystem=self.fs,
-            compression="zstd",
-            compression_level=1,
-            row_group_size=ROW_GROUP_ROWS_MAX,
-            write_page_checksum=True,
-            use_dictionary=["source"],  # lines and times hardly repeat: to look for repeats costs a fifth
-            column_encoding=dict.fromkeys(("ts", "position"), "DELTA_BINARY_PACKED"),
-            write_statistics=["ts"],  # what readers skip row groups by
-        )
+        with self.fs.open_output_stream(hidden) as file:
+            for part in parts:
+                file.write(part)
         if self.local:
             self._access.give(Path(hidden))
             sync_path(Path(hidden))

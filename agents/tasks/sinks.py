@@ -145,7 +145,8 @@ class Sinks:
         if self._archive is not None and accepted is not None and outcome.ts is not None and len(accepted):
             whole = len(accepted) == len(chunk.lines)
             lines = chunk.lines if whole else chunk.lines.take(pa.array(accepted))
-            self._archive.append(lines, outcome.ts, chunk.source.id, chunk.offsets[accepted])
+            offsets = chunk.offsets if whole else chunk.offsets[accepted]
+            self._archive.append(lines, outcome.ts, chunk.source.id, offsets)
         if self._rejects is None:
             return
         for reject in chunk.rejects:

@@ -5,8 +5,8 @@ map, buffer tree, seal. DuckDB's side (``lab.bench.duckdb_side``) is one batch q
 that gives the same groups. The file is read once before so that both find it in the page cache. The two
 answers are compared, value by value.
 
-With ``--jobs``, ``--cores`` or ``--archive`` a third side is measured in the same turns: the stream task with
-one job, on one core, without an archive.
+With ``--jobs``, ``--cores``, ``--archive``, ``--chunk`` or ``--without-native`` a third side is measured in
+the same turns: the stream task with one job, on one core, in large chunks read natively, without an archive.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from elf.batch import decode
 from elf.cli.pictures import check_plot
 from elf.errors import ElfError, InputError
 from lab.bench.duckdb_side import run_duckdb
-from lab.bench.measure import Run, Task
+from lab.bench.measure import CHUNK_MIB, Run, Task
 from lab.bench.options import Fragments, Plot, Repeat
 from lab.bench.plots import draw_bars
 from lab.bench.runner import Bench, Figure, Report, Scratch, median
@@ -81,6 +81,10 @@ class Ingest(Bench[str, Ran]):
     distinct: Fragments = 1
     cores: Annotated[int, Option("--cores", min=1, max=2, help="2: read and map beside each other.")] = 1
     archive: Annotated[bool, Option("--archive", help="Archive every line, too.")] = False
+    chunk: Annotated[int, Option("--chunk", min=1, help="MiB that are read at a time.")] = CHUNK_MIB
+    without_native: Annotated[
+        bool, Option("--without-native", help="As if the native reader had not been built.")
+    ] = False
     plot: Plot = None
 
     def __post_init__(self) -> None:
@@ -94,7 +98,13 @@ class Ingest(Bench[str, Ran]):
         warm(path)
         plain = Task(str(path.resolve()), self.format, self.query or QUERIES[self.format])
         task = msgspec.structs.replace(
-            plain, jobs=self.jobs, distinct=self.distinct, cores=self.cores, archive=self.archive
+            plain,
+            jobs=self.jobs,
+            distinct=self.distinct,
+            cores=self.cores,
+            archive=self.archive,
+            chunk_bytes=self.chunk << 20,
+            native=not self.without_native,
         )
         tasks = {"elf": (run_lane, task), "DuckDB": (run_duckdb, plain)}
         if task != plain:
@@ -124,8 +134,14 @@ class Ingest(Bench[str, Ran]):
     def _more(self) -> list[str]:
         """What the stream task does beyond one job."""
         jobs = f"({self.jobs} jobs of {self.distinct} fragments)"
-        cores, archive = f"(on {self.cores} cores)", "(with the archive)"
-        return [jobs] * (self.jobs > 1) + [cores] * (self.cores > 1) + [archive] * self.archive
+        said = {
+            jobs: self.jobs > 1,
+            f"(on {self.cores} cores)": self.cores > 1,
+            "(with the archive)": self.archive,
+            f"(in chunks of {self.chunk} MiB)": self.chunk != CHUNK_MIB,
+            "(without the native reader)": self.without_native,
+        }
+        return [text for text, so in said.items() if so]
 
 
 def _run(side: Callable[[Task], Run], task: Task, answer: Path) -> Ran:

@@ -18,6 +18,8 @@ from elf.schema import Schema
 from lab.bench.sides import clocked, resident_bytes
 
 STREAM: Final = "input"
+CHUNK_MIB: Final = 8
+"""As an agent reads under a backlog."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -39,7 +41,8 @@ class Task(msgspec.Struct, frozen=True):
     """What a side is to do. ``answer``: where its partial aggregates go, as ``elf.batch.encode`` writes them.
 
     The rest is for the stream task: how many ``jobs`` run the query, in ``distinct`` fragments; ``cores`` 2:
-    reading and splitting on a thread of their own; ``archive``: every line goes to the archive too.
+    reading and splitting on a thread of their own; ``archive``: every line goes to the archive too;
+    ``chunk_bytes``: are read at a time; ``native``: by the native reader.
     """
 
     path: str
@@ -50,6 +53,8 @@ class Task(msgspec.Struct, frozen=True):
     distinct: int = 1
     cores: int = 1
     archive: bool = False
+    chunk_bytes: int = CHUNK_MIB << 20
+    native: bool = True
     durable: bool | None = None
     """As in a fleet: panes are sealed as time goes on, and cuts and snapshots go to the state file, with
     (False: without) waiting for the disk. None: everything is sealed at the end, in memory."""

@@ -21,7 +21,7 @@ from agents.inputs.ranges import split_inputs
 from agents.inputs.values import Chunk, Position
 from agents.inputs.whole import Whole
 from agents.tasks.archive import Archive
-from agents.tasks.feeding import CHUNK_BYTES_MAX, CHUNKS_AHEAD
+from agents.tasks.feeding import CHUNKS_AHEAD
 from agents.tasks.samples import sample_lines
 from agents.tasks.sinks import Sinks
 from agents.tasks.streams import Parsed
@@ -30,6 +30,7 @@ from elf.batch import decode
 from elf.job.commands import Finish, Install
 from elf.job.spec import Flow, flow_uid
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
+from elf.native.binding import SWITCH
 from elf.ql.plan import Fragment
 from lab.bench.measure import Done, Run, Task, plan_of, timed
 from lab.bench.pipeline import NO_CHECKPOINTS
@@ -47,6 +48,8 @@ def run_lane(task: Task) -> Run:
 
 def prepare(task: Task) -> Callable[[], Done]:
     """A stream task with the query's flows installed."""
+    if not task.native:
+        os.environ[SWITCH] = "off"
     paths = (task.path,)
     format_ = get_format(task.format)
     samples = sample_lines(paths)
@@ -72,7 +75,7 @@ def prepare(task: Task) -> Callable[[], Done]:
     source = Whole(split_inputs(paths, 1)[0])
 
     def work() -> Done:
-        _feed(source, stream_task)
+        _feed(source, stream_task, task.chunk_bytes)
         last = stream_task.perform(Finish(), _now_ms()).sealed
         made = [one for flow in stream_task.worker.flows() for one in store.snapshots(flow)] if live else last
         sealed = [one for one in made if one.payload]
@@ -98,7 +101,7 @@ def flows(fragment: Fragment, jobs: int, distinct: int) -> list[Flow]:
     return [Flow(flow_uid(each, f"bench {n}"), each, bytes(16), "") for n, each in enumerate(chosen)]
 
 
-def _feed(source: Whole, stream_task: StreamTask) -> None:
+def _feed(source: Whole, stream_task: StreamTask, chunk_bytes: int) -> None:
     """As an agent does it: this thread reads, others parse ahead, one more is the stream task's, and one
     ships."""
     free = Semaphore(CHUNKS_AHEAD)
@@ -110,7 +113,7 @@ def _feed(source: Whole, stream_task: StreamTask) -> None:
             if stream_task.unshipped:
                 fed.append(shipper.submit(stream_task.ship))
 
-        while (chunk := source.read(CHUNK_BYTES_MAX, 0)) is not None:
+        while (chunk := source.read(chunk_bytes, 0)) is not None:
             free.acquire()
             ahead = stream_task.ahead.parse(chunk, stream_task.worker.wanted)
             future = own.submit(feed, chunk, source.positions(), ahead)

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -27,12 +29,13 @@ from hypothesis import strategies as st
 
 import agents.tasks.archive
 import agents.tasks.partitions
+import agents.tasks.pieces
 from agents.disk.store import Store
 from agents.tasks.archive import Archive, ArchiveError
 from agents.tasks.partitions import HOUR_US, Target, by_hour, hour_folder
 from elf.errors import ElfBug
 
-TRACED = {agents.tasks.archive.__file__, agents.tasks.partitions.__file__}
+TRACED = {module.__file__ for module in (agents.tasks.archive, agents.tasks.partitions, agents.tasks.pieces)}
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 
 
@@ -84,6 +87,24 @@ def crash_at(step: int | None) -> Iterator[list[int]]:
         yield count
     finally:
         sys.settrace(before)
+
+
+class AtOnce:
+    """In place of the archive's thread, so that a crash falls into what it does too."""
+
+    def __init__(self, *_: object) -> None: ...
+
+    def submit(self, task: Callable[..., None], *given: object) -> Future[None]:
+        done: Future[None] = Future()
+        try:
+            task(*given)
+        except OSError as error:
+            done.set_exception(error)
+        else:
+            done.set_result(None)
+        return done
+
+    def shutdown(self) -> None: ...
 
 
 @dataclass
@@ -141,7 +162,7 @@ class Machine:
         assert Counter(table["line"].to_pylist()) == dict.fromkeys(expected, 1)
         for row in table.to_pylist():
             assert row["line"] == f"{row['source'].removeprefix('file ')}/{row['position']}"
-        assert list((self.folder / "rolls").glob("*.arrows")) == []
+        assert list((self.folder / "rolls").glob("*.roll")) == []
 
 
 def steps_of(folder: Path, seed: int) -> int:
@@ -171,9 +192,12 @@ def test_no_line_is_lost_or_doubled_wherever_a_crash_falls(
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)  # what the disk keeps is this test's to say
     monkeypatch.setattr(agents.tasks.archive, "BESIDE_BYTES", 64)
+    monkeypatch.setattr(agents.tasks.archive, "ThreadPoolExecutor", AtOnce)
+    if seed > 1:  # else all frames are of Arrow
+        monkeypatch.setattr(agents.tasks.archive, "PIECE_BYTES_MIN", 100)
     steps = steps_of(tmp_path / "whole", seed)
     rng = random.Random(seed)
-    for step in range(1 + seed, steps + 1, 13):
+    for step in range(1 + seed, steps + 1, 41):
         folder = tmp_path / str(step)
         machine = Machine(folder, random.Random(seed))
         crash_and_go_on(machine, [step, *rng.sample(range(1, steps + 1), rng.choice([0, 1, 2]))])
@@ -254,6 +278,31 @@ def test_rows_lie_by_event_hour_and_keep_everything(tmp_path: Path) -> None:
     assert sorted(shipped(tmp_path)["line"].to_pylist()) == ["a", "b", "c", "d\u2028", "e"]
 
 
+@pytest.mark.parametrize("least", [0, 60, 1 << 20])
+def test_frames_are_one_file_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
+    """Be they pieces, rows or both, others read the same of them."""
+    monkeypatch.setattr(agents.tasks.archive, "PIECE_BYTES_MIN", least)
+    archive = archive_in(tmp_path)
+    archive.restore(0)
+    for n in range(5):
+        append(archive, [f"{n} a", f"{n} b"], [BASE_US, BASE_US + n % 2 * HOUR_US], f"file {n}", 2 * n)
+        archive.sync()
+    archive.roll()
+    paths = archive.ship(archive.sync())
+    groups = [pq.ParquetFile(path).metadata.num_row_groups for path in paths]
+    assert groups == {0: [5, 2], 60: [4, 1], 1 << 20: [1, 1]}[least]
+    expected = [f"{n} {which}" for n in range(5) for which in "ab"]
+    assert sorted(shipped(tmp_path)["line"].to_pylist()) == expected
+    folder = str(tmp_path / "archive" / "stream=clicks")
+    asked = "SELECT line, source, position, hour FROM read_parquet(?) ORDER BY line"
+    found = duckdb.execute(asked, [f"{folder}/*/*/*/*.parquet"]).fetchall()
+    hours = {line: int(line[0]) % 2 if line[2] == "b" else 0 for line in expected}
+    assert found == [
+        (line, f"file {line[0]}", row, f"{hours[line]:02d}") for row, line in enumerate(expected)
+    ]
+    assert Target(str(tmp_path / "archive")).files([folder]) == (sorted(paths), {})
+
+
 def test_names_that_are_no_file_names(tmp_path: Path) -> None:
     archive = Archive(
         tmp_path / "r",
@@ -331,7 +380,7 @@ def test_what_the_cut_names_must_be_there(tmp_path: Path) -> None:
     archive.close()
     with pytest.raises(ArchiveError, match="holds 2 records, the cut says 3"):
         archive_in(tmp_path).restore(3)
-    with pytest.raises(ElfBug, match="no batch ends"):
+    with pytest.raises(ElfBug, match="no frame ends"):
         archive_in(tmp_path).restore(1)
 
 
@@ -360,7 +409,8 @@ def test_what_the_disk_says_beside_the_lane_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It tells of a failure once: who asks again hears that all is well."""
-    monkeypatch.setattr(agents.tasks.archive, "BESIDE_BYTES", 100)
+    monkeypatch.setattr(agents.tasks.archive, "BESIDE_BYTES", 10)
+    monkeypatch.setattr(agents.tasks.archive, "PIECE_BYTES", 100)
     archive, asked = archive_in(tmp_path), threading.Event()
     archive.restore(0)
     real = os.fsync

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -142,3 +144,27 @@ def test_jobs_share_fragments(clicks: Path, capsys: pytest.CaptureFixture[str]) 
     query = "SELECT product, COUNT(*) FROM * GROUP BY product"
     assert Ingest(clicks, query, repeat=1, jobs=4, distinct=2).perform(as_json=True) == 0
     assert json.loads(capsys.readouterr().out.splitlines()[-1])["against_plain"] > 0
+
+
+def test_a_side_reads_as_it_is_told(
+    clicks: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In other chunks, without the native reader, with an archive: the same answer."""
+    asked: list[Task] = []
+
+    def in_this_process(side: Callable[[Task], Run], task: Task) -> Run:
+        asked.append(task)
+        with monkeypatch.context() as patch:
+            patch.setenv("ELF_NATIVE", "")
+            run = side(task)
+            assert os.environ["ELF_NATIVE"] == ("" if task.native else "off")
+            return run
+
+    monkeypatch.setattr("lab.bench.ingest.ask", in_this_process)
+    bench = Ingest(
+        clicks, "SELECT COUNT(*) AS n FROM x", repeat=1, chunk=1, without_native=True, archive=True
+    )
+    assert bench.perform(as_json=True) == 0
+    assert "against_plain" in capsys.readouterr().out
+    told = {(task.chunk_bytes, task.native, task.archive) for task in asked}
+    assert told == {(1 << 20, False, True), (8 << 20, True, False)}

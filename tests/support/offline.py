@@ -9,10 +9,12 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 
+import agents.tasks.archive
 from agents.tasks.archive import Archive
 from elf.schema import Column, Schema
 from spark_backend.offline import Archived
@@ -70,7 +72,13 @@ def store(
     rolls = path.parent / f"rolls {path.name} {agent}"
     archive = Archive(rolls, str(path), stream=stream, agent=agent, roll_secs=1, roll_bytes=1, facts={})
     archive.restore(0)
-    archive.append(pa.array(lines), pa.array(ts, pa.int64()), "s", np.arange(len(lines), dtype=np.int64))
+    offsets = np.arange(len(lines), dtype=np.int64)
+    with patch.object(
+        agents.tasks.archive, "PIECE_BYTES_MIN", 1_000
+    ):  # files of pieces, and rows beside them
+        for part in (slice(n, n + 40) for n in range(0, len(lines), 40)):
+            archive.append(pa.array(lines[part]), pa.array(ts[part], pa.int64()), "s", offsets[part])
+            archive.sync()
     archive.roll()
     archive.ship(archive.sync())
     archive.close()
