@@ -64,6 +64,9 @@ class AgentConfig:
     advertise: str = setting(
         "", empty_or(address()), "The address that others use to get here; empty: the same as listen."
     )
+    labels: Mapping[str, str] = setting(
+        {}, table(_WORD), "What kind of machine it is, as role: shop; queries read _labels.role."
+    )
     place: str = setting(
         "", empty_or(_WORD), "Where it stands, as region/rack: among agents equally far it prefers its own."
     )
@@ -420,6 +423,11 @@ def _contradictions(config: Config) -> list[str]:
     ]
     if clash(config.agent.listen, config.http.listen):
         found.append(f"http.listen: {config.http.listen} is where agent.listen is; choose another port")
+    found += [
+        f"agent.labels: {label} must be a word of letters, digits and _, as _labels.{label} is a column"
+        for label in config.agent.labels
+        if not re.fullmatch(r"[A-Za-z_]\w*", label, re.ASCII)
+    ]
     try:
         config.ring.overlay(config.cluster.retry_join_secs)
     except ValueError as error:

@@ -498,6 +498,7 @@ def _stream(
         checkpoint_ms=_ms(config.protocol.cut_interval_secs),
         agent=me.address,
         name=me.name,
+        labels=tuple(config.agent.labels.items()),
     )
     reading = _reading(stream, settings) if stream.shared else None
     settings = replace(settings, shared=repr(reading) if reading is not None else "")

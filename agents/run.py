@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import platform
 import random
 import time
 import uuid
@@ -183,6 +184,7 @@ class Fleet:
             since_us=LONG_AGO,
             checkpoint_ms=1 << 60,
             agent=address if self._twice else "",
+            name=platform.node(),
         )
         inputs = [self._open_input(one.shares[index]) for one in streams]
         self._inputs += inputs

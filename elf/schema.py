@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from elf.fields import Label
@@ -16,6 +16,13 @@ COLUMN_TYPES: Final[tuple[ColumnType, ...]] = ("bigint", "double", "text", "bool
 
 EVENT_TIMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 """Where an event time is looked for when nobody names its column."""
+LINE: Final = "_line"
+"""The column that every stream has: the raw text of the record."""
+ORIGINS: Final = ("_agent", "_source")
+"""Columns that every stream has of where a record comes from: the name of its agent, and the log that it is
+in (without a rotation's number)."""
+LABELS: Final = "_labels."
+"""What the names of columns begin with that have the labels of a record's agent."""
 _KEY: Final = r'(?:"((?:[^"]|"")+)"|([^".]*))'
 _WRITTEN: Final = re.compile(rf"{_KEY}(?:\.{_KEY})*")
 
@@ -40,17 +47,34 @@ class Schema:
     event_time: Label | None = None
     unsure: tuple[Label, ...] = ()
     """Columns seen only as NULL: text, until somebody has seen more of them."""
+    labels: tuple[Label, ...] = ()
+    """Names of labels that agents have."""
 
     def names(self) -> tuple[str, ...]:
+        """Of the columns that are read from lines."""
         return tuple(column.name for column in self.columns)
+
+    def everything(self) -> tuple[Column, ...]:
+        """The columns that are read from lines, and those that every stream has."""
+        beside = (LINE, *ORIGINS, *(f"{LABELS}{label}" for label in self.labels))
+        return (*self.columns, *(Column(name, "text") for name in beside))
 
     def find(self, name: str) -> Column | None:
         """The column of that name: exact, else the only one that matches without regard to case."""
-        for column in self.columns:
+        for column in self.everything():
             if column.name == name:
                 return column
-        folded = [column for column in self.columns if column.name.lower() == name.lower()]
+        folded = [column for column in self.everything() if column.name.lower() == name.lower()]
         return folded[0] if len(folded) == 1 else None
+
+    def chosen(self, names: Collection[str]) -> tuple[Column, ...]:
+        """The columns with these names, in the schema's order."""
+        return tuple(column for column in self.everything() if column.name in names)
+
+
+def is_origin(name: str) -> bool:
+    """Whether a column has where a record comes from, which its line does not say."""
+    return name in ORIGINS or name.startswith(LABELS)
 
 
 def as_written(keys: Sequence[str]) -> str:
@@ -74,7 +98,8 @@ def declare(schema: Schema, declared: Mapping[str, ColumnType]) -> Schema:
     unseen = tuple(Column(name, kind) for name, kind in declared.items() if schema.find(name) is None)
     unsure = tuple(name for name in schema.unsure if name not in declared)
     timely = (name for name in EVENT_TIMES if declared.get(name) == "timestamp")
-    return Schema(seen + unseen, schema.event_time or next(timely, None), unsure)
+    event_time = schema.event_time or next(timely, None)
+    return replace(schema, columns=seen + unseen, event_time=event_time, unsure=unsure)
 
 
 def alike(names: Iterable[str]) -> tuple[str, str] | None:
@@ -113,4 +138,6 @@ def merge_schemas(schemas: list[Schema]) -> Schema:
     if event_time is not None:
         types[event_time] = "timestamp"
     columns = tuple(Column(name, kind) for name, kind in types.items())
-    return Schema(columns, event_time, tuple(name for name in types if name not in sure))
+    unsure = tuple(name for name in types if name not in sure)
+    labels = tuple(dict.fromkeys(label for schema in schemas for label in schema.labels))
+    return Schema(columns, event_time, unsure, labels)

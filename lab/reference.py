@@ -164,6 +164,20 @@ conflicts TEXT (a key that is an object in some lines is its JSON there). A quer
 `uncast` in the window's status (`elf run` says how many they were). `elf run --column price=double` (may be repeated) and an agent's
 `streams.NAME.columns` declare types, and a job that is altered or made anew sees those of then.
 """
+_ORIGINS: Final = """\
+Every stream has four kinds of columns more, all of them TEXT, which no `*` stands for:
+
+| column | what it has |
+|---|---|
+| `_agent` | the name of the agent that has read the row (`agent.name`); in `elf run` that of the machine |
+| `_source` | the path of the log that the row is in; also when rotation has given its file another name |
+| `_labels.NAME` | what the agent's `agent.labels` have under that name; NULL where they have none |
+| `_line` | the line as it is written |
+
+`SELECT _agent, COUNT(*) FROM clicks WHERE sc_status >= 500 GROUP BY _agent` says which server it was. A key of a JSON line with such
+a name, or with `_labels.` before it, is not seen. Of two streams that are joined these columns are those of the left one. A job that
+reads `_agent`, `_source` or labels runs on each agent for its own rows: with `STRAGGLERS MIRROR` no other agent runs it again.
+"""
 _TIMES: Final = """\
 A timestamp has one grammar, whether the time of a line, a column, a `CAST`, `TIMESTAMP '…'` or a text constant beside a timestamp is
 read: RFC 3339 (`2026-03-01T12:00:00.5Z`; `t`, `z`, a blank for the `T`, a comma before the fraction, no seconds, `+02:00`, `+0200`,
@@ -208,6 +222,7 @@ def _types() -> Iterator[str]:
     yield f"`CAST` and `TRY_CAST` know {', '.join(f'`{name}`' for name in names)}. Integers have 64 bits, sums of them 38"
     yield "digits; timestamps are in UTC, of microseconds; there is no FLOAT and no DECIMAL.\n"
     yield _SAMPLED
+    yield _ORIGINS
     yield _TIMES
 
 

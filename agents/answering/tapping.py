@@ -121,7 +121,7 @@ def _shown(options: TapOptions, schema: Schema) -> list[Column]:
     found = {name: schema.find(name) for name in (*filter(None, [schema.event_time]), *options.columns)}
     for name, column in found.items():
         if column is None:
-            known = ", ".join(schema.names())
+            known = ", ".join(column.name for column in schema.everything())
             raise UserError(f"stream {options.stream} has no column {name}; columns: {known}")
     return list(dict.fromkeys(column for column in found.values() if column is not None))
 

@@ -6,7 +6,7 @@ import difflib
 from typing import Final
 
 from agents.formats.access import COMBINED, COMMON
-from agents.formats.dialect import LINE, Format, Selection
+from agents.formats.dialect import Format, Selection
 from agents.formats.json import JSON
 from elf.errors import ConfigError
 
@@ -24,4 +24,4 @@ def get_format(name: str) -> Format:
     raise ConfigError(f'unknown format "{name}"{hint}')
 
 
-__all__ = ["FORMATS", "LINE", "Format", "Selection", "get_format"]
+__all__ = ["FORMATS", "Format", "Selection", "get_format"]

@@ -39,11 +39,11 @@ from typing import Final
 
 import pyarrow as pa
 
-from agents.formats.dialect import LINE, Dialect, Format, Selection, Step, uncast_count
+from agents.formats.dialect import Dialect, Format, Selection, Step, uncast_count
 from elf.errors import InputError
 from elf.native import AccessReader, Field, Reader
 from elf.ql.timestamps import LOG_DATE, USUAL_LOG_DATE, log_date_us, usual_log_date_us
-from elf.schema import Column, Schema
+from elf.schema import LINE, Column, Schema
 
 _MARK: Final = "\ufeff"
 _CLIENT: Final = f"(?:[^ ,:{_MARK}]+|[0-9.]+:[0-9]+|unix:[^ ,]*|[^ ,:{_MARK}]*:[^ ,:]*:[^ ,]*)"

@@ -31,8 +31,6 @@ Step: TypeAlias = tuple[tuple[str, str], ...]
 """Names, and the expression of each."""
 
 Int64s = npt.NDArray[np.int64]
-LINE: str = "_line"
-"""The column that every stream has: the raw text of the record."""
 
 
 @dataclass(frozen=True)

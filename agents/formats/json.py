@@ -27,16 +27,27 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from agents.formats.dialect import LINE, Dialect, Format, Int64s, Selection, uncast_count
+from agents.formats.dialect import Dialect, Format, Int64s, Selection, uncast_count
 from elf.native import Field, JsonReader, Reader
 from elf.ql.timestamps import read_timestamp
-from elf.schema import EVENT_TIMES, Column, ColumnType, Schema, as_written, keys_as_written, unify
+from elf.schema import (
+    EVENT_TIMES,
+    LINE,
+    ORIGINS,
+    Column,
+    ColumnType,
+    Schema,
+    as_written,
+    is_origin,
+    keys_as_written,
+    unify,
+)
 
 RESERVED: Final = frozenset(
-    {LINE, "_agent", "_source", "_ts", "_pane", "_ok", "_uncast", "_beyond", "_wanted", "_place", "_seen"}
-    | {"_number"}
+    {LINE, *ORIGINS, "_ts", "_pane", "_ok", "_uncast", "_beyond", "_wanted", "_place", "_seen", "_number"}
 )
-"""Names that elf uses itself beside the columns of a record; a key of that name is not seen."""
+"""Names that elf uses itself beside the columns of a record; a key of that name, and ``_labels``, is not
+seen."""
 
 _COLUMNS_MAX: Final = 1000
 _DEPTH_MAX: Final = 8
@@ -361,7 +372,7 @@ class _Seen:
                 self._objects.add(path)
                 self._objects_at.add(keys)
                 objects.setdefault(path, []).append((keys, value))
-            elif path and path not in RESERVED and "\0" not in path:
+            elif path and path not in RESERVED and not is_origin(path) and "\0" not in path:
                 ways.setdefault(path, []).append((keys, value))
         for path, found in ways.items():
             if path not in self._types and len(self._types) >= _COLUMNS_MAX:

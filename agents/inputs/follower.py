@@ -67,8 +67,8 @@ class Follower:
         """None as long as the file was not ``identify``-ed."""
         if self._id is None:
             return None
-        if self._source is None or self._source.path != self.path:
-            self._source = Source(self._id, self.path)
+        if self._source is None or (self._source.path, self._source.log) != (self.path, self.log):
+            self._source = Source(self._id, self.path, self.log)
         return self._source
 
     def identify(self) -> bool:

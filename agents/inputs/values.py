@@ -32,10 +32,16 @@ def too_long(max_line_bytes: int) -> str:
 @dataclass(frozen=True)
 class Source:
     """One file, for ever. ``id`` is made of device, inode, truncate generation and a fingerprint of its
-    beginning, so that a reused inode is another source; ``path`` is where it was seen last."""
+    beginning, so that a reused inode is another source; ``path`` is where it was seen last, ``log`` the path
+    of the log that rotation has made it of (mostly its own)."""
 
     id: str
     path: str
+    log: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.log:
+            object.__setattr__(self, "log", self.path)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from agents.formats import LINE, Format
+from agents.formats import Format
 from agents.formats.dialect import DUCKDB
 from agents.tasks.conditions import rows_wanted
 from agents.tasks.engine import Extracted, SqlExtractor
 from elf import native
 from elf.job.ports import Wanted
 from elf.job.worker.fitting import arrow_schema
+from elf.schema import LINE
 
 _SQL_CHUNKS: Final = 16
 """When most lines of a chunk were left to DuckDB, so many chunks are given to it at once."""

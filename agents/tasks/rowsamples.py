@@ -22,13 +22,15 @@ from elf.batch import encode
 from elf.errors import UserError
 from elf.job.messages.inquiries import SampledRows, SampleRows
 from elf.job.ports import Wanted
-from elf.schema import Column, Schema
+from elf.job.worker.fitting import with_origins
+from elf.job.worker.stream import WorkerSettings
+from elf.schema import LABELS, Column, Schema, is_origin
 
 if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
-    from agents.tasks.engine import SqlExtractor
+    from agents.tasks.engine import Extracted, Mapper, SqlExtractor
 
-Held = tuple[pa.StringArray, int]
-"""Lines, and when they were read (ms)."""
+Held = tuple[pa.StringArray, str, int]
+"""Lines, the log that they are of, and when they were read (ms)."""
 
 LEASE_MS: Final = 10_000
 ROW_SAMPLES_MAX: Final = 8
@@ -57,19 +59,23 @@ class _RowSample:
     """One of them. ``hold`` and ``take`` are called under the lock of all, ``read`` on the row samples'
     thread."""
 
-    def __init__(self, request: SampleRows, wheres: tuple[str, ...], now_ms: int) -> None:
+    def __init__(self, request: SampleRows, where: str, settings: WorkerSettings, now_ms: int) -> None:
         self.asked_ms = now_ms
         self._request = request
+        self._settings = settings
+        self._origins = tuple(column.name for column in request.columns if is_origin(column.name))
         self._looked = Allowance(request.lines_max)
         self._shown = Allowance(request.rows_max)
         self._held: list[Held] = []
         self._lines = 0
         self._bytes = 0
         self._unseen = 0
-        self._wheres = wheres
+        self._where = where
         self._extractor: SqlExtractor | None = None
+        self._chooser: Mapper | None = None
+        """Of the rows with their origins, where the condition is about these."""
 
-    def hold(self, lines: pa.StringArray, now_ms: int) -> None:
+    def hold(self, lines: pa.StringArray, log: str, now_ms: int) -> None:
         """Lay the first of these lines aside, as a copy: a slice would keep the whole chunk."""
         limit = min(len(lines), self._request.lines_max - self._lines)
         sizes = np.cumsum(pc.binary_length(lines[:limit]).to_numpy(zero_copy_only=False))
@@ -77,7 +83,7 @@ class _RowSample:
         taken = self._looked.take(room, now_ms)
         self._unseen += len(lines) - taken
         if taken:
-            self._held.append((lines.take(pa.array(np.arange(taken))), now_ms))
+            self._held.append((lines.take(pa.array(np.arange(taken))), log, now_ms))
             self._lines += taken
             self._bytes += int(sizes[taken - 1])
 
@@ -93,62 +99,85 @@ class _RowSample:
         """The rows of these lines."""
         if not held:
             return SampledRows(b"", 0, unseen)
-        if (
-            self._extractor is None
-        ):  # a line was read, so that the stream task knows the event time if there is one
-            from agents.tasks.engine import SqlExtractor
-
-            self._extractor = SqlExtractor(fmt, event_time, Wanted(self._request.columns, self._wheres))
-        found = self._extractor.extract(pa.concat_arrays([lines for lines, _ in held]))
+        # a line was read: the stream task knows the event time if there is one
+        extractor = self._extractor or self._prepared(fmt, event_time)
+        found = extractor.extract(pa.concat_arrays([lines for lines, *_ in held]))
         rows = found.table
         if event_time is None:
-            read_us = np.repeat([at * 1_000 for _, at in held], [len(lines) for lines, _ in held])
+            read_us = np.repeat([at * 1_000 for *_, at in held], [len(lines) for lines, *_ in held])
             rows = rows.set_column(0, "_ts", pa.array(read_us[found.accepted], pa.int64()))
-        if found.wanted is not None:
-            rows = rows.filter(pa.array(np.asarray(found.wanted, dtype=np.bool_)))
+        rows = self._chosen(rows, found, held)
         shown = self._shown.take(rows.num_rows, now_ms)
         payload = encode(rows.slice(0, shown).combine_chunks()) if shown else b""
         return SampledRows(payload, rows.num_rows - shown, unseen)
 
+    def _prepared(self, fmt: Format, event_time: str | None) -> SqlExtractor:
+        from agents.tasks.engine import Mapper, SqlExtractor
+
+        read = tuple(column for column in self._request.columns if column.name not in self._origins)
+        of_origin = any(name in self._where for name in self._origins)
+        wheres = (self._where,) if self._where and not of_origin else ()
+        self._extractor = SqlExtractor(fmt, event_time, Wanted(read, wheres))
+        if of_origin:
+            sql = f"SELECT r.* EXCLUDE (_pane) FROM rows AS r WHERE {self._where}"
+            self._chooser = Mapper(sql, (Column("_ts", "bigint"), *self._request.columns))
+        return self._extractor
+
+    def _chosen(self, rows: pa.Table, found: Extracted, held: Sequence[Held]) -> pa.Table:
+        """Those for which the condition holds, with their origins."""
+        if self._origins:
+            settings = self._settings
+            rows = with_origins(rows, self._origins, settings.name, "", settings.labels)
+        if "_source" in self._origins:
+            of = np.repeat(np.arange(len(held)), [len(lines) for lines, *_ in held])[found.accepted]
+            logs = pa.array([log for _, log, _ in held]).take(pa.array(of))
+            rows = rows.set_column(rows.column_names.index("_source"), "_source", logs)
+        if self._chooser is not None:
+            rows = self._chooser.run(rows.append_column("_pane", pa.array(np.zeros(len(rows), np.int64))))
+        return rows if found.wanted is None else rows.filter(pa.array(np.asarray(found.wanted, np.bool_)))
+
     def close(self) -> None:
-        if self._extractor is not None:
-            self._extractor.close()
+        for one in (self._extractor, self._chooser):
+            if one is not None:
+                one.close()
 
 
 @lru_cache(maxsize=64)
-def _rendered(where: str, columns: tuple[Column, ...], stream: str) -> tuple[str, ...]:
-    """A condition as this agent binds and renders it; none where all rows are wanted. Raises
+def _rendered(where: str, columns: tuple[Column, ...], stream: str) -> str:
+    """A condition as this agent binds and renders it; empty where all rows are wanted. Raises
     ``UserError``."""
     if not where:
-        return ()
+        return ""
     from elf.ql.conditions import condition
 
-    sql = condition(where, Schema(columns), stream=stream).where_sql
-    return (sql,) if sql else ()
+    read = tuple(column for column in columns if not is_origin(column.name))
+    labels = tuple(name[len(LABELS) :] for column in columns if (name := column.name).startswith(LABELS))
+    return condition(where, Schema(read, labels=labels), stream=stream).where_sql
 
 
 class RowSamples:
     """All row samples of a stream. ``see`` is the stream task's, ``look`` belongs to one other thread."""
 
-    def __init__(self, stream: str) -> None:
+    def __init__(self, stream: str, settings: WorkerSettings) -> None:
         self._stream = stream
+        self._settings = settings
         self._row_samples: dict[str, _RowSample] = {}
         self._over: list[_RowSample] = []
         self._lock = threading.Lock()
 
-    def see(self, lines: pa.StringArray, now_ms: int) -> None:
-        """These lines were fed."""
+    def see(self, lines: pa.StringArray, log: str, now_ms: int) -> None:
+        """These lines of a log were fed."""
         if not self._row_samples:
             return
         with self._lock:
             self._end(now_ms)
             for row_sample in self._row_samples.values():
-                row_sample.hold(lines, now_ms)
+                row_sample.hold(lines, log, now_ms)
 
     def look(self, request: SampleRows, fmt: Format, event_time: str | None, now_ms: int) -> SampledRows:
         """What has come since this row sample was here last; the first time it begins. Raises
         ``UserError``."""
-        wheres = _rendered(request.where, request.columns, request.stream)
+        where = _rendered(request.where, request.columns, request.stream)
         with self._lock:
             self._end(now_ms)
             over, self._over = self._over, []
@@ -156,7 +185,8 @@ class RowSamples:
             if row_sample is None and len(self._row_samples) >= ROW_SAMPLES_MAX:
                 raise UserError(f"{ROW_SAMPLES_MAX} others look at stream {self._stream} there already")
             if row_sample is None:
-                row_sample = self._row_samples[request.row_sample] = _RowSample(request, wheres, now_ms)
+                row_sample = _RowSample(request, where, self._settings, now_ms)
+                self._row_samples[request.row_sample] = row_sample
             row_sample.asked_ms = now_ms
             held, unseen = row_sample.take()
         for ended in over:

@@ -139,6 +139,7 @@ class StreamTask:
     ) -> None:
         _keep_heap()
         self.facts = facts
+        self._labels = tuple(name for name, _ in settings.labels)
         self.metrics = metrics or Metrics()
         self.counts = LaneCounts(facts, self.metrics)
         self._reading = reading
@@ -158,7 +159,7 @@ class StreamTask:
         self._sinks.restore(stored.archive if stored else 0, stored.rejects if stored else 0)
         self._samples: deque[str] = deque(spread(samples, SAMPLE_LINES), maxlen=SAMPLE_LINES)
         self._learning = not samples
-        self._row_samples = RowSamples(facts.stream)
+        self._row_samples = RowSamples(facts.stream, settings)
 
     def feed(
         self,
@@ -180,7 +181,7 @@ class StreamTask:
         began = time.perf_counter()
         outcome = self.perform(Feed(chunk, now_ms, parsed, missed, new_sources), now_ms, chunk)
         self.counts.mapped(chunk, outcome, time.perf_counter() - began)
-        self._row_samples.see(chunk.lines, now_ms)
+        self._row_samples.see(chunk.lines, chunk.source.log, now_ms)
         return outcome
 
     def idle(self, idle: Idle, positions: tuple[Position, ...]) -> Outcome:
@@ -244,6 +245,7 @@ class StreamTask:
         schema = self.facts.format.schema(samples, self._engine.event_time)
         if self.facts.declared:
             schema = declare(schema, self.facts.declared)
+        schema = replace(schema, labels=self._labels)
         return StreamSeen(
             schema,
             self.facts.format.name,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from elf.cbt import SpillStore
 from elf.errors import ElfError
 from elf.ql.plan import Condition, Fragment
-from elf.schema import Column, ColumnType, alike, unify
+from elf.schema import Column, ColumnType, alike, is_origin, unify
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -24,10 +24,13 @@ WHERES_MAX: Final = 16
 
 
 class SourceLike(Protocol):
-    """A file as one input: ``id`` names it for ever (file id and truncate generation)."""
+    """A file as one input: ``id`` names it for ever (file id and truncate generation); ``log`` is the path of
+    the log that it is, or that rotation has made it of."""
 
     @property
     def id(self) -> str: ...
+    @property
+    def log(self) -> str: ...
 
 
 class ChunkLike(Protocol):
@@ -56,27 +59,36 @@ class Wanted:
     where_sqls: tuple[str, ...] = ()
     conditions: tuple[tuple[Condition, ...], ...] = field(default=(), compare=False)
     """The same conditions, where none of them needs SQL: of each all parts are true."""
+    origins: tuple[str, ...] = field(default=(), compare=False)
+    """Columns that the lines do not have (``elf.schema.is_origin``)."""
 
     @classmethod
     def of(cls, fragments: Iterable[Fragment]) -> Wanted:
         """What all of these want. A column is read as the widest type that it has for any of them
         (``elf.job.worker.fitting``). A condition was written for its own fragment's types: where two
-        fragments have different types for a column, or two columns differ only by case, all rows are wanted.
+        fragments have different types for a column, or two columns differ only by case, all rows are wanted;
+        also where a condition may be one of the rows' origin.
         """
         columns: dict[str, Column] = {}
         wheres: dict[str, tuple[Condition, ...]] = {}
+        origins: dict[str, None] = {}
         agreed = True
         for fragment in fragments:
             agreed = agreed and all(columns.get(column.name, column) == column for column in fragment.columns)
             for column in fragment.columns:
+                if is_origin(column.name):
+                    origins[column.name] = None
+                    continue
                 kinds = columns.get(column.name, column).type, column.type
                 kind: ColumnType = "timestamp" if "timestamp" in kinds else unify(*kinds)
                 columns[column.name] = Column(column.name, kind)
             simple = fragment.direct.where if fragment.direct else ()
             wheres[fragment.where_sql] = wheres.get(fragment.where_sql) or simple
+        agreed = agreed and not any(name in where for where in wheres for name in origins)
         chooses = agreed and alike(columns) is None and "" not in wheres and len(wheres) <= WHERES_MAX
         conditions = tuple(wheres.values()) if chooses and all(wheres.values()) else ()
-        return cls(tuple(columns.values()), tuple(wheres) if chooses else (), conditions)
+        wanted = tuple(wheres) if chooses else ()
+        return cls(tuple(columns.values()), wanted, conditions, tuple(origins))
 
 
 class ExtractedLike(Protocol):

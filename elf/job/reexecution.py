@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from elf.fields import Count, FlowUid, Label, Length, Micros, Millis, Pane, Serial, Word
+from elf.schema import is_origin
 
 if TYPE_CHECKING:
     from elf.ql.plan import Fragment
@@ -113,9 +114,11 @@ class Where(msgspec.Struct, frozen=True, array_like=True):
 
 
 def can_run(fragment: Fragment) -> bool:
-    """Whether another agent may run it: it needs only the map, a pane and a bound on lateness. It is not one
+    """Whether another agent may run it: it needs only the map, a pane and a bound on lateness, and no column
+    that says which agent it is. It is not one
     of several key ranges: the first of them counts the rows of all, so after a restart the others do not know
     which panes are open."""
     plain = fragment.function is None and fragment.count is None and not fragment.late_of
     whole = fragment.range[1] == 1 and fragment.revise_us is None
-    return bool(fragment.mirror and fragment.pane_us and plain and whole)
+    own = any(is_origin(column.name) for column in fragment.columns)
+    return bool(fragment.mirror and fragment.pane_us and plain and whole and not own)

@@ -18,9 +18,7 @@ from elf.errors import ColumnError
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Over, Ref, walk
 from elf.ql.scope import Scope
 from elf.ql.source import did_you_mean, start_of
-from elf.schema import as_written
-
-PSEUDO_COLUMNS: Final = ("_agent", "_source", "_line")
+from elf.schema import LABELS, as_written
 
 
 def _path(node: exp.Expr) -> list[str] | None:
@@ -63,8 +61,9 @@ def _bind_name(node: exp.Expr, scope: Scope) -> Expr:
         return Constant(parts[0], "text")
     hint = "; a text is written in single quotes" if quote == '"' else ""
     name = ".".join(parts)
-    if name.lower() in PSEUDO_COLUMNS:
-        scope.fail(node, f"the pseudo column {name.lower()} is not supported yet")
+    if name.lower().startswith(LABELS):
+        known = ", ".join(scope.schema.labels) or "none"
+        scope.fail(node, f"no agent of the stream has label {name[len(LABELS) :]}; labels: {known}")
     error = scope.source.at(node, f'unknown column "{name}"{_nearest(name, scope)}{hint}')
     raise error if scope.derived is not None else ColumnError(error, name)
 
@@ -165,7 +164,8 @@ def _quote(node: exp.Expr, scope: Scope) -> str:
 
 
 def _nearest(name: str, scope: Scope) -> str:
-    columns = scope.schema.names() if scope.derived is None else tuple(scope.derived)
+    known = (column.name for column in scope.schema.everything())
+    columns = known if scope.derived is None else scope.derived
     joined = [
         spelled
         for one in scope.joins

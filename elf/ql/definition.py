@@ -22,7 +22,7 @@ from elf.errors import ElfBug, QueryError, UserError
 from elf.fields import Label, Length, Micros, Statement
 from elf.ql.memo import Made, once
 from elf.ql.plan import Fragment, Function, Plan, Table
-from elf.schema import Column, Schema
+from elf.schema import LABELS, Column, Schema
 from elf.windows import Kind
 from elf.windows.sharing import Choice
 
@@ -231,7 +231,9 @@ def least_tap(whole: TapDefinition) -> TapDefinition:
 
 def _needed(schema: Schema, fragments: Iterable[Fragment]) -> Schema:
     names = {column.name for one in fragments for column in one.columns} | {schema.event_time}
-    return Schema(tuple(column for column in schema.columns if column.name in names), schema.event_time)
+    columns = tuple(column for column in schema.columns if column.name in names)
+    labels = tuple(label for label in schema.labels if f"{LABELS}{label}" in names)
+    return Schema(columns, schema.event_time, labels=labels)
 
 
 def _least(contents: Contents, fragments: Iterable[Fragment]) -> Contents:

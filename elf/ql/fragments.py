@@ -98,7 +98,7 @@ def _columns(draft: Draft, states: States, schema: Schema) -> tuple[Column, ...]
     """The stream's columns that the map fragment reads, in the schema's order."""
     read = [ref for branch in draft.branches for ref in branch.references()]
     names = {ref.name for ref in (read if draft.branches else _references(draft, states)) if not ref.table}
-    return tuple(column for column in schema.columns if column.name in names)
+    return schema.chosen(names)
 
 
 def _of_stream(draft: Draft, states: States, whole: Schema, own: Schema) -> tuple[Draft, States]:

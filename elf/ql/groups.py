@@ -75,7 +75,7 @@ def _said(query: Query) -> set[str]:
 
 def plan_rows(columns: Sequence[str], where: str, schema: Schema, *, stream: str) -> Fragment:
     """The rows of a stream for which ``where`` holds, with these columns. Raises ``UserError``."""
-    known = [column.name for column in schema.columns]
+    known = [column.name for column in schema.everything()]
     for name in columns:
         if name not in known:
             raise QueryError(f"stream {stream} has no column {name}{did_you_mean(name, known)}")
@@ -88,7 +88,7 @@ def plan_rows(columns: Sequence[str], where: str, schema: Schema, *, stream: str
     sql = f"{rows} WHERE {planned.where_sql}" if planned.where_sql else rows
     return replace(
         planned,
-        columns=tuple(column for column in schema.columns if column.name in wanted),
+        columns=schema.chosen(wanted),
         map_sql=sql,
         keys=(),
         states=(),

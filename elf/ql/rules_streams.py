@@ -94,4 +94,5 @@ def together(schemas: Mapping[str, Schema], source: Source, tree: exp.Select) ->
             kinds[column.name] = kind
     if len({schema.event_time for schema in schemas.values()}) > 1:
         raise source.at(tree, "the streams have their event time in columns of different names")
-    return Schema(tuple(Column(name, kind) for name, kind in kinds.items()), one.event_time)
+    labels = tuple(dict.fromkeys(label for schema in schemas.values() for label in schema.labels))
+    return Schema(tuple(Column(name, kind) for name, kind in kinds.items()), one.event_time, labels=labels)

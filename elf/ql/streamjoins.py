@@ -167,7 +167,7 @@ def _fragment(
     names = tuple(f"k{place}" for place in range(len(columns)))
     return Fragment(
         stream=stream,
-        columns=tuple(column for column in schema.columns if column.name in read),
+        columns=schema.chosen(read),
         map_sql=render_map(rows, counted),
         keys=names,
         states=tuple(column.state for column in counted.columns),

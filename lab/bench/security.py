@@ -117,7 +117,9 @@ class SecurityCost(Bench[str, Spent]):
             return asyncio.run(self._measure(fleets))
 
     async def _measure(self, fleets: Mapping[str, ControlFleet]) -> Spent:
-        found = Spent(*({side: [] for side in SIDES} for _ in range(3)))
+        found = Spent(
+            turns={s: [] for s in SIDES}, hops={s: [] for s in SIDES}, through={s: [] for s in SIDES}
+        )
         async with contextlib.AsyncExitStack() as opened:
             clients = {}
             for side, fleet in fleets.items():

@@ -227,6 +227,10 @@ def _having(groups: pa.Table, least: str) -> pa.Table:
 class Source:
     id: str
 
+    @property
+    def log(self) -> str:
+        return self.id
+
 
 @dataclass(frozen=True, eq=False)
 class Chunk:

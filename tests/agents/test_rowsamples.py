@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -13,6 +14,7 @@ from agents.tasks.rowsamples import LEASE_MS, ROW_SAMPLES_MAX, Allowance, RowSam
 from elf.batch import decode
 from elf.errors import UserError
 from elf.job.messages.inquiries import SampledRows, SampleRows
+from elf.job.worker.stream import WorkerSettings
 from elf.schema import Column
 
 JSON = get_format("json")
@@ -35,6 +37,9 @@ def proposal(
     )
 
 
+LOG = "/log/a"
+
+
 def lines(numbers: Iterable[int]) -> pa.StringArray:
     made = [json.dumps({"ts": f"2026-01-01T00:00:{n % 60:02}Z", "n": n}) for n in numbers]
     return pa.array(made, pa.string())
@@ -49,7 +54,7 @@ class Looking:
     """One stream, and who looks at it."""
 
     def __init__(self, event_time: str | None = "ts") -> None:
-        self.row_samples = RowSamples("s")
+        self.row_samples = RowSamples("s", WorkerSettings(name="web-1", labels=(("role", "shop"),)))
         self._event_time = event_time
 
     def look(self, request: SampleRows, now_ms: int = 0) -> SampledRows:
@@ -60,16 +65,16 @@ def test_a_condition_that_all_rows_meet_is_none() -> None:
     looking = Looking()
     for where in ("true", "n = n OR 1 = 1"):
         looking.look(proposal(where, where))
-        looking.row_samples.see(lines(range(3)), 1_000)
+        looking.row_samples.see(lines(range(3)), LOG, 1_000)
         assert numbers(looking.look(proposal(where, where), 2_000)) == [0, 1, 2]
 
 
 def test_a_look_gets_the_rows_since_the_last_one() -> None:
     looking = Looking()
-    looking.row_samples.see(lines(range(3)), 0)
+    looking.row_samples.see(lines(range(3)), LOG, 0)
     assert looking.look(proposal()) == SampledRows(b"", 0, 0)  # it begins
-    looking.row_samples.see(lines(range(3, 5)), 10)
-    looking.row_samples.see(lines([5]), 20)
+    looking.row_samples.see(lines(range(3, 5)), LOG, 10)
+    looking.row_samples.see(lines([5]), LOG, 20)
     sampled = looking.look(proposal())
     assert (numbers(sampled), sampled.hidden, sampled.unseen) == ([3, 4, 5], 0, 0)
     assert decode(sampled.rows)["_ts"].to_pylist() == [
@@ -82,30 +87,51 @@ def test_a_look_gets_the_rows_since_the_last_one() -> None:
 def test_lines_that_are_no_rows_are_not_shown() -> None:
     looking = Looking()
     looking.look(proposal())
-    looking.row_samples.see(pa.array(["no json", *lines([1]).to_pylist(), "{"], pa.string()), 0)
+    looking.row_samples.see(pa.array(["no json", *lines([1]).to_pylist(), "{"], pa.string()), LOG, 0)
     assert numbers(looking.look(proposal())) == [1]
 
 
 def test_of_a_stream_without_event_time_the_time_is_when_a_line_was_read() -> None:
     looking = Looking(None)
     looking.look(proposal())
-    looking.row_samples.see(lines([1]), 7_000)
-    looking.row_samples.see(lines([2]), 8_000)
+    looking.row_samples.see(lines([1]), LOG, 7_000)
+    looking.row_samples.see(lines([2]), LOG, 8_000)
     assert decode(looking.look(proposal(), 8_000).rows)["_ts"].to_pylist() == [7_000_000, 8_000_000]
+
+
+def test_rows_have_the_columns_of_where_they_come_from() -> None:
+    origins = tuple(Column(name, "text") for name in ("_agent", "_source", "_labels.role", "_labels.rack"))
+    for where, wanted in (
+        ("", [1, 2, 3, 4]),
+        ("_source = '/log/b' AND n < 4", [3]),
+        ("_agent = 'web-2'", []),
+    ):
+        looking = Looking()
+        request = msgspec.structs.replace(proposal(where, where), columns=(*COLUMNS, *origins))
+        looking.look(request)
+        looking.row_samples.see(lines([1, 2]), "/log/a", 0)
+        looking.row_samples.see(lines([3, 4]), "/log/b", 0)
+        sampled = looking.look(request)
+        assert numbers(sampled) == wanted
+        rows = decode(sampled.rows).to_pylist() if sampled.rows else []
+        for row in rows:
+            log = "/log/a" if row["n"] < 3 else "/log/b"
+            found = [row[column.name] for column in origins]
+            assert found == ["web-1", log, "shop", None]
 
 
 def test_more_lines_than_may_be_held_are_counted_and_the_next_second_has_room_again() -> None:
     looking, asked = Looking(), proposal(rows=4, lines=4)
     looking.look(asked)
-    looking.row_samples.see(lines(range(3)), 100)
+    looking.row_samples.see(lines(range(3)), LOG, 100)
     assert numbers(looking.look(asked, 200)) == [0, 1, 2]
-    looking.row_samples.see(lines(range(3, 10)), 300)
+    looking.row_samples.see(lines(range(3, 10)), LOG, 300)
     sampled = looking.look(asked, 400)
     assert (numbers(sampled), sampled.unseen) == ([3], 6)
-    looking.row_samples.see(lines(range(10, 12)), 1_000)
+    looking.row_samples.see(lines(range(10, 12)), LOG, 1_000)
     assert numbers(looking.look(asked, 1_100)) == [10, 11]
     for second in range(2, 6):  # nobody asks: no more is held than a second's
-        looking.row_samples.see(lines(range(3)), second * 1_000)
+        looking.row_samples.see(lines(range(3)), LOG, second * 1_000)
     sampled = looking.look(asked, 6_000)
     assert (len(numbers(sampled)), sampled.unseen) == (4, 8)
 
@@ -114,7 +140,7 @@ def test_what_is_held_has_a_limit_in_bytes() -> None:
     looking, line = Looking(), len(lines([1])[0].as_py())
     asked = proposal(size=2 * line)
     looking.look(asked)
-    looking.row_samples.see(lines(range(1, 6)), 0)
+    looking.row_samples.see(lines(range(1, 6)), LOG, 0)
     sampled = looking.look(asked)
     assert (numbers(sampled), sampled.unseen) == ([1, 2], 3)
 
@@ -122,7 +148,7 @@ def test_what_is_held_has_a_limit_in_bytes() -> None:
 def test_a_condition_chooses_rows_and_those_beyond_the_limit_are_hidden() -> None:
     looking, asked = Looking(), proposal(where="n % 2 = 0", rows=3)
     looking.look(asked)
-    looking.row_samples.see(lines(range(10)), 0)
+    looking.row_samples.see(lines(range(10)), LOG, 0)
     sampled = looking.look(asked)
     assert (numbers(sampled), sampled.hidden, sampled.unseen) == ([0, 2, 4], 2, 0)
 
@@ -130,7 +156,7 @@ def test_a_condition_chooses_rows_and_those_beyond_the_limit_are_hidden() -> Non
 def test_a_look_that_nobody_asks_for_is_over() -> None:
     looking = Looking()
     looking.look(proposal())
-    looking.row_samples.see(lines([1]), LEASE_MS + 1)
+    looking.row_samples.see(lines([1]), LOG, LEASE_MS + 1)
     assert looking.look(proposal(), LEASE_MS + 1) == SampledRows(b"", 0, 0)  # begins again
 
 

@@ -15,7 +15,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elf.schema import Column, ColumnType
+from elf.schema import LABELS, Column, ColumnType
 
 ARROW_TYPES: Final[dict[ColumnType, pa.DataType]] = {
     "bigint": pa.int64(),
@@ -36,6 +36,17 @@ _TEXTS: Final = (
 def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     """The columns as they are in tables of extracted rows."""
     return pa.schema([pa.field(column.name, ARROW_TYPES[column.type]) for column in columns])
+
+
+def with_origins(
+    rows: pa.Table, names: Sequence[str], agent: str, log: str, labels: Sequence[tuple[str, str]]
+) -> pa.Table:
+    """The rows of one log of an agent, and these columns of where they come from; a label that the agent has
+    not is NULL."""
+    values = {"_agent": agent, "_source": log} | {f"{LABELS}{name}": value for name, value in labels}
+    for name in names:
+        rows = rows.append_column(name, pa.repeat(pa.scalar(values.get(name), pa.string()), rows.num_rows))
+    return rows
 
 
 def fitted(rows: pa.Table, schema: pa.Schema) -> tuple[pa.Table, int]:

@@ -290,9 +290,10 @@ class FlowState:
             self.dirty = self._changed = True
             self.counters.add(panes, rows_in=-rows, rejected=rows)
 
-    def try_out(self, extracted: ExtractedLike, lines: Sequence[str]) -> None:
-        """Let the user's function see lines of this agent, before it answers for any pane."""
-        rows, numbers = extracted.table, extracted.accepted
+    def try_out(self, extracted: ExtractedLike, rows: pa.Table, lines: Sequence[str]) -> None:
+        """Let the user's function see lines of this agent, before it answers for any pane. ``rows``: of what
+        was extracted, with all columns."""
+        numbers = extracted.accepted
         if extracted.wanted is not None:
             rows, numbers = rows.filter(pa.array(extracted.wanted)), numbers[extracted.wanted]
         rows = rows.append_column("_offset", pa.array(numbers.astype(np.int64)))

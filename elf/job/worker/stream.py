@@ -60,6 +60,7 @@ from elf.job.snapshots import Early, Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import View
+from elf.job.worker.fitting import with_origins
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.taps import Taps
 from elf.ql.plan import Fragment
@@ -87,6 +88,8 @@ class WorkerSettings:
     agent: str = ""
     name: str = ""
     """The agent's name, for people."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Those of the agent."""
     shared: str = ""
     """How the files are to be read, if others see them too and may run our work again
     (``elf.job.reexecution``)."""
@@ -172,10 +175,9 @@ class StreamWorker:
     def _renew_extractor(self) -> None:
         """One extraction serves all flows."""
         flows = [state.flow.fragment for state in self._flows.values()]
-        wanted = Wanted.of([*flows, *self._taps.fragments()])
-        if wanted == self.wanted:
+        before, self.wanted = self.wanted, Wanted.of([*flows, *self._taps.fragments()])
+        if before == self.wanted:
             return
-        self.wanted = wanted
         self._extractor.close()
         self._extractor = self._engine.extractor(self.wanted)
 
@@ -329,7 +331,7 @@ class StreamWorker:
         if len(read):
             source.highest = max(source.highest, int(read.max()))
         return View(
-            rows=extracted.table,
+            rows=self._with_origins(extracted.table, chunk.source.log),
             wanted=extracted.wanted,
             ts=ts,
             timed=rostered,
@@ -340,6 +342,12 @@ class StreamWorker:
             uncast=extracted.uncast,
             unrostered=int(known.sum() - rostered.sum()),
         )
+
+    def _with_origins(self, rows: pa.Table, log: str) -> pa.Table:
+        """The rows of a log, with those wanted columns that their lines do not have."""
+        if not self.wanted.origins:
+            return rows
+        return with_origins(rows, self.wanted.origins, self._settings.name, log, self._settings.labels)
 
     def _idle(self, idle: Idle) -> Outcome:
         gaps = self._miss(idle.missed, [self._highest_before(one.source) for one in idle.missed], idle.now_ms)
@@ -442,7 +450,8 @@ class StreamWorker:
             return self._uninstall(flow.uid, f"it cannot be computed: {error}")
         if flow.fragment.function is not None and command.samples:
             extracted = self._extractor.extract(pa.array(command.samples, pa.string()))
-            self._flows[flow.uid].try_out(extracted, command.samples)
+            rows = self._with_origins(extracted.table, "")
+            self._flows[flow.uid].try_out(extracted, rows, command.samples)
         sealed = self._seal_all(lambda _: END_OF_TIME) if self._finished else ()
         return self._outcome(sealed, must_checkpoint=True)
 

@@ -8,8 +8,7 @@ from random import Random
 from typing import Final
 
 from agents.formats.access import COLUMNS, DATE
-from agents.formats.dialect import LINE
-from elf.schema import Column, ColumnType
+from elf.schema import LINE, Column, ColumnType
 
 TYPES: Final[tuple[ColumnType, ...]] = ("text", "bigint", "double", "boolean", "timestamp")
 ODD: Final = 0.05
