@@ -17,6 +17,7 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import json
 import os
 import random
 import shutil
@@ -509,7 +510,12 @@ def _stream(
         agent=me.agent_id,
         roll_secs=config.archive.roll_secs,
         roll_bytes=config.archive.roll_bytes,
-        facts={"format": stream.format, "timestamp": stream.timestamp or "", "agent_name": me.name},
+        facts={
+            "format": stream.format,
+            "timestamp": stream.timestamp or "",
+            "agent_name": me.name,
+            "labels": json.dumps(dict(config.agent.labels)),
+        },
         access=Access(config.archive.readers, config.archive.group),
     )
     rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")

@@ -15,7 +15,8 @@ seconds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Final
@@ -24,7 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from agents.formats import get_format
@@ -33,15 +34,17 @@ from elf.batch import decode
 from elf.ql.plan import Plan
 from elf.ql.render_spark import since
 from elf.ql.unions import side_view, view_of
+from elf.schema import LABELS, is_origin
 from elf.windows import Landmark
 from spark_backend.session import SparkFailed
 
 VIEW: Final = "rows"
 LINES: Final = "lines"
 _LINES: Final = (
-    "line STRING, ts TIMESTAMP, source STRING, position BIGINT, "
+    "line STRING, ts TIMESTAMP, source STRING, log STRING, position BIGINT, "
     "stream STRING, date STRING, hour STRING, agent STRING"
 )
+_FACTS: Final = "agent_name STRING, labels MAP<STRING, STRING>"
 _SCHEMES: Final = {"s3": "s3a", "gcs": "gs"}
 """What Hadoop calls the file systems that Arrow calls otherwise."""
 
@@ -182,27 +185,58 @@ def _rows(
     spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] | None, damaged: Damaged
 ) -> DataFrame:
     """The typed columns, and ``_ts``, of the lines whose event time is in the span (all, without one)."""
-    lines = _lines(spark, one, span, damaged)
+    whole = (plan.fragment, *plan.more)
+    fragment = next((each for each in whole if each.stream == one.stream), plan.fragment)
+    origins = [column.name for column in fragment.columns if is_origin(column.name)]
+    lines = _lines(spark, one, span, damaged, origins)
     if span is not None:
         first, end = (F.timestamp_micros(F.lit(us)) for us in span)
         lines = lines.where((F.col("ts") >= first) & (F.col("ts") < end))
     lines.createOrReplaceTempView(LINES)
-    whole = (plan.fragment, *plan.more)
-    fragment = next((each for each in whole if each.stream == one.stream), plan.fragment)
-    selection = get_format(one.format).spark_select(fragment.columns, one.timestamp)
-    return spark.sql(replace(selection, event_us="unix_micros(ts)").sql(LINES, checked=False))
+    read = [column for column in fragment.columns if not is_origin(column.name)]
+    selection = replace(get_format(one.format).spark_select(read, one.timestamp), event_us="unix_micros(ts)")
+    kept = {f"origin{number}": name for number, name in enumerate(origins)}
+    return spark.sql(selection.sql(LINES, keep=list(kept), checked=False)).withColumnsRenamed(kept)
 
 
-def _lines(spark: SparkSession, one: Archived, span: tuple[int, int] | None, damaged: Damaged) -> DataFrame:
+def _lines(
+    spark: SparkSession,
+    one: Archived,
+    span: tuple[int, int] | None,
+    damaged: Damaged,
+    origins: Sequence[str],
+) -> DataFrame:
+    """The archived records, and as ``origin0`` … where they come from."""
     target = Target(one.path)
     folders = target.everything(one.stream) if span is None else target.hours(one.stream, *span)
     files, unreadable = target.files(folders)
     for path, why in unreadable.items():
         damaged(path, why)
     if not files:
-        return spark.createDataFrame([], _LINES)
-    reader = spark.read.schema(_LINES).option("basePath", _uri(target, target.root))
-    return reader.parquet(*(_uri(target, file) for file in files))
+        lines = spark.createDataFrame([], f"{_LINES}, {_FACTS}")
+    else:
+        reader = spark.read.schema(_LINES).option("basePath", _uri(target, target.root))
+        lines = reader.parquet(*(_uri(target, file) for file in files))
+        if any(name != "_source" for name in origins):
+            lines = _with_facts(spark, lines, {file: target.facts(file) for file in files})
+    return lines.select("*", *(_origin(name).alias(f"origin{n}") for n, name in enumerate(origins)))
+
+
+def _with_facts(spark: SparkSession, lines: DataFrame, facts: Mapping[str, Mapping[str, str]]) -> DataFrame:
+    """With what the agents have written about these files, by path."""
+    about = {
+        path.rsplit("/", 1)[1]: (of.get("agent_name"), json.loads(of.get("labels", "{}")))
+        for path, of in facts.items()
+    }
+    table = spark.createDataFrame([(name, *of) for name, of in about.items()], f"file STRING, {_FACTS}")
+    lines = lines.select("*", F.col("_metadata.file_name").alias("file"))
+    return lines.join(F.broadcast(table), "file", "left")
+
+
+def _origin(name: str) -> Column:
+    if name == "_source":
+        return F.col("log")
+    return F.col("agent_name") if name == "_agent" else F.col("labels")[name.removeprefix(LABELS)]
 
 
 def _uri(target: Target, path: str) -> str:

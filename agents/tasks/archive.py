@@ -53,6 +53,7 @@ from agents.tasks.partitions import ArchiveError, Target, by_hour
 from agents.tasks.pieces import file_of, piece_of
 from elf.batch import encode
 from elf.errors import ElfBug
+from elf.job.ports import SourceLike
 
 __all__ = ["Archive", "ArchiveError"]
 
@@ -67,9 +68,15 @@ PIECES_AHEAD: Final = 4
 BESIDE_BYTES: Final = 1 << 20
 """Where lines come fast so much is made durable beside the stream task, so that a checkpoint finds little
 that is not."""
-_SOURCE: Final = pa.dictionary(pa.int32(), pa.string())
+_NAME: Final = pa.dictionary(pa.int32(), pa.string())
 _TS: Final = pa.timestamp("us", tz="UTC")
-_FIELDS: Final = [("line", pa.string()), ("ts", _TS), ("source", _SOURCE), ("position", pa.int64())]
+_FIELDS: Final = [
+    ("line", pa.string()),
+    ("ts", _TS),
+    ("source", _NAME),
+    ("log", _NAME),
+    ("position", pa.int64()),
+]
 _HEAD: Final = struct.Struct("<qqq")
 """Of a frame: the hour since the epoch, how many rows, and the bytes behind it."""
 _ROWS: Final = -1 << 40
@@ -137,7 +144,7 @@ class Archive:
     # -- records ---------------------------------------------------------------------------------------------
 
     def append(
-        self, lines: pa.StringArray, ts: pa.Array, source: str, offsets: npt.NDArray[np.int64]
+        self, lines: pa.StringArray, ts: pa.Array, source: SourceLike, offsets: npt.NDArray[np.int64]
     ) -> None:
         """Adds records of one source. ``ts``: int64 µs, nullable; ``offsets``: byte position of each line."""
         if not len(lines) == len(ts) == len(offsets):
@@ -302,23 +309,28 @@ class _Records:
 
     lines: pa.StringArray
     ts: pa.Array
-    source: str
+    source: SourceLike
     offsets: npt.NDArray[np.int64]
 
 
 def _table(records: Sequence[_Records], schema: pa.Schema) -> pa.Table:
     """The lines are not copied."""
-    names = list(dict.fromkeys(one.source for one in records))
-    numbers = np.repeat(
-        np.array([names.index(one.source) for one in records], np.int32), [len(one.lines) for one in records]
-    )
+    sizes = [len(one.lines) for one in records]
     columns = [
         _joined([one.lines for one in records]),
         _joined([one.ts.view(_TS) for one in records]),
-        pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(names, pa.string()), safe=False),
+        _named([one.source.id for one in records], sizes),
+        _named([one.source.log for one in records], sizes),
         _joined([pa.array(one.offsets) for one in records]),
     ]
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _named(each: Sequence[str], sizes: Sequence[int]) -> pa.DictionaryArray:
+    """A name for so many rows, and the next one."""
+    names = list(dict.fromkeys(each))
+    numbers = np.repeat(np.array([names.index(name) for name in each], np.int32), sizes)
+    return pa.DictionaryArray.from_arrays(pa.array(numbers), pa.array(names, pa.string()), safe=False)
 
 
 def _joined(arrays: list[pa.Array]) -> pa.Array | pa.ChunkedArray:

@@ -167,6 +167,15 @@ class Target:
                     damaged |= {path: why} if why else {}
         return whole, damaged
 
+    def facts(self, path: str) -> dict[str, str]:
+        """What the agent has written about a file."""
+        import pyarrow.parquet as pq
+
+        with self.fs.open_input_file(path) as file:
+            found = pq.read_schema(file).metadata or {}
+        prefix = b"elf."
+        return {k.removeprefix(prefix).decode(): v.decode() for k, v in found.items() if k.startswith(prefix)}
+
     def _damage(self, path: str) -> str:
         import pyarrow.parquet as pq
 

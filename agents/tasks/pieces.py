@@ -61,7 +61,7 @@ def piece_of(table: pa.Table, base: int = 0) -> bytes:
         compression="zstd",
         compression_level=LEVEL,
         write_page_checksum=True,
-        use_dictionary=["source"],  # lines and times hardly repeat: to look for repeats costs a fifth
+        use_dictionary=["source", "log"],  # lines and times hardly repeat: to look for repeats costs a fifth
         column_encoding=dict.fromkeys(("ts", "position"), "DELTA_BINARY_PACKED"),
         write_statistics=["ts"],  # what readers skip row groups by
     ) as writer:

@@ -146,7 +146,7 @@ class Sinks:
             whole = len(accepted) == len(chunk.lines)
             lines = chunk.lines if whole else chunk.lines.take(pa.array(accepted))
             offsets = chunk.offsets if whole else chunk.offsets[accepted]
-            self._archive.append(lines, outcome.ts, chunk.source.id, offsets)
+            self._archive.append(lines, outcome.ts, chunk.source, offsets)
         if self._rejects is None:
             return
         for reject in chunk.rejects:

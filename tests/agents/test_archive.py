@@ -31,6 +31,7 @@ import agents.tasks.archive
 import agents.tasks.partitions
 import agents.tasks.pieces
 from agents.disk.store import Store
+from agents.inputs.values import Source
 from agents.tasks.archive import Archive, ArchiveError
 from agents.tasks.partitions import HOUR_US, Target, by_hour, hour_folder
 from elf.errors import ElfBug
@@ -53,7 +54,9 @@ def archive_in(folder: Path, *, roll_secs: float = 10, roll_bytes: int = 10_000)
 
 def append(archive: Archive, lines: list[str], ts: list[int | None], source: str = "s", at: int = 0) -> None:
     offsets = np.arange(at, at + len(lines), dtype=np.int64)
-    archive.append(pa.array(lines, pa.string()), pa.array(ts, pa.int64()), source, offsets)
+    archive.append(
+        pa.array(lines, pa.string()), pa.array(ts, pa.int64()), Source(source, f"/{source}"), offsets
+    )
 
 
 def shipped(folder: Path) -> pa.Table:
@@ -212,6 +215,7 @@ CHILD = """
 import sys
 from pathlib import Path
 import numpy as np, pyarrow as pa
+from agents.inputs.values import Source
 from agents.tasks.archive import Archive
 from agents.disk.store import Store
 folder = Path(sys.argv[1])
@@ -222,7 +226,7 @@ n = int(store.load_checkpoint("clicks") or b"0")
 archive.restore(n)
 while True:
     lines = pa.array([f"line {i}" for i in range(n, n + 250)])
-    archive.append(lines, pa.array([0] * 250, pa.int64()), "s", np.arange(n, n + 250))
+    archive.append(lines, pa.array([0] * 250, pa.int64()), Source("s", "/s"), np.arange(n, n + 250))
     n += 250
     store.save_checkpoint("clicks", str(archive.sync()).encode())
     if archive.due(0):

@@ -17,7 +17,7 @@ import pytest
 
 from agents.disk.room import ROOM_BYTES, is_refusal, lacking, wait_for_room
 from agents.disk.store import Store, StoreError
-from agents.inputs.values import Reject
+from agents.inputs.values import Reject, Source
 from agents.tasks.archive import Archive, ArchiveError
 from agents.tasks.sinks import RejectFile
 from elf.errors import UserError
@@ -78,7 +78,7 @@ def test_an_archive_says_why_it_takes_no_more_however_often_it_is_asked(tmp_path
     )
     archive.restore(0)
     lines = pa.array([os.urandom(500).hex() for _ in range(100)], pa.string())  # they hardly compress
-    record = (lines, pa.array(range(100), pa.int64()), "source", np.arange(100, dtype=np.int64))
+    record = (lines, pa.array(range(100), pa.int64()), Source("s", "/s"), np.arange(100, dtype=np.int64))
     archive.append(*record)
     with files_of(16 << 10), pytest.raises(ArchiveError) as first:
         archive.sync()

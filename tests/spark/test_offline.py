@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -74,6 +75,33 @@ def test_everything_without_a_window_clause_counts_rows_without_time_too(
     for row in table.to_pylist():
         prices = [one.price for one in expected[row["place"]]]
         assert row["p"] == pytest.approx(sum(prices) / len(prices), rel=1e-12)
+
+
+def test_rows_say_where_they_come_from(spark: SparkSession, tmp_path: Path) -> None:
+    lines = [row.line() for row in clicks(3, 5)]
+    for agent, log, facts in (
+        ("a", "/log/1", {"agent_name": "web-1", "labels": '{"role": "shop"}'}),
+        ("a", "/log/2", {"agent_name": "web-1", "labels": "{}"}),
+        ("b", "/log/1", {"agent_name": "web-2", "labels": '{"role": "blog", "x": "y"}'}),
+        ("c", "/log/1", {}),
+    ):
+        store(tmp_path / "t", lines, [BASE_US] * 3, agent=agent, log=log, facts=facts)
+    schema = replace(CLICKS, labels=("role", "x"))
+    where = "_source, _agent, _labels.role AS role"
+    made = plan_text(
+        f"SELECT {where}, COUNT(*) AS n FROM clicks "
+        "WHERE _line LIKE '{%' AND _agent <> 'x' OR _agent IS NULL "
+        "GROUP BY _source, _agent, _labels.role",
+        schema,
+        stream="clicks",
+    )
+    found = offline.run(spark, made, [archived(tmp_path / "t")], [])
+    assert sorted(map(str, zip(*(column.to_pylist() for column in found.columns), strict=True))) == [
+        "('/log/1', 'web-1', 'shop', 3)",
+        "('/log/1', 'web-2', 'blog', 3)",
+        "('/log/1', None, None, 3)",
+        "('/log/2', 'web-1', None, 3)",
+    ]
 
 
 def test_a_stream_joined_with_tables(spark: SparkSession, tmp_path: Path) -> None:

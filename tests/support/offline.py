@@ -6,6 +6,7 @@ import datetime as dt
 import json
 import random
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 import agents.tasks.archive
+from agents.inputs.values import Source
 from agents.tasks.archive import Archive
 from elf.schema import Column, Schema
 from spark_backend.offline import Archived
@@ -67,17 +69,25 @@ def clicks(count: int, seed: int, *, from_us: int = BASE_US, length_us: int = 60
 
 
 def store(
-    path: Path, lines: list[str], ts: list[int | None], *, stream: str = "clicks", agent: str = "a"
+    path: Path,
+    lines: list[str],
+    ts: list[int | None],
+    *,
+    stream: str = "clicks",
+    agent: str = "a",
+    log: str = "/log/s",
+    facts: Mapping[str, str] = {},
 ) -> None:
     rolls = path.parent / f"rolls {path.name} {agent}"
-    archive = Archive(rolls, str(path), stream=stream, agent=agent, roll_secs=1, roll_bytes=1, facts={})
+    archive = Archive(rolls, str(path), stream=stream, agent=agent, roll_secs=1, roll_bytes=1, facts=facts)
     archive.restore(0)
     offsets = np.arange(len(lines), dtype=np.int64)
     with patch.object(
         agents.tasks.archive, "PIECE_BYTES_MIN", 1_000
     ):  # files of pieces, and rows beside them
         for part in (slice(n, n + 40) for n in range(0, len(lines), 40)):
-            archive.append(pa.array(lines[part]), pa.array(ts[part], pa.int64()), "s", offsets[part])
+            times = pa.array(ts[part], pa.int64())
+            archive.append(pa.array(lines[part]), times, Source("s", log), offsets[part])
             archive.sync()
     archive.roll()
     archive.ship(archive.sync())

@@ -22,6 +22,7 @@ import psutil
 import pyarrow as pa
 
 from agents.disk.store import Store
+from agents.inputs.values import Source
 from agents.tasks.archive import Archive
 from elf.functions import wire
 from elf.functions.sandbox import Limits, Sandbox, Sandboxes
@@ -132,7 +133,7 @@ def _archive(folder: Path) -> tuple[float, float]:
     try:
         for n in range(TIMES):
             began = time.process_time()
-            archive.append(lines, pa.array(np.arange(LINES) + n), "log", np.arange(LINES))
+            archive.append(lines, pa.array(np.arange(LINES) + n), Source("log", "log"), np.arange(LINES))
             waits.append(_waited(archive.sync))
             cpu.append(1e3 * (time.process_time() - began))
     finally:
