@@ -199,7 +199,12 @@ def _prepare_everything() -> None:
     import uvicorn.lifespan.off
     import uvicorn.protocols.http.h11_impl  # noqa: F401
 
+    import agents.process
+    import agents.tasks.direct
+    import agents.tasks.mapping  # noqa: F401
+    import elf.ql.jobs
     import elf.ql.planner
+    import elf.ql.signed
     import elf.ql.statements
     import elf.ql.user_functions  # noqa: F401
 
@@ -217,6 +222,7 @@ def _rehearse() -> None:
     from elf.job.ports import Wanted
 
     load(None, {})
+    time.strptime("2026", "%Y")  # its module is imported with the first call
     line = '{"ts": "2026-01-01T00:00:00Z"}'
     for extractor in (
         Extractor(get_format("json"), "ts", Wanted()),

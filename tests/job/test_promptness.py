@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -65,6 +66,10 @@ def computed(world: World, spec: JobSpec) -> bool:
     return all(uids <= agent.worker.states().keys() for agent in world.agents)
 
 
+def all_ready(world: World) -> bool:
+    return all(agent.node.ready for agent in world.agents)
+
+
 def newest(world: World, name: str) -> JobSpec:
     logs = max((agent.node.log for agent in world.agents), key=lambda log: log.last)
     found = logs.find_job(name, "me")
@@ -89,6 +94,18 @@ def test_who_is_alone_is_ready_without_waiting_for_a_timer() -> None:
     world = World(92, 1)
     world.agents[0].start([])
     assert took(world, lambda: world.agents[0].node.ready) < JOINING_MS // 2
+
+
+@pytest.mark.parametrize("delay_ms", [EVEN, UNEVEN])
+def test_those_who_start_at_once_are_ready_without_waiting_for_a_timer(delay_ms: Delay) -> None:
+    for seed in range(3):
+        world = World(seed, 16, checking=False)
+        world.delay_ms, world.work_ms = delay_ms, (1, 4)
+        first, *others = world.agents
+        first.start([])
+        for agent in others:
+            agent.start([first.address])
+        assert took(world, partial(all_ready, world)) <= PROMPT_MS[delay_ms]
 
 
 @pytest.mark.parametrize("delay_ms", [EVEN, UNEVEN])
