@@ -38,6 +38,8 @@ WAITING_BYTES_MAX: Final = 16 << 20
 """Of one address, behind the message whose plans are made. One more is dropped and counted."""
 DEPTH_MAX: Final = 16
 _status_of: Final = msgspec.msgpack.Decoder(JobStatus).decode
+_PLAIN: Final = (str, int, float, type(None))
+"""What has nothing in it, which most of a message is."""
 _CARRIERS: Final = (b"overlay.", b"group.")
 """Tags of messages that may have other messages in their second frame."""
 
@@ -150,7 +152,8 @@ def _made(value: object, depth: int = 0) -> Iterator[Made[Any]]:
         case _ if dataclasses.is_dataclass(value):
             inner = [getattr(value, field.name) for field in dataclasses.fields(value)]
     for one in inner:
-        yield from _made(one, depth + 1)
+        if not isinstance(one, _PLAIN):
+            yield from _made(one, depth + 1)
 
 
 def _read(data: bytes) -> Iterator[object]:

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agents.node.beginning import BOOTSTRAPPED_FACT, as_lines
-from agents.node.groups import GroupDesk, GroupStep, JobGroupMachine
+from agents.node.groups import NOTHING, GroupDesk, GroupStep, JobGroupMachine
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.voters import LOG_GROUP
@@ -126,8 +126,10 @@ class Hosting:
 
     def follow(self, now_ms: int) -> list[Step]:
         """What the groups' word leads to: job groups are taken up and released, records are told again."""
-        found: list[Step] = []
         outputs = self._desk.take_outputs(log=False)
+        if outputs is NOTHING:
+            return []
+        found: list[Step] = []
         for key in outputs.changed:
             held, led = self._desk.holds(key), self._led.get(key)
             term = self._desk.leading.get(key) if held else None  # that word may come later
