@@ -376,12 +376,15 @@ class Catalog:
         for _, record in outputs.rejected:
             self._proposed.pop(record, None)
         if outputs.changed:
+            self._proposed.clear()  # what the leader before was handed may have died with it
             self._led_here = self.leads
             found.extend(self._kept_by())
         if self.kept.log.last > self.log.last:
             known = self.log.last
             found.extend(self.membership.take(known, self.kept.log.after(known, self.kept.log.last)))
-        return [*found, *self._granted(self.kept.take_granted())]
+        if granted := self.kept.take_granted():
+            found.extend(self._granted(granted))
+        return found
 
     def _granted(self, askers: Sequence[str]) -> list[Effect]:
         """Who waits for its proposal hears at once that it was granted: trees may be told later, and who

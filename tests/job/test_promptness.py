@@ -17,13 +17,13 @@ from elf.job.effects import Send
 from elf.job.group.groups import JobGroups
 from elf.job.group.proposals import ASKING_MS
 from elf.job.messages.groups import CreateJob
-from elf.job.messages.log import AddJob
+from elf.job.messages.log import AddJob, JoinStream
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.ql.plan import Function, Plan
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
-from lab.chaos.engine import plan, spec_of
+from lab.chaos.engine import STREAM, plan, spec_of
 from lab.chaos.world import World
 from tests.support.versions import reconfigure
 
@@ -174,3 +174,37 @@ def test_the_next_keeper_of_the_log_is_asked_before_anybody_has_noticed_that_one
         found = (effect for effect in job_groups.tick(now_ms, ["k0", "k1", "k2"]) if isinstance(effect, Send))
         told += [(now_ms, sent.to) for sent in found if isinstance(sent.message, AddJob)]
     assert told == [(0, "k1"), (ASKING_MS, "k2"), (2 * ASKING_MS, "k0")]
+
+
+def test_what_a_dead_leader_of_the_log_was_asked_for_is_asked_of_the_next_one() -> None:
+    """Every voter has handed the same proposal to the one that is dead, when nobody knows that yet."""
+    world = World(93, 5, checking=False)
+    world.delay_ms, world.work_ms = EVEN, (1, 4)
+    world.start_all()
+    world.run_until(lambda: all(agent.node.catalog.keeps for agent in world.agents))
+    keepers = list(world.agents)
+    (leader,) = (agent for agent in keepers if agent.node.catalog.leads)
+    keepers.remove(leader)
+    leader.crash()
+    asked, made = list[JoinStream](), 0
+
+    def propose(proposal: JoinStream) -> None:
+        for keeper in keepers:
+            keeper.handle(was.Arrived("none:1", proposal))
+
+    while not any(keeper.node.catalog.leads for keeper in keepers):
+        made += 1
+        name, address = f"new{made}", f"new:{made}"
+        asked.append(
+            JoinStream(stream=STREAM, agent_id=name, name=name, incarnation=1, address=address, since_us=0)
+        )
+        propose(asked[-1])
+        world.run(100)
+    world.run(50)  # all have heard of the next one
+    propose(asked[-2])
+    assert took(world, lambda: newest_member(world, asked[-2].agent_id)) <= 100
+
+
+def newest_member(world: World, agent_id: str) -> bool:
+    logs = (agent.node.log for agent in world.agents if agent.up)
+    return any(log.member_of(STREAM, agent_id) is not None for log in logs)
