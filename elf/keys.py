@@ -16,8 +16,8 @@ decimal                               5     16, little endian, two's complement,
 The hash of a key of one column is that of its value. Further columns are mixed in from left to right:
 ``h = fmix64(h * 0x9E3779B97F4A7C15 + next)`` modulo 2**64, fmix64 being murmur3's. Without columns it is 0.
 
-``hash_keys`` does it for columns, in numpy. It must never depend on how rows are batched, on chunks, or on
-the machine.
+``hash_keys`` does it for columns, in C where the native part is there (``elf.native``), else in numpy. It
+must never depend on how rows are batched, on chunks, or on the machine.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from elf import native
 
 UInt64s = npt.NDArray[np.uint64]
 Offsets = npt.NDArray[np.int32] | npt.NDArray[np.int64]
@@ -63,10 +65,19 @@ def hash_keys(columns: Sequence[pa.Array | pa.ChunkedArray]) -> UInt64s:
         return np.zeros(0, dtype=np.uint64)
     mixed = _hash_column(columns[0])
     for column in columns[1:]:
-        mixed *= np.uint64(GOLDEN)
-        mixed += _hash_column(column)
-        _fmix(mixed)
+        _mix(mixed, _hash_column(column))
     return mixed
+
+
+def _mix(mixed: UInt64s, hashes: UInt64s) -> None:
+    """Mix the hashes of one more column in."""
+    library = native.library()
+    if library is not None:
+        native.hash_mix(library, mixed, hashes)
+        return
+    mixed *= np.uint64(GOLDEN)
+    mixed += hashes
+    _fmix(mixed)
 
 
 def _hash_column(column: pa.Array | pa.ChunkedArray) -> UInt64s:
@@ -94,13 +105,13 @@ def _hash_array(array: pa.Array) -> UInt64s:
     elif pa.types.is_floating(kind):
         values = array.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64) + 0.0
         values[np.isnan(values)] = np.nan
-        hashes = _hash_words([values.view(np.uint64)], DOUBLE)
+        hashes = _hash_words(values.view(np.uint64).reshape(-1, 1), DOUBLE)
     elif _is_text(kind):
         hashes = _hash_texts(array)
     elif pa.types.is_decimal128(kind):
         hashes = _hash_decimals(array)
     elif pa.types.is_primitive(kind):
-        hashes = _hash_words([_integers(array)], INTEGER)
+        hashes = _hash_words(_integers(array).reshape(-1, 1), INTEGER)
     else:
         raise TypeError(f"a key column cannot be {kind}")
     if array.null_count:
@@ -129,23 +140,24 @@ def _integers(array: pa.Array) -> UInt64s:
 
 def _hash_decimals(array: pa.Array) -> UInt64s:
     words = np.frombuffer(array.buffers()[1], dtype=np.uint64, count=2 * (array.offset + len(array)))
-    pairs = words.reshape(-1, 2)[array.offset :]
-    return _hash_words([np.ascontiguousarray(pairs[:, 0]), np.ascontiguousarray(pairs[:, 1])], DECIMAL)
+    return _hash_words(words.reshape(-1, 2)[array.offset :], DECIMAL)
 
 
-def _hash_words(words: Sequence[UInt64s], seed: int) -> UInt64s:
-    """mmh3 of values of one word (8 bytes) or two, for all rows."""
-    rows = len(words[0])
+def _hash_words(words: UInt64s, seed: int) -> UInt64s:
+    """mmh3 of values of one word (8 bytes) or two, (rows, words)."""
+    library, rows = native.library(), len(words)
+    if library is not None:
+        return native.hash_words(library, words, seed)
     hashes = np.empty(rows, dtype=np.uint64)
     for start in range(0, rows, _SLICE_ROWS):
         part = slice(start, min(start + _SLICE_ROWS, rows))
         h1 = np.full(part.stop - start, seed, dtype=np.uint64)
         h2 = h1.copy()
-        if len(words) == 2:
-            _block(h1, h2, words[0][part].copy(), words[1][part].copy())
+        if words.shape[1] == 2:
+            _block(h1, h2, words[part, 0].copy(), words[part, 1].copy())
         else:
-            h1 ^= _scramble(words[0][part].copy(), _C1, 31, _C2)
-        hashes[part] = _finish(h1, h2, np.uint64(8 * len(words)))
+            h1 ^= _scramble(words[part, 0].copy(), _C1, 31, _C2)
+        hashes[part] = _finish(h1, h2, np.uint64(8 * words.shape[1]))
     return hashes
 
 
@@ -153,13 +165,16 @@ def _hash_texts(array: pa.Array) -> UInt64s:
     """mmh3 of each value's bytes: slices of rows, 16 bytes of all of them at a time."""
     if pa.types.is_string_view(array.type) or pa.types.is_binary_view(array.type):
         array = array.cast(pa.large_string() if pa.types.is_string_view(array.type) else pa.large_binary())
+    offsets, heap = _texts(array)
+    library = native.library()
+    if library is not None and offsets.dtype == np.int32:
+        return native.hash_texts(library, heap, offsets.astype(np.int32, copy=False), BYTES)
     hashes = np.empty(len(array), dtype=np.uint64)
     values = even_values(array)
     if values is not None and values.shape[1] < _LONG_BYTES:
         for start in range(0, len(array), _SLICE_ROWS):
             hashes[start : start + _SLICE_ROWS] = _hash_even(values[start : start + _SLICE_ROWS])
         return hashes
-    offsets, heap = _texts(array)
     for start in range(0, len(array), _SLICE_ROWS):
         edges = offsets[start : start + _SLICE_ROWS + 1].astype(np.int64)
         _hash_slice(heap, edges, hashes[start : start + _SLICE_ROWS])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from unittest.mock import patch
 
 import mmh3
 import numpy as np
@@ -49,6 +50,8 @@ def test_fast_equals_reference(table: KeyTable, checkpoint: int, skip: int) -> N
     columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(types)]
     expected = [hash_key_reference(row) for row in rows]
     assert hash_keys(columns).tolist() == expected
+    with patch("elf.native.library", return_value=None):
+        assert hash_keys(columns).tolist() == expected
     chunked = [pa.chunked_array([column[:checkpoint], column[checkpoint:]]) for column in columns]
     assert hash_keys(chunked).tolist() == expected
     assert hash_keys([column[skip:] for column in columns]).tolist() == expected[skip:]
@@ -56,7 +59,10 @@ def test_fast_equals_reference(table: KeyTable, checkpoint: int, skip: int) -> N
 
 def test_every_length_of_text_in_one_array() -> None:
     values = [bytes(range(n % 251)) + b"x" * (n // 251) * 251 for n in range(600)]
-    assert hash_keys([pa.array(values)]).tolist() == [hash_key_reference((value,)) for value in values]
+    expected = [hash_key_reference((value,)) for value in values]
+    assert hash_keys([pa.array(values)]).tolist() == expected
+    with patch("elf.native.library", return_value=None):
+        assert hash_keys([pa.array(values)]).tolist() == expected
 
 
 @pytest.mark.parametrize("size", [*range(1, 50), 63, 64, 65, 190, 191, 192, 193, 300])

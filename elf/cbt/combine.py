@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elf import native
 from elf.aggregates import State, merge_tables, ordered, restore
 from elf.cbt.gather import Bools, Indexes, take, take_column, take_firsts
 from elf.keys import UInt64s
@@ -30,6 +31,11 @@ def combine_equal(
     ``table`` has one chunk a column, keys then states; ``hashes`` are those of its rows in their ``order``,
     in which they ascend. Raises ``SumOverflow``.
     """
+    library = native.library()
+    if library is not None:
+        begin = native.starts_of(library, [table[key].combine_chunks() for key in keys], order, hashes)
+        if begin is not None:
+            return _combined(table, order, hashes, begin, keys, states)
     first = np.ones(len(hashes), dtype=np.bool_)
     np.not_equal(hashes[1:], hashes[:-1], out=first[1:])
     if first.all():
@@ -43,6 +49,24 @@ def combine_equal(
                 take(table, order).add_column(0, HASH, pa.array(hashes)), keys, states, first
             )
         columns.append(kept)
+    columns += [_reduce(table[state.name], order, starts, state) for state in states]
+    return pa.table(columns, names=[HASH, *keys, *(state.name for state in states)])
+
+
+def _combined(
+    table: pa.Table,
+    order: Indexes,
+    hashes: UInt64s,
+    starts: Indexes,
+    keys: Sequence[str],
+    states: Sequence[State],
+) -> pa.Table:
+    """The same where it is known where each key begins."""
+    if len(starts) == len(order):
+        return take(table, order).add_column(0, HASH, pa.array(hashes))
+    rows = order.take(starts)
+    columns = [pa.chunked_array([hashes.take(starts)])]
+    columns += [take_column(table[key], rows) for key in keys]
     columns += [_reduce(table[state.name], order, starts, state) for state in states]
     return pa.table(columns, names=[HASH, *keys, *(state.name for state in states)])
 
@@ -65,7 +89,10 @@ def _reduce(column: pa.ChunkedArray, order: Indexes, starts: Indexes, state: Sta
     numbers = _numbers(column, state) if column.null_count == 0 else None
     if numbers is None:
         return _reduce_by_grouping(take_column(column, order), starts, state)
-    if state.merge != "sum":
+    library = native.library()
+    if library is not None and numbers.dtype == np.int64:
+        reduced = native.merged(library, numbers.view(np.int64), state.merge, order, starts)
+    elif state.merge != "sum":
         reduced = _REDUCE[state.merge].reduceat(numbers.take(order), starts)
     elif numbers.dtype != np.int64:
         reduced = np.add.reduceat(numbers.take(order), starts)

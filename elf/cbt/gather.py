@@ -12,6 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elf import native
 from elf.aggregates import ordered
 from elf.keys import UInt64s, even_values, word_at
 
@@ -30,6 +31,11 @@ def take(table: pa.Table, rows: Indexes) -> pa.Table:
 
 def take_column(column: pa.ChunkedArray, rows: Indexes) -> pa.ChunkedArray:
     """Some rows of a column."""
+    library = native.library()
+    if library is not None and column.num_chunks == 1:
+        taken = native.taken(library, column.chunk(0), rows)
+        if taken is not None:
+            return pa.chunked_array([taken])
     values = _even_values(column)
     if values is not None and len(rows):
         words = [word_at(values, at).take(rows) for at in _places(values)]

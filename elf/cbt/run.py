@@ -16,19 +16,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elf import native
 from elf.aggregates import State, normalise
 from elf.batch import NO_CAST
 from elf.cbt.combine import HASH, combine_equal
 from elf.errors import ElfBug
 from elf.keys import KeyHash, UInt64s
 
-_ROW_BYTES = 16
+ROW_BYTES = 16
 """Added to the weight of each row, so that a buffer fills up by rows too, however short they are."""
 
 
 def weight(table: pa.Table) -> int:
     """How much of a buffer a table fills: its bytes, uncompressed, and something for each row."""
-    return int(table.nbytes) + _ROW_BYTES * int(table.num_rows)
+    return int(table.nbytes) + ROW_BYTES * int(table.num_rows)
 
 
 def order_of(values: UInt64s) -> tuple[npt.NDArray[np.int64], UInt64s]:
@@ -123,6 +124,24 @@ class Layout:
         if not any(HASH in table.column_names for table in rows):
             return self.hash_rows(whole)
         return np.concatenate([hashes(t) if HASH in t.column_names else self.hash_rows(t) for t in rows])
+
+    def groups(self, capacity: int) -> native.GroupTable | None:
+        """A table for groups in memory, with room for so many at first; None where it has no way of merging
+        some column, or is not there."""
+        library, types = native.library(), self.schema.types
+        if library is None:
+            return None
+        merges = [*(native.KEY for _ in self.keys), *(state.merge for state in self.states)]
+        hows = [native.how_of(merge, kind) for merge, kind in zip(merges, types, strict=True)]
+        known = [how for how in hows if how is not None]
+        return native.GroupTable(library, types, known, capacity) if len(known) == len(hows) else None
+
+    def add(self, groups: native.GroupTable, rows: pa.Table) -> int:
+        """Add rows to such a table; how many it has taken. A count that is NULL is not for it."""
+        counts = (state.name for state in self.inner_states if state.identity_zero)
+        if any(rows[name].null_count for name in counts):
+            return 0
+        return groups.add([column.chunk(0) for column in rows.columns], self.hash_rows(rows))
 
     def hash_rows(self, rows: pa.Table) -> UInt64s:
         """The hash of each row's key; without key columns all rows have one key, of hash 0."""

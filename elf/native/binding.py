@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from ctypes import POINTER, c_int32, c_int64, c_void_p
+from ctypes import POINTER, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -59,6 +59,49 @@ class Plan(ctypes.Structure):
     )
 
 
+class Values(ctypes.Structure):
+    """``struct elf_values``."""
+
+    _fields_ = (
+        ("rows", c_int64),
+        ("width", c_int64),
+        ("values", c_void_p),
+        ("size", c_int64),
+        ("offsets", c_void_p),
+        ("valid", c_void_p),
+        ("first", c_int64),
+    )
+
+
+class Held(ctypes.Structure):
+    """``struct elf_held``."""
+
+    _fields_ = (
+        ("how", c_int32),
+        ("width", c_int32),
+        ("values", c_void_p),
+        ("room", c_int64),
+        ("used", c_int64),
+        ("offsets", c_void_p),
+        ("valid", c_void_p),
+        ("most", c_uint64),
+    )
+
+
+class Table(ctypes.Structure):
+    """``struct elf_table``."""
+
+    _fields_ = (
+        ("capacity", c_int64),
+        ("count", c_int64),
+        ("slots", c_void_p),
+        ("slot_count", c_int64),
+        ("hashes", c_void_p),
+        ("column_count", c_int32),
+        ("stopped", c_int32),
+    )
+
+
 _FUNCTIONS: Final = {
     "elf_level": (c_int32, ()),
     "elf_marks": (None, (c_void_p, c_int64, c_void_p, c_int32)),
@@ -72,6 +115,20 @@ _FUNCTIONS: Final = {
         (c_void_p, c_int64, c_int64, c_int64, c_int64, c_void_p, c_void_p, c_void_p),
     ),
     "elf_gather": (c_int64, (POINTER(Lines), POINTER(Column), c_void_p, c_void_p, c_int64)),
+    "elf_hash_words": (c_int64, (c_void_p, c_int64, c_int64, c_uint64, c_void_p)),
+    "elf_hash_texts": (c_int64, (c_void_p, c_int64, c_void_p, c_int64, c_uint64, c_void_p)),
+    "elf_hash_mix": (c_int64, (c_void_p, c_void_p, c_int64)),
+    "elf_starts": (c_int64, (POINTER(Values), c_int32, c_void_p, c_void_p, c_int64, c_void_p)),
+    "elf_take": (c_int64, (POINTER(Values), c_void_p, c_int64, c_void_p, c_int64, c_void_p, c_void_p)),
+    "elf_merge": (
+        c_int64,
+        (c_void_p, c_int64, c_int32, c_void_p, c_int64, c_void_p, c_int64, c_void_p),
+    ),
+    "elf_table_add": (
+        c_int64,
+        (POINTER(Table), POINTER(Held), POINTER(Values), c_void_p, c_int64, c_int64),
+    ),
+    "elf_table_place": (c_int64, (POINTER(Table),)),
 }
 """Result and arguments of each."""
 

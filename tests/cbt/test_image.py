@@ -138,6 +138,6 @@ def test_runs_that_lie(broken: str) -> None:
 def test_check_finds_what_is_broken() -> None:
     tree = grown()
     tree.check()
-    tree._root.weight += 1
+    tree._root._tables_weight += 1
     with pytest.raises(ElfBug):
         tree.check()

@@ -6,6 +6,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
@@ -23,7 +24,8 @@ from lab.bench.native.compare import compare
 from lab.bench.native.drawing import NAMES, AccessLines, JsonLines, spoilt
 
 ROOT = Path(__file__).parents[2]
-SOURCES = [ROOT / "elf" / "native" / f"{name}.c" for name in ("access", "json", "marks", "split")]
+SOURCES = ROOT / "elf" / "native"
+SANITIZERS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 SEEDS = range(6)
 needs_native = pytest.mark.skipif(native.library() is None, reason=native.why_not())
 
@@ -159,9 +161,18 @@ def test_without_it_everything_works(tmp_path: Path) -> None:
     assert done.stdout == "None ELF_NATIVE in the environment says so [5] [1]\n"
 
 
+def test_groups_keep_to_their_buffers(tmp_path: Path) -> None:
+    """The same, over drawn columns, and some that lie about themselves."""
+    program = built(tmp_path, "grouped.c", ("hash", "rows", "table"))
+    for seed in range(3):
+        done = subprocess.run([program, str(seed)], capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr.decode(errors="replace")[-2000:]
+        assert int(done.stdout) > 500
+
+
 def test_it_keeps_to_its_buffers(tmp_path: Path) -> None:
     """Under sanitizers of addresses and undefined behaviour, over drawn and spoilt lines and raw bytes."""
-    program = built(tmp_path, "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+    program = built(tmp_path, "sanitized.c", ("access", "json", "marks", "split"))
     names = {"json": [name for name in NAMES if len(name) < 30], "combined": [], "common": []}
     for format, keys in names.items():
         words = keys or [str(number) for number in range(len(ACCESS_FIELDS))]
@@ -178,14 +189,15 @@ def raw_lines(format: str) -> bytes:
     return bytes(byte if rng.random() < 0.97 else rng.randrange(1, 256) for byte in text) + b"\r\n"
 
 
-def built(folder: Path, *flags: str) -> Path:
-    """The program around the sources. Skips where no compiler here can make it."""
-    program, why = folder / "sanitized", "there is no C compiler"
+def built(folder: Path, main: str, names: Sequence[str]) -> Path:
+    """A program around some of the sources, with sanitizers. Skips where no compiler here can make it."""
+    program, why = folder / "program", "there is no C compiler"
     for compiler in filter(None, map(shutil.which, ("cc", "gcc", "clang"))):
-        command = [compiler, "-std=c11", "-O1", "-g", *flags, "-ffp-contract=off", f"-I{SOURCES[0].parent}"]
-        command += [*map(str, SOURCES), str(Path(__file__).with_name("sanitized.c")), "-o", str(program)]
+        command = [compiler, "-std=c11", "-O1", "-g", *SANITIZERS, "-ffp-contract=off", f"-I{SOURCES}"]
+        command += [str(SOURCES / f"{name}.c") for name in names]
+        command += [str(Path(__file__).with_name(main)), "-o", str(program)]
         done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode == 0 and subprocess.run([program, "json", "a"], input=b"").returncode == 0:
+        if done.returncode == 0 and subprocess.run([program, "json", "0"], input=b"").returncode == 0:
             return program
         why = f"{compiler} has no such sanitizers: {done.stderr.strip()[:200]}"
     pytest.skip(why)
