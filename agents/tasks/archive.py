@@ -283,9 +283,10 @@ class Archive:
         return [self._renamed(path, start, position)]
 
     def _renamed(self, path: Path, start: int, end: int) -> _Roll:
+        """Closed. The new name is durable with that of the next roll: until then this one ends where the
+        checkpoint does, and a start finds it under either name."""
         closed = path.with_name(f"roll-{start:020d}-{end:020d}.roll")
         path.replace(closed)
-        sync_path(self._directory)
         return _Roll(closed, start, end)
 
     @contextmanager

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
+from unittest.mock import patch
 
 import duckdb
 import numpy as np
@@ -30,6 +31,7 @@ from hypothesis import strategies as st
 import agents.tasks.archive
 import agents.tasks.partitions
 import agents.tasks.pieces
+from agents.disk.durable import waits
 from agents.disk.store import Store
 from agents.inputs.values import Source
 from agents.tasks.archive import Archive, ArchiveError
@@ -119,6 +121,12 @@ class Machine:
     length: int = 12
     checkpoint: tuple[int, tuple[int, int]] = (0, (0, 0))
     synced: dict[Path, int] = field(default_factory=dict)
+    named: set[str] = field(default_factory=set)
+    """What is surely in the folder of rolls."""
+
+    def sync_path(self, path: Path) -> None:
+        if path.is_dir():
+            self.named = {each.name for each in path.iterdir()}
 
     def run(self) -> None:
         archive = archive_in(self.folder)
@@ -153,11 +161,16 @@ class Machine:
         self.checkpoint = (position, (read[0], read[1]))
 
     def lose_power(self) -> None:
-        """What was not synced is there in part, or torn."""
+        """What was not synced is there in part, or torn, or under its name of before."""
         for path in (self.folder / "rolls").glob("open-*"):
             kept = self.rng.randint(min(self.synced.get(path, 0), path.stat().st_size), path.stat().st_size)
             data = path.read_bytes()[:kept]
             path.write_bytes(data + self.rng.randbytes(self.rng.choice([0, 3, 200])))
+        for path in (self.folder / "rolls").glob("roll-*"):
+            before = path.with_name(f"open-{path.name.split('-')[1]}.roll")
+            if path.name not in self.named and before.name in self.named:
+                path.rename(before)
+                self.synced[before] = before.stat().st_size
 
     def check(self) -> None:
         table = shipped(self.folder)
@@ -178,7 +191,7 @@ def steps_of(folder: Path, seed: int) -> int:
 
 def crash_and_go_on(machine: Machine, steps: list[int]) -> None:
     for step in steps:
-        with crash_at(step):
+        with crash_at(step), patch("agents.tasks.archive.sync_path", machine.sync_path):
             try:
                 machine.run()
             except Crash:
@@ -209,6 +222,21 @@ def test_no_line_is_lost_or_doubled_wherever_a_crash_falls(
         except BaseException as failure:
             failure.add_note(f"crash before step {step} of {steps}, seed {seed}")
             raise
+
+
+def test_a_checkpoint_waits_for_the_disk_once_or_not_at_all(tmp_path: Path) -> None:
+    archive = archive_in(tmp_path)
+    archive.restore(0)
+    append(archive, ["a"], [BASE_US])
+    archive.sync()
+    before = waits()["archive"]
+    archive.sync()
+    assert waits()["archive"] == before, "nothing was appended"
+    append(archive, ["b"], [BASE_US])
+    archive.roll()
+    archive.sync()
+    assert waits()["archive"] == before + 1, "the roll that is closed, whose name is there"
+    archive.close()
 
 
 CHILD = """
