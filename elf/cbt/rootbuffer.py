@@ -149,10 +149,8 @@ class RootBuffer:
         before = self.rows
         run = self.sort()
         self._repeating = run.num_rows < (before + self._merged_rows) * _WORTH_A_TRY
-        if run.num_rows < before * _REPEATING and weight(run) <= self.weight_max // 2:
-            self.replace(run)
-            return None
-        return run
+        self.replace(run)
+        return None if run.num_rows < before * _REPEATING and self.weight <= self.weight_max // 2 else run
 
     def settle(self) -> None:
         """Make it one run."""

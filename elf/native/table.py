@@ -129,7 +129,7 @@ class GroupTable:
     def _grow(self, columns: Sequence[pa.Array], row: int) -> bool:
         """Make room for a row, and more; False where that cannot be."""
         if self.count == self._table.capacity:
-            self._make_room(4 * self.count)
+            self._make_room(2 * self.count)
         for place, (held, column) in enumerate(zip(self._held, columns, strict=True)):
             needed = 0 if held.width else held.used + column.slice(row, 1).nbytes
             if needed > _TEXT_MAX:
