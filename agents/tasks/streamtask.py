@@ -79,6 +79,8 @@ class LaneCounts:
         """Lines with more fields than their format, by path."""
         self.late = 0
         """Lines that are in no result since they came too late."""
+        self._told = False
+        """The metrics have all of these: from then on they hear of what is not zero."""
 
     def read(self, chunk: Chunk) -> None:
         """A chunk, before it is mapped."""
@@ -110,9 +112,12 @@ class LaneCounts:
         stream, metrics, counts = self._facts.stream, self._metrics, outcome.counts
         if counts:
             for reason in _LEFT_OUT:
-                metrics.left_out(stream, reason, counts.get(reason, 0))
-            metrics.uncast(stream, counts.get("uncast", 0))
-            metrics.answered(stream, counts.get("answered", 0))
+                if (rows := counts.get(reason, 0)) or not self._told:
+                    metrics.left_out(stream, reason, rows)
+            for count, tell in (("uncast", metrics.uncast), ("answered", metrics.answered)):
+                if (values := counts.get(count, 0)) or not self._told:
+                    tell(stream, values)
+            self._told = True
         for gap, _ in outcome.gaps:
             metrics.gap(stream, max(gap.bytes, 0))
 

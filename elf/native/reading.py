@@ -230,36 +230,40 @@ class _Made:
     def __init__(self, field: Field, rows: int) -> None:
         self._field = field
         self._rows = rows
-        self._valid = np.zeros(-(-rows // 8), dtype=np.uint8)
-        self._values: npt.NDArray[np.generic] = np.zeros(0, dtype=np.uint8)
-        self._spans = np.zeros((2, 0), dtype=np.int32)
+        self._valid = _zeros(-(-rows // 8))
+        self._values: pa.Buffer | None = None
+        self._spans: pa.Buffer | None = None
         if field.type == "text":
-            self._spans = np.empty((2, rows), dtype=np.int32)
+            self._spans = pa.py_buffer(np.empty(2 * rows, dtype=np.int32))
         elif field.type == "boolean":
-            self._values = np.zeros(-(-rows // 8), dtype=np.uint8)
+            self._values = _zeros(-(-rows // 8))
         else:
-            self._values = np.zeros(rows, dtype=np.int64)  # what is NULL must not show what was there before
+            self._values = _zeros(8 * rows)  # what is NULL must not show what was there before
 
     def column(self) -> binding.Column:
         """As C sees it, but for where it is read from."""
-        starts, sizes = self._spans
+        starts = 0 if self._spans is None else self._spans.address
         return binding.Column(
             _TYPES[self._field.type],
             0,
             0,
             self._field.counted,
-            self._values.ctypes.data,
-            self._valid.ctypes.data,
-            starts.ctypes.data,
-            sizes.ctypes.data,
+            0 if self._values is None else self._values.address,
+            self._valid.address,
+            starts,
+            starts and starts + 4 * self._rows,
             0,
         )
 
     def array(self, batch: _Batch, column: binding.Column) -> pa.Array:
         """The column as Arrow has it."""
-        valid = pa.py_buffer(self._valid)
         if self._field.type == "text":
             offsets, out = batch.gathered(column)
-            return pa.StringArray.from_buffers(self._rows, pa.py_buffer(offsets), pa.py_buffer(out), valid)
-        kind = _ARROW[self._field.type]
-        return pa.Array.from_buffers(kind, self._rows, [valid, pa.py_buffer(self._values)])
+            buffers = pa.py_buffer(offsets), pa.py_buffer(out), self._valid
+            return pa.StringArray.from_buffers(self._rows, *buffers)
+        return pa.Array.from_buffers(_ARROW[self._field.type], self._rows, [self._valid, self._values])
+
+
+def _zeros(size: int) -> pa.Buffer:
+    """Memory whose place is told quickly, unlike that of a numpy array."""
+    return pa.py_buffer(np.zeros(size, dtype=np.uint8))

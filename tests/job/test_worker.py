@@ -26,6 +26,7 @@ from elf.job.ports import MapperPort, Spill
 from elf.job.rollup.presence import Roster
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.worker.assigning import FEW_ROWS
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
 from elf.ql.plan import Fragment
 from lab.chaos.engine import SECOND, PyEngine, PyMapper
@@ -214,9 +215,9 @@ def test_rows_of_small_chunks_are_mapped_together_and_wait_in_the_cut() -> None:
     worker.handle(Feed(chunk([(3 * SECOND, "c")] * 15, 4), 10))
     worker.handle(Idle(20))
     assert mapped[1:] == [[1] * 16]
-    worker.handle(Feed(chunk([(4 * SECOND, "d")] * 600, 19), 20))
-    assert mapped[2:] == [[2] * 600]
-    assert panes_of(list(worker.handle(Finish()).sealed))[0] == {1: Counter(c=16), 2: Counter(d=600)}
+    worker.handle(Feed(chunk([(4 * SECOND, "d")] * FEW_ROWS, 19), 20))
+    assert mapped[2:] == [[2] * FEW_ROWS]
+    assert panes_of(list(worker.handle(Finish()).sealed))[0] == {1: Counter(c=16), 2: Counter(d=FEW_ROWS)}
 
 
 def test_rows_from_the_future_are_counted_and_move_nothing() -> None:

@@ -179,11 +179,12 @@ class FlowState:
             share = self._assigner.share(view, done, at)
         self.late_rows = share.late
         self.last = share.panes, share.rows
-        late = int(share.late.sum())
+        late = int(np.count_nonzero(share.late))
         in_time = share.fresh - late - share.leapt
         self._rows += in_time
         self._late += late
-        self._future += int(view.future.sum())
+        future = int(np.count_nonzero(view.future))
+        self._future += future
         if self.suspended:
             self.shed += share.fresh + share.shed
             return {"shed": share.fresh + share.shed}
@@ -206,13 +207,13 @@ class FlowState:
             source = getattr(chunk.source, "path", chunk.source.id)
             where = f" (byte {share.failed.offset} of {source})" if share.failed.offset is not None else ""
             self.failure = self.failure or f"{share.failed}{where}"
-        left_out = int((~view.timed & ~view.future).sum())
+        left_out = len(view.ts) - int(np.count_nonzero(view.timed | view.future))
         untimed = left_out - view.unrostered if self.flow.fragment.pane_us else 0
         counts = {
             "late": late,
             "rejected": view.rejected + untimed + (share.failed.rows if share.failed is not None else 0),
             "uncast": view.uncast + share.uncast,
-            "future": int(view.future.sum()),
+            "future": future,
             "unrostered": view.unrostered,
             "leapt": share.leapt,
             "shed": share.shed,

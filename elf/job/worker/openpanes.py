@@ -27,13 +27,15 @@ from elf.job.checkpoint import FlowCheckpoint
 from elf.job.ports import Int64s, MapFailed, MapperPort, Spill
 from elf.job.reexecution import MET_MAX, OFFSETS_MAX, SourceOffsets, Where
 from elf.job.work import Clock, no_clock
-from elf.job.worker.assigning import FEW_ROWS, Mask
+from elf.job.worker.assigning import Mask
 from elf.job.worker.fitting import arrow_schema, fitted
 
 _WAITING_MAX: Final = 32
 _WAITING_ROWS_MAX: Final = 1 << 16
 """Mapped chunks, and rows of them, that wait for the tree: inserting many small tables one by one costs more
 than mapping them."""
+_FEW_GROUPS: Final = 512
+"""So many are merged without a tree."""
 
 
 class OpenPanes:
@@ -130,7 +132,7 @@ class OpenPanes:
     def take_below(self, below: int) -> pa.Table | None:
         """The groups of the panes below, merged. What never came into the tree, because it is so little, is
         merged without one (0.3 ms instead of 2)."""
-        if self._tree.rows or sum(table.num_rows for table in self._waiting) > FEW_ROWS:
+        if self._tree.rows or sum(table.num_rows for table in self._waiting) > _FEW_GROUPS:
             self.settle()
             return self._tree.split_off("_pane", below)
         if not self._waiting:

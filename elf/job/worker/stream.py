@@ -340,7 +340,7 @@ class StreamWorker:
             offsets=chunk.offsets[extracted.accepted],
             rejected=len(extracted.rejected) + len(chunk.rejects),
             uncast=extracted.uncast,
-            unrostered=int(known.sum() - rostered.sum()),
+            unrostered=int(np.count_nonzero(known) - np.count_nonzero(rostered)),
         )
 
     def _with_origins(self, rows: pa.Table, log: str) -> pa.Table:
