@@ -57,7 +57,8 @@ class DirectMapper:
         return pa.table(found)
 
     def prepare(self) -> None:
-        """There is no statement to be planned."""
+        """What groups is imported, which takes longer than all else that is done first."""
+        import pyarrow.acero  # noqa: F401
 
     def close(self) -> None:
         self._sql.close()
