@@ -27,7 +27,7 @@ from starlette.routing import Route
 
 from agents.bearers import Bearers, Look, Tls
 from agents.connections import Bounds, Door, names_of
-from agents.metrics import CONTENT_TYPE
+from agents.exposition import CONTENT_TYPE
 from elf.addresses import split_address
 from elf.errors import UserError
 from elf.transport.probe import SERVER

@@ -1,5 +1,5 @@
-"""What an agent measures about itself, for ``/metrics``: one registry a node, one typed method for each thing
-that happens.
+"""What an agent measures about itself, for ``/metrics``: one typed method for each thing that happens.
+``agents.exposition`` writes it down.
 
 Rules: the prefix is ``elf_`` and units are base units; labels are ``stream``, ``reason`` and ``kind`` only,
 and take a bounded number of values (beyond it: ``other``). A GROUP BY value, a job's or a file's name is
@@ -10,20 +10,12 @@ from __future__ import annotations
 
 import collections
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final, Literal
 
-import psutil
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-
-from agents.disk.durable import waits
-from elf import __version__
-from elf.ql.memo import COUNTS
 from elf.transport.base import Counters
 
-CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 LABEL_VALUES_MAX: Final = 64
 OTHER: Final = "other"
 CHECKPOINT_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -50,6 +42,7 @@ LeftOut = Literal["late", "future", "unrostered", "shed", "leapt"]
 """Why a row that was parsed is in no result."""
 
 
+Kind = Literal["counter", "gauge"]
 Counts = collections.Counter[str]
 
 
@@ -70,11 +63,59 @@ class _Bounded:
         return OTHER
 
 
+class Family:
+    """One measurement: a number for each combination of values of its labels; without labels one number,
+    which is 0 at first."""
+
+    def __init__(self, kind: Kind, name: str, about: str, labels: tuple[str, ...]) -> None:
+        self.kind = kind
+        self.name = name
+        self.about = about
+        self.labels = labels
+        self._values: dict[tuple[str, ...], float] = {} if labels else {(): 0}
+        self._lock = threading.Lock()
+
+    def add(self, more: float = 1, *of: str) -> None:
+        with self._lock:
+            self._values[of] = self._values.get(of, 0) + more
+
+    def set(self, value: float, *of: str) -> None:
+        with self._lock:
+            self._values[of] = value
+
+    def values(self) -> list[tuple[tuple[str, ...], float]]:
+        """The values of the labels, in their order, and the number."""
+        with self._lock:
+            return list(self._values.items())
+
+
+class Times:
+    """How long something took: how often no longer than each of ``CHECKPOINT_SECONDS``, and in all."""
+
+    def __init__(self, name: str, about: str) -> None:
+        self.name = name
+        self.about = about
+        self._counts = [0] * (len(CHECKPOINT_SECONDS) + 1)
+        self._seconds = 0.0
+        self._lock = threading.Lock()
+
+    def add(self, secs: float) -> None:
+        with self._lock:
+            self._counts[bisect_left(CHECKPOINT_SECONDS, secs)] += 1
+            self._seconds += secs
+
+    def values(self) -> tuple[list[int], float]:
+        """How often it took longer than the bound before and not longer than each; the last has no bound."""
+        with self._lock:
+            return list(self._counts), self._seconds
+
+
 class Metrics:
     """The measurements of one node."""
 
     def __init__(self) -> None:
-        self._registry = CollectorRegistry()
+        self._families: list[Family] = []
+        self._transports: list[Counters] = []
         self._stream = _Bounded()
         self._reason = _Bounded()
         self._kind = _Bounded()
@@ -147,73 +188,67 @@ class Metrics:
             "clock_skew_seconds",
             "The most that a clock is off the median of those that this node hears as a root.",
         )
-        self._checkpoints = Histogram(
-            "elf_cut_seconds",
-            "Time to make a cut durable.",
-            registry=self._registry,
-            buckets=CHECKPOINT_SECONDS,
-        )
-        self._registry.register(_Process())
+        self.checkpoints = Times("elf_cut_seconds", "Time to make a cut durable.")
 
     # -- inputs ----------------------------------------------------------------------------------------------
 
     def rows(self, stream: str, rows: int, nbytes: int) -> None:
         """A chunk of ``rows`` parsed rows, read as ``nbytes`` bytes."""
         label = self._stream(stream)
-        self._rows.labels(label).inc(rows)
-        self._bytes.labels(label).inc(nbytes)
+        self._rows.add(rows, label)
+        self._bytes.add(nbytes, label)
 
     def rejected(self, stream: str, reason: str, lines: int = 1) -> None:
-        self._rejected.labels(self._stream(stream), self._reason(reason)).inc(lines)
+        self._rejected.add(lines, self._stream(stream), self._reason(reason))
 
     def left_out(self, stream: str, kind: LeftOut, rows: int = 1) -> None:
-        self._left_out.labels(self._stream(stream), kind).inc(rows)
+        self._left_out.add(rows, self._stream(stream), kind)
 
     def uncast(self, stream: str, values: int = 1) -> None:
-        self._uncast.labels(self._stream(stream)).inc(values)
+        self._uncast.add(values, self._stream(stream))
 
     def beyond(self, stream: str, lines: int) -> None:
-        self._beyond.labels(self._stream(stream)).inc(lines)
+        self._beyond.add(lines, self._stream(stream))
 
     def archive_failed(self, stream: str) -> None:
         """A roll could not be shipped; it stays, and is tried again."""
-        self._archive_failed.labels(self._stream(stream)).inc()
+        self._archive_failed.add(1, self._stream(stream))
 
     def rolls_waiting(self, stream: str, rolls: int) -> None:
-        self._archive_failed.labels(self._stream(stream))  # there from the start, with 0
-        self._rolls.labels(self._stream(stream)).set(rolls)
+        self._archive_failed.add(0, self._stream(stream))  # there from the start, with 0
+        self._rolls.set(rolls, self._stream(stream))
 
     def answered(self, stream: str, rows: int) -> None:
         """Rows that another agent has answered for."""
-        self._answered.labels(self._stream(stream)).inc(rows)
+        self._answered.add(rows, self._stream(stream))
 
     def mapped(self, stream: str, secs: float) -> None:
         """A chunk took so long to parse and map."""
-        self._map_seconds.labels(self._stream(stream)).inc(secs)
+        self._map_seconds.add(secs, self._stream(stream))
 
     def gap(self, stream: str, size: int) -> None:
         """So many bytes of a log are gone unread."""
-        self._gaps.labels(self._stream(stream)).inc()
-        self._gap_bytes.labels(self._stream(stream)).inc(size)
+        self._gaps.add(1, self._stream(stream))
+        self._gap_bytes.add(size, self._stream(stream))
 
     def lost(self, kind: Loss, count: int) -> None:
         """So much was lost in this way since the start."""
-        self._losses.labels(kind).set(count)
+        self._losses.set(count, kind)
 
     def checkpoint(self, secs: float) -> None:
         """A checkpoint took so long to become durable."""
-        self._checkpoints.observe(secs)
+        self.checkpoints.add(secs)
 
     # -- the protocol ----------------------------------------------------------------------------------------
 
     def windows_committed(self, windows: int = 1) -> None:
-        self._windows.inc(windows)
+        self._windows.add(windows)
 
     def noticed(self) -> None:
-        self._broadcasts.inc()
+        self._broadcasts.add()
 
     def panes_committed(self, panes: int = 1) -> None:
-        self._panes.inc(panes)
+        self._panes.add(panes)
 
     def snapshots_retained(self, snapshots: int) -> None:
         self._retained.set(snapshots)
@@ -256,113 +291,65 @@ class Metrics:
 
     def refused(self, reason: str) -> None:
         """A message from a peer that the codec did not take (``FrameRefused.reason``)."""
-        self._refused.labels(self._reason(reason)).inc()
+        self._refused.add(1, self._reason(reason))
 
     def http_refused(self, reason: str) -> None:
         """A request over HTTP that was not answered, or a connection that was cut."""
-        self._http_refused.labels(self._reason(reason)).inc()
+        self._http_refused.add(1, self._reason(reason))
 
     def faulted(self, kind: str) -> None:
         """A message was dropped since handling it failed."""
-        self._faulted.labels(self._kind(kind)).inc()
+        self._faulted.add(1, self._kind(kind))
 
     def skipped(self, kind: str) -> None:
         """A committed record was skipped."""
-        self._skipped.labels(self._kind(kind)).inc()
+        self._skipped.add(1, self._kind(kind))
 
     def disbelieved(self, kind: str) -> None:
         """An agent has said what it may not say."""
-        self._disbelieved.labels(self._kind(kind)).inc()
+        self._disbelieved.add(1, self._kind(kind))
 
     def over_quota(self, what: str) -> None:
         """A client was refused what is over a quota."""
-        self._over_quota.labels(self._reason(what)).inc()
+        self._over_quota.add(1, self._reason(what))
 
     def watch(self, counters: Counters) -> None:
         """Show what a transport counts. Once a node."""
-        self._registry.register(_Transport(counters))
+        self._transports.append(counters)
 
     # -- asking ----------------------------------------------------------------------------------------------
 
     def committed(self) -> int:
         """Windows that this node has committed as a master."""
-        return sum(int(value) for _, value in _values(self._windows))
+        return sum(int(value) for _, value in self._windows.values())
 
     def streams(self) -> dict[str, Counts]:
         """What was counted of each stream, under the names of ``elf.wire.clients.StreamStats``."""
         found: dict[str, Counts] = {}
         kept = {"rows": self._rows, "bytes": self._bytes, "rejected": self._rejected, "uncast": self._uncast}
         for name, counter in kept.items():
-            for labels, value in _values(counter):
-                found.setdefault(labels["stream"], Counts())[name] += int(value)
-        for labels, value in _values(self._left_out):
-            found.setdefault(labels["stream"], Counts())[labels["kind"]] += int(value)
+            for (stream,), value in counter.values():
+                found.setdefault(stream, Counts())[name] += int(value)
+        for (stream, kind), value in self._left_out.values():
+            found.setdefault(stream, Counts())[kind] += int(value)
         return found
 
     # -- showing ---------------------------------------------------------------------------------------------
 
-    def render(self) -> bytes:
-        """All of it, in Prometheus' text format 0.0.4 (``CONTENT_TYPE``)."""
-        return generate_latest(self._registry)
+    def families(self) -> Sequence[Family]:
+        """All measurements but the histogram and what is read elsewhere, in the order of ``/metrics``."""
+        return self._families
 
-    def _counter(self, name: str, about: str, *labels: str) -> Counter:
-        return Counter(f"elf_{name}", about, labels, registry=self._registry)
+    def transports(self) -> Sequence[Counters]:
+        """What transports count."""
+        return self._transports
 
-    def _gauge(self, name: str, about: str, *labels: str) -> Gauge:
-        return Gauge(f"elf_{name}", about, labels, registry=self._registry)
+    def _counter(self, name: str, about: str, *labels: str) -> Family:
+        return self._family("counter", name, about, labels)
 
+    def _gauge(self, name: str, about: str, *labels: str) -> Family:
+        return self._family("gauge", name, about, labels)
 
-def _values(counter: Counter) -> Iterator[tuple[Mapping[str, str], float]]:
-    """The labels and values of a counter."""
-    for metric in counter.collect():
-        yield from ((one.labels, one.value) for one in metric.samples if one.name.endswith("_total"))
-
-
-class _Transport:
-    """A transport's own counters, read when somebody looks."""
-
-    def __init__(self, counters: Counters) -> None:
-        self._counters = counters
-
-    def collect(self) -> Iterable[Metric]:
-        counters = self._counters
-        for name, about, value in (
-            ("messages_sent", "Messages that the transport took.", counters.sent),
-            ("sent_bytes", "Bytes of messages that the transport took.", counters.sent_bytes),
-            ("messages_received", "Messages that arrived.", counters.received),
-            ("received_bytes", "Bytes of messages that arrived.", counters.received_bytes),
-        ):
-            yield CounterMetricFamily(f"elf_{name}", about, value)
-        for name, about, by_reason in (
-            ("messages_dropped", "Messages that could not be sent.", counters.dropped),
-            ("messages_misshapen", "Messages that the transport did not take in.", counters.refused),
-            ("handshakes_failed", "Connections that came to nothing.", counters.handshakes),
-        ):
-            family = CounterMetricFamily(f"elf_{name}", about, labels=["reason"])
-            for reason, count in sorted(by_reason.items()):
-                family.add_metric([reason], count)
-            yield family
-
-
-class _Process:
-    """The process, read when somebody looks."""
-
-    def __init__(self) -> None:
-        self._process = psutil.Process()
-
-    def collect(self) -> Iterable[Metric]:
-        with self._process.oneshot():
-            times = self._process.cpu_times()
-            resident = self._process.memory_info().rss
-        yield GaugeMetricFamily("elf_resident_memory_bytes", "Resident memory of the process.", resident)
-        fsyncs = CounterMetricFamily(
-            "elf_fsyncs", "Times that the process has waited for the disk.", labels=["kind"]
-        )
-        for kind, count in waits().items():
-            fsyncs.add_metric([kind], count)
-        yield fsyncs
-        yield CounterMetricFamily("elf_cpu_seconds", "CPU time of the process.", times.user + times.system)
-        yield CounterMetricFamily("elf_plans_made", "Plans that definitions came to.", COUNTS.total())
-        build = GaugeMetricFamily("elf_build_info", "The version that runs.", labels=["version"])
-        build.add_metric([__version__], 1)
-        yield build
+    def _family(self, kind: Kind, name: str, about: str, labels: tuple[str, ...]) -> Family:
+        self._families.append(family := Family(kind, f"elf_{name}", about, labels))
+        return family

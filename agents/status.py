@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 
 from agents.driver import Driver
+from agents.exposition import exposition
 from agents.http import Fact, NotServing
 from elf.batch import decode
 from elf.client.values import plain, rfc3339
@@ -61,7 +62,7 @@ class Status:
             metrics.rolls_waiting(stream, rolls)
         for kind, count in self._driver.losses().items():
             metrics.lost(kind, count)
-        return metrics.render()
+        return exposition(metrics)
 
     def jobs(self) -> Sequence[Fact]:
         return [

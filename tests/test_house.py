@@ -12,6 +12,7 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
+from agents.exposition import exposition
 from agents.metrics import Metrics
 from elf.cli.main import app
 
@@ -63,7 +64,7 @@ def test_every_setting_in_the_pages_exists() -> None:
 
 
 def test_every_metric_in_the_pages_exists() -> None:
-    known = set(re.findall(r"^# TYPE (\w+)", Metrics().render().decode(), re.M))
+    known = set(re.findall(r"^# TYPE (\w+)", exposition(Metrics()).decode(), re.M))
     asked = set(re.findall(r"`(elf_\w+)", TEXT))
     assert len(asked) > 10
     assert asked - {"elf_"} <= known

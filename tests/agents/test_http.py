@@ -19,6 +19,7 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from agents import logs
+from agents.exposition import exposition
 from agents.http import HttpServer, _json
 from agents.metrics import LABEL_VALUES_MAX, Metrics
 from agents.status import Aside, _facts
@@ -313,7 +314,7 @@ def test_every_measurement_shows() -> None:
     metrics.members_live(9)
     metrics.jobs(2)
     metrics.refused("checksum")
-    seen = samples(metrics.render())
+    seen = samples(exposition(metrics))
     expected = {
         "elf_rows_total,clicks": 15,
         "elf_input_bytes_total,clicks": 1010,
@@ -355,7 +356,7 @@ async def test_a_transports_counters_show() -> None:
     other.send("a:1", [b"123"])
     await one.receive()
     one.counters.refused["size"] += 1
-    seen = samples(metrics.render())
+    seen = samples(exposition(metrics))
     assert seen["elf_messages_sent_total"] == seen["elf_messages_received_total"] == 1
     assert (seen["elf_sent_bytes_total"], seen["elf_received_bytes_total"]) == (5, 3)
     assert seen["elf_messages_dropped_total,unroutable"] == 1
@@ -368,15 +369,15 @@ def test_labels_take_a_bounded_number_of_values() -> None:
         metrics.rows(f"stream-{number}", 1, 1)
         metrics.rejected("stream-0", f"reason {number}")
         metrics.refused(f"other reason {number}")
-    names = [name for name in samples(metrics.render()) if not name.startswith("elf_cut")]
+    names = [name for name in samples(exposition(metrics)) if not name.startswith("elf_cut")]
     assert len(names) < 8 * LABEL_VALUES_MAX
-    assert samples(metrics.render())["elf_rows_total,other"] == 2 * LABEL_VALUES_MAX
+    assert samples(exposition(metrics))["elf_rows_total,other"] == 2 * LABEL_VALUES_MAX
 
 
 def test_two_nodes_of_a_process_do_not_share() -> None:
     one, other = Metrics(), Metrics()
     one.windows_committed()
-    assert samples(other.render())["elf_windows_committed_total"] == 0
+    assert samples(exposition(other))["elf_windows_committed_total"] == 0
 
 
 # -- logs ----------------------------------------------------------------------------------------------------

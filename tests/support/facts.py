@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from decimal import Decimal
 
+from agents.exposition import exposition
 from agents.metrics import Metrics
 
 
@@ -33,7 +34,7 @@ class Status:
         return ()
 
     def metrics(self) -> bytes:
-        return self.measured.render()
+        return exposition(self.measured)
 
     def jobs(self) -> Sequence[Mapping[str, object]]:
         return [{"name": "top", "state": "active", "sum": Decimal(10**20)}]
