@@ -23,10 +23,10 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import structlog
 
 from agents.disk.chain import HEAD, Chain, decode_head, encode_head
 from agents.disk.store import Store
+from agents.logs import get_logger
 
 GATHER_SECS: Final = 1.0
 REPEATS_SECS: Final = 60.0
@@ -56,7 +56,7 @@ class Audit:
     ) -> None:
         self._chain = Chain(folder, file_bytes_max=file_bytes_max, files_max=files_max)
         self._store = store
-        self._log = structlog.get_logger().bind(agent=agent, audit=str(folder))
+        self._log = get_logger().bind(agent=agent, audit=str(folder))
         self._some = threading.Condition()
         self._waiting: deque[dict[str, object]] = deque()
         self._bytes = 0

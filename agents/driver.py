@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
-import structlog
-
 from agents.arrivals import Arrivals, plan_all
 from agents.audit import Audit
 from agents.committing.making import Making, Sandboxed
@@ -23,7 +21,7 @@ from agents.disk.room import is_refusal
 from agents.disk.store import Store
 from agents.doors import Doors
 from agents.inputs.values import Input
-from agents.logs import Seldom
+from agents.logs import Seldom, get_logger
 from agents.loop import Loop, arrived
 from agents.metrics import Loss, Metrics
 from agents.node.node import Node, NodeEvent
@@ -94,7 +92,7 @@ class Driver:
         self._doors = Doors(node.log, cluster, message_bytes_max)
         self._seldom = Seldom(REFUSED_SECS)
         self._runs_no_code = functions.never if functions is not None else ""
-        self._log = structlog.get_logger().bind(agent=node.me.name, address=node.me.address)
+        self._log = get_logger().bind(agent=node.me.name, address=node.me.address)
         self.readiness = Readiness(node, cluster, self._log, transport.send, probe)
         self._end: asyncio.Future[End] | None = None
         self._tasks: list[asyncio.Task[None]] = []

@@ -4,8 +4,8 @@ in each.
 What is logged may come from a peer, a file's name or a library's error: what does not print is escaped, and
 a line for people is one line, but for tracebacks.
 
-Rules: set up once a process; what other libraries log goes the same way. A log line never holds row data of a
-user's stream.
+Rules: set up once a process; what other libraries log goes the same way. Loggers are from here: structlog is
+imported nowhere else. A log line never holds row data of a user's stream.
 """
 
 from __future__ import annotations
@@ -17,10 +17,19 @@ import sys
 from collections.abc import Hashable
 from typing import Any, Final, Literal, TextIO
 
-import structlog
-from structlog.typing import Processor
-
 from elf.client.values import for_terminal, printable_json
+
+# structlog would load it for tracebacks in colours, which are not shown: 4 MB, and 60 ms
+_HIDDEN: Final = sys.modules.setdefault("rich", None) is None  # type: ignore[arg-type,func-returns-value]
+import structlog  # noqa: E402
+from structlog import get_logger  # noqa: E402
+from structlog.typing import FilteringBoundLogger as Logger  # noqa: E402
+from structlog.typing import Processor  # noqa: E402
+
+if _HIDDEN:
+    del sys.modules["rich"]
+
+__all__ = ["Logger", "Seldom", "configure", "get_logger"]
 
 Format = Literal["json", "console"]
 

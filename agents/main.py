@@ -93,8 +93,6 @@ def spare() -> None:
     """Keep what libraries do in passing, and no agent needs, out of a process that runs for months."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's: else a thread with buffers for each core
     os.environ.setdefault("JE_ARROW_MALLOC_CONF", "background_thread:false")  # a heap that Arrow leaves idle
-    # structlog imports it when it is imported itself, however it is configured: 4 MB for coloured tracebacks
-    sys.modules.setdefault("rich", None)  # type: ignore[arg-type]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -30,8 +30,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final, TextIO
 
-import structlog
-
 import overlay as ring
 from agents import logs
 from agents.answering.keys import NodeKeys
@@ -50,6 +48,7 @@ from agents.http import AgentStatus, HttpServer
 from agents.inputs.tail import Tail
 from agents.inputs.values import Input
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
+from agents.logs import get_logger
 from agents.masks import read_key
 from agents.metrics import Metrics
 from agents.node.beginning import (
@@ -129,9 +128,9 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
     modes.close()
     for config in configs:
         for note in (*config.notes, *open_folders(config)):
-            structlog.get_logger().warning(note, agent=config.agent.name)
+            get_logger().warning(note, agent=config.agent.name)
         if config.security == "open":
-            structlog.get_logger().warning(OPEN, agent=config.agent.name)
+            get_logger().warning(OPEN, agent=config.agent.name)
     sys.setrecursionlimit(FRAMES_MAX)
     sys.setswitchinterval(SWITCH_SECS)
     LIMIT.set(sum(config.memory_max_bytes for config in configs) // 2)
@@ -184,7 +183,7 @@ async def _live_all(
 
 
 def _answer_hangup() -> None:
-    structlog.get_logger().warning(
+    get_logger().warning(
         "SIGHUP: the configuration is not read again while the agent runs; restart it to apply changes"
     )
 
@@ -342,7 +341,7 @@ def _driver(
     unsigned: Allowed = keyless if keyring.keys is None else lambda text: node.log.authors.unsigned(text)
     metrics, settings = Metrics(), _functions(config.functions, me.name, unsigned, audit)
     sandboxes = Sandboxes(template)
-    log = structlog.get_logger().bind(agent=me.name)
+    log = get_logger().bind(agent=me.name)
     functions = FunctionsAt(sandboxes, log.info, folder / "failed", settings.limits, settings.allowed)
     log.info(
         "users' code", allow=config.functions.allow, walls=confinement.walls(), control_group=cgroup.told()

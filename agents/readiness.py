@@ -11,10 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from structlog.typing import FilteringBoundLogger
-
 from agents import codec
-from agents.logs import Seldom
+from agents.logs import Logger, Seldom
 from agents.node.node import Node
 from elf.wire.clients import Failed
 from elf.wire.frames import OtherCluster
@@ -46,7 +44,7 @@ class Readiness:
         self,
         node: Node,
         cluster: str,
-        log: FilteringBoundLogger,
+        log: Logger,
         send: Callable[[str, list[bytes]], object],
         probe: Probe | None,
     ) -> None:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-import structlog
-
 from agents.keyring import Keyring
+from agents.logs import get_logger
 from elf.errors import UserError
 from elf.transport.zeromq import ZeroMqTransport
 
@@ -31,7 +30,7 @@ class Rekeying:
         self._transport = transport
         self._security = keyring.security
         self._loop = asyncio.get_running_loop()
-        self._log = structlog.get_logger().bind(agent=agent)
+        self._log = get_logger().bind(agent=agent)
         self._next: asyncio.TimerHandle | None = None
         self._changing: asyncio.Task[None] | None = None
         self._look()

@@ -10,10 +10,9 @@ from functools import cache
 from typing import Final, Literal
 
 import psutil
-from structlog.typing import FilteringBoundLogger
 
 from agents.audit import Audit
-from agents.logs import Seldom
+from agents.logs import Logger, Seldom
 from agents.metrics import Counts, Metrics
 from agents.node.node import Node
 from agents.ports import Told
@@ -30,7 +29,7 @@ class LogReports:
     def __init__(
         self,
         node: Node,
-        log: FilteringBoundLogger,
+        log: Logger,
         metrics: Metrics,
         now_ms: Callable[[], int],
         audit: Audit | None = None,

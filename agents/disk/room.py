@@ -15,7 +15,7 @@ import sqlite3
 from pathlib import Path
 from typing import Final
 
-import structlog
+from agents.logs import get_logger
 
 ROOM_BYTES: Final = 4 << 20
 """An agent starts only where it can have so much: SQLite's log alone may grow to that."""
@@ -56,7 +56,7 @@ def lacking(folder: Path) -> str:
 
 async def wait_for_room(folder: Path, why: str, agent: str, asked: asyncio.Future[str]) -> None:
     """Until there is room, which it lacked (``why``), or somebody has asked to stop."""
-    log = structlog.get_logger().bind(agent=agent, data_dir=str(folder))
+    log = get_logger().bind(agent=agent, data_dir=str(folder))
     log.error("agent stands aside: it cannot write; make room for it", reason=why, needs=ROOM_BYTES)
     while why and not asked.done():
         await asyncio.wait([asked], timeout=LOOK_S)

@@ -20,10 +20,10 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar
 
 import psutil
-from structlog.typing import FilteringBoundLogger
 
 from agents.disk.store import StoreError
 from agents.inputs.values import Chunk, Counters, Input
+from agents.logs import Logger
 from agents.tasks.archive import ArchiveError
 from agents.tasks.running import Running
 from agents.tasks.streamtask import StreamTask
@@ -91,7 +91,7 @@ class Feeding:
     def __init__(
         self,
         streams: Sequence[tuple[StreamTask, Input]],
-        log: FilteringBoundLogger,
+        log: Logger,
         *,
         now_ms: Callable[[], int],
         leaving: Callable[[], bool],
