@@ -120,7 +120,7 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
         async for found in client.execute(statement, windows):
             if isinstance(found, Window):
                 watching = True
-                out.window(found)
+                out.windows([found])
                 waiting.window(found)
                 continue
             if found.waiting:

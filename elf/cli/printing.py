@@ -18,13 +18,16 @@ import io
 import json
 import re
 import sys
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TextIO
 
 import msgspec
 import pyarrow as pa
 
+from elf.cli.grid import Grid, Styles, is_number
 from elf.client.coverage import coverage, is_whole
 from elf.client.values import cell, for_terminal, json_column, plain, printable_json, rfc3339
 from elf.client.windows import WINDOW_COLUMNS, Window
@@ -38,6 +41,8 @@ if TYPE_CHECKING:
 UNBOUNDED_COLUMNS: Final = 1_000_000
 FACTS_COLUMNS: Final = 120
 """The width of tables about jobs, streams and agents where nobody looks at them in a terminal."""
+BLOCK_ROWS: Final = 1 << 14
+"""Rows, or windows without any, that are made text at a time, or a little more."""
 GAP_COLUMNS: Final = 2
 LISTED: Final = "query"
 """The column of long texts in a list of jobs."""
@@ -61,8 +66,8 @@ Output = Literal["table", "json", "csv", "csv-raw"]
 class Printer(Protocol):
     """Writes results in one of the three forms."""
 
-    def window(self, window: Window) -> None:
-        """The rows of a window; what it covers when it is not whole, and its status when it was asked for."""
+    def windows(self, windows: Iterable[Window]) -> None:
+        """The rows of each window; what it covers if it is not whole; its status if that was asked for."""
 
     def ended(self, columns: Sequence[str]) -> None:
         """No window comes any more; ``columns`` are those that rows have, if one came or not."""
@@ -131,6 +136,37 @@ def shown(window: Window) -> pa.Table:
     return window.table if window.changes is None else window.changes
 
 
+@dataclass(frozen=True)
+class Block:
+    """Windows that are written together, and all of their rows."""
+
+    windows: Sequence[Window]
+    rows: pa.Table
+
+    def places(self) -> Iterator[tuple[Window, tuple[int, int]]]:
+        """Each window, and which rows are its."""
+        ends = accumulate((shown(window).num_rows for window in self.windows), initial=0)
+        return zip(self.windows, pairwise(ends), strict=True)
+
+    def parts(self, lines: Sequence[str]) -> Iterator[tuple[Window, Sequence[str]]]:
+        """Each window, and its part of what there is one of for each row."""
+        return ((window, lines[begin:end]) for window, (begin, end) in self.places())
+
+
+def blocks_of(windows: Iterable[Window]) -> Iterator[Block]:
+    """Windows with the same columns, about ``BLOCK_ROWS`` at a time."""
+    some: list[Window] = []
+    rows = 0
+    for window in windows:
+        if some and (rows >= BLOCK_ROWS or shown(window).schema != shown(some[0]).schema):
+            yield Block(some, pa.concat_tables(map(shown, some)))
+            some, rows = [], 0
+        some.append(window)
+        rows += max(1, shown(window).num_rows)
+    if some:
+        yield Block(some, pa.concat_tables(map(shown, some)))
+
+
 class JsonPrinter:
     """One JSON object a row."""
 
@@ -139,12 +175,14 @@ class JsonPrinter:
         self._status = status
         self._summed = summed
 
-    def window(self, window: Window) -> None:
-        lines = list(json_rows(shown(window)))
-        if self._status:
-            lines.append(status_json(window))
-        self._write(lines)
-        tell_coverage(window, self._summed)
+    def windows(self, windows: Iterable[Window]) -> None:
+        for block in blocks_of(windows):
+            lines = json_rows(block.rows)
+            if self._status:
+                lines = [line for one, part in block.parts(lines) for line in (*part, status_json(one))]
+            self._write(lines)
+            for window in block.windows:
+                tell_coverage(window, self._summed)
 
     def ended(self, columns: Sequence[str]) -> None:
         pass
@@ -168,7 +206,7 @@ def json_text(value: object) -> str:
     return printable_json(json.dumps(value, ensure_ascii=False))
 
 
-def json_rows(table: pa.Table) -> Iterable[str]:
+def json_rows(table: pa.Table) -> list[str]:
     """The rows of a table as JSON objects with the columns in their order."""
     if not table.num_rows:
         return []
@@ -194,13 +232,15 @@ class CsvPrinter:
         self._summed = summed
         self._header: list[str] = []
 
-    def window(self, window: Window) -> None:
-        if shown(window).num_rows:
-            self.table(shown(window))
-        if self._status:
-            print(printable_json(status_json(window)), file=sys.stderr, flush=True)
-        else:
-            tell_coverage(window, self._summed)
+    def windows(self, windows: Iterable[Window]) -> None:
+        for block in blocks_of(windows):
+            if block.rows.num_rows:
+                self.table(block.rows)
+            for window in block.windows:
+                if self._status:
+                    print(printable_json(status_json(window)), file=sys.stderr, flush=True)
+                else:
+                    tell_coverage(window, self._summed)
 
     def ended(self, columns: Sequence[str]) -> None:
         if not self._header:
@@ -250,21 +290,52 @@ class TablePrinter:
     """
 
     def __init__(self, out: TextIO, status: bool) -> None:
-        self._console = console(out)
+        self._out = out
         self._status = status
+        self._width, self._styles = UNBOUNDED_COLUMNS, Styles()
+        if out.isatty():
+            self._width = self._console.width
+            self._styles = Styles(bold=self._codes("bold"), dim=self._codes("dim"))
 
-    def window(self, window: Window) -> None:
-        rows, heading = shown(window), title(window)
+    def windows(self, windows: Iterable[Window]) -> None:
+        for block in blocks_of(windows):
+            grid = Grid(block.rows, self._width, self._styles)
+            lines: list[str] = []
+            for window, (begin, end) in block.places():
+                lines += self._lines(window, grid, begin, end)
+            self._out.writelines(f"{line}\n" for line in lines)
+            self._out.flush()
+
+    def _lines(self, window: Window, grid: Grid, begin: int, end: int) -> Iterator[str]:
+        """All that is said of a window, whose rows these are."""
+        heading = for_terminal(title(window))
         tells = self._status or not window.whole
-        if rows.num_rows:
+        if begin < end:
             if heading:
-                self._console.print(for_terminal(heading), style="bold")
-            self._console.print(rich_table(rows))
+                yield heading.join(self._styles.bold)
+            yield from grid.lines(begin, end) or self._folded(shown(window))
         elif tells:  # one that a revision has emptied is not whole either
             nothing = "no rows" if window.changes is None else "no changes"
-            self._console.print(for_terminal(f"{heading}  {nothing}".lstrip()))
+            yield f"{heading}  {nothing}".lstrip()
         if tells and window.coverage:
-            self._console.print(for_terminal(window.coverage))
+            yield for_terminal(window.coverage)
+
+    def _folded(self, rows: pa.Table) -> Iterator[str]:
+        """A table with cells of several lines."""
+        with self._console.capture() as drawn:
+            self._console.print(rich_table(rows))
+        yield drawn.get().removesuffix("\n")
+
+    def _codes(self, style: str) -> tuple[str, str]:
+        """What stands around a text of that style."""
+        with self._console.capture() as drawn:
+            self._console.print("x", style=style, end="")
+        before, _, after = drawn.get().partition("x")
+        return before, after
+
+    @cached_property
+    def _console(self) -> Console:
+        return console(self._out)
 
     def ended(self, columns: Sequence[str]) -> None:
         pass
@@ -319,8 +390,8 @@ def rich_table(table: pa.Table) -> Table:
     drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
     for name in names:
         kind = table.schema.field(name).type
-        number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-        drawn.add_column(Text(for_terminal(name)), justify="right" if number else "left", overflow="fold")
+        right = is_number(kind)
+        drawn.add_column(Text(for_terminal(name)), justify="right" if right else "left", overflow="fold")
     columns = [[_shown(value) for value in table[name].to_pylist()] for name in names]
     for row in zip(*columns, strict=True):
         drawn.add_row(*row)

@@ -277,8 +277,7 @@ def tell(reply: Reply, out: Printer) -> None:
 
 def show(result: WindowResult, out: Printer) -> None:
     """Print the windows of a result."""
-    for window in split(result):
-        out.window(window)
+    out.windows(split(result))
 
 
 def _check_writable(path: Path | None) -> None:

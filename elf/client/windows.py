@@ -134,10 +134,10 @@ def split(result: WindowResult) -> Iterator[Window]:
     """
     status, rows = _table(result.status), _table(result.payload)
     facts = {_span(row): row for row in status.to_pylist()} if status.num_rows else {}
-    parts = dict(_parts(rows))
+    parts, nothing = dict(_parts(rows)), rows.slice(0, 0)
     for span in sorted({*facts, *parts}, key=lambda span: (span[0] is not None, span)):
         row = facts.get(span, {})
-        revision = row.get("revision")
+        revision = row.pop("revision", None)
         yield Window(
             job=result.job,
             name=result.name,
@@ -146,8 +146,8 @@ def split(result: WindowResult) -> Iterator[Window]:
             start=_utc(span[0]),
             end=_utc(span[1]),
             revision=revision if isinstance(revision, int) else result.revision,
-            status={name: value for name, value in row.items() if name not in (*WINDOW_COLUMNS, "revision")},
-            table=parts.get(span, rows.slice(0, 0)),
+            status=row,
+            table=parts.get(span, nothing),
             provisional=result.provisional,
             early=result.early,
             emits_changes=result.changes,
@@ -170,9 +170,9 @@ def _parts(rows: pa.Table) -> Iterator[tuple[_Span, pa.Table]]:
         rows, starts, ends = rows.take(pa.array(order)), starts[order], ends[order]
     edges = (np.diff(starts) != 0) | (np.diff(ends) != 0)
     bounds = [0, *(np.flatnonzero(edges) + 1).tolist(), len(starts)]
-    for begin, end in itertools.pairwise(bounds):
-        span = (rows.column(i).slice(begin, 1).cast(_US)[0].as_py() for i in (0, 1))
-        yield (next(span), next(span)), rows.slice(begin, end - begin)
+    spans = zip(*(pa.array(us[bounds[:-1]], _US).to_pylist() for us in (starts, ends)), strict=True)
+    for span, (begin, end) in zip(spans, itertools.pairwise(bounds), strict=True):
+        yield span, rows.slice(begin, end - begin)
 
 
 def _table(data: bytes) -> pa.Table:
@@ -180,7 +180,8 @@ def _table(data: bytes) -> pa.Table:
 
 
 def _span(row: dict[str, object]) -> _Span:
-    start, end = row.get("window_start"), row.get("window_end")
+    """The window that a status is of, which is taken out of it."""
+    start, end = (row.pop(name, None) for name in WINDOW_COLUMNS)
     return (
         start if isinstance(start, datetime) else None,
         end if isinstance(end, datetime) else None,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -13,10 +14,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 
+from elf.cli import printing
+from elf.cli.grid import Grid, Styles
 from elf.cli.options import Output
-from elf.cli.printing import json_rows, printer, status_json
-from elf.client import split
+from elf.cli.printing import json_rows, printer, rich_table, status_json
+from elf.client import Window, split
 from elf.client.values import for_terminal, rfc3339
 from tests.support.fleet_of_one import window_result
 
@@ -26,8 +30,7 @@ US = pa.timestamp("us")
 def printed(output: str, *, status: bool = False, rows: int = 2, whole: bool = False) -> str:
     out = io.StringIO()
     writer = printer(Output(output).value, status=status, out=out)
-    for window in split(window_result(0, 5, rows=rows, whole=whole)):
-        writer.window(window)
+    writer.windows(split(window_result(0, 5, rows=rows, whole=whole)))
     return out.getvalue()
 
 
@@ -73,7 +76,7 @@ def test_tables_tell_it_under_the_rows() -> None:
     (window,) = split(window_result(0, whole=True))
     unchanged = replace(window, changes=window.table.slice(0, 0), revision=1)
     out = io.StringIO()
-    printer("table", out=out).window(unchanged)
+    printer("table", out=out).windows([unchanged])
     assert out.getvalue() == f"{FIRST}  revision 1  no changes\n7 of 7 agents, revision 1\n"
 
 
@@ -161,7 +164,7 @@ def test_null_is_not_an_empty_text() -> None:
         ("table", ["       NULL", "NULL      2", 'a,"b   NULL']),
     ):
         out = io.StringIO()
-        printer(Output(output).value, out=out).window(replace(window, table=rows))
+        printer(Output(output).value, out=out).windows([replace(window, table=rows)])
         lines = [
             line.rstrip().removeprefix("2026-01-01T00:00:00.000Z," * 2)
             for line in out.getvalue().splitlines()
@@ -254,3 +257,55 @@ def test_what_stands_in_a_log_does_not_steer_the_terminal() -> None:
     printer(Output("table").value, status=False, out=out).table(pa.table({"path": [red]}))
     assert for_terminal(red) in out.getvalue()
     assert not {*out.getvalue()} & {*"\x1b\x07\x9b\t"}
+
+
+TEXTS = st.none() | st.text("ab é漢\t", max_size=6) | st.just("two\nlines")
+
+
+@given(
+    st.lists(st.tuples(TEXTS, st.none() | st.integers(-5, 10**6), st.none() | st.floats()), max_size=6),
+    st.sampled_from([15, 120]),
+)
+def test_windows_are_drawn_as_rich_draws_them(rows: list[tuple[object, ...]], width: int) -> None:
+    """Or not at all."""
+    names, kinds = ("a", "wide é", "c"), (pa.string(), pa.int64(), pa.float64())
+    columns = list(zip(*rows, strict=True)) or [()] * 3
+    table = pa.table(
+        {name: pa.array(column, kind) for name, column, kind in zip(names, columns, kinds, strict=True)}
+    )
+    for styles in (Styles(), Styles(("<b>", "</b>"), ("<d>", "</d>"))):
+        lines = Grid(table, width, styles).lines(0, table.num_rows)
+        out = io.StringIO()
+        Console(file=out, width=width, markup=False, highlight=False, emoji=False).print(rich_table(table))
+        if lines is None:
+            assert width == 15 or any("\n" in str(row[0]) for row in rows)
+        else:
+            drawn = re.sub("</?[bd]>", "", "\n".join(lines))
+            assert drawn.split("\n") == out.getvalue().splitlines()
+
+
+def test_many_windows_are_written_as_each_of_them_is() -> None:
+    """Also where their columns change, and in blocks."""
+    several = [
+        *split(window_result(*range(0, 40, 5))),
+        *split(window_result(40, rows=0)),
+        *(replace(one, table=one.table.rename_columns([*"abcd"])) for one in split(window_result(45))),
+        *split(window_result(50)),
+    ]
+    for output in Output:
+        for status in (False, True):
+            together, apart = io.StringIO(), io.StringIO()
+            printer(Output(output).value, status=status, out=together).windows(several)
+            alone = printer(Output(output).value, status=status, out=apart)
+            for window in several:
+                alone.windows([window])
+            assert together.getvalue() == apart.getvalue() != ""
+            assert printed_in_blocks(output.value, several, status=status) == apart.getvalue()
+
+
+def printed_in_blocks(output: str, windows: list[Window], *, status: bool) -> str:
+    out = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(printing, "BLOCK_ROWS", 7)
+        printer(Output(output).value, status=status, out=out).windows(windows)
+    return out.getvalue()
