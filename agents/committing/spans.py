@@ -19,7 +19,7 @@ from agents.committing.panetables import opened_counters, opened_groups
 from elf.job.contributions import Piece
 from elf.job.effects import CommitWindows
 from elf.job.spec import END_OF_TIME, START_OF_TIME
-from elf.windows import Calendar, Sliding, Spans
+from elf.windows import Calendar, Kind, Landmark, Session, Spans
 from elf.windows.kinds import Int64s
 
 STATUS_ROWS_MAX: Final = 1_000
@@ -27,7 +27,10 @@ STATUS_ROWS_MAX: Final = 1_000
 do.
 """
 PORTION_ROWS: Final = 1 << 17
-"""Rows of a portion and of its status, about; as many as its panes have, where that is more."""
+"""Rows of a portion and of its status, about."""
+PORTIONS_READ: Final = 8
+"""Panes are read again for each portion. So where windows have no more rows than their panes, and these are
+many, there are only about so many portions."""
 Span = tuple[int, int]
 _EPOCH: Final = datetime(1970, 1, 1)
 
@@ -115,18 +118,16 @@ def _bounds(rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 
 
 def has_portions(effect: CommitWindows) -> bool:
-    """Whether windows are made some at a time: their number is not bounded, and one is like another."""
-    plan = effect.spec.plan
-    plain = not (plan.stages or plan.join or plan.beside or plan.final)
+    """Whether windows are made some at a time: there is no end to their range."""
     endless = effect.last_us >= END_OF_TIME and effect.revised is None and effect.skipped_to is None
-    return plain and endless and bool(plan.windows) and all(isinstance(k, Sliding) for k in plan.windows)
+    return endless and bool(effect.spec.plan.windows)
 
 
 def portion(effect: CommitWindows, pieces: Sequence[Piece]) -> CommitWindows:
     """The first of the windows, that are about so many rows; all of them where that is what is left.
 
-    ``pieces``: the panes that they are made of. Sliding windows may have a row of a pane as often as there
-    are windows that hold it, and each has no more rows than there are groups: the smaller of both counts.
+    ``pieces``: the panes that they are made of. A row of a pane may be in each window that holds it, and no
+    window has more rows than there are groups: the smaller of both counts.
     """
     groups, counter_tables = opened_groups(pieces), opened_counters(pieces)
     rows = _panes(groups)
@@ -135,13 +136,14 @@ def portion(effect: CommitWindows, pieces: Sequence[Piece]) -> CommitWindows:
         return effect
     weights = 1 + np.bincount(inverse[: len(rows)], minlength=len(panes))
     firsts, stops, weights, each = _held(effect, panes, weights)
-    aim = max(PORTION_ROWS, len(rows))
+    aim = max(PORTION_ROWS, len(rows) // PORTIONS_READ)
     if not len(firsts) or float((weights * ((stops - firsts) // each)).sum()) <= aim:
         return effect
     largest = 1 + _groups_max(effect, groups, len(rows))
     by_rows = _reached(firsts, stops, weights / each, aim)
     by_windows = _reached(firsts, _apart(firsts, stops, each), largest / each, aim)
     last = effect.calendar.last_end(max(by_rows, by_windows, int(firsts.min())))
+    last -= last % effect.calendar.pane_us  # sessions end anywhere, and need what is committed below
     if last >= int(stops.max() - each.min()):
         return effect
     return replace(effect, last_us=last, final=False, portion=True)
@@ -158,14 +160,26 @@ def _held(effect: CommitWindows, panes: Int64s, weights: Int64s) -> tuple[Int64s
     starts = panes * effect.calendar.pane_us
     found = []
     for kind in effect.calendar.kinds:
-        if isinstance(kind, Sliding):
-            first, stop = kind.ends_by(starts) + kind.step_us, kind.last_end(starts) + kind.step_us
-            if effect.first_us > START_OF_TIME:
-                first = np.maximum(first, kind.ends_by(effect.first_us) + kind.step_us)
-            found.append(np.stack([first, stop, weights, np.full(len(panes), kind.step_us)]))
+        first, stop, weight = _ends(effect.calendar, kind, starts, weights)
+        if effect.first_us > START_OF_TIME:
+            first = np.maximum(first, kind.ends_by(effect.first_us) + kind.step_us)
+        found.append(np.stack([first, stop, weight, np.full(len(first), kind.step_us)]))
     first, stop, weights, each = np.concatenate(found, axis=1)
     wanted = stop > first
     return first[wanted], stop[wanted], weights[wanted], each[wanted]
+
+
+def _ends(calendar: Calendar, kind: Kind, starts: Int64s, weights: Int64s) -> tuple[Int64s, Int64s, Int64s]:
+    """Where windows of a kind end that hold panes, as of ``_held``. A session ends somewhere in a step: a key
+    has one there. Each landmark window stands for itself: those that hold a pane are not evenly apart."""
+    if isinstance(kind, Session):
+        return starts + kind.gap_us, starts + 2 * kind.gap_us, weights
+    if isinstance(kind, Landmark):
+        ends = np.unique(kind.ends_by(starts) + kind.step_us)
+        before = np.concatenate([[0], np.cumsum(weights)])
+        begin, stop = (np.searchsorted(starts, us) for us in (calendar.starts_of(kind, ends), ends))
+        return ends, ends + kind.step_us, before[stop] - before[begin]
+    return kind.ends_by(starts) + kind.step_us, kind.last_end(starts) + kind.step_us, weights
 
 
 def _apart(firsts: Int64s, stops: Int64s, each: Int64s) -> Int64s:
@@ -195,6 +209,8 @@ def _reached(firsts: Int64s, stops: Int64s, rates: np.ndarray, aim: int) -> int:
 def _groups_max(effect: CommitWindows, groups: Sequence[pa.Table], rows: int) -> int:
     """The most rows that a window can have."""
     plan = effect.spec.plan
+    if plan.join is not None or plan.stages or plan.beside:
+        return rows  # what it is made of has other groups
     keys = list(plan.made.keys)
     if not keys:
         return 1

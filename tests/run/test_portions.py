@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from agents.committing import spans
 from agents.committing.spans import PORTION_ROWS
 from agents.run import run
 from agents.runinputs import Asked, RunRequest
@@ -117,3 +118,46 @@ def test_ctrl_c_in_the_middle_of_many_windows(which: signal.Signals, tmp_path: P
     assert running.returncode == 130
     assert said == "elf: interrupted: this is not the whole answer\n"
     assert list(temporary.glob("elf-run-*")) == []
+
+
+ANY = {
+    "landmark": "SELECT k, COUNT(*) AS n FROM log GROUP BY k WINDOWING LANDMARK EVERY 5 SECONDS",
+    "cumulative": "SELECT k, COUNT(*) AS n FROM log GROUP BY k WINDOWING CUMULATE 60 SECONDS STEP 5 SECONDS",
+    "several": "SELECT COUNT(DISTINCT k) AS n FROM log WINDOWING LANDMARK EVERY 20 SECONDS, 1 MINUTE SLIDE 10 SECONDS",
+    "session": "SELECT k, COUNT(*) AS n FROM log GROUP BY k WINDOWING SESSION 7 SECONDS MAX 1 MINUTE",
+    "larger": "CREATE JOB small AS SELECT k, COUNT(*) AS n FROM log GROUP BY k WINDOWING 2 SECONDS; "
+    "SELECT k, MAX(n) AS m FROM JOB small GROUP BY k WINDOWING 10 SECONDS",
+    "jobs": "CREATE JOB one AS SELECT k, COUNT(*) AS n FROM log GROUP BY k WINDOWING 10 SECONDS SLIDE 5 SECONDS; "
+    "CREATE JOB two AS SELECT k, COUNT(*) AS n FROM log WHERE k > 3 GROUP BY k WINDOWING 10 SECONDS SLIDE 5 SECONDS; "
+    "SELECT one.k, one.n, two.n AS m FROM JOB one LEFT JOIN JOB two ON one.k = two.k",
+    "joined": "SELECT a.k, COUNT(*) AS n FROM log AS a JOIN more AS b ON a.k = b.k AND b.ts BETWEEN a.ts AND "
+    "a.ts + INTERVAL 10 SECONDS GROUP BY a.k WINDOWING 20 SECONDS SLIDE 5 SECONDS",
+}
+
+
+@pytest.mark.parametrize("query", ANY.values(), ids=list(ANY))
+def test_windows_of_any_kind_come_in_portions(
+    query: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together they are what one result has, bit by bit."""
+    rng = random.Random(1)
+    seconds = sorted(rng.randrange(400) for _ in range(600))
+    for name in ("log", "more"):
+        lines = (f'{{"ts":{1_700_000_000 + s},"k":{rng.randrange(9)}}}\n' for s in seconds)
+        (tmp_path / name).write_text("".join(lines))
+
+    def answered() -> tuple[int, list[tuple[object, ...]]]:
+        results: list[WindowResult] = []
+        inputs = {name: (str(tmp_path / name),) for name in ("log", "more")}
+        run(RunRequest(Asked(query), inputs if " more " in query else {"log": inputs["log"]}), results.append)
+        windows = [window for result in results for window in split(result)]
+        assert [result.last_us for result in results] == sorted({result.last_us for result in results})
+        return len(results), sorted(
+            (one.start, one.end, repr(one.status), *map(repr, one.table.to_pylist())) for one in windows
+        )
+
+    (whole, expected) = answered()
+    monkeypatch.setattr(spans, "PORTION_ROWS", 60)
+    (portions, found) = answered()
+    assert (whole, found) == (1, expected)
+    assert portions > 3
