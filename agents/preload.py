@@ -216,12 +216,14 @@ def _rehearse() -> None:
     """What each agent would find out, compile or load for itself, for its settings and for its first line."""
     import pyarrow as pa
 
+    from agents.codec import CODEC
     from agents.config import load
     from agents.formats import get_format
     from agents.tasks.engine import SqlExtractor
     from agents.tasks.extracting import Extractor
     from elf.job.ports import Wanted
 
+    CODEC.prepare()
     load(None, {})
     time.strptime("2026", "%Y")  # its module is imported with the first call
     line = '{"ts": "2026-01-01T00:00:00Z"}'

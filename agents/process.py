@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 import overlay as ring
-from agents import logs
+from agents import codec, logs
 from agents.answering.keys import NodeKeys
 from agents.answering.quotas import Quotas
 from agents.audit import Audit
@@ -131,6 +131,7 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
             get_logger().warning(note, agent=config.agent.name)
         if config.security == "open":
             get_logger().warning(OPEN, agent=config.agent.name)
+    codec.CODEC.prepare()
     sys.setrecursionlimit(FRAMES_MAX)
     sys.setswitchinterval(SWITCH_SECS)
     LIMIT.set(sum(config.memory_max_bytes for config in configs) // 2)

@@ -136,18 +136,25 @@ class Codec(Generic[M]):
     ) -> None:
         self.types: Final = {_tag(family, cls): cls for family, types in families.items() for cls in types}
         """Tag on the wire to message type."""
-        forms = {tag: form(cls) for tag, cls in self.types.items()}
         self._tags: Final[dict[type, str]] = {cls: tag for tag, cls in self.types.items()}
-        self._readers: Final = {tag: form.read for tag, form in forms.items()}
-        self._writers: Final[dict[type, Callable[[M], bytes]]] = {
-            cls: forms[tag].write for tag, cls in self.types.items()
-        }
+        self._make = form
+        self._forms: Final[dict[str, Form[M]]] = {}
+
+    def prepare(self) -> None:
+        """Find out how all types are read and written: now, not with the first message of each."""
+        for tag in self.types:
+            self._form(tag)
+
+    def _form(self, tag: str) -> Form[M]:
+        if (form := self._forms.get(tag)) is None:
+            form = self._forms[tag] = self._make(self.types[tag])
+        return form
 
     def encode(self, message: M, *, cluster: str, sender: str) -> list[bytes]:
         """The frames of a message (one, or two with a payload). ``sender``: where answers may go to."""
         tag = self._tag_of(message)
         payload = _payload(message) or b""
-        body = self._writers[type(message)](_with_payload(message, b"") if payload else message)
+        body = self._form(tag).write(_with_payload(message, b"") if payload else message)
         envelope = Envelope(
             MAGIC,
             WIRE_VERSION,
@@ -184,7 +191,7 @@ class Codec(Generic[M]):
     def pack(self, message: M) -> bytes:
         """A message as the ``payload`` of another (routed, multicast) one; everything inline."""
         tag = self._tag_of(message)
-        body = self._writers[type(message)](message)
+        body = self._form(tag).write(message)
         return _encode(Packed(MAGIC, WIRE_VERSION, tag, _checksum(body, tag), body))
 
     def unpack(self, data: Frame) -> M:
@@ -205,11 +212,10 @@ class Codec(Generic[M]):
         return tag
 
     def _body(self, tag: str, body: bytes) -> M:
-        read = self._readers.get(tag)
-        if read is None:
+        if tag not in self.types:
             raise FrameRefused("tag", f"unknown message {tag[:64]!r}")
         try:
-            return read(body)
+            return self._form(tag).read(body)
         except (ValueError, TypeError, RecursionError) as error:
             raise FrameRefused("fields", f"{tag}: {error}") from None
 
