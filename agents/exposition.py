@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Final
+from typing import Any, Final
 
 import psutil
 from prometheus_client import generate_latest
@@ -42,7 +42,7 @@ class _All(Collector):
 
 
 def _family(family: Family) -> Metric:
-    shown = _FAMILIES[family.kind](family.name, family.about, labels=family.labels)
+    shown: Any = _FAMILIES[family.kind](family.name, family.about, labels=family.labels)
     for labels, value in family.values():
         shown.add_metric(labels, value)
     return shown

@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, TextIO
 from elf.client.values import for_terminal, printable_json
 
 # structlog would load it for tracebacks in colours, which are not shown: 4 MB, and 60 ms
-_HIDDEN: Final = sys.modules.setdefault("rich", None) is None  # type: ignore[arg-type,func-returns-value]
+_HIDDEN: Final = sys.modules.setdefault("rich", None) is None  # type: ignore[arg-type]
 import structlog  # noqa: E402
 from structlog import get_logger  # noqa: E402
 from structlog.typing import FilteringBoundLogger as Logger  # noqa: E402

@@ -26,7 +26,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -74,6 +74,7 @@ from elf import native
 from elf.addresses import is_loopback, split_address
 from elf.client.values import for_terminal
 from elf.errors import ElfError, UserError
+from elf.fields import replace
 from elf.functions import cgroup, confinement
 from elf.functions.allowed import Allow, Allowed, allowed, keyless, refusal
 from elf.functions.hosts import Settings

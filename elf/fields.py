@@ -12,9 +12,12 @@ for whoever reads it (``Annotated``).
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+import dataclasses
+from typing import Annotated, Any, Final, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, Struct, structs
+
+T = TypeVar("T")
 
 MEMBERS_MAX: Final = 1 << 20
 """Members that a stream may ever have had. A contribution set has a bit for each."""
@@ -93,3 +96,12 @@ def span(start: int, end: int) -> None:
     """Raises ``ValueError`` unless panes ``[start, end)`` are some."""
     if start >= end:
         raise ValueError(f"panes {start}..{end} are none")
+
+
+def replace(value: T, /, **changes: Any) -> T:
+    """The same value with other fields: of a struct as of a dataclass (``copy.replace`` of Python 3.13)."""
+    if isinstance(value, Struct):
+        return structs.replace(value, **changes)
+    given: Any = value
+    found: T = dataclasses.replace(given, **changes)
+    return found

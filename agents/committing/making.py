@@ -14,7 +14,6 @@ import operator
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -36,6 +35,7 @@ from agents.ports import Queue, Reports
 from agents.tasks.streams import Call, FunctionsAt, Running
 from elf.batch import WRONG, encode
 from elf.errors import ElfBug, ElfError, PeerError
+from elf.fields import replace
 from elf.job.assembly.windows import Assembly
 from elf.job.catalog.membership import Identity
 from elf.job.contributions import Piece

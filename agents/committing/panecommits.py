@@ -8,10 +8,8 @@ effect (after a crash) answers with what the store has.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
-import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -22,6 +20,7 @@ from agents.committing.reducing import ReduceFunction
 from agents.disk.store import Store
 from elf.batch import decode, encode
 from elf.errors import ElfBug, PanesGone
+from elf.fields import replace
 from elf.functions.cpu import cpu_us
 from elf.job import parts
 from elf.job.commits import PaneCommit
@@ -149,8 +148,7 @@ def merged_panes(
         if flow.fragment.reduce is not None:
             before = store.raw_of(flow.uid, start, end)
             below = [
-                msgspec.structs.replace(row, payload=before.get((row.start, row.revision), row.payload))
-                for row in below
+                replace(row, payload=before.get((row.start, row.revision), row.payload)) for row in below
             ]
         base = latest(below, start, end)
         check_covered(flow.uid, [(piece.start, piece.end) for piece in base], start, end)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -16,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from agents.committing.panetables import opened_counters, opened_groups
+from elf.fields import replace
 from elf.job.contributions import Piece
 from elf.job.effects import CommitWindows
 from elf.job.spec import END_OF_TIME, START_OF_TIME

@@ -22,7 +22,6 @@ It never writes, never waits for anything but the disk, and never stops because 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final, Literal
 
 from agents.inputs.contents import Plain
@@ -32,6 +31,7 @@ from agents.inputs.follower import Follower
 from agents.inputs.ranges import MAGIC_BYTES, is_compressed, may_be_compressed
 from agents.inputs.rotated import FileId
 from agents.inputs.values import Chunk, Counters, Position
+from elf.fields import replace
 from elf.job.gaps import Missed
 
 _SCAN_EVERY_MS: Final = 1000

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 import pyarrow as pa
@@ -18,6 +18,7 @@ import pyarrow as pa
 from agents.disk.store import Store
 from agents.inputs.values import Position
 from elf.batch import decode
+from elf.fields import replace
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, DropStragglers, Outcome
 from elf.job.gaps import Gap, gaps_of

@@ -16,7 +16,6 @@ A line that does not parse cannot be masked: it is counted, and rejected, withou
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final, Protocol
 
 import msgspec
@@ -28,6 +27,7 @@ from agents.formats import Format
 from agents.formats.access import DATE
 from agents.inputs.values import Chunk, Counters, Input, Position
 from agents.masks import WITHHELD, masked
+from elf.fields import replace
 from elf.job.gaps import Missed
 from elf.job.ports import Wanted
 from elf.schema import Column

@@ -14,11 +14,9 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -33,6 +31,7 @@ from agents.tasks.streams import StreamEngine
 from elf import windows
 from elf.batch import decode, encode
 from elf.errors import InputError
+from elf.fields import replace
 from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoint
 from elf.job.commands import Feed
 from elf.job.contributions import to_bytes
@@ -253,10 +252,8 @@ def _placed(
     if offsets is None or any(one.id in spoken for one in new) or not known <= open_now.keys():
         return None
     sources = (_source(one, open_now[one.id]) for one in (*offsets.sources, *new))
-    return msgspec.structs.replace(offsets, sources=tuple(sources))
+    return replace(offsets, sources=tuple(sources))
 
 
 def _source(source: SourceAt, at: Position) -> SourceAt:
-    return msgspec.structs.replace(
-        source, path=at.path, inode=at.inode, head_bytes=at.head_bytes, head_crc=at.head_crc
-    )
+    return replace(source, path=at.path, inode=at.inode, head_bytes=at.head_bytes, head_crc=at.head_crc)

@@ -12,7 +12,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 import msgspec
@@ -29,6 +29,7 @@ from agents.tasks.running import found_at
 from agents.tasks.samples import spread
 from agents.tasks.sinks import Sinks
 from agents.tasks.streams import Ahead, Parsed, StreamEngine
+from elf.fields import replace
 from elf.functions.cpu import cpu_us
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
@@ -210,7 +211,7 @@ class StreamTask:
         elif outcome.checkpoint is not None:
             self._cut(outcome, outcome.checkpoint)
         if outcome.where and self._reading is not None:
-            reading = msgspec.structs.replace(self._reading, event_time=self._engine.event_time)
+            reading = replace(self._reading, event_time=self._engine.event_time)
             return replace(outcome, where=found_at(outcome.where, self.positions, reading))
         return outcome
 

@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from elf.job.spec import Flow
 
 
-@dataclass(frozen=True)
-class SourceCheckpoint:
+class SourceCheckpoint(msgspec.Struct, frozen=True):
     """A source: the highest event time seen and the bytes consumed. ``number``: the number with which it
     began to speak (``elf.job.reexecution``); 0: it is to have a new one."""
 
@@ -20,8 +19,7 @@ class SourceCheckpoint:
     number: int = 0
 
 
-@dataclass(frozen=True)
-class FlowCheckpoint:
+class FlowCheckpoint(msgspec.Struct, frozen=True):
     """A flow: panes ``[live_from, sealed)`` are snapshots; ``tree`` (all its buffers) and ``counters`` hold
     the open ones. ``applied``: (source, bytes consumed), as each flow has its own. ``suspended``: the flow is
     over its quota, and its ``shed`` rows are not reported yet. ``rows``: rows on time that wait for the map.
@@ -52,8 +50,7 @@ class FlowCheckpoint:
     (``elf.job.reexecution``)."""
 
 
-@dataclass(frozen=True)
-class StreamCheckpoint:
+class StreamCheckpoint(msgspec.Struct, frozen=True):
     """The whole state of a stream task. Reading starts again at the least offset that any flow has
     applied."""
 

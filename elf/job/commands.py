@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
+import msgspec
 import pyarrow as pa
 
 from elf.job.checkpoint import StreamCheckpoint
@@ -17,8 +17,7 @@ from elf.job.snapshots import Early, Name, Sealed, Span, Threshold
 from elf.job.spec import Flow
 
 
-@dataclass(frozen=True)
-class Feed:
+class Feed(msgspec.Struct, frozen=True):
     """A chunk was read. ``ahead``: what was extracted from it before its turn came, and what was wanted then;
     it is used if the same is wanted now. ``missed``: what was found to be gone before it. ``new_sources``:
     other sources have lines, none of which was read yet, and windows wait for them."""
@@ -30,8 +29,7 @@ class Feed:
     new_sources: bool = False
 
 
-@dataclass(frozen=True)
-class Idle:
+class Idle(msgspec.Struct, frozen=True):
     """A read at the end of every file returned nothing; ``gone``: sources that will never have more;
     ``missed``: what was found to be gone before that."""
 
@@ -40,47 +38,40 @@ class Idle:
     missed: tuple[Missed, ...] = ()
 
 
-@dataclass(frozen=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """The input is finite and was read to its end: seal everything, for ever."""
 
 
-@dataclass(frozen=True)
-class SealOpen:
+class SealOpen(msgspec.Struct, frozen=True):
     """The agent leaves: seal the panes that have rows, early."""
 
 
-@dataclass(frozen=True)
-class Install:
+class Install(msgspec.Struct, frozen=True):
     """Start to compute a flow, at this chunk boundary. ``samples``: lines on which its function is tried."""
 
     flow: Flow
     samples: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Uninstall:
+class Uninstall(msgspec.Struct, frozen=True):
     """Stop computing a flow, and forget it."""
 
     uid: str
 
 
-@dataclass(frozen=True)
-class Suspend:
+class Suspend(msgspec.Struct, frozen=True):
     """The flow retains more than its quota: drop its open panes, count its rows as shed, until ``Resume``."""
 
     uid: str
 
 
-@dataclass(frozen=True)
-class Resume:
+class Resume(msgspec.Struct, frozen=True):
     """Compute a suspended flow again, from the first pane after everything read by now."""
 
     uid: str
 
 
-@dataclass(frozen=True)
-class DropStragglers:
+class DropStragglers(msgspec.Struct, frozen=True):
     """Panes of a flow were committed without us, for good: all open ones below ``below``, and, of these
     snapshots, those in the spans; each of their other panes is in a commit. ``counted``: what becomes of
     their counters, as the stream task finds them in the store (``elf.job.stragglers``)."""
@@ -88,36 +79,32 @@ class DropStragglers:
     uid: str
     below: int
     names: tuple[tuple[Name, tuple[Span, ...]], ...] = ()
-    counted: Mapping[str, int] = field(default_factory=dict)
+    counted: Mapping[str, int] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(msgspec.Struct, frozen=True):
     """Another agent has run these panes of our snapshots, and its piece is in the commit, for good: (first
     pane, end, number of its source offsets; ``elf.job.reexecution``). ``counted`` as in ``DropStragglers``;
     ``gaps``: what those panes of ours lack and the other agent does not know of."""
 
     uid: str
     names: tuple[tuple[Name, tuple[tuple[int, int, int], ...]], ...]
-    counted: Mapping[str, int] = field(default_factory=dict)
+    counted: Mapping[str, int] = msgspec.field(default_factory=dict)
     gaps: tuple[Gap, ...] = ()
 
 
-@dataclass(frozen=True)
-class SetThreshold:
+class SetThreshold(msgspec.Struct, frozen=True):
     """Which groups of a flow go up from now on (None: all)."""
 
     uid: str
     threshold: Threshold | None
 
 
-@dataclass(frozen=True)
-class TakeCheckpoint:
+class TakeCheckpoint(msgspec.Struct, frozen=True):
     """Write a checkpoint."""
 
 
-@dataclass(frozen=True)
-class SetTaps:
+class SetTaps(msgspec.Struct, frozen=True):
     """What a job in Python wants of this stream from now on; empty: nothing."""
 
     uid: str
@@ -141,8 +128,7 @@ Command = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, eq=False):
     """The outcome of a command. ``accepted`` and ``ts`` are for the archive; ``rejected``: line numbers of
     the chunk."""
 
@@ -153,12 +139,12 @@ class Outcome:
     ts: pa.Array | None = None
     rejected: Int64s | None = None
     rows: int = 0
-    counts: dict[str, int] = field(default_factory=dict)
+    counts: dict[str, int] = msgspec.field(default_factory=dict)
     until_us: int = 0
     """Of ``SealOpen``: every pane that starts before it is sealed; there are no rows from then on."""
     tapped: tuple[Tapped, ...] = ()
     early: tuple[Early, ...] = ()
-    work: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    work: Mapping[str, Mapping[str, int]] = msgspec.field(default_factory=dict)
     """What was done for each flow (its uid) so far, see ``elf.job.work``."""
     forgotten: tuple[tuple[str, Name], ...] = ()
     """Snapshots (flow, name) that are deleted together with the checkpoint, which has counted their rows."""

@@ -9,10 +9,12 @@ cover the same member in the same pane are never both kept** (protocol 4.2). Onl
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import msgspec
+
 from elf.errors import ElfBug
+from elf.fields import replace
 
 PartName = tuple[int, int]
 """(Member number, part) of a later delta of one pane (``elf.job.parts``)."""
@@ -46,8 +48,7 @@ def from_bytes(data: bytes) -> int:
     return int.from_bytes(data, "little")
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(msgspec.Struct, frozen=True):
     """A partial aggregate. ``counters`` and ``payload`` may hold more panes than ``[start, end)``: the range
     decides. ``excerpt``: groups may be left out (``elf.job.thresholds``). ``offsets``: it is another agent's
     run of its member's work, from the source offsets with that number (``elf.job.reexecution``); 0: it is the

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import msgspec
+
 from elf.job.commands import Command
 from elf.job.contributions import PartName, Piece, Pieces, members_of
 from elf.job.messages.groups import ReconfigureJob
@@ -24,32 +26,28 @@ from elf.windows import Calendar
 from elf.wire.base import Message, Request
 
 
-@dataclass(frozen=True)
-class Send:
+class Send(msgspec.Struct, frozen=True):
     """A message, directly to an address (an agent's, or a client's return address)."""
 
     to: str
     message: Message
 
 
-@dataclass(frozen=True)
-class Multicast:
+class Multicast(msgspec.Struct, frozen=True):
     """A message to all members of a topic's tree; the node hands it to its overlay."""
 
     topic: bytes
     message: Message
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(msgspec.Struct, frozen=True):
     """A command for a stream task; comes back as ``Worked``."""
 
     stream: str
     command: Command
 
 
-@dataclass(frozen=True)
-class Run:
+class Run(msgspec.Struct, frozen=True):
     """Run another agent's work, for the root at ``to``, beside our own; comes back as ``Ran``
     (``elf.job.reexecution``)."""
 
@@ -58,8 +56,7 @@ class Run:
     to: str
 
 
-@dataclass(frozen=True)
-class Combine:
+class Combine(msgspec.Struct, frozen=True):
     """Merge disjoint pieces of the same panes into one for the parent; comes back as ``Combined``."""
 
     flow: Flow
@@ -98,8 +95,7 @@ class CommitPanes:
         return self.start < end and start < self.end
 
 
-@dataclass(frozen=True)
-class StorePanes:
+class StorePanes(msgspec.Struct, frozen=True):
     """Keep commits that came from a flow's root on another node, in order, under the name ``stored_as``;
     comes back as ``PanesStored``.
     """
@@ -109,8 +105,7 @@ class StorePanes:
     rows: tuple[PaneRow, ...]
 
 
-@dataclass(frozen=True)
-class ReadCommits:
+class ReadCommits(msgspec.Struct, frozen=True):
     """Read a flow's commits after number ``after`` that have panes from ``start`` on, in order, some at a
     time, for the reader at ``to``; comes back as ``CommitsRead``. ``cut``: the rows of a pane that the reader
     needs."""
@@ -122,8 +117,7 @@ class ReadCommits:
     cut: Top | None = None
 
 
-@dataclass(frozen=True)
-class Coverage:
+class Coverage(msgspec.Struct, frozen=True):
     """Panes ``[start, end)`` of a flow (its name in the store) and their revision; the members expected and
     present, as contribution sets over the members of the flow's stream. ``lost``: dropped before they were
     here."""
@@ -137,8 +131,7 @@ class Coverage:
     lost: bool = False
 
 
-@dataclass(frozen=True, eq=False)
-class Named:
+class Named(msgspec.Struct, frozen=True, eq=False):
     """The members of a flow's stream: ``agents`` has id and name by member number. ``flow``: its name in the
     store. One value serves all windows as long as the roster stays, so it is compared by identity."""
 
@@ -146,8 +139,7 @@ class Named:
     agents: Mapping[int, tuple[str, str]]
 
 
-@dataclass(frozen=True)
-class CommitWindows:
+class CommitWindows(msgspec.Struct, frozen=True):
     """Assemble and commit the windows that end in ``(first_us, last_us]``; comes back as
     ``WindowsCommitted``.
 
@@ -179,8 +171,7 @@ class CommitWindows:
         return Calendar(plan.windows, plan.fragment.pane_us, self.from_us, self.landmarks, self.until_us)
 
 
-@dataclass(frozen=True)
-class MakeEarly:
+class MakeEarly(msgspec.Struct, frozen=True):
     """Make the windows of ``committed`` from its panes and from open ones, and commit nothing; comes back as
     ``EarlyMade``. ``whole``: the same with the coverage of open panes. ``pieces``: open panes, each of one
     agent and flow. ``number``: the number of early results of the job, this one included."""
@@ -191,8 +182,7 @@ class MakeEarly:
     number: int
 
 
-@dataclass(frozen=True)
-class TryFunctions:
+class TryFunctions(msgspec.Struct, frozen=True):
     """Try the plan's functions for panes and windows on some that its job has made; comes back as
     ``FunctionsTried``. ``flows``: uids of flows with the same groups."""
 
@@ -201,15 +191,13 @@ class TryFunctions:
     flows: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class SaveLog:
+class SaveLog(msgspec.Struct, frozen=True):
     """Append to the durable copy of the catalog log."""
 
     entries: tuple[LogEntry, ...]
 
 
-@dataclass(frozen=True)
-class SaveJob:
+class SaveJob(msgspec.Struct, frozen=True):
     """The record of a job at its job group: its current version, where that begins, and all of its
     versions."""
 
@@ -219,16 +207,14 @@ class SaveJob:
     versions: tuple[VersionRecord, ...] = ()
 
 
-@dataclass(frozen=True)
-class SaveFlow:
+class SaveFlow(msgspec.Struct, frozen=True):
     """The record of a flow at its root: the first pane that it commits."""
 
     flow: str
     first_pane: int
 
 
-@dataclass(frozen=True)
-class SaveFact:
+class SaveFact(msgspec.Struct, frozen=True):
     """A small durable fact of this node (cluster, peers)."""
 
     key: str
@@ -245,8 +231,7 @@ class Forget:
     whole_flow: bool = False
 
 
-@dataclass(frozen=True)
-class PrunePanes:
+class PrunePanes(msgspec.Struct, frozen=True):
     """Forget commits of a flow, by its name in the store, whose panes are all below ``below``; with None all
     of its commits.
     """
@@ -255,16 +240,14 @@ class PrunePanes:
     below: int | None
 
 
-@dataclass(frozen=True)
-class PruneWindows:
+class PruneWindows(msgspec.Struct, frozen=True):
     """Forget windows of a job that ended by ``below_us``."""
 
     job: str
     below_us: int
 
 
-@dataclass(frozen=True)
-class Fetch:
+class Fetch(msgspec.Struct, frozen=True):
     """Read retained snapshots of panes ``[start, end)`` with this part number from the store; comes back as
     ``Fetched``."""
 
@@ -274,8 +257,7 @@ class Fetch:
     part: int = 0
 
 
-@dataclass(frozen=True)
-class ReadWindows:
+class ReadWindows(msgspec.Struct, frozen=True):
     """Read committed windows of a job from the store, numbered above ``after`` or the last ``count``; comes
     back as ``WindowsRead``.
     """
@@ -286,8 +268,7 @@ class ReadWindows:
     count: int = 0
 
 
-@dataclass(frozen=True)
-class Consult:
+class Consult(msgspec.Struct, frozen=True):
     """A request that a stream task answers (what columns have you seen, roll the archive); comes back as
     ``Consulted``."""
 
@@ -295,15 +276,13 @@ class Consult:
     request: Request
 
 
-@dataclass(frozen=True)
-class Examine:
+class Examine(msgspec.Struct, frozen=True):
     """A request that the process answers: how are you (``elf.wire.clients``)? Comes back as ``Consulted``."""
 
     request: Request
 
 
-@dataclass(frozen=True)
-class Noticed:
+class Noticed(msgspec.Struct, frozen=True):
     """A broadcast of a job has come: for the log, and to be counted. ``sent_ms``: the clock of its sender."""
 
     job: str
@@ -311,8 +290,7 @@ class Noticed:
     sent_ms: int
 
 
-@dataclass(frozen=True)
-class Namesake:
+class Namesake(msgspec.Struct, frozen=True):
     """Another agent, by id and address, is expected under our name in a stream: for the log."""
 
     stream: str
@@ -320,15 +298,13 @@ class Namesake:
     address: str
 
 
-@dataclass(frozen=True)
-class Known:
+class Known(msgspec.Struct, frozen=True):
     """The catalog log has a certificate or a revocation: connections are admitted accordingly from now on."""
 
     signed: Signed
 
 
-@dataclass(frozen=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """Another agent has come or gone (``what``, in words): for the log. ``name`` is empty where the catalog
     log does not know the agent; ``stream``: it is about this stream alone."""
 
@@ -338,8 +314,7 @@ class Seen:
     stream: str = ""
 
 
-@dataclass(frozen=True)
-class Skewed:
+class Skewed(msgspec.Struct, frozen=True):
     """The clock of an agent is off from the others' by more than the lateness of a flow: for the log."""
 
     address: str
@@ -347,8 +322,7 @@ class Skewed:
     limit_ms: int
 
 
-@dataclass(frozen=True)
-class Unusable:
+class Unusable(msgspec.Struct, frozen=True):
     """What came of these members (a contribution set) for panes ``[start, end)`` of a flow cannot be opened,
     and is left out: for the log."""
 
@@ -359,8 +333,7 @@ class Unusable:
     why: str
 
 
-@dataclass(frozen=True)
-class Faulted:
+class Faulted(msgspec.Struct, frozen=True):
     """A bug in elf has ended one thing, and nothing else: a client's request or, if ``about`` names its type,
     a message from ``sender``. For the log, and counted."""
 
@@ -369,8 +342,7 @@ class Faulted:
     sender: str = ""
 
 
-@dataclass(frozen=True)
-class Skipped:
+class Skipped(msgspec.Struct, frozen=True):
     """Something that is committed cannot be used, by this agent or any other (``what`` it is, and why): it is
     skipped, and stays so after a restart. For the log, and counted."""
 
@@ -378,8 +350,7 @@ class Skipped:
     why: str
 
 
-@dataclass(frozen=True)
-class Audited:
+class Audited(msgspec.Struct, frozen=True):
     """Something that is kept for those who ask later who has done what (``agents.audit``): ``what`` it is,
     and facts about it; never what is in a row."""
 
@@ -387,16 +358,14 @@ class Audited:
     facts: Mapping[str, object]
 
 
-@dataclass(frozen=True)
-class Refused:
+class Refused(msgspec.Struct, frozen=True):
     """A client was refused ``what`` is over a quota of its creator's, or ``planning`` that took too long. For
     the metrics."""
 
     what: str
 
 
-@dataclass(frozen=True)
-class Offload:
+class Offload(msgspec.Struct, frozen=True):
     """Reading a text, or planning, for a client of this agent: ``work`` is a function of values. It comes
     back as ``Offloaded``."""
 
@@ -404,8 +373,7 @@ class Offload:
     work: Callable[[], object]
 
 
-@dataclass(frozen=True)
-class Disbelieved:
+class Disbelieved(msgspec.Struct, frozen=True):
     """An agent has said what its key does not let it say, and nothing came of it (``what`` it was, and why
     not). For the log, and counted."""
 
@@ -414,8 +382,7 @@ class Disbelieved:
     why: str
 
 
-@dataclass(frozen=True)
-class Stop:
+class Stop(msgspec.Struct, frozen=True):
     """The agent must stop: ``text`` for the log and the terminal, ``status`` for the exit."""
 
     text: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from elf.job.commands import Outcome
 from elf.job.contributions import Piece, UnusablePieces
@@ -16,8 +16,7 @@ from elf.wire.base import Message, Request
 from elf.wire.clients import WindowResult
 
 
-@dataclass(frozen=True)
-class Arrived:
+class Arrived(msgspec.Struct, frozen=True):
     """A message of ours from an address (an agent's, or a client's return address). ``who``: whose connection
     it came over; None: one without a key, or it is from this very process."""
 
@@ -26,8 +25,7 @@ class Arrived:
     who: Principal | None = None
 
 
-@dataclass(frozen=True)
-class Worked:
+class Worked(msgspec.Struct, frozen=True):
     """A stream task has performed a command (``command`` names its class), and its checkpoint is durable."""
 
     stream: str
@@ -35,8 +33,7 @@ class Worked:
     outcome: Outcome
 
 
-@dataclass(frozen=True)
-class Combined:
+class Combined(msgspec.Struct, frozen=True):
     """Pieces were merged into one, in so much CPU time. None: all of them were ``unusable``."""
 
     flow: Flow
@@ -45,8 +42,7 @@ class Combined:
     unusable: UnusablePieces = ()
 
 
-@dataclass(frozen=True)
-class PanesCommitted:
+class PanesCommitted(msgspec.Struct, frozen=True):
     """The commit is durable, as number ``seq`` of its flow, with its keys and bytes, CPU time, and the rows
     of ``panes``. ``gone``: it revises panes that have been dropped meanwhile, and is not made. ``unsure``: it
     is not made, since groups that were left out may matter. ``failure``: how the flow's reduce function has
@@ -67,8 +63,7 @@ class PanesCommitted:
     unusable: UnusablePieces = ()
 
 
-@dataclass(frozen=True)
-class PanesStored:
+class PanesStored(msgspec.Struct, frozen=True):
     """Commits from a root on another node are durable here, under the name ``stored_as``."""
 
     flow: Flow
@@ -76,8 +71,7 @@ class PanesStored:
     rows: tuple[PaneRow, ...]
 
 
-@dataclass(frozen=True)
-class CommitsRead:
+class CommitsRead(msgspec.Struct, frozen=True):
     """Commits of a flow for the reader at ``to``."""
 
     flow: Flow
@@ -85,8 +79,7 @@ class CommitsRead:
     rows: tuple[PaneRow, ...]
 
 
-@dataclass(frozen=True)
-class WindowsCommitted:
+class WindowsCommitted(msgspec.Struct, frozen=True):
     """The windows are durable. ``result`` is None when none of them has a row or a status; result rows and
     CPU time. ``failure``: how the version's final function has failed on some of them. ``gone``: they are not
     made, as some of their panes are no longer here."""
@@ -99,32 +92,28 @@ class WindowsCommitted:
     gone: bool = False
 
 
-@dataclass(frozen=True)
-class EarlyMade:
+class EarlyMade(msgspec.Struct, frozen=True):
     """Early results of a job; None if there was nothing to make them of."""
 
     uid: str
     result: WindowResult | None
 
 
-@dataclass(frozen=True)
-class FunctionsTried:
+class FunctionsTried(msgspec.Struct, frozen=True):
     """``error``: why the change cannot be made; empty when its functions work."""
 
     request: ReconfigureJob
     error: str
 
 
-@dataclass(frozen=True)
-class Fetched:
+class Fetched(msgspec.Struct, frozen=True):
     """Retained snapshots of a flow, as stored."""
 
     flow: Flow
     snapshots: tuple[Sealed, ...]
 
 
-@dataclass(frozen=True)
-class Ran:
+class Ran(msgspec.Struct, frozen=True):
     """Another agent's work was run, or not: the answer to the root that asked. ``refused``: why it must never
     be; empty else."""
 
@@ -133,16 +122,14 @@ class Ran:
     refused: str = ""
 
 
-@dataclass(frozen=True)
-class WindowsRead:
+class WindowsRead(msgspec.Struct, frozen=True):
     """Committed windows, oldest first, for the one that made the request."""
 
     request: Request
     results: tuple[WindowResult, ...]
 
 
-@dataclass(frozen=True)
-class Consulted:
+class Consulted(msgspec.Struct, frozen=True):
     """A stream task's answer to a request, or the process's."""
 
     request: Request
@@ -150,8 +137,7 @@ class Consulted:
     body: bytes
 
 
-@dataclass(frozen=True)
-class Offloaded:
+class Offloaded(msgspec.Struct, frozen=True):
     """What ``work`` of an ``Offload`` came to: a value, or what it raised."""
 
     id: int
@@ -159,8 +145,7 @@ class Offloaded:
     error: Exception | None
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """Long work of a job failed (its query raised on real data): this affects only the job itself."""
 
     uid: str

@@ -9,7 +9,6 @@ commits it, and whenever; with a pane that comes late the gap is in the revision
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -22,8 +21,7 @@ GAPS_MAX: Final = 256
 """How many gaps one pane names. Beyond that the last one stands for all others."""
 
 
-@dataclass(frozen=True)
-class Missed:
+class Missed(msgspec.Struct, frozen=True):
     """Bytes behind ``offset`` of a source (empty: nothing was read of it). ``bytes``: how many, None where
     nobody can know; ``why``: what became of them. ``ended``: the next chunk continues after them."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -153,8 +154,7 @@ class FinisherPort(Protocol):
     def close(self) -> None: ...
 
 
-@dataclass(frozen=True)
-class Spill:
+class Spill(msgspec.Struct, frozen=True):
     """How much a tree may hold in memory, and where it puts the rest: a store for each flow, by its uid."""
 
     tree_bytes_max: int

@@ -7,7 +7,6 @@ they come back as its events.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import msgspec
@@ -45,16 +44,14 @@ REPLICA_OVERHEAD: Final = 256
 """Bytes that a replica takes besides its contents."""
 
 
-@dataclass(frozen=True)
-class ReadSnapshots:
+class ReadSnapshots(msgspec.Struct, frozen=True):
     """Read snapshots that this agent retains, for the holders at ``to``; comes back as ``SnapshotsRead``."""
 
     names: tuple[ReplicaName, ...]
     to: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class StoreReplicas:
+class StoreReplicas(msgspec.Struct, frozen=True):
     """Keep replicas of another agent's snapshots, which came from ``owner``; comes back as
     ``ReplicasStored``."""
 
@@ -62,23 +59,20 @@ class StoreReplicas:
     replicas: tuple[Replica, ...]
 
 
-@dataclass(frozen=True)
-class ForgetReplicas:
+class ForgetReplicas(msgspec.Struct, frozen=True):
     """Delete replicas. It need not be durable: a replica that reappears is offered once more."""
 
     names: tuple[ReplicaName, ...]
 
 
-@dataclass(frozen=True)
-class ReadHeld:
+class ReadHeld(msgspec.Struct, frozen=True):
     """Read replicas that this agent holds, for other holders at ``to``; comes back as ``HeldRead``."""
 
     names: tuple[ReplicaName, ...]
     to: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ReadReplicas:
+class ReadReplicas(msgspec.Struct, frozen=True):
     """Read the replicas of a member that have panes in ``[start, end)``, of this part; ``ReplicasRead``."""
 
     flow: Flow
@@ -88,16 +82,14 @@ class ReadReplicas:
     part: int = 0
 
 
-@dataclass(frozen=True)
-class SnapshotsRead:
+class SnapshotsRead(msgspec.Struct, frozen=True):
     """Those of the named snapshots that were there."""
 
     to: tuple[str, ...]
     replicas: tuple[Replica, ...]
 
 
-@dataclass(frozen=True)
-class ReplicasStored:
+class ReplicasStored(msgspec.Struct, frozen=True):
     """The replicas are durable, except those that the disk has ``refused``."""
 
     owner: str
@@ -105,8 +97,7 @@ class ReplicasStored:
     refused: tuple[ReplicaName, ...] = ()
 
 
-@dataclass(frozen=True)
-class ReplicasRead:
+class ReplicasRead(msgspec.Struct, frozen=True):
     """``damaged``: those whose checksum is wrong; they are deleted."""
 
     flow: Flow
@@ -115,8 +106,7 @@ class ReplicasRead:
     damaged: tuple[ReplicaName, ...] = ()
 
 
-@dataclass(frozen=True)
-class HeldRead:
+class HeldRead(msgspec.Struct, frozen=True):
     """Those of the named replicas that were there; ``damaged`` as in ``ReplicasRead``."""
 
     to: tuple[str, ...]

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
 from elf.keys import UInt64s
@@ -27,8 +28,7 @@ class SnapshotName(NamedTuple):
     part: int = 0
 
 
-@dataclass(frozen=True)
-class Sealed:
+class Sealed(msgspec.Struct, frozen=True):
     """A snapshot: panes ``[start, end)`` of a flow, as this agent has sealed them and retains them until a
     commit includes them. They are encoded tables, ``payload`` empty when all panes are. ``part``: 0, or the
     number of what late rows add to a pane."""
@@ -48,8 +48,7 @@ class Sealed:
         return SnapshotName(self.flow, self.start, self.end, self.part)
 
 
-@dataclass(frozen=True)
-class Early:
+class Early(msgspec.Struct, frozen=True):
     """The open panes of a flow, from ``start`` on, as they are now; ``end``: after the last with a row."""
 
     flow: str

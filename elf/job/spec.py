@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Meta
 
 from elf.fields import Address, FlowUid, Generation, Key, Micros, Name, Pane, Proper, Serial, Statement
@@ -94,8 +95,7 @@ def flow_topic(key: bytes, uid: str) -> bytes:
     return key[:12] + bytes.fromhex(uid)[:4]
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(msgspec.Struct, frozen=True):
     """One immutable map fragment over one stream, with the place of its tree and of its root."""
 
     uid: FlowUid
@@ -106,8 +106,7 @@ class Flow:
     """Address of its root: the node that commits its panes (the leader of its job group)."""
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A flow as it travels, beside the definition of a job that reads it: all but its fragment, which each
     agent makes by itself. The fields are those of ``Flow``."""
 
@@ -203,8 +202,7 @@ def misnamed(spec: JobSpec) -> tuple[str, ...]:
 VersionState = Literal["preparing", "committed", "finished", "aborted"]
 
 
-@dataclass(frozen=True)
-class VersionRecord:
+class VersionRecord(msgspec.Struct, frozen=True):
     """A version of a job as its job group keeps it (``elf.job.group.versions``). All moments are event time,
     in µs."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -19,6 +18,7 @@ from agents.inputs.values import Position
 from agents.tasks.checkpoints import load_checkpoint
 from agents.tasks.streams import StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
+from elf.fields import replace
 from elf.job.commands import Command, Feed, Idle, Outcome
 from elf.job.ports import ExtractorPort, MapperPort, Wanted
 from elf.ql.plan import Fragment

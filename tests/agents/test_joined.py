@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from agents.inputs.ranges import split_inputs
 from agents.inputs.whole import Whole
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode, encode
+from elf.fields import replace
 from elf.job.commands import Finish, Install, Uninstall
 from elf.job.spec import Flow, flow_uid
 from elf.job.worker.stream import LONG_AGO, WorkerSettings

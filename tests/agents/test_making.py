@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -15,6 +14,7 @@ from agents.committing.making import Made, Making, Sandboxed
 from agents.disk.store import Store
 from agents.ports import Told
 from agents.tasks import engine
+from elf.fields import replace
 from elf.job.catalog.membership import Identity
 from elf.job.effects import CommitWindows, Named, SaveJob
 from elf.job.events import WindowsCommitted

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from agents.tasks.engine import Mapper, types_of
 from elf.batch import decode, decode_all, encode
 from elf.cbt import BufferTree
 from elf.errors import ElfBug, PeerError
+from elf.fields import replace
 from elf.job.contributions import Piece
 from elf.job.counters import counters
 from elf.job.effects import Combine, CommitPanes

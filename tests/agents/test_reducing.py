@@ -6,7 +6,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -19,6 +18,7 @@ from agents.disk.store import Store
 from agents.tasks.streams import FunctionsAt
 from elf.batch import decode, encode
 from elf.errors import ElfBug, UserError
+from elf.fields import replace
 from elf.job.commits import PaneCommit
 from elf.job.contributions import Piece
 from elf.job.counters import counters

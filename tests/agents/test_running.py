@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -24,6 +24,7 @@ from agents.tasks import running
 from agents.tasks.checkpoints import load_checkpoint
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
+from elf.fields import replace
 from elf.job.commands import Answered, Idle, Install, Outcome, SealOpen, Suspend
 from elf.job.effects import Run
 from elf.job.messages.rollup import NotRun, Reexecute, RunSlice

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +20,7 @@ from agents.inputs.rotated import FileId, Rotated
 from agents.inputs.tail import Tail
 from agents.inputs.values import Chunk, Position
 from elf.batch import decode, encode
+from elf.fields import replace
 from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers

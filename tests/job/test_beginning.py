@@ -4,11 +4,11 @@ group)."""
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
 from agents.codec import Message
+from elf.fields import replace
 from elf.job.events import Arrived
 from elf.job.messages.rollup import Began, Begun, FlowBegun
 from elf.job.rollup.combiner import FORGET_MS, GATHER_MS, Beginning

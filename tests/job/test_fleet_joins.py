@@ -5,8 +5,8 @@ are lost and doubled, late parts revise panes of both, and the last word on each
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
+from elf.fields import replace
 from elf.job.group.versions import Version
 from elf.job.spec import VersionRecord
 from elf.windows import Sliding

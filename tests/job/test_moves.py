@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elf.fields import replace
 from elf.job.catalog.admission import grow
 from elf.job.catalog.flowgroups import FlowGroups
 from elf.job.catalog.log import CatalogLog

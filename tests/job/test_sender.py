@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
+from elf.fields import replace
 from elf.job.commands import Resume, Suspend
 from elf.job.effects import Effect, Send, Work
 from elf.job.messages.rollup import FlowProgress, Progress

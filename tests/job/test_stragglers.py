@@ -5,10 +5,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 
-import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 from agents.answering.about import describe
 from agents.committing.windowcommits import window_result
 from elf.batch import decode, encode
+from elf.fields import replace
 from elf.job.catalog.log import Member
 from elf.job.commands import DropStragglers, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
@@ -249,7 +248,7 @@ def test_describe_says_the_policy_and_what_was_lost() -> None:
         f"LEAP: the last {len(windows)} windows tell of {lost} rows that were leapt over, "
         f"and lack a{fleet.away.index}"
     )
-    plain = msgspec.structs.replace(facts, spec=planned(fleet.spec, WAIT))
+    plain = replace(facts, spec=planned(fleet.spec, WAIT))
     assert describe(plain, leader.node.log, str)["stragglers"] == "WAIT 8 SECONDS"
 
 

@@ -4,13 +4,13 @@ the others' windows go on (``agents.committing.opening``). The ledger of chaos l
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from elf.batch import decode, encode
+from elf.fields import replace
 from elf.job import events as was
 from elf.job.effects import Effect
 from elf.job.messages.groups import SubscribeJob

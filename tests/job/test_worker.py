@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hypothesis import strategies as st
 from agents.tasks.spill import SpillFolder
 from elf.batch import decode
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog, Member
 from elf.job.checkpoint import StreamCheckpoint

@@ -4,7 +4,6 @@ the next start, when the log says it again; all agents skip it alike, and say so
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import msgspec
@@ -14,6 +13,7 @@ from agents import codec
 from agents.codec import decode, encode, pack, unpack
 from agents.node.node import Node
 from agents.node.working import ToWorker
+from elf.fields import replace
 from elf.job import events as was
 from elf.job.catalog.voters import LOG_GROUP, Proposed
 from elf.job.catalog.voters import encode as encode_proposal
@@ -128,7 +128,7 @@ def raw(value: object) -> bytes:
 
 
 def another(target: Target, **changes: object) -> JobSpec:
-    return replace(target.job, generation=7, **changes)  # type: ignore[arg-type]
+    return replace(target.job, generation=7, **changes)
 
 
 LOG_RECORDS: dict[str, Callable[[Target], bytes]] = {
@@ -182,7 +182,7 @@ def pane_commit(target: Target, **changes: object) -> PaneCommit:
     store, flow = leader_of(target, group_key(target.job.uid)).store, target.job.flows[0].uid
     known = store.committed(flow)[0]
     said = PaneCommit(flow, known.start, known.end, known.revision, b"\x07", 1, b"", b"another")
-    return msgspec.structs.replace(said, **changes)
+    return replace(said, **changes)
 
 
 def job_records(target: Target) -> dict[str, bytes]:

@@ -10,9 +10,9 @@ values seen. There is no loop over rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -30,8 +30,7 @@ _LIMB_BITS: Final = 32
 _LIMB: Final = np.int64((1 << _LIMB_BITS) - 1)
 
 
-@dataclass(frozen=True)
-class NumericColumn:
+class NumericColumn(msgspec.Struct, frozen=True):
     """How two numbers merge, and the number that stands for no value."""
 
     merge: np.ufunc

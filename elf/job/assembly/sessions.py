@@ -12,8 +12,8 @@ each chain that may continue. All groups are stitched at once; there is no loop 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -26,8 +26,7 @@ from elf.ql.plan import Plan
 from elf.windows import Calendar, Session
 
 
-@dataclass(frozen=True)
-class _Chains:
+class _Chains(msgspec.Struct, frozen=True):
     """Chains that may continue: keys (a row each), first and last event time."""
 
     keys: pa.Table

@@ -8,10 +8,8 @@ ones that no job of that name could follow it.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from elf.errors import UserError
-from elf.fields import MEMBERS_MAX
+from elf.fields import MEMBERS_MAX, replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
 from elf.job.catalog.wishes import refused_drop

@@ -11,15 +11,16 @@ All of it follows from the entries of the log, in their order; none of it is sto
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 
+import msgspec
+
+from elf.fields import replace
 from elf.job.catalog.bootstrap import Bootstrap
 from elf.job.messages.log import JobGroupMoved
 from elf.job.spec import Flow, JobSpec, group_uid
 
 
-@dataclass(frozen=True)
-class RangeGroup:
+class RangeGroup(msgspec.Struct, frozen=True):
     """The job group of a key range after a job's first. ``founder``: the id of the agent that bootstraps it,
     which was at ``address`` when the log came to its first flow; another agent there later never does.
     ``replaced``: earlier founders (``elf.job.catalog.bootstrap``); ``begun``: it has been bootstrapped."""

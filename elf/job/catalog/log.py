@@ -19,11 +19,11 @@ followers are told.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import msgspec
 
 from elf.errors import ElfBug
+from elf.fields import replace
 from elf.job.catalog.authors import Authors
 from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.compaction import Compaction, Version, tombstone
@@ -49,8 +49,7 @@ from elf.security.roster import Roster, Trust
 FOREVER_US = 1 << 62
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(msgspec.Struct, frozen=True):
     """A member of a stream, as the log last said."""
 
     number: int

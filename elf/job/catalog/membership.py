@@ -31,7 +31,6 @@ newcomer, who knows nobody, believes whom it asks. That there is another cluster
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 from zlib import crc32
@@ -85,8 +84,7 @@ KEYS_AT_ONCE: Final = 64
 """Certificates and revocations that are proposed at a time."""
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(msgspec.Struct, frozen=True):
     """Which agent this is: ``agent_id`` for ever, ``incarnation`` since its last start."""
 
     agent_id: str
@@ -95,16 +93,14 @@ class Identity:
     address: str
 
 
-@dataclass(frozen=True)
-class StreamSince:
+class StreamSince(msgspec.Struct, frozen=True):
     """A stream that this agent has, and the event time from which it has it."""
 
     name: str
     since_us: int
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(msgspec.Struct, frozen=True):
     """The cluster that an agent belongs to, as stored in its data folder. Voters of epoch 0 are a guess."""
 
     uid: str

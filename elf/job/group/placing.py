@@ -8,7 +8,6 @@ back. So two people who create one name at once meet at one node, at the price o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -21,23 +20,20 @@ PLACING_MS: Final = 10_000
 """A request that found no job group for so long is forgotten, and the name is free again."""
 
 
-@dataclass(frozen=True)
-class Here:
+class Here(msgspec.Struct, frozen=True):
     """This node is to be the job group, with the job's tree at ``topic``."""
 
     topic: bytes
 
 
-@dataclass(frozen=True)
-class AtKey:
+class AtKey(msgspec.Struct, frozen=True):
     """Route the request to the node at the other key."""
 
     key: bytes
     request: CreateJob
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(msgspec.Struct, frozen=True):
     """Another request for the same name is under way."""
 
 

@@ -5,7 +5,8 @@ group is loaded with all that was applied before."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from elf.job.effects import CommitPanes, CommitWindows, SaveFlow, SaveJob
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
@@ -13,20 +14,18 @@ from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord
 
 
-@dataclass(frozen=True)
-class StoredJob:
+class StoredJob(msgspec.Struct, frozen=True):
     """A job's record from the store, the end of each version's assembled windows, and the number of its last
     windows."""
 
     spec: JobSpec
     state: str
     versions: tuple[VersionRecord, ...]
-    assembled: Mapping[int, int] = field(default_factory=dict)
+    assembled: Mapping[int, int] = msgspec.field(default_factory=dict)
     published: int = 0
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(msgspec.Struct, frozen=True):
     """Do the work of a commit without committing it; comes back as ``Drafted``."""
 
     work: CommitPanes | CommitWindows
@@ -34,8 +33,7 @@ class Draft:
     """The number of a pane commit."""
 
 
-@dataclass(frozen=True)
-class Apply:
+class Apply(msgspec.Struct, frozen=True):
     """A record of a job group is committed: store it. It need not be durable there, since it is in the
     group's log; comes back as ``Applied``."""
 
@@ -45,16 +43,14 @@ class Apply:
     """The leader's commit that the record is of."""
 
 
-@dataclass(frozen=True)
-class InstallJobGroup:
+class InstallJobGroup(msgspec.Struct, frozen=True):
     """The same for a whole state: what the store already has of it stays as it is."""
 
     group: bytes
     state: bytes
 
 
-@dataclass(frozen=True)
-class SummariseJobGroup:
+class SummariseJobGroup(msgspec.Struct, frozen=True):
     """The state of a job group, with all that was applied up to ``index``; comes back as ``Summarised``.
     ``founder``: of a key range."""
 
@@ -65,8 +61,7 @@ class SummariseJobGroup:
     founder: str = ""
 
 
-@dataclass(frozen=True)
-class LoadJobGroup:
+class LoadJobGroup(msgspec.Struct, frozen=True):
     """Read a job group, to continue it in ``term``; comes back as ``JobGroupLoaded``."""
 
     group: bytes
@@ -75,8 +70,7 @@ class LoadJobGroup:
     flows: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class ForgetJobGroup:
+class ForgetJobGroup(msgspec.Struct, frozen=True):
     """A job group is over, or no longer ours: forget the job's record and windows, and its flows."""
 
     uid: str
@@ -86,8 +80,7 @@ class ForgetJobGroup:
 JobGroupEffect = Draft | Apply | InstallJobGroup | SummariseJobGroup | LoadJobGroup | ForgetJobGroup
 
 
-@dataclass(frozen=True)
-class Drafted:
+class Drafted(msgspec.Struct, frozen=True):
     """``record`` is to be committed; ``done`` is the answer after that. Without a record there is nothing to
     commit: the store has it already, or ``done`` says why it cannot be committed."""
 
@@ -96,16 +89,14 @@ class Drafted:
     record: bytes = b""
 
 
-@dataclass(frozen=True)
-class FoundJobGroup:
+class FoundJobGroup(msgspec.Struct, frozen=True):
     """A new job group needs a Raft group, which begins with this state."""
 
     uid: str
     state: bytes
 
 
-@dataclass(frozen=True, eq=False)
-class Commit:
+class Commit(msgspec.Struct, frozen=True, eq=False):
     """A record to commit for a job group that we lead in this ``term``. ``whole``: what the record stands
     for, if that is too large for the group. ``done``: the answer when it is applied."""
 
@@ -116,8 +107,7 @@ class Commit:
     done: Drafted | SaveJob | SaveFlow | None = None
 
 
-@dataclass(frozen=True)
-class Applied:
+class Applied(msgspec.Struct, frozen=True):
     """``seq``: the number of a pane commit. ``why``: the record says otherwise what is committed already,
     and was skipped."""
 
@@ -128,22 +118,20 @@ class Applied:
     why: str = ""
 
 
-@dataclass(frozen=True)
-class Summarised:
+class Summarised(msgspec.Struct, frozen=True):
     group: bytes
     index: int
     state: bytes
 
 
-@dataclass(frozen=True)
-class JobGroupLoaded:
+class JobGroupLoaded(msgspec.Struct, frozen=True):
     """``job`` is None for the job group of a key range. For that of a job it is None when the store knows
     nothing of it, which must not happen."""
 
     group: bytes
     term: int
     job: StoredJob | None
-    flows: Mapping[str, StoredPanes] = field(default_factory=dict)
+    flows: Mapping[str, StoredPanes] = msgspec.field(default_factory=dict)
 
 
 JobGroupEvent = Drafted | Applied | Summarised | JobGroupLoaded

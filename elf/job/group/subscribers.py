@@ -15,10 +15,7 @@ never committed and never stored.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import msgspec
-
+from elf.fields import replace
 from elf.job.contributions import Piece, bitmap
 from elf.job.effects import Coverage, Effect, MakeEarly, ReadWindows, Send
 from elf.job.events import EarlyMade
@@ -81,7 +78,7 @@ class Subscribers:
     def marked(self, result: WindowResult) -> WindowResult:
         """A result as it goes out."""
         changes = self._master.spec.plan.fragment.changes_us is not None
-        return msgspec.structs.replace(result, changes=True) if changes else result
+        return replace(result, changes=True) if changes else result
 
     def failed(self, text: str) -> list[Effect]:
         return self._tell(JobFailed(job=self._master.spec.uid, text=text))
@@ -113,7 +110,7 @@ class Subscribers:
 
 def numbered(result: WindowResult, number: int) -> WindowResult:
     """A result whose commit has its number now; 0: it had one before, or needs none."""
-    return msgspec.structs.replace(result, number=number, before=number - 1) if number else result
+    return replace(result, number=number, before=number - 1) if number else result
 
 
 class EarlyResults:

@@ -18,8 +18,8 @@ elsewhere.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from elf.fields import replace
 from elf.job.effects import CommitWindows, Coverage, Effect
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord
@@ -59,7 +59,7 @@ class Version:
 
     def change(self, **changed: object) -> None:
         """Change the record of the version; it is to be saved."""
-        self.record = replace(self.record, **changed)  # type: ignore[arg-type]
+        self.record = replace(self.record, **changed)
 
     # -- its beginning and its end ---------------------------------------------------------------------------
 

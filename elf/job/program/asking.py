@@ -6,7 +6,6 @@ query to a job of its own path would wait for itself, and is refused before it i
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -27,8 +26,7 @@ INSPECT_IDS: Final = 1 << 40
 INSPECT_MS: Final = 10_000
 
 
-@dataclass(frozen=True)
-class _Query:
+class _Query(msgspec.Struct, frozen=True):
     uid: str
     number: int
     until_ms: int

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from elf.job.program.calls import Event, JobEffect, Place
 from elf.job.program.spec import ProgramSpec
@@ -12,23 +13,20 @@ State = Literal["starting", "running", "failing", "failed"]
 """``failing``: its last callback raised, or its process is being started again; ``failed``: given up here."""
 
 
-@dataclass(frozen=True)
-class StartProgram:
+class StartProgram(msgspec.Struct, frozen=True):
     """Run this job; comes back as ``ProgramState``."""
 
     spec: ProgramSpec
     place: Place
 
 
-@dataclass(frozen=True)
-class StopProgram:
+class StopProgram(msgspec.Struct, frozen=True):
     """End it."""
 
     uid: str
 
 
-@dataclass(frozen=True)
-class CallProgram:
+class CallProgram(msgspec.Struct, frozen=True):
     """Call a callback, in order; comes back as ``ProgramActed`` or ``ProgramState``."""
 
     uid: str
@@ -37,8 +35,7 @@ class CallProgram:
     payload: bytes = b""
 
 
-@dataclass(frozen=True)
-class AnswerProgram:
+class AnswerProgram(msgspec.Struct, frozen=True):
     """The end of a query for which a callback waits."""
 
     uid: str
@@ -50,8 +47,7 @@ class AnswerProgram:
 ProgramEffect = StartProgram | StopProgram | CallProgram | AnswerProgram
 
 
-@dataclass(frozen=True)
-class ProgramActed:
+class ProgramActed(msgspec.Struct, frozen=True):
     """A callback has returned (or raised): perform these. ``cpu_us``: taken since this was told last; 0 where
     it is not told now."""
 
@@ -60,8 +56,7 @@ class ProgramActed:
     cpu_us: int = 0
 
 
-@dataclass(frozen=True)
-class ProgramAsked:
+class ProgramAsked(msgspec.Struct, frozen=True):
     """A callback waits for the reply to a query; answer with ``AnswerProgram``."""
 
     uid: str
@@ -73,8 +68,7 @@ class ProgramAsked:
     timeout_ms: int
 
 
-@dataclass(frozen=True)
-class ProgramState:
+class ProgramState(msgspec.Struct, frozen=True):
     """The state of the job. ``query``: the token of a query that gets no reply because of it."""
 
     uid: str
@@ -83,8 +77,7 @@ class ProgramState:
     query: str = ""
 
 
-@dataclass(frozen=True)
-class ProgramLost:
+class ProgramLost(msgspec.Struct, frozen=True):
     """Calls that were not made: the job is too slow for them."""
 
     uid: str

@@ -57,8 +57,7 @@ REMEMBERED_MAX: Final = 1_000
 """Queries without a reply, and agents that have written, that are remembered of a job."""
 
 
-@dataclass(frozen=True)
-class ToApp:
+class ToApp(msgspec.Struct, frozen=True):
     """Route a message to the node nearest to an app id."""
 
     app: bytes

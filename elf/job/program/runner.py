@@ -12,8 +12,8 @@ import sys
 import traceback
 import types
 from collections.abc import Callable
-from dataclasses import dataclass
 
+import msgspec
 import pyarrow as pa
 
 from elf.aggregates import State
@@ -35,8 +35,7 @@ class UserCodeError(Exception):
     """The user's file is not a valid job."""
 
 
-@dataclass(frozen=True)
-class Failure:
+class Failure(msgspec.Struct, frozen=True):
     """What the user's code raised. ``kind``: ``raised`` or ``memory``; ``line`` of the user's file, 0 for
     none; ``source``: that line."""
 

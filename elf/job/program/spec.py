@@ -31,8 +31,7 @@ SUBSCRIPTIONS_MAX = 256
 """Of a job in Python."""
 
 
-@dataclass(frozen=True)
-class Tap:
+class Tap(msgspec.Struct, frozen=True):
     """What an agent computes of its stream for a job. With ``states``, partial aggregates: ``keys`` and
     ``states`` pair a column of the fragment with its name in the SELECT list; without, the rows themselves.
     """
@@ -57,8 +56,7 @@ class Tap:
         return groups.select([inner for inner, _ in pairs]).rename_columns([name for _, name in pairs])
 
 
-@dataclass(frozen=True, eq=False)
-class Tapped:
+class Tapped(msgspec.Struct, frozen=True, eq=False):
     """A chunk's result for a subscription of a job: an encoded table."""
 
     uid: str

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container
-from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -35,8 +34,7 @@ CHARS_MAX: Final = 4_096
 """The longest broadcast."""
 
 
-@dataclass(frozen=True)
-class Heard:
+class Heard(msgspec.Struct, frozen=True):
     """A broadcast as an agent has it; both times are clocks in milliseconds: the root's, and its own."""
 
     text: str

@@ -11,8 +11,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from elf.job.contributions import PartName, Pieces, bitmap, members_of, numbers
 from elf.job.effects import CommitPanes
@@ -30,8 +31,7 @@ MIRROR_OF: Final = 2
 asked (after ``quiet_ms``), and there is time to ask a second holder if the first is silent."""
 
 
-@dataclass(frozen=True)
-class RootSettings:
+class RootSettings(msgspec.Struct, frozen=True):
     """Straggler limit: two panes, clamped to ``limit_ms_min`` .. ``limit_ms_max``. ``quiet_ms``: before
     members are asked. ``grace_ms``: an agent that is silent for longer is expected but no longer awaited.
     ``revise_ms``: how long corrections are taken. ``prepare_ms``: how long a new flow waits for members that
@@ -57,8 +57,7 @@ class RootSettings:
         return max(self.limit_ms_min, min(2 * fragment.pane_us // 1000, self.limit_ms_max))
 
 
-@dataclass(frozen=True)
-class Whole:
+class Whole(msgspec.Struct, frozen=True):
     """Panes ``[start, end)`` of these members are collected again since then, with all groups
     (``elf.job.thresholds``)."""
 

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 
 import msgspec
 
@@ -48,8 +47,7 @@ from elf.job.spec import Flow
 from elf.wire.base import Answer
 
 
-@dataclass(frozen=True)
-class StoredPanes:
+class StoredPanes(msgspec.Struct, frozen=True):
     """What the store has of a flow: the first pane of its root, if it is one, and the commits as (start, end,
     revision, members), the last of which is number ``seq``. ``parts``: (start, revision) → those of late
     rows.
@@ -58,7 +56,7 @@ class StoredPanes:
     first_pane: int | None = None
     commits: tuple[tuple[int, int, int, bytes], ...] = ()
     seq: int = 0
-    parts: Mapping[tuple[int, int], bytes] = field(default_factory=dict)
+    parts: Mapping[tuple[int, int], bytes] = msgspec.field(default_factory=dict)
 
     def segments(self, now_ms: int) -> list[Segment]:
         return [

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 
+import msgspec
+
 from elf.errors import ElfBug
+from elf.fields import replace
 from elf.job.catalog.log import Member
 from elf.job.contributions import PartName
 from elf.job.effects import Coverage, Named
@@ -25,8 +27,7 @@ PRUNE_MS = 60_000
 """How often the root looks for panes that can be forgotten."""
 
 
-@dataclass(frozen=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """Committed panes ``[start, end)``: revision, the members in it, and the ``parts`` of late rows.
     ``at_ms``: when. ``lost``: see the module's docstring."""
 

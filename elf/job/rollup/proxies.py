@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from elf.job.contributions import Piece, from_bytes, numbers
 from elf.job.effects import Send
@@ -91,8 +92,7 @@ class Proxies:
         return self._appointed.setdefault(snapshot, (holder, now_ms)) == (holder, now_ms)
 
 
-@dataclass(frozen=True)
-class _Asked:
+class _Asked(msgspec.Struct, frozen=True):
     pane: int
     offsets: SourceOffsets
     helper: int

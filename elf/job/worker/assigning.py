@@ -13,12 +13,14 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from elf import windows
 from elf.aggregates import split_by_range
+from elf.fields import replace
 from elf.job.ports import Int64s, MapFailed, MapperPort
 from elf.job.work import Clock, no_clock
 from elf.job.worker.fitting import arrow_schema, fitted
@@ -88,8 +90,7 @@ class Sorting(NamedTuple):
     counted: Int64s
 
 
-@dataclass(frozen=True)
-class Share:
+class Share(msgspec.Struct, frozen=True):
     """What a chunk comes to for every flow of one fragment at the same position.
 
     ``groups``: the partial aggregates of its rows on time, or ``few``: these rows, when they are not worth a
@@ -111,7 +112,7 @@ class Share:
     map_us: int = 0
     uncast: int = 0
     """Values that are not of this fragment's types, but of another's."""
-    parts: dict[int, tuple[pa.Table, ...]] = field(default_factory=dict)
+    parts: dict[int, tuple[pa.Table, ...]] = msgspec.field(default_factory=dict)
     """The groups, split into so many key ranges."""
 
     def of(self, fragment: Fragment) -> pa.Table | None:

@@ -19,12 +19,14 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 
 from elf import windows
+from elf.fields import replace
 from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoint
 from elf.job.commands import (
     Answered,
@@ -71,8 +73,7 @@ STALL_MS = 2_000
 """An agent looks at its files, or says that they are silent, several times in that long."""
 
 
-@dataclass(frozen=True)
-class WorkerSettings:
+class WorkerSettings(msgspec.Struct, frozen=True):
     """``finite``: nothing is sealed before ``Finish``. ``idle_ms``: a source silent for that long does not
     hold the watermark. ``future_us``: rows further ahead of the clock are set aside (None: no bound).
     ``lateness_us``: the stream's own, for flows that name none (None: nothing is late). ``since_us``: earlier
