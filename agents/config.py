@@ -13,7 +13,7 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +33,7 @@ from agents.settings.kinds import (
 )
 from agents.settings.tree import Branch, ConfigProblems, build, overlay_variables, read_yaml
 from elf.addresses import clash, is_loopback, is_wildcard, split_address
+from elf.fields import replace
 from elf.schema import COLUMN_TYPES
 from elf.transport.base import Limits
 from overlay.config import OverlayConfig

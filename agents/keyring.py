@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import socket
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Final, Literal
 
 from agents.config import ClusterConfig, Config, ConfigProblems
 from elf.addresses import is_loopback, split_address
 from elf.errors import UserError
+from elf.fields import replace
 from elf.security.bearer import owner
 from elf.security.certificates import Certificate, Signed
 from elf.security.folder import IDENTITY_FILE, Keys, load

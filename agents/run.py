@@ -17,7 +17,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import psutil
 
@@ -34,6 +34,7 @@ from agents.tasks.streamtask import StreamTask
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.catalog.membership import Identity, StreamSince
 from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 from typing import Final
 
@@ -31,6 +31,7 @@ from pyspark.sql import functions as F
 from agents.formats import get_format
 from agents.tasks.partitions import ArchiveError, Target
 from elf.batch import decode
+from elf.fields import replace
 from elf.ql.plan import Plan
 from elf.ql.render_spark import since
 from elf.ql.unions import side_view, view_of

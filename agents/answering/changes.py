@@ -8,7 +8,6 @@ which windows are the new version's, or with why nothing is changed.
 from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -22,6 +21,7 @@ from agents.answering.planning import Planning
 from agents.answering.quotas import Creators
 from agents.answering.sharing import Instead
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import JobStatus, ReconfigureJob
 from elf.job.spec import JobSpec

@@ -8,7 +8,7 @@ they have. A client that says nothing for ``CLIENT_SILENCE_MS`` is gone, and its
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -17,6 +17,7 @@ from agents.answering.asks import SILENT, Offload, Procedure, Reading, ToAddress
 from agents.answering.quotas import OverQuota
 from agents.answering.statements import Statements
 from elf.errors import ElfError, UserError
+from elf.fields import replace
 from elf.job import effects as do
 from elf.job.effects import Effect, Faulted, Refused, Send
 from elf.job.events import Offloaded

@@ -9,13 +9,14 @@ are since they began. A root that does not answer is no reason to fail: then the
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 import msgspec
 
 from agents.answering.asks import Ask, ToAddress, offload
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog, Member
 from elf.job.spec import Flow, JobSpec
 from elf.job.work import FlowWork, InspectWork, WorkStatus

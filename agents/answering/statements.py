@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -31,6 +30,7 @@ from agents.answering.submissions import Submissions, described, program_row
 from agents.answering.tapping import Tapping
 from elf.batch import encode
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity
 from elf.job.group.groups import JobGroups

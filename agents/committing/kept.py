@@ -15,7 +15,6 @@ import contextlib
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import replace
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ import pyarrow.compute as pc
 
 from agents.committing.panetables import joined
 from agents.committing.sides import Sides
+from elf.fields import replace
 from elf.job.effects import CommitWindows, Coverage, SaveJob
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, JobSpec

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -12,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from elf import windows
+from elf.fields import replace
 from elf.job.commits import PaneCommitName
 from elf.job.contributions import numbers
 from elf.job.counters import COUNTER_COLUMNS, UNREDUCED

@@ -4,11 +4,12 @@ agent left in its store."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import overlay as ring
 from agents.answering.quotas import Quotas
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Cluster, Identity
 from elf.job.catalog.voters import LOG_GROUP, VOTERS_MAX

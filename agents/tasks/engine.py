@@ -13,7 +13,7 @@ from __future__ import annotations
 import atexit
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
 
@@ -30,6 +30,7 @@ from agents.tasks.times import read_times
 from elf.aggregates import normalise
 from elf.batch import decode
 from elf.errors import ElfBug, UserError
+from elf.fields import replace
 from elf.job.ports import MapFailed, Wanted
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups

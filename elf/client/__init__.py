@@ -4,14 +4,25 @@ async with elf.client.connect("127.0.0.1:7071") as client:
     await client.sql("CREATE JOB busy AS SELECT COUNT(*) AS n FROM access WINDOWING 10 SECONDS")
     async for window in client.subscribe("busy", windows=3):
         print(window.start, window.table.to_pylist())
+
+What it gives is loaded when it is asked for: rooms that write windows down need none of a client's libraries.
 """
 
 from __future__ import annotations
 
-from elf.client.client import Client, connect, user_name
-from elf.client.results import ArchiveStatus, CompareFacts, Result, Tapped
-from elf.client.windows import Window, split
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
+if TYPE_CHECKING:
+    from elf.client.client import Client, connect, user_name
+    from elf.client.results import ArchiveStatus, CompareFacts, Result, Tapped
+    from elf.client.windows import Window, split
+
+_PLACES: Final = {
+    "client": ("Client", "connect", "user_name"),
+    "results": ("ArchiveStatus", "CompareFacts", "Result", "Tapped"),
+    "windows": ("Window", "split"),
+}
 __all__ = [
     "ArchiveStatus",
     "Client",
@@ -23,3 +34,10 @@ __all__ = [
     "split",
     "user_name",
 ]
+
+
+def __getattr__(name: str) -> object:
+    for place, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{place}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,14 +9,26 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
-from elf.fields import Address, FlowUid, Generation, Key, Micros, Name, Pane, Proper, Serial, Statement
+from elf.fields import (
+    Address,
+    FlowUid,
+    Generation,
+    Key,
+    Micros,
+    Name,
+    Pane,
+    Proper,
+    Serial,
+    Statement,
+    replace,
+)
 from elf.ql.definition import Definition, why_not
 from elf.ql.plan import Fragment, Plan
 from elf.security.authored import Authorships

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 
 from elf.aggregates import State
+from elf.fields import replace
 from elf.job.assembly.numeric import Coder
 from elf.job.assembly.rows import Int64s
 from elf.ql.plan import Plan, Top, cut_of

@@ -92,7 +92,7 @@ def rows_sql(
     if task.format == "json":
         source, values = _json(task.path, [*wanted.values()], unit_us)
     else:
-        source, values = _access(task.path, [*wanted.values()])
+        source, values = access(task.path, [*wanted.values()])
     pane = f"epoch_us({values[time]}) // {pane_us}" if pane_us and time else "0"
     selected = [f"{values[column.name]} AS {_name(column.name)}" for column in columns]
     where = f" WHERE {values[time]} IS NOT NULL" if time else ""
@@ -131,7 +131,7 @@ def _struct(kind: object) -> str:
     return str(kind)
 
 
-def _access(path: str, columns: list[Column]) -> tuple[str, dict[str, str]]:
+def access(path: str, columns: list[Column]) -> tuple[str, dict[str, str]]:
     """(source, expression of each column) of an access log."""
     fields = ", ".join(f"{_text(name)}: 'VARCHAR'" for name in _FIELDS)
     source = (

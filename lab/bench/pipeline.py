@@ -14,9 +14,11 @@ from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs.ranges import split_inputs
 from agents.inputs.whole import Whole
+from agents.tasks.archive import Archive
 from agents.tasks.engine import Finisher
 from agents.tasks.feeding import CHUNK_BYTES_MAX
 from agents.tasks.samples import sample_lines
+from agents.tasks.sinks import Sinks
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
 from elf.job.commands import Finish, Install, Outcome
@@ -33,9 +35,9 @@ NO_CHECKPOINTS: Final = 1 << 60
 Rows = list[tuple[int, str, int]]
 
 
-def plan_over(path: str, sql: str) -> Plan:
-    """The plan of one SELECT over a file of JSON lines."""
-    return plan_of(sql, get_format("json").schema(pa.array(sample_lines((path,)), pa.string()), None))
+def plan_over(path: str, sql: str, format: str = "json") -> Plan:
+    """The plan of one SELECT over a file of lines of that format."""
+    return plan_of(sql, get_format(format).schema(pa.array(sample_lines((path,)), pa.string()), None))
 
 
 def flow_of(plan: Plan) -> Flow:
@@ -43,13 +45,15 @@ def flow_of(plan: Plan) -> Flow:
     return Flow(flow_uid(plan.fragment, "bench"), plan.fragment, bytes(16), "")
 
 
-def lane_with(path: str, flows: Sequence[Flow]) -> tuple[StreamTask, Whole]:
-    """A stream task with these flows installed, and its input: a file of JSON lines."""
+def lane_with(
+    path: str, flows: Sequence[Flow], format: str = "json", archive: Archive | None = None
+) -> tuple[StreamTask, Whole]:
+    """A stream task with these flows installed, and its input: a file of lines of that format."""
     settings = WorkerSettings(
         finite=True, future_us=None, lateness_us=None, since_us=LONG_AGO, checkpoint_ms=NO_CHECKPOINTS
     )
-    facts = TaskStatus(flows[0].fragment.stream, get_format("json"), None, "")
-    task = StreamTask(facts, settings, Store(":memory:"), samples=sample_lines((path,)))
+    facts = TaskStatus(flows[0].fragment.stream, get_format(format), None, "")
+    task = StreamTask(facts, settings, Store(":memory:"), sinks=Sinks(archive), samples=sample_lines((path,)))
     for flow in flows:
         task.perform(Install(flow), 0)
     return task, Whole(split_inputs((path,), 1)[0])
@@ -61,22 +65,40 @@ def read_all(task: StreamTask, source: Whole) -> Outcome:
         chunk = source.read(CHUNK_BYTES_MAX, 0)
         if chunk is not None:
             task.feed(chunk, source.positions(), 0)
+            task.ship()
     return task.perform(Finish(), 0)
+
+
+SUMMED: Final = {
+    "json": ("product", "SUM(clicks_count)"),
+    "combined": ("cs_uri_stem", "COUNT(*)"),
+}
+"""By format, the key of a job on clicks, and what is counted of each."""
 
 
 class Clicks:
     """One job on a file of clicks (``lab.bench.sliding.generate``): the first products of each window."""
 
-    def __init__(self, path: str, windowing: str, top: int, store: str | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        windowing: str,
+        top: int,
+        store: str | None = None,
+        format: str = "json",
+        archive: Archive | None = None,
+    ) -> None:
         where = f"WHERE store = '{store}'" if store else ""
+        key, summed = SUMMED[format]
         plan = plan_over(
             path,
-            f"SELECT product, SUM(clicks_count) AS clicks FROM input {where} GROUP BY product "
+            f"SELECT {key} AS product, {summed} AS clicks FROM input {where} GROUP BY {key} "
             f"ORDER BY clicks DESC LIMIT {top} WINDOWING {windowing}",
+            format,
         )
         flow = flow_of(plan)
         self.master = Master(spec_of("bench", "bench", 1, plan, (flow,)))
-        self._task, self._source = lane_with(path, [flow])
+        self._task, self._source = lane_with(path, [flow], format, archive)
 
     def sealed(self) -> Sealed:
         """Read everything, as an agent's stream task does."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -26,6 +26,7 @@ from typer import Option
 from agents.disk.store import Store
 from elf.batch import decode, encode
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.commits import PaneCommit
 from elf.job.snapshots import Sealed
 from elf.job.spec import START_OF_TIME

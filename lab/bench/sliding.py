@@ -13,7 +13,9 @@ import hashlib
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from datetime import UTC, datetime
+from functools import lru_cache, partial
+from itertools import starmap
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -132,20 +134,39 @@ class SlidingWindows(Bench[Side, Answer]):
         )
 
 
-def generate(path: Path, rows: int, products: int, per_hour: int | None = None) -> None:
-    """Clicks as JSON lines, so many an hour (all of them if None); the same bytes each time."""
+def generate(path: Path, rows: int, products: int, per_hour: int | None = None, format: str = "json") -> None:
+    """Clicks, so many an hour (all of them if None); the same bytes each time. As JSON lines, or in an access
+    log as hits of pages."""
     chance = np.random.default_rng(1)
     times = FIRST_MS + (np.arange(rows) * (HOUR_MS / max(1, per_hour or rows))).astype(np.int64)
     times -= chance.integers(0, DISORDER_MS + 1, rows)
     product = chance.zipf(ZIPF, rows) % products
     stores = ("video_games", "books", "music")
     with path.open("w") as file:
+        if format == "combined":
+            file.writelines(starmap(_hit, enumerate(zip(times.tolist(), product.tolist(), strict=True))))
+            return
         for i, (time, number) in enumerate(zip(times.tolist(), product.tolist(), strict=True)):
             file.write(
                 f'{{"created_at":{time},"id":{299_665_941_824_950_273 + i},"product":"product-{number}",'
                 f'"clicks_count":{1 + i % 3},"buys_count":{i % 2},"store":"{stores[i % 3]}",'
                 f'"user":{{"id":{i % 9973},"name":"@u{i % 9973}","location":"Ohio"}}}}\n'
             )
+
+
+def _hit(i: int, click: tuple[int, int]) -> str:
+    """A line of an access log."""
+    time_ms, number = click
+    return (
+        f"10.{i % 7}.{i % 211}.{i % 251} - - [{_logged(time_ms // 1000)} +0000] "
+        f'"GET /product-{number}?from={i % 97} HTTP/1.1" 200 {500 + i % 9973} '
+        '"https://shop.example/" "Mozilla/5.0 (X11; Linux x86_64; rv:132.0) Gecko/20100101 Firefox/132.0"\n'
+    )
+
+
+@lru_cache
+def _logged(second: int) -> str:
+    return datetime.fromtimestamp(second, UTC).strftime("%d/%b/%Y:%H:%M:%S")
 
 
 def run_elf(job: Job) -> Answer:
@@ -195,10 +216,11 @@ def run_duckdb(job: Job) -> Answer:
     return answered(clock.seconds, rows, {})
 
 
-def duckdb_sql(path: str, size_ms: int, slide_ms: int, store: str | None) -> str:
-    """The top rows of each window (its start in µs), by panes as long as the slide."""
+def duckdb_sql(path: str, size_ms: int, slide_ms: int, store: str | None, source: str | None = None) -> str:
+    """The top rows of each window (its start in µs), by panes as long as the slide. ``source``: the clicks,
+    where they are no JSON lines."""
     also, where = (", store: 'VARCHAR'", f"WHERE store = '{store}'") if store else ("", "")
-    source = (
+    source = source or (
         f"read_json('{path}', format='newline_delimited', "
         f"columns={{created_at: 'BIGINT', product: 'VARCHAR', clicks_count: 'BIGINT'{also}}})"
     )

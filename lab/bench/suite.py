@@ -43,7 +43,7 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
     "sharing": ("", "--short 60 --long 600"),
     "topk": ("", "--agents 64", "--agents 64 --skew 0.5"),
     "plan": ("",),
-    "peers": ("--rows 600000 --repeat 1",),
+    "peers": ("--repeat 1", "--query combined --repeat 1", "--query sliding --repeat 1"),
     "idle": ("",),
     "control": ("--agents 16 --rounds 8",),
     "security": ("--agents 16 --rounds 8 --repeat 1",),

@@ -7,7 +7,6 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from threading import Semaphore
 from typing import Final
@@ -27,6 +26,7 @@ from agents.tasks.sinks import Sinks
 from agents.tasks.streams import Parsed
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
+from elf.fields import replace
 from elf.job.commands import Finish, Install
 from elf.job.spec import Flow, flow_uid
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
@@ -67,7 +67,7 @@ def prepare(task: Task) -> Callable[[], Done]:
         sqlite.SYNCHRONOUS = "OFF"
     facts = TaskStatus(plan.fragment.stream, format_, None, "")
     folder = tempfile.TemporaryDirectory(prefix="elf-bench-")
-    archive = _archive(facts.stream, Path(folder.name)) if task.archive else None
+    archive = archive_in(Path(folder.name), facts.stream) if task.archive else None
     store = Store(Path(folder.name) / "state.sqlite" if live else ":memory:")
     stream_task = StreamTask(facts, settings, store, sinks=Sinks(archive), samples=samples, cores=task.cores)
     for flow in flows(plan.fragment, task.jobs, task.distinct):
@@ -131,7 +131,8 @@ def _now_ms() -> int:
     return time.monotonic_ns() // 1_000_000
 
 
-def _archive(stream: str, folder: Path) -> Archive:
+def archive_in(folder: Path, stream: str) -> Archive:
+    """An archive of its own."""
     return Archive(
         folder / "rolls",
         str(folder / "archive"),

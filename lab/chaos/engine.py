@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from elf.aggregates import State, normalise
 from elf.errors import ElfBug
+from elf.fields import replace
 from elf.functions import wire
 from elf.functions.child import batch_of, function_of
 from elf.functions.function import Done, Failed

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Final
 
+from elf.fields import replace
 from elf.ql.plan import Fragment, Function, Plan, Reduce
 
 Counts = Counter[str]

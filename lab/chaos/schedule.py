@@ -6,8 +6,9 @@ Every fault has a number in the schedule. A run may leave some out: that is how 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
+from elf.fields import replace
 from lab.chaos.files import Style
 from overlay.turns import AT_ONCE
 

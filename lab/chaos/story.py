@@ -7,12 +7,13 @@ import tempfile
 import traceback
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from agents.disk import replicastore
 from agents.tasks.checkpoints import load_checkpoint
+from elf.fields import replace
 from elf.job import events as was
 from elf.job.messages.groups import DropJob, ReconfigureJob, SubscribeJob
 from elf.job.rollup.decide import RootSettings

@@ -7,7 +7,6 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import Future
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from agents.tasks.extracting import Extractor
 from agents.tasks.streams import CHUNK_BYTES_LEAST, Ahead, Parsed, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.batch import decode
+from elf.fields import replace
 from elf.job.commands import Finish, Install, Outcome, Uninstall
 from elf.job.ports import WHERES_MAX, Wanted
 from elf.job.spec import Flow, flow_uid

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from agents.codec import Message, decode, encode, pack, reader, unpack, writer
 from elf.errors import ElfBug, PeerError
+from elf.fields import replace
 from elf.job import messages as job
 from elf.job.messages.log import Hello, Refused
 from elf.job.messages.rollup import Progress, Slice
@@ -237,13 +238,13 @@ def test_a_careful_enemy() -> None:
     assert reason_of([with_place_for_none, payload]) == "fields"
     twice = forged(envelope, body=msgspec.msgpack.encode(SLICE))
     assert reason_of([twice, payload]) == "fields"
-    short_key = msgspec.msgpack.encode(dataclasses.replace(ROUTE, key=b"k", payload=b""))
+    short_key = msgspec.msgpack.encode(replace(ROUTE, key=b"k", payload=b""))
     assert reason_of([forged(envelope_of(ROUTE), body=short_key), ROUTE.payload]) == "fields"
     assert read([head, payload]) == SLICE
 
 
 def test_fields_may_be_appended_and_one_without_them_is_still_understood() -> None:
-    for message in (SLICE, dataclasses.replace(ROUTE, payload=b"")):
+    for message in (SLICE, replace(ROUTE, payload=b"")):
         envelope, payload = envelope_of(message), sent(message)[1:]
         newer = msgspec.msgpack.encode([*msgspec.msgpack.decode(envelope.body), "of a later version"])
         assert read([forged(envelope, body=newer), *payload]) == message

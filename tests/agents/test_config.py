@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from agents.config import ClusterConfig, Config, ConfigProblems, load
 from agents.settings.declare import settings_of, variable
 from agents.validation import validate
 from elf.errors import ConfigError
+from elf.fields import replace
 from elf.transport.base import Limits
 from overlay import OverlayConfig
 from tests.support.files import written

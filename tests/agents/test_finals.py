@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -15,6 +14,7 @@ from agents.disk.store import Store
 from agents.tasks.streams import FunctionsAt
 from elf.batch import decode, encode
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.commits import WindowCommit
 from elf.ql.plan import Function, Plan
 from elf.ql.planner import plan_text

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import msgspec
 import pytest
 
 from agents.answering.asks import Ask, Offload, ToAddress
 from agents.answering.sharing import Instead, Sharing, is_free
+from elf.fields import replace
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog, Member
 from elf.job.messages.log import AddJob

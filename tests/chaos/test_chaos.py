@@ -11,13 +11,13 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Hashable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agents.committing.kept import Contents, Kept
 from elf.cli.main import main
+from elf.fields import replace
 from lab.chaos.ledger import LOST, WRONG, Finding
 from lab.chaos.schedule import SAID, STORM_MS, Fault, Schedule, drawn
 from lab.chaos.shrink import shrunk

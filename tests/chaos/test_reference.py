@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 
+from elf.fields import replace
 from elf.ql.plan import Plan
 from lab.chaos.engine import SECOND, plan, staged
 from lab.chaos.reference import (

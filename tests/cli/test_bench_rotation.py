@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import random
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -13,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elf.fields import replace
 from lab.bench.rotation.beside import gaps_of
 from lab.bench.rotation.cells import QUICK, cells, drawn
 from lab.bench.rotation.judge import Gap, Row, Seen, judge

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -14,6 +13,7 @@ from agents.committing.status import STATUS_SCHEMA
 from elf.client import split
 from elf.client.coverage import COUNTS, FLAGS, NAMED_MAX, coverage, is_whole
 from elf.client.values import plain
+from elf.fields import replace
 from elf.job.counters import COUNTER_COLUMNS
 from tests.support.fleet_of_one import window_result
 

@@ -30,7 +30,7 @@ def loaded(program: str) -> set[str]:
 
 
 def test_the_client_is_its_libraries_and_little_else() -> None:
-    found = loaded("import elf.client")
+    found = loaded("from elf.client import connect")
     assert "elf.client.client" in found
     assert not found & (OURS | HEAVY | {"rich", "typer"})
     ours = {name for name in found if name.partition(".")[0] == "elf"}
@@ -64,3 +64,17 @@ def test_what_looks_at_a_fleet_is_as_light(command: str) -> None:
     found = loaded(f"import elf.cli.{command}")
     assert "elf.client.client" in found
     assert not found & (OURS | HEAVY)
+
+
+def test_a_run_loads_an_agent_without_its_network(tmp_path: Path) -> None:
+    """Neither sockets nor what people see of an agent, no client, no Spark, no laboratory."""
+    log = tmp_path / "log"
+    log.write_text('{"ts":1700000000,"k":1}\n')
+    found = loaded(TOP.format(["run", "--input", str(log), "-q", "SELECT COUNT(*) FROM x"]))
+    assert {"agents.run", "duckdb", "sqlglot"} <= found
+    assert not found & {
+        "agents.exposition", "agents.http", "agents.process", "agents.settings", "elf.client.client",
+        "elf.client.connection", "elf.transport.zeromq", "lab.bench", "lab.generator", "matplotlib",
+        "prometheus_client", "prompt_toolkit", "pygments", "pyspark", "rich", "spark_backend", "starlette",
+        "uvicorn", "yaml", "zmq",
+    }  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elf.cli.pictures import NAMES_DRAWN, depths, draw_tree, stand
+from elf.fields import replace
 from lab.overlay.jobs import Jobs
 from lab.overlay.simulator import simulate
 from lab.pictures.plots import draw_overlay
@@ -83,7 +83,7 @@ def test_a_scene_in_figures() -> None:
 
 
 def test_the_ring_in_the_terminal_has_nodes_where_they_are() -> None:
-    lines = ring_lines(dataclasses.replace(scene(8), roots=np.array([0, 0, 0, 0, 1, 1])))
+    lines = ring_lines(replace(scene(8), roots=np.array([0, 0, 0, 0, 1, 1])))
     top, right, left = lines[1], lines[8], lines[8]
     assert (top.strip(), lines[15].strip()) == ("█", "◆")
     assert (right[-1], left.strip()[0]) == ("▒", "∙")
@@ -101,7 +101,7 @@ def test_the_tree_in_the_terminal_is_counted_by_depth() -> None:
 
 
 def test_the_balance_in_the_terminal_adds_up() -> None:
-    few = dataclasses.replace(scene(8), first=np.array([0, 0, 0, 0, 1]), roots=np.array([0, 1, 2, 3, 0]))
+    few = replace(scene(8), first=np.array([0, 0, 0, 0, 1]), roots=np.array([0, 1, 2, 3, 0]))
     lines = balance_lines(few)
     assert lines[0].startswith("balance of 5 trees")
     assert lines[-1] == "fewer than 3: 75.00 % with one key, 100.00 % with two"

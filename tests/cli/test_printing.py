@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -22,6 +21,7 @@ from elf.cli.options import Output
 from elf.cli.printing import json_rows, printer, rich_table, status_json
 from elf.client import Window, split
 from elf.client.values import for_terminal, rfc3339
+from elf.fields import replace
 from tests.support.fleet_of_one import window_result
 
 US = pa.timestamp("us")

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -12,6 +11,7 @@ import pytest
 
 from agents.answering.about import describe
 from elf.batch import decode
+from elf.fields import replace
 from elf.job import events as was
 from elf.job.contributions import Piece
 from elf.job.effects import Send

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import msgspec
 import pytest
 
+from elf.fields import replace
 from elf.job import events as was
 from elf.job.catalog.admission import grow
 from elf.job.catalog.bootstrap import Bootstrap, bootstrap_of

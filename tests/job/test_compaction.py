@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elf.fields import replace
 from elf.job.catalog.admission import grow
 from elf.job.catalog.compaction import tombstone
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry

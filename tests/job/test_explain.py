@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from agents.answering.explain import graph
+from elf.fields import replace
 from elf.ql.plan import Function, Top
 from lab.chaos.engine import plan, staged
 from lab.chaos.reference import DROPPING, reducing

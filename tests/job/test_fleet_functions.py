@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from elf.fields import replace
 from elf.ql.plan import Function
 from lab.chaos.engine import plan
 from lab.chaos.world import World

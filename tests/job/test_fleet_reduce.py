@@ -4,11 +4,10 @@ whoever dies; where it fails they are as they were, and the job goes back.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from elf.batch import decode
+from elf.fields import replace
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
 from elf.ql.plan import Plan
 from lab.chaos.agent import SimAgent

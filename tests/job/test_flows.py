@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 
 import pytest
 
 from agents.codec import Message
+from elf.fields import replace
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken, readable_as

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 
@@ -11,6 +10,7 @@ import pytest
 
 from agents.codec import Message
 from elf.client.windows import Changes, split
+from elf.fields import replace
 from elf.job import events as was
 from elf.job.effects import Effect
 from elf.job.messages.groups import SubscribeJob

@@ -9,12 +9,13 @@ made durable: each window is of one version, and right.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
 from agents.codec import pack
+from elf.fields import replace
 from elf.job import events as was
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog

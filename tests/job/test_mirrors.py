@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitWindows, Effect, PrunePanes, Send, StorePanes

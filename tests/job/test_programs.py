@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agents.codec import pack
+from elf.fields import replace
 from elf.job.program.messages import DropProgram, ProgramStatus, SubmitProgram
 from elf.job.program.programs import SENDS_MAX
 from elf.job.program.spec import ProgramSpec, Tap

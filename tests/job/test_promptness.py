@@ -5,11 +5,11 @@ on asking again or on a limit, whoever hears of it first.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import pytest
 
+from elf.fields import replace
 from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import JOINING_MS

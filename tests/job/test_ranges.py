@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -12,6 +10,7 @@ from agents.disk.store import Store
 from agents.node.beginning import BOOTSTRAPPED_FACT
 from elf.aggregates import split_by_range
 from elf.batch import decode
+from elf.fields import replace
 from elf.job import events as was
 from elf.job.group.records import group_key
 from elf.job.spec import JobSpec, group_uid

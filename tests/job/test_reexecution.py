@@ -3,9 +3,9 @@ agent hears of it. That the answer has the right rows: ``tests/agents/test_runni
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import cast
 
+from elf.fields import replace
 from elf.job import parts
 from elf.job.commands import Answered
 from elf.job.contributions import Piece, to_bytes

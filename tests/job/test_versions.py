@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import replace
 from functools import partial
 from itertools import pairwise
 
 import pytest
 
 from agents.codec import Message
+from elf.fields import replace
 from elf.job.catalog.readers import is_read
 from elf.job.messages.log import Follow, VersionEnded
 from elf.windows import Landmark, Sliding

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import duckdb
 import pytest
 from sqlglot import exp
 
 from elf.errors import QueryError, UserError
+from elf.fields import replace
 from elf.ql.definition import Read
 from elf.ql.files import files_of
 from elf.ql.jobs import Expanded, expand

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pytest
 
 from elf.aggregates import State, merge_tables
 from elf.errors import QueryError, UserError
+from elf.fields import replace
 from elf.job.spec import flow_uid
 from elf.ql.groups import plan_rows
 from elf.ql.planner import late_of, over_late, plan_streams, plan_text

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import msgspec
 import pytest
 
 from agents.answering.once import Once
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.catalog.admission import entry_for, grow
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
 from elf.job.catalog.voters import Proposed, ReplicatedLog, bootstrap, encode

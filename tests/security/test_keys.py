@@ -10,7 +10,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -22,6 +21,7 @@ from elf.cli import doctor, enrol, rotate
 from elf.client import connect
 from elf.client.enrolment import join_fleet
 from elf.errors import ElfError, UserError
+from elf.fields import replace
 from elf.job.messages.groups import CreateJob
 from elf.job.messages.log import AddJob, AddProgram, ChangeRoster
 from elf.job.program.messages import SubmitProgram

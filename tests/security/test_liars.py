@@ -8,7 +8,6 @@ import re
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -22,6 +21,7 @@ from agents.tasks.covered import NotCovered
 from agents.tasks.running import Running
 from elf.client import connect
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.voters import LOG_GROUP
 from elf.job.effects import Run

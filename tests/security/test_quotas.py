@@ -7,7 +7,6 @@ import contextlib
 import http.client
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from agents.answering.quotas import (
 )
 from elf.client import connect
 from elf.errors import ElfError, UserError
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.program.spec import ProgramSpec
 from lab.chaos.engine import plan, spec_of

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from textwrap import indent
@@ -25,6 +25,7 @@ import pyarrow as pa
 import pytest
 
 from elf.errors import UserError
+from elf.fields import replace
 from elf.functions import confinement, landlock
 from elf.functions.allowed import allowed, refusal
 from elf.functions.cpu import cpu_us

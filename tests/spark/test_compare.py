@@ -6,7 +6,6 @@ import decimal
 import io
 import random
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from elf.errors import ElfBug
+from elf.fields import replace
 from spark_backend.compare import EVERYTHING, Comparison, Difference, LiveWindow, compare
 from spark_backend.report import last_line, show
 

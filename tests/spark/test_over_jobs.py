@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
+from elf.fields import replace
 from elf.ql.definition import Read
 from elf.ql.jobs import expand
 from elf.ql.plan import Plan

@@ -5,12 +5,12 @@ thousand: ``elf bench differential --queries 2000``.
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from elf.fields import replace
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.functions import FUNCTIONS
 from lab.bench.differential import asked, expressions, queries, reference

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from agents.disk import replicastore
 from agents.disk.store import Store
+from elf.fields import replace
 from elf.job import replicas as disk
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes

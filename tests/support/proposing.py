@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.catalog.admission import grow, is_behind
 from elf.job.catalog.bootstrap import Bootstrap
 from elf.job.catalog.log import CatalogLog

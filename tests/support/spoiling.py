@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 import pytest
 
 from agents.main import main
+from elf.fields import replace
 from elf.job.effects import Effect
 from elf.job.rollup.sender import Sender
 from elf.job.snapshots import Sealed

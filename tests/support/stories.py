@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from dataclasses import replace
 
+from elf.fields import replace
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
 from lab.chaos.agent import SimAgent

@@ -28,7 +28,6 @@ EVERY 500 MILLISECONDS), ``final 1`` (a final function that drops y, and fails o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +36,7 @@ import pyarrow as pa
 from agents.answering.clients import Step
 from elf.batch import decode as table_of
 from elf.client.windows import Changes, split
+from elf.fields import replace
 from elf.job import events as was
 from elf.job.commands import Feed, Idle
 from elf.job.messages.groups import SubscribeJob

@@ -11,8 +11,8 @@ began: what comes from another term is dropped here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.commits import PaneCommit
 from elf.job.effects import (

@@ -16,9 +16,9 @@ that is here.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final, cast
 
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import is_read, not_led, not_taken
 from elf.job.catalog.wishes import Wishes

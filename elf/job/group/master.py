@@ -19,10 +19,11 @@ restarted master, or another leader of the job group, goes on with what is pendi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from elf.errors import ElfBug, UserError
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
 from elf.job.effects import CommitWindows, Effect, SaveJob

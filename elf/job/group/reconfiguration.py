@@ -8,9 +8,8 @@ committed the last record of its versions.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import is_read
 from elf.job.effects import Effect, SaveJob, Send, TryFunctions

@@ -7,11 +7,12 @@ the log takes one entry of that uid, and the other request is told that the name
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Send
 from elf.job.messages.log import AddProgram, DropJobEntry

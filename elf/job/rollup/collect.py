@@ -17,9 +17,9 @@ asked for their snapshots.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 
 from elf.errors import ElfBug
+from elf.fields import replace
 from elf.job.contributions import PartName, Piece, Pieces, Pile, numbers
 from elf.job.effects import CommitPanes
 from elf.job.parts import HeldParts

@@ -1,9 +1,12 @@
 """``elf bench peers``: elf, DuckDB and the other engines that are installed, on the same job and one core.
 
-All processes are pinned to one core, and each is asked to run the job over the same two files: generated
-clicks, and their first half. Both are run once before the clock counts. The figure is the steady rate,
-events of the second half over the time that they add: start-up, planning and first compilations cancel out.
+All processes are pinned to one core, and each is asked to run the job over two files: generated clicks, and
+their first half. The figure is the steady rate, events of the second half over the time that they add:
+start-up, planning and first compilations cancel out. There are files of several lengths. Before the clock
+counts each side runs them, from the shortest on, until the second half keeps it busy for ``BUSY_SECONDS``.
+It is measured with that length, so that the quick are not measured too shortly, nor the slow for hours.
 The sides take turns, medians count. Every answer is compared with DuckDB's, which has the whole file at once.
+elf is there twice: it also archives every line, as no other engine does.
 """
 
 from __future__ import annotations
@@ -29,6 +32,7 @@ from elf.cli.processes import environment
 from elf.errors import ElfError, UserError
 from lab.bench.options import Plot, Repeat
 from lab.bench.peers.engines import (
+    ARCHIVING,
     ELF,
     ENVS,
     ORACLE,
@@ -51,19 +55,23 @@ class BenchQuery(StrEnum):
     """``elf bench peers --query``"""
 
     INGEST = "ingest"
+    COMBINED = "combined"
     SLIDING = "sliding"
 
 
 PRODUCTS: Final = 200_000
 PER_HOUR: Final = 2_000_000
 ROWS_MIN: Final = 1_000
+PARTS: Final = (64, 16, 4, 1)
+"""The files have these parts of all events."""
+BUSY_SECONDS: Final = 1.5
 SECONDS_MIN: Final = 0.05
 """Less is no measurement: the kernel counts processor time in hundredths of a second."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """A job, and how many events make it a fair measurement in reasonable time."""
+    """A job, and how many events there are for those that are quick."""
 
     title: str
     job: Job
@@ -74,14 +82,28 @@ QUERIES: Final[Mapping[str, Query]] = {
     "ingest": Query(
         "clicks of one store by product, windows of 30 s",
         Job(30_000, 30_000, "video_games", TOP_ROWS, DISORDER_MS),
-        1_000_000,
+        4_000_000,
+    ),
+    "combined": Query(
+        "hits of an access log by page, windows of 30 s",
+        Job(30_000, 30_000, None, TOP_ROWS, DISORDER_MS, "combined"),
+        4_000_000,
     ),
     "sliding": Query(
         "clicks by product, windows of 300 s every 5 s",
         Job(300_000, 5_000, None, TOP_ROWS, DISORDER_MS),
-        400_000,
+        1_600_000,
     ),
 }
+
+
+@dataclass(frozen=True)
+class Input:
+    """A file of so many events, and one of the first half of them."""
+
+    events: int
+    whole: Path
+    half: Path
 
 
 @dataclass(frozen=True)
@@ -96,15 +118,24 @@ class Reply:
 
 @dataclass(frozen=True)
 class Round:
-    """A run over the half file and one over the whole one; ``failed``: why there is none."""
+    """A run over a half file and one over the whole one, which has so many ``events`` more. ``wrong``: what
+    is wrong with an answer; ``failed``: why there is no run."""
 
     version: str
     half: Reply
     whole: Reply
+    events: int = 0
+    wrong: str | None = None
     failed: str | None = None
+
+    @property
+    def busy_seconds(self) -> float:
+        return self.whole.cpu_seconds - self.half.cpu_seconds
 
 
 NOTHING: Final = Reply(0.0, 0.0, 0, [])
+Answers = dict[Path, Rows]
+"""DuckDB's, by file."""
 
 
 class Side:
@@ -114,20 +145,33 @@ class Side:
         self.engine = engine
         self._process, self._errors = process, errors
         self._version, self._failed = "", ""
+        self._input: Input | None = None
 
-    def warm(self, job: Job, half: Path, whole: Path) -> None:
-        """Say the job, and run it over both files."""
+    def warm(self, job: Job, inputs: Sequence[Input], right: Answers) -> None:
+        """Say the job, and run it over files until one is long enough. DuckDB runs it over all of them, and
+        is ``right``."""
         with self._dropping_out():
             self._version = str(self._ask(asdict(job)))
-            self._run(half)
-            self._run(whole)
+            if self.engine == ORACLE:
+                right.update(
+                    (path, self._run(path).answer) for one in inputs for path in (one.half, one.whole)
+                )
+            for self._input in inputs:
+                if self._both(self._input, right).busy_seconds >= BUSY_SECONDS:
+                    break
 
-    def round(self, half: Path, whole: Path) -> Round:
-        """Both files once."""
-        if not self._failed:
+    def round(self, right: Answers) -> Round:
+        """Both files of the length that was chosen, once."""
+        if not self._failed and self._input is not None:
             with self._dropping_out():
-                return Round(self._version, self._run(half), self._run(whole))
-        return Round(self._version, NOTHING, NOTHING, self._failed)
+                return self._both(self._input, right)
+        return Round(self._version, NOTHING, NOTHING, failed=self._failed)
+
+    def _both(self, given: Input, right: Answers) -> Round:
+        half, whole = self._run(given.half), self._run(given.whole)
+        wrong = [differ(half.answer, right[given.half]), differ(whole.answer, right[given.whole])]
+        more = given.events - given.events // 2
+        return Round(self._version, half, whole, more, next(filter(None, wrong), None))
 
     def _run(self, path: Path) -> Reply:
         """See ``lab.bench.peers.serve``; while the engine waits its CPU is read."""
@@ -157,7 +201,7 @@ class Side:
             yield
         except ElfError as error:
             self._failed = f"{self.engine.title} failed: {error}"
-            if self.engine in (ELF, ORACLE):
+            if self.engine in (ELF, ARCHIVING, ORACLE):
                 raise ElfError(self._failed) from None
 
 
@@ -184,9 +228,11 @@ def peak_bytes(one: psutil.Process) -> int:
 
 @dataclass(frozen=True)
 class Figures:
-    """Medians of the rounds, but the highest memory. A rate is None where the runs were too short to tell."""
+    """Medians of the rounds, but the highest memory; over so many ``events``. A rate is None where the runs
+    were too short to tell."""
 
     version: str
+    events: int
     events_per_s: float | None
     events_per_core_s: float | None
     peak_rss_bytes: int
@@ -199,7 +245,8 @@ class Peers(Bench[str, Round]):
 
     query: Annotated[BenchQuery, Option("--query", help="The job.")] = BenchQuery.INGEST
     rows: Annotated[
-        int | None, Option("--rows", min=1, help="Events (ingest: 1000000, sliding: 400000).")
+        int | None,
+        Option("--rows", min=1, help="Events of the longest file (4000000, sliding 1600000)."),
     ] = None
     repeat: Repeat = 3
     engines: Annotated[
@@ -249,47 +296,42 @@ class Peers(Bench[str, Round]):
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Round]]:
         """All engines, warm, on one core."""
-        job, events = QUERIES[self.query].job, self._events
-        half, whole = scratch.folder / "half.jsonl", scratch.folder / "clicks.jsonl"
-        generate(whole, events, PRODUCTS, PER_HOUR)
-        with whole.open() as lines, half.open("w") as out:
-            out.writelines(islice(lines, events // 2))
+        job, right = QUERIES[self.query].job, Answers()
+        inputs = inputs_in(scratch.folder, self._events, job.format)
         scratch.enter_context(one_core())
         sides = [
             scratch.enter_context(started(engine, self._envs, scratch.folder / engine.name))
-            for engine in (ELF, ORACLE, *self._known()[0])
+            for engine in (ORACLE, ELF, ARCHIVING, *self._known()[0])
         ]
         for side in sides:
-            side.warm(job, half, whole)
-        return {side.engine.name: lambda side=side: side.round(half, whole) for side in sides}  # type: ignore[misc]
+            side.warm(job, inputs, right)
+        oracle, *others = sides
+        order = (*others[:2], oracle, *others[2:])
+        return {side.engine.name: lambda side=side: side.round(right) for side in order}  # type: ignore[misc]
 
     def report(self, runs: Mapping[str, Sequence[Round]]) -> Report:
         """Rates beside elf's. Problems: engines that failed, or whose answer differs."""
-        titles = {engine.name: engine.title for engine in (ELF, ORACLE, *self.peers)}
-        task, events, absent = QUERIES[self.query], self._events, self._known()[1]
+        titles = {engine.name: engine.title for engine in (ELF, ARCHIVING, ORACLE, *self.peers)}
+        task, absent = QUERIES[self.query], self._known()[1]
         failed = [run.failed for rounds in runs.values() for run in rounds[-1:] if run.failed]
-        oracle = runs[ORACLE.name]
-        found = {
-            name: figures(rounds, oracle, events - events // 2)
-            for name, rounds in runs.items()
-            if not rounds[-1].failed
-        }
+        found = {name: figures(rounds) for name, rounds in runs.items() if not rounds[-1].failed}
         if self.plot is not None:
             rates = {titles[name]: row.events_per_core_s or 0 for name, row in found.items()}
             draw_bars(rates, "events/s of one core", task.title, self.plot)
         rates = {name: row.events_per_core_s for name, row in found.items() if row.events_per_core_s}
-        elf = rates.pop(ELF.name, None)
-        what = f"{task.title}, top {task.job.top}: {events} events, a core-second's"
+        ours = [(name, rates.pop(name, None)) for name in (ELF.name, ARCHIVING.name)]
+        what = f"{task.title}, top {task.job.top}: events a core-second"
+        also = {ELF.name: "", ARCHIVING.name: ", and all lines archived"}
         beside = {f"{titles[name]} {found[name].version}": rate for name, rate in rates.items()}
         return Report(
             {
                 "query": self.query,
-                "events": events,
+                "events": self._events,
                 "repeat": self.repeat,
                 "sides": [_facts(name, row, found[ELF.name]) for name, row in found.items()],
                 "missing": [engine.name for engine in absent],
             },
-            [Figure(what, elf, "events/s", beside)] if elf else [],
+            [Figure(f"{what}{also[name]}", rate, "events/s", beside) for name, rate in ours if rate],
             [how_to_install(absent, self._envs)] if absent else [],
             problems=[*failed, *(f"{titles[name]}: {row.wrong}" for name, row in found.items() if row.wrong)],
         )
@@ -317,18 +359,30 @@ def started(engine: Engine, envs: Path, scratch: Path) -> Iterator[Side]:
                 process.terminate()
 
 
-def figures(rounds: Sequence[Round], oracle: Sequence[Round], events: int) -> Figures:
-    """The figures of one side; ``events`` are those that the whole file has more than its half."""
+def inputs_in(folder: Path, events: int, format: str) -> list[Input]:
+    """The files, the shortest first; none has less than ``ROWS_MIN``, but all of so few."""
+    counts = [events // part for part in PARTS if events // part >= ROWS_MIN or part == 1]
+    longest = folder / "clicks"
+    generate(longest, events, PRODUCTS, PER_HOUR, format)
+    paths = {count: folder / f"clicks-{count}" for all in counts for count in (all, all // 2)}
+    for count, path in paths.items():
+        with longest.open() as lines, path.open("w") as out:
+            out.writelines(islice(lines, count))
+    longest.unlink()
+    return [Input(count, paths[count], paths[count // 2]) for count in counts]
+
+
+def figures(rounds: Sequence[Round]) -> Figures:
+    """The figures of one side."""
     seconds = statistics.median(one.whole.seconds - one.half.seconds for one in rounds)
-    cpu = statistics.median(one.whole.cpu_seconds - one.half.cpu_seconds for one in rounds)
-    wrong = [differ(one.whole.answer, oracle[0].whole.answer) for one in rounds]
-    wrong += [differ(one.half.answer, oracle[0].half.answer) for one in rounds]
+    cpu, events = statistics.median(one.busy_seconds for one in rounds), rounds[0].events
     return Figures(
         version=rounds[0].version,
+        events=events,
         events_per_s=events / seconds if seconds > SECONDS_MIN else None,
         events_per_core_s=events / cpu if cpu > SECONDS_MIN else None,
         peak_rss_bytes=max(reply.peak_rss_bytes for one in rounds for reply in (one.half, one.whole)),
-        wrong=next(filter(None, wrong), None),
+        wrong=next(filter(None, (one.wrong for one in rounds)), None),
     )
 
 
@@ -362,6 +416,7 @@ def _facts(name: str, row: Figures, elf: Figures) -> dict[str, object]:
     return {
         "engine": name,
         "version": row.version,
+        "events": row.events,
         "events_per_s": row.events_per_s and round(row.events_per_s),
         "events_per_core_s": row.events_per_core_s and round(row.events_per_core_s),
         "elf_times": ratio(elf.events_per_s, row.events_per_s, 3),

@@ -44,8 +44,9 @@ class Engine:
 
 OWN: Final = HERE / "own.py"
 OTHERS: Final = HERE / "others.py"
-PACKAGES: Final = {"elf": "elf-stream", "duckdb": "duckdb"}
+PACKAGES: Final = {"elf": "elf-stream", "elf_archive": "elf-stream", "duckdb": "duckdb"}
 ELF: Final = Engine("elf", "elf", OWN)
+ARCHIVING: Final = Engine("elf_archive", "elf with its archive", OWN)
 ORACLE: Final = Engine("duckdb", "DuckDB (batch)", OWN)
 PEERS: Final = (
     Engine("polars", "Polars (batch)", OTHERS, ("polars==2.1.0",)),

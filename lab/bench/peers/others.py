@@ -10,10 +10,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
+from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -37,6 +39,10 @@ FLINK_SETTINGS = {
 BYTEWAX_BATCH_LINES = 10_000
 BYTEWAX_WAIT = timedelta(seconds=30)
 END_MS = 4_000_000_000_000
+FIELDS = ("client", "ident", "login", "day", "zone", "request", "status", "size", "referer", "agent")
+"""Of an access log, split at blanks outside quotes; ``day``: ``[02/Jan/2026:03:04:05``."""
+DAY, DAY_OF_JAVA = "%d/%b/%Y:%H:%M:%S", "dd/MMM/yyyy:HH:mm:ss"
+HIT = re.compile(r'\S+ \S+ \S+ \[([^ ]+) \+0000\] "\S+ ([^ ?"]+)')
 
 
 def parts(folder: Path) -> Iterator[tuple[int, str, int]]:
@@ -45,6 +51,19 @@ def parts(folder: Path) -> Iterator[tuple[int, str, int]]:
         with path.open(newline="") as file:
             for start, product, clicks in csv.reader(file):
                 yield int(start), product, int(clicks)
+
+
+@lru_cache
+def ms_of(day: str) -> int:
+    """Milliseconds since the epoch of a time of an access log."""
+    return int(datetime.strptime(day, DAY).replace(tzinfo=UTC).timestamp()) * 1000
+
+
+def hit(line: str) -> tuple[int, str]:
+    """Time and page of a line of an access log."""
+    found = HIT.match(line)
+    assert found, line
+    return ms_of(found[1]), found[2]
 
 
 def polars(job: Job, scratch: Path) -> Lay:
@@ -56,7 +75,16 @@ def polars(job: Job, scratch: Path) -> Lay:
 
     def lay(path: str) -> Run:
         def run() -> Answer:
-            clicks = pl.scan_ndjson(path, schema=schema)
+            if job.format == "json":
+                clicks = pl.scan_ndjson(path, schema=schema)
+            else:
+                columns = dict.fromkeys(FIELDS, pl.String)
+                log = pl.scan_csv(path, has_header=False, separator=" ", schema=columns)
+                day = pl.col("day").str.slice(1).str.to_datetime(DAY, time_unit="ms")
+                page = pl.col("request").str.split(" ").list.get(1).str.split("?").list.get(0)
+                clicks = log.select(
+                    day.dt.epoch("ms").alias("created_at"), page.alias("product"), clicks_count=1
+                )
             if job.store:
                 clicks = clicks.filter(pl.col("store") == job.store)
             start = pl.col("created_at") // job.slide_ms * job.slide_ms
@@ -91,6 +119,16 @@ def flink(job: Job, scratch: Path) -> Lay:
         else f"HOP(TABLE clicks, DESCRIPTOR(ts), {slide}, {size})"
     )
     where = f"WHERE store = '{job.store}'" if job.store else ""
+    if job.format == "json":
+        columns = "created_at BIGINT, product STRING, clicks_count BIGINT, store STRING, "
+        columns += "ts AS TO_TIMESTAMP_LTZ(created_at, 3)"
+        read = "'format' = 'json'"
+    else:
+        columns = ", ".join(f"`{name}` STRING" for name in FIELDS)
+        columns += f", ts AS TO_TIMESTAMP(SUBSTRING(`day` FROM 2), '{DAY_OF_JAVA}')"
+        columns += ", product AS SPLIT_INDEX(SPLIT_INDEX(request, ' ', 1), '?', 0)"
+        columns += ", clicks_count AS CAST(1 AS BIGINT)"
+        read = "'format' = 'csv', 'csv.field-delimiter' = ' '"
     tables = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for name, value in FLINK_SETTINGS.items():
         tables.get_config().set(name, value)
@@ -103,10 +141,8 @@ def flink(job: Job, scratch: Path) -> Lay:
         shutil.rmtree(out, ignore_errors=True)
         tables.execute_sql("DROP TEMPORARY TABLE IF EXISTS clicks")
         tables.execute_sql(
-            "CREATE TEMPORARY TABLE clicks ("
-            "created_at BIGINT, product STRING, clicks_count BIGINT, store STRING, "
-            f"ts AS TO_TIMESTAMP_LTZ(created_at, 3), WATERMARK FOR ts AS ts - {disorder}) "
-            f"WITH ('connector' = 'filesystem', 'path' = 'file://{path}', 'format' = 'json')"
+            f"CREATE TEMPORARY TABLE clicks ({columns}, WATERMARK FOR ts AS ts - {disorder}) "
+            f"WITH ('connector' = 'filesystem', 'path' = 'file://{path}', {read})"
         )
 
         def run() -> Answer:
@@ -137,7 +173,10 @@ def spark(job: Job, scratch: Path) -> Lay:
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     window = F.window("ts", f"{job.size_ms} milliseconds", f"{job.slide_ms} milliseconds")
-    end = {"created_at": END_MS, "product": "", "clicks_count": 0, "store": job.store}
+    end = json.dumps({"created_at": END_MS, "product": "", "clicks_count": 0, "store": job.store})
+    if job.format != "json":
+        day = datetime.fromtimestamp(END_MS // 1000, UTC).strftime(DAY)
+        end = f'- - - [{day} +0000] "GET / HTTP/1.1" 200 0 "-" "-"'
     lines_max = SPARK_BATCH_LINES if job.tumbles else SPARK_SLIDING_BATCH_LINES
 
     def pieces(path: str) -> Iterator[Iterable[str]]:
@@ -145,7 +184,7 @@ def spark(job: Job, scratch: Path) -> Lay:
             while lines := list(islice(file, lines_max)):
                 yield lines
         for _ in range(2):
-            yield [json.dumps(end) + "\n"]
+            yield [f"{end}\n"]
 
     def lay(path: str) -> Run:
         for name in ("in", "out", "checkpoint"):
@@ -158,8 +197,17 @@ def spark(job: Job, scratch: Path) -> Lay:
 
         def run() -> Answer:
             source = session.readStream.option("maxFilesPerTrigger", 1)
-            source = source.schema("created_at long, product string, clicks_count long, store string")
-            clicks = source.json(str(scratch / "in")).withColumn("ts", F.timestamp_millis("created_at"))
+            if job.format == "json":
+                source = source.schema("created_at long, product string, clicks_count long, store string")
+                clicks = source.json(str(scratch / "in")).withColumn("ts", F.timestamp_millis("created_at"))
+            else:
+                source = source.schema(", ".join(f"{name} string" for name in FIELDS)).option("sep", " ")
+                uri = F.split(F.col("request"), " ")[1]
+                clicks = source.csv(str(scratch / "in")).select(
+                    F.to_timestamp(F.substring("day", 2, 20), DAY_OF_JAVA).alias("ts"),
+                    F.split(uri, "[?]")[0].alias("product"),
+                    F.lit(1).alias("clicks_count"),
+                )
             clicks = clicks.withWatermark("ts", f"{job.disorder_ms} milliseconds")
             if job.store:
                 clicks = clicks.where(F.col("store") == job.store)
@@ -199,7 +247,13 @@ def pathway(job: Job, scratch: Path) -> Lay:
 
     def lay(path: str) -> Run:
         G.clear()
-        clicks: Any = pw.io.jsonlines.read(path, schema=schema, mode="static")
+        clicks: Any
+        if job.format == "json":
+            clicks = pw.io.jsonlines.read(path, schema=schema, mode="static")
+        else:
+            log = pw.io.plaintext.read(path, mode="static")
+            hits = log.select(hit=pw.apply_with_type(hit, tuple[int, str], this.data))
+            clicks = hits.select(created_at=this.hit[0], product=this.hit[1], clicks_count=1)
         if job.store:
             clicks = clicks.filter(clicks.store == job.store)
         sums = clicks.windowby(clicks.created_at, window=window, instance=clicks.product).reduce(
@@ -243,6 +297,9 @@ def bytewax(job: Job, scratch: Path) -> Lay:
     )
 
     def parsed(line: str) -> tuple[str, tuple[int, int]] | None:
+        if job.format != "json":
+            created_at, page = hit(line)
+            return page, (created_at, 1)
         row = orjson.loads(line)
         if job.store is not None and row["store"] != job.store:
             return None

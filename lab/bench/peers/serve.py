@@ -27,19 +27,21 @@ Answer = Callable[[], Iterable[tuple[int, str, int]]]
 Run = Callable[[], Answer]
 """Reads, and writes every window out. Only this is timed."""
 Lay = Callable[[str], Run]
-"""Makes ready to read JSON lines there."""
+"""Makes ready to read the lines there."""
 
 
 @dataclass(frozen=True)
 class Job:
     """Clicks by product in windows of ``size_ms`` every ``slide_ms`` (aligned to the epoch), and the ``top``
-    products of each; ``store`` None: of all stores. Events are at most ``disorder_ms`` behind."""
+    products of each; ``store`` None: of all stores. Events are at most ``disorder_ms`` behind. ``format``:
+    JSON lines, or an access log in the combined format, of which hits by page are counted."""
 
     size_ms: int
     slide_ms: int
     store: str | None
     top: int
     disorder_ms: int
+    format: str = "json"
 
     @property
     def tumbles(self) -> bool:
