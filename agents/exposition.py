@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import psutil
 from prometheus_client import generate_latest
@@ -45,7 +45,7 @@ def _family(family: Family) -> Metric:
     shown: Any = _FAMILIES[family.kind](family.name, family.about, labels=family.labels)
     for labels, value in family.values():
         shown.add_metric(labels, value)
-    return shown
+    return cast(Metric, shown)
 
 
 def _times(times: Times) -> Metric:
