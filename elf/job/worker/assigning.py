@@ -20,7 +20,6 @@ import pyarrow as pa
 
 from elf import windows
 from elf.aggregates import split_by_range
-from elf.fields import replace
 from elf.job.ports import Int64s, MapFailed, MapperPort
 from elf.job.work import Clock, no_clock
 from elf.job.worker.fitting import arrow_schema, fitted
