@@ -20,6 +20,8 @@ from typing import Final
 from agents.masks import HOWS, unmaskable
 from agents.settings.declare import example, named, required, section, setting, values_of
 from agents.settings.kinds import (
+    Kind,
+    Unfit,
     address,
     choice,
     empty_or,
@@ -34,6 +36,7 @@ from agents.settings.kinds import (
 from agents.settings.tree import Branch, ConfigProblems, build, overlay_variables, read_yaml
 from elf.addresses import clash, is_loopback, is_wildcard, split_address
 from elf.fields import replace
+from elf.errors import ConfigError
 from elf.schema import COLUMN_TYPES
 from elf.transport.base import Limits
 from overlay.config import OverlayConfig
@@ -41,9 +44,26 @@ from overlay.config import OverlayConfig
 __all__ = ["DEFAULT_PATH", "Config", "ConfigProblems", "load"]
 
 DEFAULT_PATH: Final = Path("/etc/elf/elf.yaml")
-FORMATS: Final = ("combined", "common", "json")
 ARCHIVE_SCHEMES: Final = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
 """Where pyarrow and Spark can both get at."""
+
+
+def log_format() -> Kind[str]:
+    """The name of a format, or its text."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not value.strip():
+            raise Unfit("must be the name of a format, such as combined, or its text")
+        from agents.formats import get_format  # with Arrow, which who starts agents imports late
+
+        try:
+            get_format(value)
+        except ConfigError as error:
+            raise Unfit(f"is wrong: {error}") from None
+        return value
+
+    return Kind("a format's name, such as combined, or its text", read)
+
 
 _WORD: Final = matching(r"\S(.*\S)?", "a text")
 _PATTERN: Final = matching(r"/.+", "an absolute path (wildcards: *, **, ?, [abc])")
@@ -99,7 +119,7 @@ class StreamConfig:
     include: tuple[str, ...] = required(
         many(_PATTERN, 1), "The files to follow.", ("/var/log/shop/clicks*.log",)
     )
-    format: str = required(choice(*FORMATS), "How a line is parsed.", "json")
+    format: str = required(log_format(), "How a line is parsed (docs/formats.md).", "json")
     type: str = setting("file", choice("file"), "Where the records come from.")
     exclude: tuple[str, ...] = setting((), many(_PATTERN), "Files not to follow, though they are included.")
     timestamp: str | None = setting(

@@ -29,6 +29,8 @@ ACCESS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """Columns of access logs that can be masked, and how."""
+MASKED: Final = ("combined", "common", "json")
+"""Formats whose lines can be put together anew."""
 KEY_FILE: Final = "mask.key"
 KEY_BYTES: Final = 32
 WITHHELD: Final = "(a line that does not parse, withheld: its stream is masked)"
@@ -84,6 +86,9 @@ def unmaskable(
     """Why a stream with these settings cannot be masked so."""
     timestamps = EVENT_TIMES if timestamp is None else (timestamp,)
     own, kinds = {name.lower() for name in timestamps}, {name.lower(): kind for name, kind in columns.items()}
+    if mask and format_ not in MASKED:
+        yield f"only lines of format {', '.join(MASKED)} can be masked"
+        return
     for name, how in mask.items():
         if format_ != "json":
             if name not in ACCESS:

@@ -11,7 +11,7 @@ from functools import cached_property
 import pyarrow as pa
 from sqlglot import exp
 
-from agents.formats import Format, get_format
+from agents.formats import Format
 from agents.inputs.piped import Piped
 from agents.inputs.ranges import Range, split_inputs
 from agents.tasks.samples import (
@@ -21,6 +21,7 @@ from agents.tasks.samples import (
     declared_columns,
     guess_format,
     is_blank,
+    named_format,
     richer_format,
     sample_head,
     sample_lines,
@@ -168,7 +169,7 @@ def _samples(paths: Sequence[str], pipe: Piped | None) -> list[str]:
 def _format(named: str | None, samples: Sequence[str]) -> Format:
     if named is None:
         return guess_format(samples)
-    format_ = get_format(named)
+    format_ = named_format(named, samples)
     if format_.name == "json":
         check_one_a_line(samples)
     if (better := better_format(format_, samples)) is not None:

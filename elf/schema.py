@@ -14,6 +14,8 @@ ColumnType = Literal["bigint", "double", "text", "boolean", "timestamp"]
 COLUMN_TYPES: Final[tuple[ColumnType, ...]] = ("bigint", "double", "text", "boolean", "timestamp")
 
 
+OPEN_FORMATS: Final = ("json", "logfmt", "caddy", "traefik")
+"""Formats whose lines may have columns that no sample has."""
 EVENT_TIMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 """Where an event time is looked for when nobody names its column."""
 LINE: Final = "_line"

@@ -26,6 +26,7 @@ from elf.job.rollup.rooted import event_time
 from elf.job.spec import JobSpec, range_topic
 from elf.ql.definition import Contents, Definition, Read, least
 from elf.ql.plan import Plan, Table
+from elf.schema import OPEN_FORMATS
 from elf.windows import Landmark
 from elf.wire.base import Answer
 from elf.wire.clients import ONE_SHOT_PREFIX, Execute
@@ -228,7 +229,7 @@ def _looked_at(
 def _with_way_out(error: ColumnError, views: Mapping[str, StreamSeen], *, finite: bool) -> UserError:
     """What is wrong with a column, and where a person declares it, if its streams let them. ``finite``: in
     ``elf run``."""
-    able = [stream for stream, view in views.items() if error.type or view.format == "json"]
+    able = [stream for stream, view in views.items() if error.type or view.format in OPEN_FORMATS]
     if not able:
         return error
     kind = error.type or "TYPE"

@@ -1,27 +1,55 @@
-"""Formats: how the lines of a stream become typed columns, in the agents and offline alike."""
+"""Formats: how the lines of a stream become typed columns, in the agents and offline alike.
+
+A format has a text, which is its name: of a preset (``combined``, ``haproxy``), or what says all of it: a
+``log_format`` of nginx, a ``LogFormat`` of Apache, ``regex:…``, ``csv:…``, ``w3c:…``. The text travels with a
+stream, its archive and its samples, so that whoever reads them reads alike.
+"""
 
 from __future__ import annotations
 
 import difflib
+from functools import lru_cache
 from typing import Final
 
+from agents.formats import apache, csv, logfmt, nginx, patterns, presets, w3c
 from agents.formats.access import COMBINED, COMMON
 from agents.formats.dialect import Format, Selection
 from agents.formats.json import JSON
 from elf.errors import ConfigError
 
-FORMATS: Final[dict[str, Format]] = {known.name: known for known in (COMBINED, COMMON, JSON)}
-"""All formats, by name."""
+FORMATS: Final[dict[str, Format]] = {
+    known.name: known for known in (COMBINED, COMMON, JSON, logfmt.LOGFMT, *presets.PRESETS)
+}
+"""All formats that have a name."""
+TEXTS: Final = "nginx's log_format, Apache's LogFormat, regex:PATTERN, csv:HEADER, w3c:FIELDS"
+"""What else a format may be."""
+TEXT_MAX: Final = 4_000
+"""Characters: it is in messages and archives."""
 
 
-def get_format(name: str) -> Format:
-    """The format of that name. Raises ``ConfigError`` that names the nearest known one."""
-    found = FORMATS.get(name)
-    if found is not None:
+@lru_cache(256)
+def get_format(text: str) -> Format:
+    """The format of that name, or that a text says. Raises ``ConfigError``: where it is wrong, or what the
+    nearest known name is."""
+    if (found := FORMATS.get(text)) is not None:
         return found
-    near = difflib.get_close_matches(name.lower(), FORMATS, n=1, cutoff=0.5)
-    hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(sorted(FORMATS))}"
-    raise ConfigError(f'unknown format "{name}"{hint}')
+    if len(text) > TEXT_MAX:
+        raise ConfigError(f"a format of {len(text):,} characters; at most {TEXT_MAX:,}")
+    if text.startswith("csv:"):
+        return csv.csv(text)
+    if text.startswith("w3c:"):
+        return w3c.of_fields(text)
+    if patterns.is_regex(text):
+        return patterns.regex(text)
+    if nginx.is_log_format(text):
+        return nginx.log_format(text)
+    if apache.is_log_format(text):
+        return apache.log_format(text)
+    if text in ("csv", "w3c"):
+        raise ConfigError(f"format {text} needs its columns, in its text: {text}:… (docs/formats.md)")
+    near = difflib.get_close_matches(text.lower(), FORMATS, n=1, cutoff=0.5)
+    hint = f'; did you mean "{near[0]}"?' if near else f"; known are {', '.join(sorted(FORMATS))}, {TEXTS}"
+    raise ConfigError(f'unknown format "{text}"{hint}')
 
 
-__all__ = ["FORMATS", "Format", "Selection", "get_format"]
+__all__ = ["FORMATS", "LINE", "TEXTS", "Format", "Selection", "get_format"]

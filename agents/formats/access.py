@@ -7,13 +7,7 @@ A line is cut at its double quotes, which is several times faster than a regular
 
 Escaped quotes (``\\"``) are taken out of the way first, in the few lines that have them, and put back into
 what is extracted, so that escapes stay as written. What follows the last field of the format, after a
-blank, is the column ``extra``; the agent counts such lines and says so.
-
-The request is ``METHOD target [VERSION]`` (RFC 9112), as clients do send it. The first word is the method,
-the last one the version if it is one, and what is between the target: a URI has no blanks, but servers answer
-requests that have, and a file with a blank in its name is what was asked for. Without a version a target with
-blanks must be a path, and a version that is not at the end makes it none: what has neither is noise as often
-as not. Blanks around the three mean nothing (RFC 9112, section 3).
+blank, are the columns ``extra_1``, ``extra_2`` and so on; the agent counts such lines and says so.
 
 The head says who asked, and perhaps of which virtual host: ``client identity user [date] ``, nearly always. A
 line that only looks like it would have a wrong client or user in silence, so it is refused unless its fields
@@ -38,8 +32,12 @@ from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from agents.formats.dialect import Dialect, Format, Selection, Step, uncast_count
+from agents.formats.dialect import LINE, Dialect, Format, Selection, Step, uncast_count
+from agents.formats.fields import EXTRA, extra_columns, extra_name, nothing_null
+from agents.formats.layout import words
+from agents.formats.requests import request_steps
 from elf.errors import InputError
 from elf.native import AccessReader, Field, Reader
 from elf.ql.timestamps import LOG_DATE, USUAL_LOG_DATE, log_date_us, usual_log_date_us
@@ -75,7 +73,9 @@ _CERTAIN: Final = re.compile(_FRONTED.replace(r"\z", r"\Z"), re.DOTALL)
 
 EVENT_TIME: Final = "ts"
 DATE: Final = "_date"
-"""The date as it is written, for who puts lines together again; no column of a stream."""
+EXTRA_TEXT: Final = "_extra"
+"""The date, and what follows the last field, as they are written, for who puts lines together again; no
+columns of a stream."""
 COLUMNS: Final[tuple[Column, ...]] = (
     Column("ts", "timestamp"),
     Column("c_ip", "text"),
@@ -91,16 +91,9 @@ COLUMNS: Final[tuple[Column, ...]] = (
     Column("cs_request", "text"),
     Column("cs_host", "text"),
     Column("s_port", "bigint"),
-    Column("extra", "text"),
 )
 _MID: Final = " (?:[0-9]{3}|-) (?:[0-9]+|-)"
 _PIECES: Final = ("_head", "_request", "_mid", "_referer", "_between", "_agent", "_behind")
-_METHOD: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
-_VERSION: Final = "(?i:HTTP|RTSP|SIP)/[0-9](?:[.][0-9])?"
-"""The others are what scanners send to web servers."""
-_WORDS: Final = ("_q1", "_q2", "_q3")
-_REQUEST: Final = rf"^ *({_METHOD}) +(?:([^ ]|[^ ].*[^ ]) +({_VERSION})|([^ /][^ ]*|/|/.*[^ ])) *\z"
-_METHOD_TARGET_VERSION: Final = ((1,), (2, 4), (3,))
 
 
 def _date_of(head: str) -> str:
@@ -140,12 +133,23 @@ class AccessLog(Format):
         self._combined = combined
 
     def schema(self, samples: pa.StringArray, timestamp: str | None) -> Schema:
-        """Always the same columns; the event time is ``ts`` whatever the config says."""
-        return Schema(COLUMNS, EVENT_TIME)
+        """The columns of the format, and those of what samples have behind its last field; the event time is
+        ``ts`` whatever the config says."""
+        return Schema((*COLUMNS, *extra_columns(self._behind(samples))), EVENT_TIME)
+
+    def _behind(self, samples: pa.StringArray) -> list[list[str]]:
+        """What follows the last field, of the lines where anything does."""
+        lines = pc.replace_substring(pc.replace_substring(samples, "\\\\", "\0b"), '\\"', "\0q")
+        quoted = ' "[^"]*" "[^"]*"' if self._combined else ""
+        pattern = rf'^(?s)[^"]*"[^"]*" [^ ]+ [^ ]+{quoted} (?P<behind>.*[^ ].*)\z'
+        found = pc.extract_regex(lines, pattern).field(0)
+        return [words(text, " ") for text in found.filter(pc.is_valid(found)).to_pylist()]
 
     def select(self, dialect: Dialect, columns: Sequence[Column], event_time: str | None) -> Selection:
         """See ``Format``. Raises ``InputError`` for a column that access logs do not have."""
         texts = _texts(dialect, combined=self._combined)
+        extras = [int(found[1]) for column in columns if (found := EXTRA.fullmatch(column.name)) is not None]
+        texts |= {extra_name(number): nothing_null(f"_x{number}") for number in extras}
         wanted = [column.name for column in columns]
         unknown = [name for name in (*wanted, event_time or EVENT_TIME) if name not in texts]
         if unknown:
@@ -158,7 +162,11 @@ class AccessLog(Format):
             (f"_t_{column.name}", texts[column.name]) for column in columns if column.name != EVENT_TIME
         )
         pairs = [(f"_t_{column.name}", f"_c_{column.name}") for column in cast]
-        steps = [*_steps(dialect), (("_bare", self._bare(dialect)),), asked, values]
+        steps = [*_steps(dialect), (("_bare", self._bare(dialect)),)]
+        if extras:
+            items = tuple((f"_x{n}", dialect.unmarked(dialect.item("_w", n))) for n in dict.fromkeys(extras))
+            steps += [(("_w", dialect.words(_extra(dialect, combined=self._combined), " ")),), items]
+        steps += [asked, values]
         return Selection(
             dialect=dialect,
             steps=tuple(step for step in steps if step),
@@ -175,6 +183,8 @@ class AccessLog(Format):
         """See ``Format``."""
         read = [column for column in columns if column.name != LINE]
         if any((column.name == EVENT_TIME) != (column.type == "timestamp") for column in read):
+            return None
+        if any(EXTRA.fullmatch(column.name) for column in read):
             return None
         fields, names = [Field(column.type) for column in read], [column.name for column in read]
         if event_time is not None:
@@ -273,7 +283,7 @@ def _texts(dialect: Dialect, *, combined: bool) -> dict[str, str]:
         "cs_request": whole("_request"),
         "cs_host": whole(dialect.without("_host", ":[0-9]+$")),
         "s_port": dialect.extract("_host", ":([0-9]+)$"),
-        "extra": written(_extra(dialect, combined=combined)),
+        EXTRA_TEXT: written(_extra(dialect, combined=combined)),
         LINE: "line",
         DATE: _date_of("_head"),
     }
@@ -290,41 +300,6 @@ def _length_of_mid(dialect: Dialect) -> str:
     """Of status and bytes, with the blank before each."""
     status, size = dialect.part("_mid", " ", 2), dialect.part("_mid", " ", 3)
     return f"(length({status}) + length({size}) + 2)"
-
-
-def request_steps(dialect: Dialect) -> list[Step]:
-    """From ``_request`` to ``_method``, ``_target`` and ``_version``, NULL where it has not these parts."""
-    others = dialect.separate("_request", _REQUEST, _METHOD_TARGET_VERSION)
-    method, target, version = (dialect.separated("_other", part) for part in (1, 2, 3))
-    return [
-        (("_q", dialect.split("_request", " ")),),
-        (*dialect.named_items("_q", _WORDS), ("_words", dialect.items("_q"))),
-        (("_usual", _usual(dialect)),),
-        (("_other", f"CASE WHEN NOT _usual THEN {others} END"),),
-        (("_proper", _proper(dialect)),),
-        (
-            ("_method", f"CASE WHEN _usual THEN _q1 WHEN _proper THEN {method} END"),
-            ("_target", f"CASE WHEN _usual THEN _q2 WHEN _proper THEN {target} END"),
-            ("_version", f"CASE WHEN _usual THEN _q3 WHEN _proper THEN nullif({version}, '') END"),
-        ),
-    ]
-
-
-def _usual(dialect: Dialect) -> str:
-    """Whether the request is two or three words, and obviously has its parts."""
-    is_method = f"CASE WHEN _q1 IN ('GET', 'POST') THEN TRUE ELSE {dialect.matches('_q1', _METHOD)} END"
-    is_version = (
-        "CASE WHEN _q3 IN ('HTTP/1.1', 'HTTP/2.0') THEN TRUE"
-        f" WHEN _q3 IS NULL THEN {dialect.starts_with('_q2', repr('/'))}"
-        f" ELSE {dialect.matches('_q3', _VERSION)} END"
-    )
-    return f"(_words IN (2, 3) AND _q2 <> '' AND {is_method} AND {is_version})"
-
-
-def _proper(dialect: Dialect) -> str:
-    """Whether a request that is not usual has its parts all the same."""
-    meant = dialect.contains("upper(' ' || _request)", "' HTTP/'")
-    return f"{dialect.is_separated('_other')} AND ({dialect.separated('_other', 3)} <> '' OR NOT {meant})"
 
 
 COMBINED: Final = AccessLog("combined", combined=True)

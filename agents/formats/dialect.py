@@ -31,6 +31,9 @@ Step: TypeAlias = tuple[tuple[str, str], ...]
 """Names, and the expression of each."""
 
 Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
+LINE: str = "_line"
+"""The column that every stream has: the raw text of the record."""
 
 
 @dataclass(frozen=True)
@@ -126,10 +129,108 @@ class Dialect:
         """A part, counted from 1; empty where it is not there."""
         return f"split_part({text}, {self.literal(chr(10))}, {number})"
 
+    def groups(self, line: str, pattern: str, count: int) -> str:
+        """All groups of a pattern that is to match the whole, for ``is_grouped`` and ``group``."""
+        if self.engine == "duckdb":
+            names = ", ".join(f"'g{number}'" for number in range(count + 1))
+            return f"regexp_extract({line}, {self.literal(f'(?s)^({pattern})' + chr(92) + 'z')}, [{names}])"
+        new = "".join(f"${number}\n" for number in range(1, count + 1))
+        whole = self.literal(f"(?s)^(?:{pattern})" + chr(92) + "z")
+        return f"split(regexp_replace({line}, {whole}, {self.literal(new)}), '\\n', -1)"
+
+    def is_grouped(self, groups: str, count: int) -> str:
+        """Whether the pattern has matched (of a line that is not empty)."""
+        return self.either(f"({groups}.g0 <> '')", f"(size({groups}) = {count + 1})")
+
+    def group(self, groups: str, number: int) -> str:
+        """A group, counted from 1; empty where it has no part in the match."""
+        return self.either(f"{groups}.g{number}", f"get({groups}, {number - 1})")
+
+    def words(self, text: str, separator: str) -> str:
+        """The list of the texts between separators, of which those in double quotes may have some, for
+        ``unmarked``; without empty ones that are not quoted where the separator is a blank."""
+        begins, within, sign = self.mark("v"), self.mark("s"), self.literal(separator)
+        masked = f"{begins} || replace(x, {sign}, {within})"
+        if self.engine == "duckdb":
+            each = f"lambda x, i: CASE WHEN i % 2 = 0 THEN {masked} ELSE x END"
+            joined = f"array_to_string(list_transform(string_split({text}, '\"'), {each}), '')"
+            quoted, plain = f"string_split({joined}, {sign})", f"string_split({text}, {sign})"
+        else:
+            each = f"(x, i) -> CASE WHEN i % 2 = 1 THEN {masked} ELSE x END"
+            joined = f"array_join(transform(split({text}, '\"', -1), {each}), '')"
+            quoted, plain = (f"split({one}, {self.literal(f'[{separator}]')}, -1)" for one in (joined, text))
+        if separator == " ":
+            keep = (
+                "filter({0}, w -> w <> '')"
+                if self.engine == "spark"
+                else "list_filter({0}, lambda w: w <> '')"
+            )
+            quoted, plain = keep.format(quoted), keep.format(plain)
+        return f"CASE WHEN {self.contains(text, repr(chr(34)))} THEN {quoted} ELSE {plain} END"
+
+    def values(self, pieces: str, text: str, separator: str) -> str:
+        """The list of the values of a line of CSV, ``text``, that ``pieces`` are, cut at its quotes; for
+        ``unmarked``. A piece outside of quotes that has nothing is a doubled quote."""
+        within, sign = self.mark("s"), self.literal(separator)
+        masked, count = f"replace(x, {sign}, {within})", self.items(pieces)
+        if self.engine == "duckdb":
+            outside = f"CASE WHEN x = '' AND i > 1 AND i < {count} THEN '\"' ELSE x END"
+            each = (
+                f"list_transform({pieces}, lambda x, i: CASE WHEN i % 2 = 0 THEN {masked} ELSE {outside} END)"
+            )
+            quoted, plain = (
+                f"string_split(array_to_string({each}, ''), {sign})",
+                f"string_split({text}, {sign})",
+            )
+        else:
+            outside = f"CASE WHEN x = '' AND i > 0 AND i < {count} - 1 THEN '\"' ELSE x END"
+            each = f"transform({pieces}, (x, i) -> CASE WHEN i % 2 = 1 THEN {masked} ELSE {outside} END)"
+            at = self.literal(f"[{separator}]")
+            quoted, plain = f"split(array_join({each}, ''), {at}, -1)", f"split({text}, {at}, -1)"
+        return f"CASE WHEN {count} > 1 THEN {quoted} ELSE {plain} END"
+
+    def rest(self, array: str, count: int) -> str:
+        """Of a list the items behind so many."""
+        return self.either(
+            f"{array}[{count + 1}:]", f"slice({array}, {count + 1}, greatest(size({array}), 1))"
+        )
+
+    def begins(self, text: str, pattern: str) -> str:
+        """Whether a text begins with what an anchored pattern matches."""
+        return self.either(
+            f"regexp_matches({text}, {self.literal(pattern)})", f"({text} RLIKE {self.literal(pattern)})"
+        )
+
+    def unmarked(self, text: str, separator: str = " ") -> str:
+        """With what stands for something else (``words``, ``masked``) turned back into what was written."""
+        back = text
+        for letter, written in (("v", ""), ("e", ""), ("s", separator), ("q", '\\"'), ("b", "\\\\")):
+            back = self.replace(back, self.mark(letter), self.literal(written))
+        return (
+            f"CASE WHEN {self.contains(text, self.either('chr(0)', 'char(0)'))} THEN {back} ELSE {text} END"
+        )
+
+    def masked(self, text: str) -> str:
+        """With marks in place of escaped backslashes and quotes, so that each quote that is left encloses."""
+        slashes, quotes = self.literal("\\\\"), self.literal('\\"')
+        return self.replace(self.replace(text, slashes, self.mark("b")), quotes, self.mark("q"))
+
     def behind(self, text: str, character: str) -> str:
         """What follows the first such character; NULL when there is none."""
         at = self.either("strpos", "instr") + f"({text}, '{character}')"
         return f"CASE WHEN {at} > 0 THEN substr({text}, {at} + 1) END"
+
+    def tomorrow(self) -> str:
+        """A day from now, in UTC, as ``2026-11-26 10:00:00``."""
+        return self.either(
+            "strftime(now() + INTERVAL 1 DAY, '%Y-%m-%d %H:%M:%S')",
+            "date_format(current_timestamp() + INTERVAL 1 DAY, 'yyyy-MM-dd HH:mm:ss')",
+        )
+
+    def year_before(self, date: str) -> str:
+        """Of a text that begins with a year of four digits, the year before, as text."""
+        kind = self.either("VARCHAR", "STRING")
+        return f"CAST(CAST(substr({date}, 1, 4) AS INTEGER) - 1 AS {kind})"
 
     # -- types -----------------------------------------------------------------------------------------------
 
@@ -254,6 +355,14 @@ class Format(ABC):
     def why_not(self, line: str) -> str:
         """What is wrong with a line that was rejected, in a few words; empty where nothing is to be said."""
         return ""
+
+    def matching(self, lines: pa.StringArray) -> int | None:
+        """How many of these lines are of this format; None: the SQL has to say it."""
+        return None
+
+    def headings(self, lines: pa.StringArray) -> Mask | None:
+        """Which lines are no records but say how others are to be read, or nothing; None: none ever is."""
+        return None
 
     def refused(self, lines: pa.StringArray) -> Int64s:
         """Numbers of lines that the SQL would take although they are not of this format."""

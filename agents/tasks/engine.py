@@ -212,6 +212,10 @@ class SqlExtractor:
         found = self._read(pa.table({"line": lines}))
         valid = np.array(found["_ok"].to_numpy(), dtype=np.bool_)
         valid[self._format.refused(lines)] = False
+        rejected = ~valid
+        if (headings := self._format.headings(lines)) is not None:
+            valid &= ~headings
+            rejected &= ~headings
         if not valid.all():
             found = found.filter(pa.array(valid))
         if self._numbered:
@@ -225,7 +229,7 @@ class SqlExtractor:
         return Extracted(
             table=as_schema(self._schema, rows),
             accepted=np.flatnonzero(valid).astype(np.int64, copy=False),
-            rejected=np.flatnonzero(~valid).astype(np.int64, copy=False),
+            rejected=np.flatnonzero(rejected).astype(np.int64, copy=False),
             uncast=int(pc.sum(found["_uncast"]).as_py() or 0),
             wanted=found["_wanted"].to_numpy() if "_wanted" in found.column_names else None,
             beyond=(pc.sum(found["_beyond"]).as_py() or 0) if "_beyond" in found.column_names else 0,

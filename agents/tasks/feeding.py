@@ -172,7 +172,7 @@ class Feeding:
         if outcome.counts.get("beyond") and not stream.beyond_told:
             stream.beyond_told = True
             facts, path = stream.task.facts, next(iter(stream.task.counts.beyond))
-            text = f"lines have more fields than format {facts.format.name}: the column extra has the others"
+            text = f"lines have more fields than format {facts.format.name}: extra_1 … have the others"
             self._log.warning(text, stream=facts.stream, path=path)
         for uid, why in outcome.failed:
             self._log.error("a flow, or a job in Python, has failed here", stream=name, uid=uid, reason=why)

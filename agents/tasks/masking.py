@@ -4,10 +4,10 @@ lets them (``agents.masks``), neither queries, taps, samples and functions, nor 
 A line is put together anew from the columns that its format finds in it, so what has no place in the format
 is not in it either. It stays a line of its format with the same values, but for:
 
-- access logs: masked columns; ``extra``, which may hold anything (often the client's address again, from
-  ``X-Forwarded-For``) and is dropped unless ``mask`` names it; a virtual host that the masked client would
-  make uncertain; the identity, and proxies in front of the client. Of a masked ``cs_uri_query`` the request
-  is written without, and a request that has no such parts is not written at all.
+- access logs: masked columns; ``extra``, all that follows the last field, which may hold anything (often the
+  client's address again, from ``X-Forwarded-For``) and is dropped unless ``mask`` names it; a virtual host
+  that the masked client would make uncertain; the identity, and proxies in front of the client. Of a masked
+  ``cs_uri_query`` the request is written without, and a request that has no such parts is not written at all.
 - JSON: masked values; of keys that are twice in an object the last one stays.
 
 A line that does not parse cannot be masked: it is counted, and rejected, without what was in it.
@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.formats import Format
-from agents.formats.access import DATE
+from agents.formats.access import DATE, EXTRA_TEXT
 from agents.inputs.values import Chunk, Counters, Input, Position
 from agents.masks import WITHHELD, masked
 from elf.fields import replace
@@ -129,7 +129,7 @@ class JsonMask:
 
 _HEAD: Final = ("cs_host", "s_port", "c_ip", "cs_username", DATE)
 _REQUEST: Final = ("cs_method", "cs_uri_stem", "cs_uri_query", "cs_version")
-_REST: Final = ("cs_request", "sc_status", "sc_bytes", "cs_referer", "cs_user_agent", "extra")
+_REST: Final = ("cs_request", "sc_status", "sc_bytes", "cs_referer", "cs_user_agent", EXTRA_TEXT)
 
 
 class AccessMask:
@@ -138,7 +138,10 @@ class AccessMask:
     def __init__(self, fmt: Format, mask: Mapping[str, str], key: bytes) -> None:
         from agents.tasks.extracting import Extractor
 
-        self._mask = {"extra": "drop", **mask}
+        self._mask = {
+            EXTRA_TEXT: mask.get("extra", "drop"),
+            **{name: mask[name] for name in mask if name != "extra"},
+        }
         self._key = key
         self._combined = fmt.name == "combined"
         self._known: dict[tuple[str, str], str | None] = {}
@@ -170,7 +173,7 @@ class AccessMask:
         ]
         if self._combined:
             joined += [' "', _dash(of["cs_referer"]), '" "', _dash(of["cs_user_agent"]), '"']
-        return _join(*joined, _optional(" ", of["extra"]))
+        return _join(*joined, _optional(" ", of[EXTRA_TEXT]))
 
     def _request(self, of: Mapping[str, pa.StringArray]) -> pa.StringArray:
         if "cs_request" in self._mask or "cs_uri_query" not in self._mask:

@@ -19,13 +19,16 @@ from typing import Final
 
 import pyarrow as pa
 
-from agents.formats import FORMATS, Format
+from agents.formats import FORMATS, TEXTS, Format, get_format
+from agents.formats.csv import looks_like_header, separator_of, values
+from agents.formats.nested import Nested
+from agents.formats.w3c import W3C, fields_in, of_fields
 from agents.inputs.ranges import check_path, is_gzip
 from agents.inputs.split import BYTE_ORDER_MARK, split
 from agents.inputs.values import Source
 from elf.errors import InputError, UserError
 from elf.job.ports import Wanted
-from elf.schema import Column, ColumnType, Schema, declare
+from elf.schema import OPEN_FORMATS, Column, ColumnType, Schema, declare
 
 LINES_MAX: Final = 30_000
 """Lines of all files together; looking at one takes some 10 µs."""
@@ -36,6 +39,10 @@ _LINE_BYTES_MAX: Final = 1 << 20
 
 LOOKED_AT: Final = 1_000
 """Lines that are parsed to tell a format."""
+HEADER_LINES: Final = 50
+"""Among so many first lines a header of W3C's is looked for."""
+CSV_EXAMPLE: Final = "csv:time,path,status"
+TRIED_SHOWN: Final = 3
 HARDLY: Final = 20
 """A format that takes one line in so many, or less, is not the input's."""
 _ARRAY_OR_OBJECT: Final = re.compile(r'\[\s*(\{|$)|\{\s*("|$).*(?<!\})\s*$')
@@ -119,20 +126,74 @@ def _lines(data: bytes) -> list[str]:
 
 
 def guess_format(samples: Sequence[str]) -> Format:
-    """The format that takes most of these lines. Raises ``InputError`` when none takes half of them."""
+    """The format that takes most of these lines: what a header says, else the first of the known ones that
+    takes all, else the one that takes most. Raises ``InputError`` when none takes half of them."""
+    if (headed := _headed(samples)) is not None:
+        return headed
     lines = pa.array(spread(samples, LOOKED_AT), pa.string())
-    likely = FORMATS["json" if samples and samples[0].startswith("{") else "combined"]
-    if _taken(likely, lines) == len(lines):
-        return likely  # no other takes more, and each takes a while to try
-    taken = {name: _taken(format_, lines) for name, format_ in FORMATS.items()}
-    best = max(taken, key=lambda name: taken[name])
-    if len(lines) and 2 * taken[best] < len(lines):
+    if not len(lines):
+        return FORMATS["combined"]
+    taken: dict[Format, int] = {}
+    for format_ in _candidates(samples):
+        taken[format_] = _taken(format_, lines)
+        if taken[format_] == len(lines):
+            return format_  # no other takes more
+    best = max(taken, key=lambda format_: taken[format_])
+    if 2 * taken[best] < len(lines):
         check_one_a_line(samples)
+        tried = sorted((one for one in taken if taken[one]), key=lambda one: -taken[one])[:TRIED_SHOWN]
+        most = ", ".join(f"{one.name} takes {taken[one]}" for one in tried) or "no known format takes any"
         raise InputError(
-            f"cannot tell the format of the input ({best} takes {taken[best]} of {len(lines)} sample lines); "
-            f"say --format {', '.join(FORMATS)}"
+            f"cannot tell the format of the input: of {len(lines)} sample lines {most}; "
+            f"say --format NAME ({', '.join(FORMATS)}), or its text: {TEXTS}"
         )
-    return FORMATS[best]
+    return best
+
+
+def named_format(text: str, samples: Sequence[str]) -> Format:
+    """The format of that name or text; ``csv`` and ``w3c`` alone take their columns from the header of the
+    input. Raises ``ConfigError``, ``InputError``."""
+    if text == "w3c":
+        if (fields := fields_in(samples[:HEADER_LINES])) is None:
+            raise InputError(
+                "w3c: no line #Fields: is there; name the fields: --format 'w3c:date time c-ip …'"
+            )
+        return of_fields(f"w3c:{fields}")
+    if text == "csv":
+        if not samples or not looks_like_header(samples[0]):
+            raise InputError(f"csv: the first line is no header; name the columns: --format {CSV_EXAMPLE}")
+        return get_format(f"csv:{samples[0]}")
+    return get_format(text)
+
+
+def _headed(samples: Sequence[str]) -> Format | None:
+    """The format that the first lines say: W3C's line ``#Fields:``, or a header of CSV above rows of as many
+    values."""
+    if not samples:
+        return None
+    if samples[0].startswith("#") and (fields := fields_in(samples[:HEADER_LINES])) is not None:
+        found = of_fields(f"w3c:{fields}")
+        return next(
+            (one for one in FORMATS.values() if isinstance(one, W3C) and one.fields == found.fields), found
+        )
+    first, *others = samples[:LOOKED_AT]
+    if others and looks_like_header(first):
+        separator = separator_of(first)
+        count = len(values(first, separator))
+        if all(len(values(line, separator)) == count for line in others):
+            return get_format(f"csv:{first}")
+    return None
+
+
+def _candidates(samples: Sequence[str]) -> Iterator[Format]:
+    """The formats to try, the most particular first. JSON lines are only tried as JSON, others never."""
+    some = samples[:LOOKED_AT]
+    if some[0].lstrip("\ufeff ").startswith("{"):
+        yield from (one for one in FORMATS.values() if isinstance(one, Nested) and one.knows(some))
+        yield FORMATS["json"]
+        return
+    yield from (one for name, one in FORMATS.items() if name != "json" and not isinstance(one, Nested))
+    yield FORMATS["json"]
 
 
 def check_one_a_line(samples: Sequence[str]) -> None:
@@ -154,9 +215,9 @@ def better_format(format_: Format, samples: Sequence[str]) -> Format | None:
     lines = pa.array(spread(samples, LOOKED_AT), pa.string())
     if not len(lines) or HARDLY * _taken(format_, lines) > len(lines):
         return None
-    others = {name: _taken(other, lines) for name, other in FORMATS.items() if other is not format_}
-    best = max(others, key=lambda name: others[name])
-    return FORMATS[best] if 2 * others[best] >= len(lines) else None
+    others = {one: _taken(one, lines) for one in _candidates(samples) if one is not format_}
+    best = max(others, key=lambda one: others[one])
+    return best if 2 * others[best] >= len(lines) else None
 
 
 def richer_format(format_: Format, samples: Sequence[str]) -> Format | None:
@@ -174,6 +235,8 @@ def taken(format_: Format, samples: Sequence[str], timestamp: str | None = None)
 
 
 def _taken(format_: Format, lines: pa.StringArray, timestamp: str | None = None) -> int:
+    if timestamp is None and (matching := format_.matching(lines)) is not None:
+        return matching
     from agents.tasks.extracting import Extractor
 
     extractor = Extractor(format_, format_.schema(lines, timestamp).event_time, Wanted())
@@ -208,7 +271,7 @@ def check_timestamp(streams: Mapping[str, tuple[Format, Schema]], named: str) ->
     """Raises ``UserError`` where no stream has, in any sample, the column that its times are said to be in.
     ``streams``: as they are without it."""
     has = {name: named in schema.names() or not schema.columns for name, (_, schema) in streams.items()}
-    fixed = [name for name, (format_, _) in streams.items() if format_ is not FORMATS["json"]]
+    fixed = [name for name, (format_, _) in streams.items() if not _is_open(format_)]
     if any(has.values()) and all(has[name] for name in fixed):
         return
     raise UserError(f"--timestamp {named}: {_unknown(named, streams)}")
@@ -223,7 +286,7 @@ def _types(
 
 
 def _may_have(format_: Format, schema: Schema, name: str) -> bool:
-    return format_ is FORMATS["json"] or name in schema.names()
+    return _is_open(format_) or name in schema.names()
 
 
 def _unknown(name: str, streams: Mapping[str, tuple[Format, Schema]]) -> str:
@@ -231,3 +294,8 @@ def _unknown(name: str, streams: Mapping[str, tuple[Format, Schema]]) -> str:
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"; did you mean {near[0]}?" if near else f"; columns: {', '.join(known)}"
     return f"the input has no column {name}{hint}"
+
+
+def _is_open(format_: Format) -> bool:
+    """Whether its lines may have columns that no sample has."""
+    return format_.name in OPEN_FORMATS

@@ -60,7 +60,12 @@ def run(
         typer.Option("--stream", metavar="NAME=PATH...", help="Log files of a stream of that name."),
     ] = None,
     format: Annotated[
-        str | None, typer.Option("--format", help="combined, common or json; told from the lines if absent.")
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            help="The name or the text of their format (docs/formats.md); told from the lines if absent.",
+        ),
     ] = None,
     timestamp: Annotated[
         str | None, typer.Option("--timestamp", metavar="COLUMN", help="The column with the event time.")

@@ -234,7 +234,7 @@ def _tell_losses(summary: Summary, names: Mapping[str, str], *, live: bool) -> N
     if summary.beyond and not summary.notes:  # which say it already, and of what format the lines are
         files = _listed(f"{names.get(path, path)}: {count:,}" for path, count in summary.beyond.items())
         lines = f"{sum(summary.beyond.values()):,} of {summary.rows_in:,} lines"
-        say(f"elf: {lines} have more fields than their format; extra has them ({files})")
+        say(f"elf: {lines} have more fields than their format; extra_1 … have them ({files})")
     if summary.late:
         late = f"{summary.late:,} of {summary.rows_in:,} lines are in no window"
         of_pipe = " (of a pipe 2 seconds, where the query says none)" if live else ""

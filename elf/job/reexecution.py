@@ -44,8 +44,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 
-from elf.fields import Count, FlowUid, Label, Length, Micros, Millis, Pane, Serial, Word
-from elf.schema import is_origin
+from elf.fields import Count, FlowUid, Label, Length, Micros, Millis, Pane, Serial
 
 if TYPE_CHECKING:
     from elf.ql.plan import Fragment
@@ -88,7 +87,7 @@ class Reading(msgspec.Struct, frozen=True, array_like=True):
     """How an agent reads a stream: format, column with the event time (None: not known yet), bounds in µs,
     and which files are its own (patterns)."""
 
-    format: Word
+    format: Label
     event_time: Label | None
     future_us: Length | None
     lateness_us: Length | None

@@ -32,7 +32,7 @@ _NODE: Final = np.dtype([("child", "i4"), ("sibling", "i4"), ("key", "i4"), ("si
 """``struct elf_node``."""
 ACCESS_FIELDS: Final = (
     "ts", "c_ip", "cs_username", "cs_method", "cs_uri_stem", "cs_uri_query", "cs_version", "sc_status",
-    "sc_bytes", "cs_referer", "cs_user_agent", "cs_request", "extra", "_date", "",
+    "sc_bytes", "cs_referer", "cs_user_agent", "cs_request", "_extra", "_date", "",
 )  # fmt: skip
 """As ``enum field`` in ``access.c`` has them; the last one is never there."""
 

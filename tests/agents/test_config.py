@@ -231,8 +231,7 @@ def test_wrong_variables_are_named() -> None:
     assert caught.value.problems == [
         "ELF_AGENT_LISTEN: agent.listen 'nowhere' is not host:port",
         "ELF_STREAMS_C_FORMAT: streams.c.include is missing: The files to follow.",
-        "ELF_STREAMS_C_FORMAT: streams.c.format must be one of combined, common, json, "
-        'not "jsn" (nearest: json)',
+        'ELF_STREAMS_C_FORMAT: streams.c.format is wrong: unknown format "jsn"; did you mean "json"?',
         'ELF_ARCHIVE_ROLL_SECS: archive.roll_secs must be a number above 0, not "soon"',
     ]
 
@@ -309,7 +308,10 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
             "log: {level: wran}",
             'log.level must be one of debug, info, warning, error, not "wran" (nearest: warning)',
         ),
-        ("streams: {c: {include: /x}}", "elf.yaml:1: streams.c.format is missing: How a line is parsed."),
+        (
+            "streams: {c: {include: /x}}",
+            "elf.yaml:1: streams.c.format is missing: How a line is parsed (docs/formats.md).",
+        ),
         ("streams: {c: }", "streams.c.include is missing"),
         (
             "streams: {'a b': {include: /x, format: json}}",

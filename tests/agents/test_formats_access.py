@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents.formats import FORMATS, get_format
-from agents.formats.access import COLUMNS
+from agents.formats.access import COLUMNS, EXTRA_TEXT
 from agents.formats.dialect import DUCKDB
 from agents.tasks.engine import Extracted
 from agents.tasks.extracting import Extractor
@@ -28,7 +28,7 @@ Value = str | int | dt.datetime | None
 
 @pytest.fixture(scope="module")
 def extractors() -> Iterable[dict[str, Extractor]]:
-    wanted = Wanted((*COLUMNS, Column("_line", "text")))
+    wanted = Wanted((*COLUMNS, Column(EXTRA_TEXT, "text"), Column("_line", "text")))
     made = {name: Extractor(get_format(name), "ts", wanted) for name in ("combined", "common")}
     yield made
     for extractor in made.values():
@@ -132,7 +132,7 @@ def oracle(line: str, *, combined: bool) -> dict[str, Value] | None:
         "cs_request": some(tail[1]),
         "cs_host": some(name or None),
         "s_port": int(port) if port else None,
-        "extra": (extra or "").strip(" ") or None,
+        EXTRA_TEXT: (extra or "").strip(" ") or None,
         "_line": line,
     }
 
@@ -162,7 +162,7 @@ def test_a_combined_line(extractors: dict[str, Extractor]) -> None:
         "cs_request": "GET /a.gif?x=1?y HTTP/1.0",
         "cs_host": None,
         "s_port": None,
-        "extra": None,
+        EXTRA_TEXT: None,
         "_line": GOOD,
     }
 
@@ -340,12 +340,32 @@ def test_fields_behind_are_kept_and_counted(
     extractors: dict[str, Extractor], behind: str, extra: str | None, beyond: int | None
 ) -> None:
     found = extract(extractors["combined"], GOOD + behind, GOOD)
-    assert found.table["extra"].to_pylist() == ([] if beyond is None else [extra]) + [None]
+    assert found.table[EXTRA_TEXT].to_pylist() == ([] if beyond is None else [extra]) + [None]
     assert found.beyond == (beyond or 0)
     short = GOOD[: GOOD.index(' "http')]
     found = extract(extractors["common"], short + behind, short)
-    assert found.table["extra"].to_pylist() == ([] if beyond is None else [extra]) + [None]
+    assert found.table[EXTRA_TEXT].to_pylist() == ([] if beyond is None else [extra]) + [None]
     assert found.beyond == (beyond or 0)
+
+
+@pytest.mark.parametrize(
+    ("behind", "extras"),
+    [
+        (' 0.012 "192.0.2.9"', [0.012, "192.0.2.9"]),
+        (' "-" rt=0.5 7', [None, "rt=0.5", 7]),
+        (r' "a \"b\" \\" c  "" "x y"', [r"a \"b\" \\", "c", None, "x y"]),
+        ("", []),
+    ],
+)
+def test_fields_behind_have_names_and_types(behind: str, extras: list[Value]) -> None:
+    fmt, lines = get_format("combined"), pa.array([GOOD + behind, GOOD], pa.string())
+    schema = fmt.schema(lines, None)
+    columns = schema.columns[len(COLUMNS) :]
+    assert [column.name for column in columns] == [f"extra_{n}" for n, _ in enumerate(extras, 1)]
+    extractor = Extractor(fmt, "ts", Wanted(columns))
+    found = extractor.extract(lines).table.drop_columns(["_ts"])
+    extractor.close()
+    assert [list(row.values()) for row in found.to_pylist()] == [extras, [None] * len(extras)]
 
 
 def test_common_takes_combined_lines_too(extractors: dict[str, Extractor]) -> None:
@@ -354,7 +374,7 @@ def test_common_takes_combined_lines_too(extractors: dict[str, Extractor]) -> No
     assert found.accepted.tolist() == [0, 1]
     assert found.table["sc_bytes"].to_pylist() == [2326, 2326]
     assert found.table["cs_referer"].null_count == 2
-    assert found.table["extra"].to_pylist() == [None, GOOD[len(short) + 1 :]]
+    assert found.table[EXTRA_TEXT].to_pylist() == [None, GOOD[len(short) + 1 :]]
     assert found.beyond == 1
 
 

@@ -17,6 +17,8 @@ from agents.tasks.extracting import Extractor
 from elf.job.ports import Wanted
 from elf.schema import Column
 from tests.support.json_by_hand import NAMES, by_hand, objects
+from tests.support.log_lines import FORMATS, Written, hits, spoilt
+from tests.support.long import LONG
 
 TIMES = [
     "0",
@@ -344,3 +346,29 @@ def test_access_logs(spark: SparkSession, name: str) -> None:
     lines = access_lines()
     table = check(spark, fmt, columns, "ts", lines)
     assert 100 < table.num_rows < len(lines)
+
+
+FEW = (
+    "Kubernetes' ingress-nginx",
+    "nginx, all of upstreams",
+    "nginx error log",
+    "HAProxy behind syslog",
+    "Caddy",
+)
+FEW += ("logfmt of Go's slog", "syslog, RFC 3164", "CSV")
+"""One of each way to take a line apart, and each way to write a time."""
+WORLD = [one for one in FORMATS if LONG or one.name in FEW]
+
+
+@pytest.mark.parametrize("written", WORLD, ids=[one.name for one in WORLD])
+def test_formats_of_the_world(spark: SparkSession, written: Written) -> None:
+    """As they are written, with more behind them, and spoilt."""
+    spark.conf.set("spark.sql.codegen.wholeStage", "false")  # which takes longer than so few lines
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+    rng = random.Random(written.name)
+    lines = [written.line(hit) for hit in hits(20, seed=3)]
+    lines += [line + rng.choice([' "x y" 7', " a", '"', r" \"", "\t|;,1"]) for line in lines]
+    lines += [spoilt(rng, rng.choice(lines)) for _ in range(40)]
+    fmt = get_format(written.format)
+    schema = fmt.schema(pa.array(lines, pa.string()), None)
+    check(spark, fmt, [*schema.columns, Column("_line", "text")], schema.event_time, lines)

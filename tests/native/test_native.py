@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from agents.formats import FORMATS, get_format
+from agents.formats import get_format
 from agents.tasks.extracting import Extractor
 from elf import native
 from elf.job.ports import Wanted
 from elf.native.reading import ACCESS_FIELDS
 from elf.schema import Column
 from lab.bench.native.compare import compare
-from lab.bench.native.drawing import NAMES, AccessLines, JsonLines, spoilt
+from lab.bench.native.drawing import FORMATS, NAMES, AccessLines, JsonLines, spoilt
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "elf" / "native"
@@ -63,7 +63,7 @@ def test_it_decides_what_logs_have(format: str) -> None:
             ("tags", "text"),
         ],
         "common": [("cs_uri_query", "text"), ("sc_bytes", "bigint")],
-        "combined": [("cs_method", "text"), ("cs_user_agent", "text"), ("extra", "text")],
+        "combined": [("cs_method", "text"), ("cs_user_agent", "text"), ("_extra", "text")],
     }
     values: dict[str, list[object]] = {
         "json": ["é", -5, 0.25, True, '["a",1]'],

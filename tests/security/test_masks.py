@@ -21,7 +21,7 @@ import yaml
 
 from agents.config import load
 from agents.formats import get_format
-from agents.formats.access import COLUMNS
+from agents.formats.access import COLUMNS, EXTRA_TEXT
 from agents.masks import KEY_FILE, WITHHELD, masked, read_key, truncated
 from agents.settings.tree import ConfigProblems
 from agents.tasks.extracting import Extractor
@@ -91,7 +91,7 @@ def lines(combined: bool) -> list[str]:
 
 
 def columns_of(name: str, of: pa.StringArray) -> tuple[list[dict[str, object]], list[int]]:
-    columns = tuple(Column(one.name, one.type) for one in COLUMNS)
+    columns = (*COLUMNS, Column(EXTRA_TEXT, "text"))
     extractor = Extractor(get_format(name), "ts", Wanted(columns))
     with contextlib.closing(extractor):
         found = extractor.extract(of)
@@ -101,7 +101,8 @@ def columns_of(name: str, of: pa.StringArray) -> tuple[list[dict[str, object]], 
 def expected(row: dict[str, object], mask: Mapping[str, str]) -> dict[str, object]:
     """Column by column; what is part of a masked one, or has it as its part, follows."""
     found = dict(row)
-    for name, how in {"extra": "drop", **mask}.items():
+    for own, how in {"extra": "drop", **mask}.items():
+        name = EXTRA_TEXT if own == "extra" else own
         value = row[name]
         found[name] = masked(how, value if isinstance(value, str) else None, KEY)
     if "cs_request" in mask:
@@ -286,8 +287,7 @@ def more(agent: Agent) -> None:
 
 QUERIES = (
     "SELECT ip, product, COUNT(*) AS n FROM clicks GROUP BY 1, 2 WINDOWING 1 SECONDS",
-    "SELECT c_ip, cs_request, cs_uri_query, extra, COUNT(*) AS n FROM access GROUP BY 1, 2, 3, 4 "
-    "WINDOWING 1 SECONDS",
+    "SELECT c_ip, cs_request, cs_uri_query, COUNT(*) AS n FROM access GROUP BY 1, 2, 3 WINDOWING 1 SECONDS",
 )
 
 

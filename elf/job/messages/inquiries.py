@@ -18,7 +18,6 @@ from elf.fields import (
     Number,
     Statement,
     Text,
-    Word,
 )
 from elf.schema import Column, Schema
 from elf.security.authored import Authorship
@@ -149,7 +148,7 @@ class StreamSeen(msgspec.Struct, frozen=True):
     """A member's view of a stream."""
 
     schema: Schema
-    format: Word
+    format: Label
     timestamp: Label | None
     archive: Label
     rows: Count

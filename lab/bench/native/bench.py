@@ -9,8 +9,8 @@ from typing import Annotated, Final
 
 from typer import Option
 
-from agents.formats import FORMATS
 from lab.bench.native.compare import Compared, compare
+from lab.bench.native.drawing import FORMATS
 from lab.bench.runner import Bench, Figure, Report, Scratch
 
 _BATCH: Final = 2_000

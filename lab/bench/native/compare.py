@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from agents.formats import FORMATS
+from agents.formats import get_format
 from agents.tasks.engine import Extracted, SqlExtractor
 from agents.tasks.extracting import Extractor
 from elf import native
@@ -44,7 +44,7 @@ def compare(format: str, seed: int, count: int) -> Compared:
     columns, event_time = drawer.columns()
     lines = [_drawn(rng, drawer) for _ in range(count)]
     array = pa.array(lines, pa.string())
-    reader = FORMATS[format].reader(columns, event_time, library)
+    reader = get_format(format).reader(columns, event_time, library)
     if reader is None:
         return Compared(count, 0, [])
     decided = reader.read(array).decided
@@ -79,8 +79,8 @@ def _differences(
 ) -> list[str]:
     """Of the lines as a whole, and if there are any, of the first line alone that shows them."""
     wanted = Wanted(columns)
-    mixed = Extractor(FORMATS[format], event_time, wanted)
-    sql = SqlExtractor(FORMATS[format], event_time, wanted)
+    mixed = Extractor(get_format(format), event_time, wanted)
+    sql = SqlExtractor(get_format(format), event_time, wanted)
     try:
         found = unlike(mixed.complete(lines, reader.read(lines)), sql.extract(lines))
         if not found:

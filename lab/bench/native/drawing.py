@@ -7,9 +7,12 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final
 
-from agents.formats.access import COLUMNS, DATE
-from elf.schema import LINE, Column, ColumnType
+from agents.formats.access import COLUMNS, DATE, EXTRA_TEXT
+from agents.formats.dialect import LINE
+from elf.schema import Column, ColumnType
 
+FORMATS: Final = ("combined", "common", "json")
+"""Those that are read natively."""
 TYPES: Final[tuple[ColumnType, ...]] = ("text", "bigint", "double", "boolean", "timestamp")
 ODD: Final = 0.05
 """So many pieces of an access log are odd."""
@@ -175,7 +178,7 @@ class AccessLines:
             else Column(column.name, rng.choice(TYPES[:4]))
             for column in chosen
         ]
-        columns += [Column(name, "text") for name in (DATE, LINE) if rng.random() < 0.2]
+        columns += [Column(name, "text") for name in (DATE, EXTRA_TEXT, LINE) if rng.random() < 0.2]
         return tuple(columns), rng.choice([None, "ts", "ts"])
 
     def line(self) -> str:
