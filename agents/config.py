@@ -54,13 +54,12 @@ def log_format() -> Kind[str]:
     def read(value: object) -> str:
         if not isinstance(value, str) or not value.strip():
             raise Unfit("must be the name of a format, such as combined, or its text")
-        from agents.formats import get_format  # with Arrow, which who starts agents imports late
+        from agents.formats import get_format, written_out  # with Arrow, which who starts agents imports late
 
         try:
-            get_format(value)
+            return get_format(written_out(value)).name
         except ConfigError as error:
             raise Unfit(f"is wrong: {error}") from None
-        return value
 
     return Kind("a format's name, such as combined, or its text", read)
 

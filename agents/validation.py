@@ -31,7 +31,7 @@ from agents.http import cannot_serve
 from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.process import STORE_FILE, in_use, open_folders
-from agents.tasks.samples import HARDLY, better_format, taken
+from agents.tasks.samples import HARDLY, better_format, fitting
 from elf.addresses import clash, is_loopback, split_address
 from elf.client.credentials import NONE
 from elf.errors import ElfError
@@ -269,10 +269,14 @@ def _formats(key: str, stream: StreamConfig, heads: Mapping[str, list[str]], fou
     format_ = get_format(stream.format)
     none: list[str] = []
     few: list[str] = []
+    more: list[str] = []
     for path, lines in itertools.islice(
         ((path, lines) for path, lines in heads.items() if lines), LOOKED_AT_MAX
     ):
-        count = taken(format_, lines, stream.timestamp)
+        count, beyond = fitting(format_, lines, stream.timestamp)
+        if beyond:
+            said = f"{beyond} of the first {len(lines)} lines of {path} have more fields than {stream.format}"
+            more.append(f"{said}: extra_1 … have them")
         if 2 * count >= len(lines):
             continue
         better = better_format(format_, lines)
@@ -281,7 +285,7 @@ def _formats(key: str, stream: StreamConfig, heads: Mapping[str, list[str]], fou
         said = f"{stream.format} takes {count} of the first {len(lines)} lines of {path}{of}{like}"
         (none if HARDLY * count <= len(lines) else few).append(said)
     found.machine += [f"{key}.format: {line}" for line in _some(none)]
-    found.notes += [f"{key}.format: {line}" for line in _some(few)]
+    found.notes += [f"{key}.format: {line}" for line in (*_some(few), *_some(more))]
 
 
 def _some(lines: Sequence[str]) -> Iterator[str]:

@@ -15,13 +15,14 @@ from agents.formats import apache, csv, logfmt, nginx, patterns, presets, w3c
 from agents.formats.access import COMBINED, COMMON
 from agents.formats.dialect import Format, Selection
 from agents.formats.json import JSON
+from agents.formats.nginxconf import written_out
 from elf.errors import ConfigError
 
 FORMATS: Final[dict[str, Format]] = {
     known.name: known for known in (COMBINED, COMMON, JSON, logfmt.LOGFMT, *presets.PRESETS)
 }
 """All formats that have a name."""
-TEXTS: Final = "nginx's log_format, Apache's LogFormat, regex:PATTERN, csv:HEADER, w3c:FIELDS"
+TEXTS: Final = "nginx's log_format (nginx:NAME finds it), Apache's LogFormat, regex:…, csv:HEADER, w3c:FIELDS"
 """What else a format may be."""
 TEXT_MAX: Final = 4_000
 """Characters: it is in messages and archives."""
@@ -52,4 +53,4 @@ def get_format(text: str) -> Format:
     raise ConfigError(f'unknown format "{text}"{hint}')
 
 
-__all__ = ["FORMATS", "LINE", "TEXTS", "Format", "Selection", "get_format"]
+__all__ = ["FORMATS", "LINE", "TEXTS", "Format", "Selection", "get_format", "written_out"]

@@ -42,13 +42,13 @@ def request_steps(dialect: Dialect) -> list[Step]:
 
 
 def parts_of(dialect: Dialect) -> dict[str, str]:
-    """SQL of the columns, behind those steps; ``-`` is NULL."""
+    """SQL of the columns, behind those steps; ``-`` is NULL, as is no request."""
     return {
         "cs_method": "nullif(_method, '-')",
         "cs_uri_stem": f"nullif({dialect.part('_target', '?', 1)}, '-')",
         "cs_uri_query": f"({dialect.behind('_target', '?')})",
         "cs_version": "_version",
-        "cs_request": "nullif(_request, '-')",
+        "cs_request": "CASE WHEN _request NOT IN ('-', '') THEN _request END",
     }
 
 

@@ -15,11 +15,11 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from agents.formats import FORMATS, TEXTS, Format, get_format
+from agents.formats import FORMATS, TEXTS, Format, get_format, written_out
 from agents.formats.csv import looks_like_header, separator_of, values
 from agents.formats.nested import Nested
 from agents.formats.w3c import W3C, fields_in, of_fields
@@ -29,6 +29,9 @@ from agents.inputs.values import Source
 from elf.errors import InputError, UserError
 from elf.job.ports import Wanted
 from elf.schema import OPEN_FORMATS, Column, ColumnType, Schema, declare
+
+if TYPE_CHECKING:  # DuckDB is imported at the first line
+    from agents.tasks.engine import Extracted
 
 LINES_MAX: Final = 30_000
 """Lines of all files together; looking at one takes some 10 µs."""
@@ -155,15 +158,13 @@ def named_format(text: str, samples: Sequence[str]) -> Format:
     input. Raises ``ConfigError``, ``InputError``."""
     if text == "w3c":
         if (fields := fields_in(samples[:HEADER_LINES])) is None:
-            raise InputError(
-                "w3c: no line #Fields: is there; name the fields: --format 'w3c:date time c-ip …'"
-            )
+            raise InputError("w3c: no line #Fields: is there; name the fields: --format 'w3c:date time …'")
         return of_fields(f"w3c:{fields}")
     if text == "csv":
         if not samples or not looks_like_header(samples[0]):
             raise InputError(f"csv: the first line is no header; name the columns: --format {CSV_EXAMPLE}")
         return get_format(f"csv:{samples[0]}")
-    return get_format(text)
+    return get_format(written_out(text))
 
 
 def _headed(samples: Sequence[str]) -> Format | None:
@@ -229,21 +230,28 @@ def richer_format(format_: Format, samples: Sequence[str]) -> Format | None:
     return richer
 
 
-def taken(format_: Format, samples: Sequence[str], timestamp: str | None = None) -> int:
-    """How many of these lines are accepted; where a column of their time is named, with a time in it."""
-    return _taken(format_, pa.array(samples, pa.string()), timestamp)
+def fitting(format_: Format, samples: Sequence[str], timestamp: str | None = None) -> tuple[int, int]:
+    """How many of these lines are accepted, where a column of their time is named with a time in it; and how
+    many have more fields than the format."""
+    found, untimed = _extracted(format_, pa.array(samples, pa.string()), timestamp)
+    return len(found.accepted) - untimed, found.beyond
 
 
-def _taken(format_: Format, lines: pa.StringArray, timestamp: str | None = None) -> int:
-    if timestamp is None and (matching := format_.matching(lines)) is not None:
+def _taken(format_: Format, lines: pa.StringArray) -> int:
+    if (matching := format_.matching(lines)) is not None:
         return matching
+    found, _ = _extracted(format_, lines, None)
+    return len(found.accepted)
+
+
+def _extracted(format_: Format, lines: pa.StringArray, timestamp: str | None) -> tuple[Extracted, int]:
+    """What comes of the lines, and how many of them have no time where a column of it is named."""
     from agents.tasks.extracting import Extractor
 
     extractor = Extractor(format_, format_.schema(lines, timestamp).event_time, Wanted())
     try:
         extracted = extractor.extract(lines)
-        untimed = extracted.table["_ts"].null_count if timestamp is not None else 0
-        return len(extracted.accepted) - untimed
+        return extracted, extracted.table["_ts"].null_count if timestamp is not None else 0
     finally:
         extractor.close()
 
