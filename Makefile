@@ -30,6 +30,7 @@ check: install
 
 docs: install
 	$(BIN)/python -m lab.reference
+	$(BIN)/python -m lab.formats
 
 # The versions, and the hashes of all files of each, that are installed; uv is in an environment of its own.
 LOCK := .venv-lock/bin/uv pip compile --quiet --generate-hashes --universal --python-version 3.11 --no-header \

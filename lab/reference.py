@@ -196,7 +196,7 @@ and agents keep them in a reject file.
 
 ## Access logs
 
-`combined` is `client identity user [date] "request" status bytes "referer" "user agent"`, and `common` the same without the last
+All formats, and their columns: [Formats](formats.md). `combined` is `client identity user [date] "request" status bytes "referer" "user agent"`, and `common` the same without the last
 two. `-` is NULL, and backslash escapes stay as written. A line of which it is not certain who asked is rejected.
 
 - In front may stand a virtual host: with its port (Apache's `vhost_combined`: `shop.example:443 192.0.2.1 - - […]`), or without
@@ -205,9 +205,9 @@ two. `-` is NULL, and backslash escapes stay as written. A line of which it is n
   others. Two addresses without a comma are rejected.
 - The user may have blanks where the identity is `-` (`192.0.2.1 - John Smith […]`); a lone `-` among more words is an empty field,
   and such a line is rejected.
-- What follows the last field is in `extra`, as it is written; such lines are counted (`elf_rows_beyond_total`), and `elf run` and
-  the agent's log say so once. `common` takes the lines of `combined` too, with referer and user agent in `extra`. A line with a
-  quote that has no fellow is rejected.
+- What follows the last field are the columns `extra_1`, `extra_2` and so on, with types told from samples; such lines are counted
+  (`elf_rows_beyond_total`), and `elf run`, `validate` and the agent's log say so. `common` takes the lines of `combined` too, with
+  referer and user agent as `extra_1` and `extra_2`. A line with a quote that has no fellow is rejected.
 - Of the request the first word is the method, the last one the version if it is one (`HTTP/1.1`; of RTSP and SIP too), and what is
   between the target, with the blanks within it; without a version a target with blanks begins with `/`. Before its first `?` is
   `cs_uri_stem`, behind it `cs_uri_query`. Both are as written: `http://host/a` of a proxy's request (`url_path` takes the path out),

@@ -11,6 +11,8 @@ the same turns: the stream task with one job, on one core, in large chunks read 
 
 from __future__ import annotations
 
+import datetime as dt
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -26,8 +28,8 @@ from typer import Option
 from elf.batch import decode
 from elf.cli.pictures import check_plot
 from elf.errors import ElfError, InputError
-from lab.bench.duckdb_side import run_duckdb
-from lab.bench.measure import CHUNK_MIB, Run, Task
+from lab.bench.duckdb_side import NGINX, run_duckdb
+from lab.bench.measure import Run, Task
 from lab.bench.options import Fragments, Plot, Repeat
 from lab.bench.plots import draw_bars
 from lab.bench.runner import Bench, Figure, Report, Scratch, median
@@ -42,6 +44,8 @@ class BenchFormat(StrEnum):
     JSON = "json"
     COMBINED = "combined"
     COMMON = "common"
+    NGINX = "nginx"
+    LOGFMT = "logfmt"
 
 
 PLAIN: Final = "one job, one core"
@@ -51,8 +55,15 @@ QUERIES: Final = {
     "ORDER BY c DESC LIMIT 10 WINDOWING 30 SECONDS",
     "combined": _PAGES,
     "common": _PAGES,
+    "nginx": "SELECT cs_uri_stem, COUNT(*) AS hits, MAX(request_time) AS slowest FROM x GROUP BY cs_uri_stem "
+    "WINDOWING 30 SECONDS",
+    "logfmt": "SELECT path, COUNT(*) AS hits, SUM(bytes) AS bytes FROM x GROUP BY path WINDOWING 30 SECONDS",
 }
 """By format, the query where none is given."""
+_LINE: Final = re.compile(
+    r'\S+ - \S+ \[(.*?)\] "([A-Z]+) (/[^ "]*) HTTP/[0-9.]+" (\d+) (\d+) "[^"]*" "([^"]*)"'
+)
+"""Nearly all generated lines of access logs."""
 START: Final = "2026-01-01"
 
 
@@ -96,7 +107,8 @@ class Ingest(Bench[str, Ran]):
         """The stream task, DuckDB, and the stream task with one job where the task asks for more."""
         path = self.path or generated(self.format, self.rows, scratch.folder)
         warm(path)
-        plain = Task(str(path.resolve()), self.format, self.query or QUERIES[self.format])
+        text = NGINX if self.format == "nginx" else self.format.value
+        plain = Task(str(path.resolve()), text, self.query or QUERIES[self.format])
         task = msgspec.structs.replace(
             plain,
             jobs=self.jobs,
@@ -150,13 +162,33 @@ def _run(side: Callable[[Task], Run], task: Task, answer: Path) -> Ran:
 
 
 def generated(format: str, rows: int, folder: Path) -> Path:
-    """A log of that format: clicks as JSON lines, or an access log."""
+    """A log of that format: clicks as JSON lines, or an access log, in the form of the format."""
     path = str(folder / "log")
     if format == "json":
         write(GenerateOptions("clicks", path, rows, 1, None, None, 1000.0, START, 0.5, 0))
     else:
         write(GenerateOptions("access", path, rows, 1, None, None, 1000.0, START, 0, 0))
+    if format in ("nginx", "logfmt"):
+        found = map(_LINE.fullmatch, Path(path).read_text(encoding="utf-8").splitlines())
+        written = _timed if format == "nginx" else _keyed
+        usual = enumerate(line for line in found if line is not None)
+        Path(path).write_text("".join(written(line, number) for number, line in usual), encoding="utf-8")
     return Path(path)
+
+
+def _timed(line: re.Match[str], number: int) -> str:
+    """With a time taken behind it."""
+    return f"{line[0]} {number % 977 / 1000:.3f}\n"
+
+
+def _keyed(line: re.Match[str], number: int) -> str:
+    """As keys and values."""
+    date, method, target, status, size, agent = line.groups()
+    at = dt.datetime.strptime(date, "%d/%b/%Y:%H:%M:%S %z").astimezone(dt.UTC)
+    return (
+        f"time={at:%Y-%m-%dT%H:%M:%SZ} level=info method={method} path={target} status={status} bytes={size} "
+        f'agent="{agent}" duration={number % 977 / 1000:.3f}\n'
+    )
 
 
 def compare(ours: pa.Table, theirs: pa.Table) -> None:

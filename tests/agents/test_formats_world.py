@@ -7,10 +7,12 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
+from agents.formats import FORMATS as KNOWN
 from agents.formats import get_format
 from agents.tasks.extracting import Extractor
 from agents.tasks.samples import guess_format
 from elf.job.ports import Wanted
+from lab.formats import OF, PAGE, page
 from tests.support.log_lines import FORMATS, Expected, Written, hits
 
 COUNT = 200
@@ -48,3 +50,8 @@ def test_every_field_is_named_and_typed(written: Written) -> None:
 @pytest.mark.parametrize("written", [one for one in FORMATS if not one.told], ids=lambda one: one.name)
 def test_a_format_is_told_from_its_lines(written: Written) -> None:
     assert guess_format(lines_of(written)).name == written.format
+
+
+def test_the_page_says_what_the_code_does() -> None:
+    assert PAGE.read_text(encoding="utf-8") == page()
+    assert set(OF) == set(KNOWN)
