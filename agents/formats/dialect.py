@@ -129,18 +129,21 @@ class Dialect:
         """A part, counted from 1; empty where it is not there."""
         return f"split_part({text}, {self.literal(chr(10))}, {number})"
 
-    def groups(self, line: str, pattern: str, count: int) -> str:
-        """All groups of a pattern that is to match the whole, for ``is_grouped`` and ``group``."""
+    def groups(self, line: str, pattern: str, count: int, sure: int = 0) -> str:
+        """All groups of a pattern that is to match the whole, for ``is_grouped`` and ``group``. ``sure``: the
+        number of one that is never empty; 0: there is none that is known for it. Up to four groups are
+        quick."""
         if self.engine == "duckdb":
-            names = ", ".join(f"'g{number}'" for number in range(count + 1))
-            return f"regexp_extract({line}, {self.literal(f'(?s)^({pattern})' + chr(92) + 'z')}, [{names}])"
+            names = ", ".join(f"'g{number}'" for number in range(1 if sure else 0, count + 1))
+            whole = f"(?s)^({'?:' if sure else ''}{pattern})" + chr(92) + "z"
+            return f"regexp_extract({line}, {self.literal(whole)}, [{names}])"
         new = "".join(f"${number}\n" for number in range(1, count + 1))
         whole = self.literal(f"(?s)^(?:{pattern})" + chr(92) + "z")
         return f"split(regexp_replace({line}, {whole}, {self.literal(new)}), '\\n', -1)"
 
-    def is_grouped(self, groups: str, count: int) -> str:
+    def is_grouped(self, groups: str, count: int, sure: int = 0) -> str:
         """Whether the pattern has matched (of a line that is not empty)."""
-        return self.either(f"({groups}.g0 <> '')", f"(size({groups}) = {count + 1})")
+        return self.either(f"({groups}.g{sure} <> '')", f"(size({groups}) = {count + 1})")
 
     def group(self, groups: str, number: int) -> str:
         """A group, counted from 1; empty where it has no part in the match."""

@@ -19,7 +19,7 @@ from agents.formats.dialect import LINE, Dialect, Format, Selection, Step, uncas
 from agents.formats.requests import PARTS, parts_of, request_steps
 from agents.formats.telling import event_time_of, type_of
 from elf.errors import InputError
-from elf.ql.timestamps import USUAL_LOG_DATE, usual_log_date_us
+from elf.ql.timestamps import USUAL_LOG_DATE, log_date_us, usual_log_date_us
 from elf.schema import Column, ColumnType, Schema
 
 Sql = Callable[[Dialect, str], str]
@@ -61,7 +61,8 @@ _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep",
 _MONTH: Final = "[A-Z][a-z]{2}"
 _CLOCK: Final = "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _FRACTION: Final = "(?:[.][0-9]+)?"
-_LIST: Final = "[^ ,]*(?:(?:, | : )[^ ,]+)*"
+LIST: Final = "[^ ,]*(?:(?:, | : )[^ ,]+)*"
+ADDRESS: Final = "(?:[0-9]+[.][0-9.]+|[^ ]+?)"
 
 
 def _month(name: str) -> str:
@@ -124,18 +125,18 @@ KINDS: Final[Mapping[str, Kind]] = {
     "word": Kind("text"),
     "free": Kind("text", free=True),
     "untold": Kind(None),
-    "list": Kind("text", _LIST),
+    "list": Kind("text", LIST),
     "whole": Kind("bigint", "[0-9+-]*"),
     "real": Kind("double", "[0-9.+-]*"),
     "ms": Kind("double", "[0-9.+-]*", unit=1_000),
     "us": Kind("double", "[0-9.+-]*", unit=1_000_000),
     "ns": Kind("double", "[0-9.+-]*", unit=1_000_000_000),
-    "last_whole": Kind("bigint", _LIST, text=_last),
-    "last_real": Kind("double", _LIST, text=_last),
+    "last_whole": Kind("bigint", LIST, text=_last),
+    "last_real": Kind("double", LIST, text=_last),
     "request": Kind("text", free=True),
     "uri": Kind("text"),
     "query": Kind("text", text=_query),
-    "address": Kind("text", "(?:[0-9]+[.][0-9.]+|[^ ]+?)"),
+    "address": Kind("text", ADDRESS),
     "path": Kind("text", "[^ /]*"),
     "braced": Kind("text", "[^{}]*"),
     "code": Kind("text", "[A-Z]{2}[0-9]{5}"),
@@ -337,7 +338,7 @@ class Fielded(Format):
         if self._kind(name) != "log_date":
             return dialect.time_us(text)
         usual, us = dialect.matches(text, USUAL_LOG_DATE), usual_log_date_us(text, dialect.engine)
-        return f"CASE WHEN {usual} THEN {us} ELSE {dialect.time_us(text)} END"
+        return f"CASE WHEN {usual} THEN {us} ELSE {log_date_us(text, dialect.engine)} END"
 
 
 def extra_columns(behind: Sequence[Sequence[str]]) -> list[Column]:

@@ -72,29 +72,40 @@ class _Keyed(Fielded):
     """Some keys of such lines."""
 
     def cut(self, dialect: Dialect, wanted: Sequence[int], *, extras: bool) -> Cut:
-        """See ``Fielded``. A key is looked for with the blank before it: those within quotes are no blanks by
-        then."""
+        """See ``Fielded``. A key is looked for with the blank before it: first among the words in front of
+        any quote, and where it is not there, among all, in which blanks within quotes are none by then."""
         quote, blank = dialect.literal('"'), dialect.literal(" ")
-        begins, within = dialect.mark("v"), dialect.mark("s")
-        masked = f"{begins} || replace(x, {blank}, {within})"
-        each = dialect.either(
-            f"list_transform(_p, lambda x, i: CASE WHEN i % 2 = 0 THEN {masked} ELSE x END)",
-            f"transform(_p, (x, i) -> CASE WHEN i % 2 = 1 THEN {masked} ELSE x END)",
+        within = f"{dialect.mark('v')} || replace(x, {blank}, {dialect.mark('s')})"
+        pieces = dialect.split("_s", '"')
+        joined = dialect.either(
+            f"array_to_string(list_transform({pieces}, "
+            f"lambda x, i: CASE WHEN i % 2 = 0 THEN {within} ELSE x END), '')",
+            f"array_join(transform({pieces}, (x, i) -> CASE WHEN i % 2 = 1 THEN {within} ELSE x END), '')",
         )
-        joined = dialect.either(f"array_to_string({each}, '')", f"array_join({each}, '')")
+        escaped = dialect.contains("line", dialect.literal("\\"))
+        front = f"regexp_extract({dialect.part('line', chr(34), 1)}, '^.* ', 0)"
+        keys = {number: dialect.literal(f" {self.fields[number].name}=") for number in wanted}
+        near = tuple((f"_n{number}", _value("_front", key)) for number, key in keys.items())
+        missing = " OR ".join([f"{name} = ''" for name, _ in near]) or "FALSE"
         steps: list[Step] = [
             (("_odd", dialect.contains("line", quote)),),
-            (("_p", f"CASE WHEN _odd THEN {dialect.split(dialect.masked('line'), chr(34))} END"),),
-            (("_m", f"CASE WHEN _odd THEN ' ' || {joined} ELSE ' ' || line END"),),
+            (("_s", f"CASE WHEN _odd AND {escaped} THEN {dialect.masked('line')} ELSE line END"),),
+            (("_front", f"CASE WHEN _odd THEN ' ' || {front} ELSE ' ' || line END"),),
+            near,
+            (("_m", f"CASE WHEN _odd AND ({missing}) THEN ' ' || {joined} END"),),
         ]
         texts = {}
-        for number in wanted:
-            key = dialect.literal(f" {self.fields[number].name}=")
-            found = f"split_part(split_part(_m, {key}, 2), ' ', 1)"
-            texts[number] = f"CASE WHEN _odd THEN {dialect.unmarked(found)} ELSE {found} END"
-        paired = f"CASE WHEN _odd THEN {dialect.items('_p')} % 2 = 1 ELSE TRUE END"
-        valid = f"coalesce({dialect.begins('line', _BEGINS)} AND {paired}, FALSE)"
-        return Cut(steps, valid, texts)
+        for number, key in keys.items():
+            far = dialect.unmarked(_value("_m", key))
+            texts[number] = f"CASE WHEN NOT _odd OR _n{number} <> '' THEN _n{number} ELSE {far} END"
+        paired = f"(length(_s) - length(replace(_s, {quote}, ''))) % 2 = 0"
+        valid = f"{dialect.begins('line', _BEGINS)} AND CASE WHEN _odd THEN {paired} ELSE TRUE END"
+        return Cut([step for step in steps if step], f"coalesce({valid}, FALSE)", texts)
+
+
+def _value(words: str, key: str) -> str:
+    """What is behind the first such key, up to a blank; empty where there is none."""
+    return f"split_part(split_part({words}, {key}, 2), ' ', 1)"
 
 
 LOGFMT: Final = Logfmt()

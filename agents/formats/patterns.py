@@ -32,7 +32,7 @@ class Regex(Patterned):
         self._count = len(names)
         super().__init__(name, [Field(each, "untold") for each in names if each is not None])
 
-    def pattern(self, wanted: Sequence[int]) -> tuple[str, dict[int, int], int]:
+    def pattern(self, wanted: Sequence[int], *, quick: bool = False) -> tuple[str, dict[int, int], int]:
         """See ``Patterned``."""
         return self._pattern, {number: self._places[number] for number in wanted}, self._count
 
