@@ -275,7 +275,7 @@ def _formats(key: str, stream: StreamConfig, heads: Mapping[str, list[str]], fou
     ):
         count, beyond = fitting(format_, lines, stream.timestamp)
         if beyond:
-            said = f"{beyond} of the first {len(lines)} lines of {path} have more fields than {stream.format}"
+            said = f"{beyond} of the first {len(lines)} lines of {path} have more fields than the format"
             more.append(f"{said}: extra_1 … have them")
         if 2 * count >= len(lines):
             continue

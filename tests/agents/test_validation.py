@@ -169,7 +169,7 @@ def test_validate_finds_logs_that_may_not_be_read(tmp_path: Path) -> None:
 def test_validate_tells_of_fields_that_the_format_has_not(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text(ACCESS * 7 + ACCESS.replace("\n", " 0.25\n") * 3)
     found = validated(tmp_path, f'streams: {{one: {{include: "{tmp_path}/a.log", format: combined}}}}')
-    said = "3 of the first 10 lines of /a.log have more fields than combined: extra_1 … have them"
+    said = "3 of the first 10 lines of /a.log have more fields than the format: extra_1 … have them"
     assert f"streams.one.format: {said}" in [line.replace(str(tmp_path), "") for line in found.notes]
 
 
