@@ -53,4 +53,4 @@ def get_format(text: str) -> Format:
     raise ConfigError(f'unknown format "{text}"{hint}')
 
 
-__all__ = ["FORMATS", "LINE", "TEXTS", "Format", "Selection", "get_format", "written_out"]
+__all__ = ["FORMATS", "TEXTS", "Format", "Selection", "get_format", "written_out"]

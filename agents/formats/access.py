@@ -34,7 +34,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.formats.dialect import LINE, Dialect, Format, Selection, Step, uncast_count
+from agents.formats.dialect import Dialect, Format, Selection, Step, uncast_count
 from agents.formats.fields import EXTRA, extra_columns, extra_name, nothing_null
 from agents.formats.layout import words
 from agents.formats.requests import request_steps

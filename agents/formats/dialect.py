@@ -32,8 +32,6 @@ Step: TypeAlias = tuple[tuple[str, str], ...]
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
-LINE: str = "_line"
-"""The column that every stream has: the raw text of the record."""
 
 
 @dataclass(frozen=True)

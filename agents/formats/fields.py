@@ -15,12 +15,12 @@ from typing import Final
 
 import pyarrow as pa
 
-from agents.formats.dialect import LINE, Dialect, Format, Selection, Step, uncast_count
+from agents.formats.dialect import Dialect, Format, Selection, Step, uncast_count
 from agents.formats.requests import PARTS, parts_of, request_steps
 from agents.formats.telling import event_time_of, type_of
 from elf.errors import InputError
 from elf.ql.timestamps import USUAL_LOG_DATE, log_date_us, usual_log_date_us
-from elf.schema import Column, ColumnType, Schema
+from elf.schema import LINE, Column, ColumnType, Schema
 
 Sql = Callable[[Dialect, str], str]
 """From SQL of a text to SQL of another."""

@@ -11,11 +11,11 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.formats.dialect import LINE, Dialect, Format, Selection, Step
+from agents.formats.dialect import Dialect, Format, Selection, Step
 from agents.formats.fields import Cut, Field, Fielded
 from agents.formats.json import RESERVED
 from agents.formats.telling import event_time_of, type_of
-from elf.schema import Column, Schema
+from elf.schema import LINE, Column, Schema
 
 _PAIR: Final = re.compile(r'(?:^| )([^\s="]+)=((?:"(?:[^"\\]|\\.)*"|[^ "])*)')
 _BEGINS: Final = "^ *[A-Za-z_@][A-Za-z0-9_.@/-]*="

@@ -45,6 +45,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import msgspec
 
 from elf.fields import Count, FlowUid, Label, Length, Micros, Millis, Pane, Serial
+from elf.schema import is_origin
 
 if TYPE_CHECKING:
     from elf.ql.plan import Fragment

@@ -29,7 +29,7 @@ from elf.batch import decode
 from elf.cli.pictures import check_plot
 from elf.errors import ElfError, InputError
 from lab.bench.duckdb_side import NGINX, run_duckdb
-from lab.bench.measure import Run, Task
+from lab.bench.measure import CHUNK_MIB, Run, Task
 from lab.bench.options import Fragments, Plot, Repeat
 from lab.bench.plots import draw_bars
 from lab.bench.runner import Bench, Figure, Report, Scratch, median

@@ -8,8 +8,7 @@ from random import Random
 from typing import Final
 
 from agents.formats.access import COLUMNS, DATE, EXTRA_TEXT
-from agents.formats.dialect import LINE
-from elf.schema import Column, ColumnType
+from elf.schema import LINE, Column, ColumnType
 
 FORMATS: Final = ("combined", "common", "json")
 """Those that are read natively."""
