@@ -35,8 +35,8 @@ from agents.settings.kinds import (
 )
 from agents.settings.tree import Branch, ConfigProblems, build, overlay_variables, read_yaml
 from elf.addresses import clash, is_loopback, is_wildcard, split_address
-from elf.fields import replace
 from elf.errors import ConfigError
+from elf.fields import replace
 from elf.schema import COLUMN_TYPES
 from elf.transport.base import Limits
 from overlay.config import OverlayConfig

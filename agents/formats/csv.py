@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from agents.formats.dialect import Dialect, Mask, Step
 from agents.formats.fields import Cut, Field, Fielded
-from agents.formats.json import RESERVED
+from agents.formats.json import is_reserved
 from agents.formats.saying import cannot
 
 _SEPARATORS: Final = "\t;|,"
@@ -101,7 +101,7 @@ def csv(text: str) -> Csv:
     if len(names) > _COLUMNS_MAX:
         raise cannot(text, 4, f"more than {_COLUMNS_MAX} columns")
     for place, name in enumerate(names):
-        if name and (name in names[:place] or name in RESERVED):
+        if name and (name in names[:place] or is_reserved(name)):
             raise cannot(text, text.rfind(name), f"a column cannot be called {name} here")
     return Csv(header)
 

@@ -49,6 +49,12 @@ RESERVED: Final = frozenset(
 """Names that elf uses itself beside the columns of a record; a key of that name, and ``_labels``, is not
 seen."""
 
+
+def is_reserved(name: str) -> bool:
+    """Whether what lines have under this name is not seen."""
+    return name in RESERVED or is_origin(name)
+
+
 _COLUMNS_MAX: Final = 1000
 _DEPTH_MAX: Final = 8
 _SPLIT_PATHS_MAX: Final = 4
@@ -372,7 +378,7 @@ class _Seen:
                 self._objects.add(path)
                 self._objects_at.add(keys)
                 objects.setdefault(path, []).append((keys, value))
-            elif path and path not in RESERVED and not is_origin(path) and "\0" not in path:
+            elif path and not is_reserved(path) and "\0" not in path:
                 ways.setdefault(path, []).append((keys, value))
         for path, found in ways.items():
             if path not in self._types and len(self._types) >= _COLUMNS_MAX:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from agents.formats.dialect import Dialect, Format, Selection, Step
 from agents.formats.fields import Cut, Field, Fielded
-from agents.formats.json import RESERVED
+from agents.formats.json import is_reserved
 from agents.formats.telling import event_time_of, type_of
 from elf.schema import LINE, Column, Schema
 
@@ -33,7 +33,7 @@ class Logfmt(Format):
         for text in samples.to_pylist():
             pairs = _PAIR.findall(text) if text is not None and re.match(_BEGINS, text) else []
             for key, value in reversed(pairs):
-                if key in seen or (len(seen) < _COLUMNS_MAX and key not in RESERVED):
+                if key in seen or (len(seen) < _COLUMNS_MAX and not is_reserved(key)):
                     seen.setdefault(key, []).append(value.replace('"', ""))
         names = [key for key in _in_order(samples) if key in seen]
         texts = {key: pa.array(seen[key], pa.string()) for key in names}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.formats.fields import Field
-from agents.formats.json import RESERVED
+from agents.formats.json import is_reserved
 from agents.formats.layout import Patterned
 from agents.formats.saying import cannot
 
@@ -48,7 +48,7 @@ def regex(text: str) -> Regex:
         if piece.startswith("(?") and name is None and not re.fullmatch(r"\(\?[imsU-]*:", piece):
             raise cannot(text, token.start(), "only (?:…), (?i:…) and groups with names may begin with (?")
         if name is not None or piece == "(":
-            if name in names or (name is not None and name in RESERVED):
+            if name in names or (name is not None and is_reserved(name)):
                 raise cannot(text, token.start(), f"a group cannot be called {name} here")
             names.append(name)
             piece = "("

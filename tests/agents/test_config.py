@@ -275,8 +275,8 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
         ("agent: {listen: a}", "elf.yaml:1: agent.listen 'a' is not host:port"),
         ("agent: {listen: 'a:70000'}", "elf.yaml:1: agent.listen 'a:70000' has no port from 0 to 65535"),
         ("agent: {listen: 7071}", "elf.yaml:1: agent.listen must be host:port, not 7071"),
-        ("agent: web", "elf.yaml:1: agent must have keys: name, listen, advertise, place"),
-        ("agent: [1]", "elf.yaml:1: agent must have keys: name, listen, advertise, place"),
+        ("agent: web", "elf.yaml:1: agent must have keys: name, listen, advertise, labels, place"),
+        ("agent: [1]", "elf.yaml:1: agent must have keys: name, listen, advertise, labels, place"),
         ("streams: [a]", "elf.yaml:1: streams must have a name for each of its parts"),
         ("cluster: {bootstrap: [a:1, b]}", "elf.yaml:1: cluster.bootstrap 'b' is not host:port"),
         (
