@@ -328,7 +328,7 @@ class Metrics:
         found: dict[str, Counts] = {}
         kept = {"rows": self._rows, "bytes": self._bytes, "rejected": self._rejected, "uncast": self._uncast}
         for name, counter in kept.items():
-            for (stream,), value in counter.values():
+            for (stream, *_), value in counter.values():
                 found.setdefault(stream, Counts())[name] += int(value)
         for (stream, kind), value in self._left_out.values():
             found.setdefault(stream, Counts())[kind] += int(value)

@@ -90,7 +90,8 @@ def test_status_rows(logs: list[str]) -> None:
 
 @pytest.mark.parametrize("output", ["table", "json", "csv"])
 def test_a_reader_that_goes_ends_it_without_a_word(output: str, logs: list[str]) -> None:
-    query = "SELECT product, COUNT(*) AS n FROM clicks GROUP BY product WINDOWING 1 SECONDS"
+    """Before it has read all: a pipe holds 64 KiB."""
+    query = "SELECT product, COUNT(*) AS n FROM clicks GROUP BY product WINDOWING 9 SECONDS SLIDE 1 SECONDS"
     words = ["run", "-q", query, "--input", *logs, "--output", output]
     with subprocess.Popen(
         [sys.executable, "-m", "elf.cli.main", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE

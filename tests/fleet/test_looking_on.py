@@ -162,7 +162,7 @@ async def conditions(person: Person) -> None:
 async def columns(fleet: Fleet, client: Client, person: Person) -> None:
     """Time and agent are always there; a condition may be over others."""
     done = await person.run("tap", STREAM, "--columns", "product, price")
-    known = "created_at, id, store, product, clicks_count"
+    known = "created_at, id, store, product, clicks_count, _line, _agent, _source"
     assert done.stderr == f"elf: stream {STREAM} has no column price; columns: {known}\n"
     assert done.returncode == 1
     async with asyncio.timeout(30), contextlib.aclosing(client.tap(STREAM, "ID > 0", ["Product"])) as taps:
