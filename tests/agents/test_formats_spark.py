@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
@@ -164,15 +163,15 @@ def micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def check(
-    spark: SparkSession, fmt: Format, columns: list[Column], event_time: str | None, lines: list[str]
+    quick_spark: SparkSession, fmt: Format, columns: list[Column], event_time: str | None, lines: list[str]
 ) -> pa.Table:
     """Both engines over the same lines; the rows are those of the lines that the agents accept."""
     extractor = Extractor(fmt, event_time, Wanted(tuple(columns)))
     extracted = extractor.extract(pa.array(lines, pa.string()))
     extractor.close()
     accepted = [(number, lines[number]) for number in extracted.accepted.tolist()]
-    spark.createDataFrame(accepted, "n INT, line STRING").createOrReplaceTempView("raw")
-    selected = spark.sql(fmt.spark_select(columns, event_time).sql("raw", keep=["n"]))
+    quick_spark.createDataFrame(accepted, "n INT, line STRING").createOrReplaceTempView("raw")
+    selected = quick_spark.sql(fmt.spark_select(columns, event_time).sql("raw", keep=["n"]))
     asked = ["_ts", *(SPARK.name(column.name) for column in columns)]
     kinds = ["bigint", *(column.type for column in columns)]
     shown = [
@@ -180,7 +179,7 @@ def check(
         for name, kind in zip(asked, kinds, strict=True)
     ]
     selected.createOrReplaceTempView("selected")
-    rows = spark.sql(f"SELECT {', '.join(shown)}, _ok, _uncast FROM selected ORDER BY n").collect()
+    rows = quick_spark.sql(f"SELECT {', '.join(shown)}, _ok, _uncast FROM selected ORDER BY n").collect()
     live = list(zip(*(micros(column).to_pylist() for column in extracted.table.columns), strict=True))
     offline = [tuple(row)[:-2] for row in rows]
     for (_, line), left, right in zip(accepted, live, offline, strict=True):
@@ -190,7 +189,7 @@ def check(
     return extracted.table
 
 
-def test_json_values_of_every_kind_in_columns_of_every_type(spark: SparkSession) -> None:
+def test_json_values_of_every_kind_in_columns_of_every_type(quick_spark: SparkSession) -> None:
     columns = [
         Column("b", "bigint"),
         Column("d", "double"),
@@ -202,11 +201,11 @@ def test_json_values_of_every_kind_in_columns_of_every_type(spark: SparkSession)
     lines = [f'{{"b":{v},"d": {v},"o":{v} ,"t":{v},"s":{v}}}' for v in plain]
     lines += [f'{{"b":{v},"d":{v},"o":{v},"s":{v}}}' for v in FAR_NUMBERS]
     lines += [json.dumps({"t": text}, ensure_ascii=False) for text in TEXTS]
-    table = check(spark, get_format("json"), columns, "s", lines)
+    table = check(quick_spark, get_format("json"), columns, "s", lines)
     assert table.num_rows == len(lines)
 
 
-def test_json_paths(spark: SparkSession) -> None:
+def test_json_paths(quick_spark: SparkSession) -> None:
     names = [
         "a",
         "a.b",
@@ -254,14 +253,14 @@ def test_json_paths(spark: SparkSession) -> None:
     ]
     names += ['"a.b"', '"a.b".c', "q'q.x", "c[0].y"]
     columns = [Column(name, "text") for name in names]
-    check(spark, get_format("json"), columns, None, lines)
+    check(quick_spark, get_format("json"), columns, None, lines)
 
 
 @given(st.lists(objects(), min_size=20, max_size=40))
 @settings(max_examples=10, phases=[Phase.explicit, Phase.generate])
-def test_json_keys_again_with_dots_and_escapes(spark: SparkSession, lines: list[str]) -> None:
+def test_json_keys_again_with_dots_and_escapes(quick_spark: SparkSession, lines: list[str]) -> None:
     lines = [*lines, '{"a":"{\\"b\\":7}","a":{"b":1}}', '{"a":null,"a":{"b":1}}', '{"a":[1],"a":{"b":1}}']
-    table = check(spark, get_format("json"), [Column(name, "text") for name in NAMES], None, lines)
+    table = check(quick_spark, get_format("json"), [Column(name, "text") for name in NAMES], None, lines)
     for name in NAMES:
         assert table[name].to_pylist() == [by_hand(line, name) for line in lines]
 
@@ -340,12 +339,12 @@ def access_lines() -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["combined", "common"])
-def test_access_logs(spark: SparkSession, name: str) -> None:
+def test_access_logs(quick_spark: SparkSession, name: str) -> None:
     fmt = get_format(name)
     schema = fmt.schema(pa.array([], pa.string()), None)
     columns = [*schema.columns, Column("_line", "text")]
     lines = access_lines()
-    table = check(spark, fmt, columns, "ts", lines)
+    table = check(quick_spark, fmt, columns, "ts", lines)
     assert 100 < table.num_rows < len(lines)
 
 
@@ -362,19 +361,8 @@ FEW = (
 WORLD = [one for one in FORMATS if LONG or one.name in FEW]
 
 
-@pytest.fixture
-def uncompiled(spark: SparkSession) -> Iterator[SparkSession]:
-    """To compile so large a query takes longer than to run it over so few lines."""
-    quick = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for name, value in quick.items():
-        spark.conf.set(name, value)
-    yield spark
-    for name in quick:
-        spark.conf.unset(name)
-
-
 @pytest.mark.parametrize("written", WORLD, ids=[one.name for one in WORLD])
-def test_formats_of_the_world(uncompiled: SparkSession, written: Written) -> None:
+def test_formats_of_the_world(quick_spark: SparkSession, written: Written) -> None:
     """As they are written, with more behind them, and spoilt."""
     rng = random.Random(written.name)
     lines = [written.line(hit) for hit in hits(20, seed=3)]
@@ -382,4 +370,4 @@ def test_formats_of_the_world(uncompiled: SparkSession, written: Written) -> Non
     lines += [spoilt(rng, rng.choice(lines)) for _ in range(40)]
     fmt = get_format(written.format)
     schema = fmt.schema(pa.array(lines, pa.string()), None)
-    check(uncompiled, fmt, [*schema.columns, Column("_line", "text")], schema.event_time, lines)
+    check(quick_spark, fmt, [*schema.columns, Column("_line", "text")], schema.event_time, lines)

@@ -13,10 +13,11 @@ from overlay import OverlayConfig, Peer, key_of
 from overlay.context import Context
 from overlay.messages import NO_STAMP
 from overlay.proximity import Proximity
+from tests.support.long import cases
 from tests.support.worlds import ring
 
 NODES = 100
-KEYS = 5_000
+KEYS = cases(2_000, 5_000)
 WIDTH_MS = 200
 
 

@@ -26,6 +26,7 @@ from overlay import (
 )
 from overlay.messages import NO_STAMP, RowReply
 from overlay.treemessages import Multicast, Refused, Subscribe
+from tests.support.long import cases
 from tests.support.worlds import host, names, ring, root, shout, subscribe, tree_rests
 
 TOPIC = key_of(b"clicks")
@@ -449,7 +450,7 @@ def test_of_many_parents_each_is_spoken_to_in_its_turn_and_nobody_is_missed() ->
     for at_once in (4, 1_000):
         world, topics = many_parents(at_once)
         before = dict(world.messages)
-        world.run(20_000)
+        world.run(cases(10_000, 20_000))
         said[at_once] = {kind: world.messages[kind] - before[kind] for kind in ("Refresh", "Ping")}
         assert not any(tree_faults(world, topic, names(world)) for topic in topics)
         assert not any(isinstance(e, PeerDown) for node in world.nodes.values() for e in node.effects)

@@ -9,6 +9,7 @@ import pytest
 from lab.overlay.simulator import Lookups, Phase, Simulator, constant, plane, simulate
 from overlay import Effect, Event, OverlayConfig, OverlayError, Peer, Send
 from overlay.messages import Heartbeat
+from tests.support.long import cases
 from tests.support.worlds import ring
 
 HOPS_MAX = 3
@@ -19,14 +20,15 @@ def right(phase: Phase, keys: int) -> bool:
     return phase.lookups == Lookups(total=keys, wrong=0, lost=0, doubled=0) and phase.wrong_leaf_sets == 0
 
 
-def test_two_hundred_nodes_route_a_thousand_keys_before_and_after_a_fifth_crash() -> None:
-    report = simulate(nodes=200, keys=1_000, crash_share=0.2, seed_rng=random.Random(2014), rest_ms=10_000)
+def test_keys_are_routed_before_and_after_a_fifth_of_the_nodes_crash() -> None:
+    nodes, keys = cases((100, 300), (200, 1_000))
+    report = simulate(nodes, keys, crash_share=0.2, seed_rng=random.Random(2014), rest_ms=10_000)
     joined, repaired = report.phases
-    assert (report.joined, report.crashed, repaired.nodes) == (200, 40, 160)
+    assert (report.joined, report.crashed, repaired.nodes) == (nodes, nodes // 5, nodes * 4 // 5)
     for phase in (joined, repaired):
-        assert right(phase, 1_000), phase
+        assert right(phase, keys), phase
         assert phase.hops.max <= HOPS_MAX, phase
-        assert sum(phase.hops.histogram) == 1_000
+        assert sum(phase.hops.histogram) == keys
     assert joined.hops.mean < 2.0
     assert repaired.settled_seconds < 8
     assert report.maintenance.messages_per_s < 6

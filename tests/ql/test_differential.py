@@ -62,7 +62,7 @@ def test_spark_answers_alike(
     timed = TABLE.append_column("_ts", TABLE["ts"].cast(pa.int64()))
     _register(quick_spark, timed, tmp_path / "rows.parquet")
     wrong = []
-    for case in CASES[:: cases(2, 1)]:
+    for case in CASES[:: cases(6, 1)]:
         frame = quick_spark.sql(plan_text(case.elf, SCHEMA).spark_sql)
         result: Result = (frame.columns, plain([tuple(row) for row in frame.collect()]))
         found = difference(result, run_by_hand(con, case.by_hand))

@@ -23,7 +23,7 @@ from lab.bench.differential.tree import Query, leaf
 from spark_backend.batch import Batch
 from tests.support.long import cases
 
-QUERIES = cases(15, 500)
+QUERIES = cases(6, 500)
 
 
 @pytest.mark.timeout(600)
