@@ -8,6 +8,7 @@ ended by Ctrl-C or SIGTERM.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import signal
@@ -42,8 +43,11 @@ _VALIDATORS: Final = {
 
 
 def exit_status(command: Callable[[], object]) -> int:
-    """Run a command and say how it ended. SIGTERM ends it like Ctrl-C, so that it cleans up."""
+    """Run a command and say how it ended. SIGTERM ends it like Ctrl-C, so that it cleans up. Output has a
+    buffer: without one (PYTHONUNBUFFERED) Python loses what a pipe does not take at once."""
     signal.signal(signal.SIGTERM, _terminate)
+    if isinstance(sys.stdout, io.TextIOWrapper) and isinstance(sys.stdout.buffer, io.RawIOBase):
+        sys.stdout = io.TextIOWrapper(io.BufferedWriter(sys.stdout.detach()), line_buffering=True)
     try:
         result = command()
         sys.stdout.flush()

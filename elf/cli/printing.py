@@ -103,10 +103,7 @@ def say(text: str, out: TextIO | None = None) -> None:
 
 
 def use_utf8() -> None:
-    """Results are UTF-8, whatever the locale says: a name that it cannot show must not end a run. They are
-    whole, too: without a buffer (PYTHONUNBUFFERED) Python loses what a pipe does not take at once."""
-    if isinstance(sys.stdout, io.TextIOWrapper) and isinstance(sys.stdout.buffer, io.RawIOBase):
-        sys.stdout = io.TextIOWrapper(io.BufferedWriter(sys.stdout.detach()), line_buffering=True)
+    """Results are UTF-8, whatever the locale says: a name that it cannot show must not end a run."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="replace")
