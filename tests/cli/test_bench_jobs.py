@@ -8,10 +8,8 @@ import pytest
 
 from elf.errors import UserError
 from lab.bench.jobs import Jobs
-from tests.support.long import LONG
 
 
-@pytest.mark.skipif(not LONG, reason="takes long")
 def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:
     bench = Jobs(jobs=6, distinct=2, agents=3, window=1, windows=3, at_once=3, hosts=1)
     assert bench.perform(as_json=True) == 0

@@ -8,10 +8,8 @@ import pytest
 
 from elf.errors import UserError
 from lab.bench.sliding import SlidingWindows
-from tests.support.long import LONG
 
 
-@pytest.mark.skipif(not LONG, reason="takes long")
 def test_sliding_windows_have_duckdbs_answers(capsys: pytest.CaptureFixture[str]) -> None:
     """The five sides agree, or it would be an error."""
     assert SlidingWindows(3_000, 50, 300, 50, 1).perform(as_json=True) == 0
