@@ -7,10 +7,13 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.support.long import LONG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,6 +48,16 @@ TOGETHER = {
 }
 """Files that are run in one process, by what their paths begin with; the first that fits counts. Real fleets
 are in two processes, half of the time in each: they mostly wait for windows."""
+
+
+LONG_ONES = Path(__file__).with_name("long.txt").read_text().splitlines()
+"""Tests that run with ``make long`` alone, or where they are named: others show the same sooner."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    left_out = set() if LONG else set(LONG_ONES) - set(config.args)
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+    items[:] = [item for item in items if item.nodeid not in left_out]
 
 
 def pytest_collection_finish() -> None:
