@@ -48,7 +48,7 @@ format from the lines, and says what it has tried where it cannot. `elf-agent va
 |---|---|
 | a name | one of those below |
 | `'$remote_addr - $remote_user [$time_local] "$request" …'` | nginx's `log_format`, as it stands in nginx.conf: its value, or the whole directive, with `escape=json` or `escape=none` if it has it |
-| `nginx:main`, `nginx:main@FILE` | the `log_format` of that name in `/etc/nginx/nginx.conf`, or in `FILE`, and in what it includes (needs the package `crossplane`) |
+| `nginx:main`, `nginx:main@FILE` | the `log_format` of that name in `/etc/nginx/nginx.conf`, or in `FILE`, and in what it includes |
 | `'%h %l %u %t "%r" %>s %b "%{Referer}i" %D'` | Apache's `LogFormat`, its value or the whole directive |
 | `'regex:(?<time>[^ ]+) (?<status>[0-9]+) (?<rest>.*)'` | a regular expression with named groups that matches the whole line |
 | `csv`, `csv:time,path,status` | values between commas, semicolons, tabs or bars, as the names are; `csv` alone (`elf run`) takes them from the first line |

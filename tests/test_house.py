@@ -126,3 +126,9 @@ def test_no_test_imports_another() -> None:
                 continue
             wrong = [name for name in names if re.match(r"tests\.(\w+\.)*test_", name)]
             assert not wrong, f"{path.relative_to(ROOT)} imports {wrong[0]}: move it to tests/support"
+
+
+def test_what_runs_with_the_long_ones_is_there() -> None:
+    for test in (ROOT / "tests" / "long.txt").read_text().splitlines():
+        path, _, name = test.partition("::")
+        assert f"def {name.partition('[')[0]}(" in (ROOT / path).read_text(encoding="utf-8"), test

@@ -35,8 +35,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.formats.dialect import Dialect, Format, Selection, Step, uncast_count
-from agents.formats.fields import EXTRA, extra_columns, extra_name, nothing_null
-from agents.formats.layout import words
+from agents.formats.fields import EVENT_TIME, EXTRA, extra_columns, extra_name, nothing_null
+from agents.formats.layout import masked, words
 from agents.formats.requests import request_steps
 from elf.errors import InputError
 from elf.native import AccessReader, Field, Reader
@@ -71,7 +71,6 @@ _DATE_LENGTH: Final = 26
 
 _CERTAIN: Final = re.compile(_FRONTED.replace(r"\z", r"\Z"), re.DOTALL)
 
-EVENT_TIME: Final = "ts"
 DATE: Final = "_date"
 EXTRA_TEXT: Final = "_extra"
 """The date, and what follows the last field, as they are written, for who puts lines together again; no
@@ -139,10 +138,9 @@ class AccessLog(Format):
 
     def _behind(self, samples: pa.StringArray) -> list[list[str]]:
         """What follows the last field, of the lines where anything does."""
-        lines = pc.replace_substring(pc.replace_substring(samples, "\\\\", "\0b"), '\\"', "\0q")
         quoted = ' "[^"]*" "[^"]*"' if self._combined else ""
         pattern = rf'^(?s)[^"]*"[^"]*" [^ ]+ [^ ]+{quoted} (?P<behind>.*[^ ].*)\z'
-        found = pc.extract_regex(lines, pattern).field(0)
+        found = pc.extract_regex(masked(samples), pattern).field(0)
         return [words(text, " ") for text in found.filter(pc.is_valid(found)).to_pylist()]
 
     def select(self, dialect: Dialect, columns: Sequence[Column], event_time: str | None) -> Selection:

@@ -12,6 +12,7 @@ from typing import Final
 
 from agents.formats.fields import Field
 from agents.formats.layout import Layout, Piece
+from agents.formats.requests import TAKEN_APART
 from agents.formats.saying import cannot
 
 DIRECTIVES: Final[Mapping[str, tuple[str, str]]] = {
@@ -123,13 +124,10 @@ def _as_columns(value: str) -> list[Piece]:
     if not fields:
         raise cannot(value, 0, "a LogFormat has directives, such as %h")
     if any(field.kind == "request" for field in fields):
-        taken = {"cs_method", "cs_uri_stem", "cs_uri_query", "cs_version"}
+        taken = set(TAKEN_APART)
     for at, one in places:
         if isinstance(one, str):
-            if found and isinstance(found[-1], str):
-                found[-1] += one
-            else:
-                found.append(one)
+            found.append(one)
             continue
         if found and isinstance(found[-1], Field):
             raise cannot(value, at, "nothing is between two fields: where one ends cannot be told")
@@ -138,16 +136,8 @@ def _as_columns(value: str) -> list[Piece]:
         )
         field = _renamed(one, value[at:], taken)
         taken.add(field.name)
-        if bracketed:
-            found += _bracketed(found, field)
-        else:
-            found.append(field)
+        found += ["[", field, "]"] if bracketed else [field]  # a plain %t has its brackets itself
     return _joined(found)
-
-
-def _bracketed(before: list[Piece], field: Field) -> list[Piece]:
-    """``%t`` has its brackets itself."""
-    return ["[", field, "]"]
 
 
 def _joined(pieces: list[Piece]) -> list[Piece]:

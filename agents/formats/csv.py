@@ -12,9 +12,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.formats.dialect import Dialect, Mask, Step
+from agents.formats.dialect import Dialect, Mask, Step, is_reserved
 from agents.formats.fields import Cut, Field, Fielded
-from agents.formats.json import is_reserved
 from agents.formats.saying import cannot
 
 _SEPARATORS: Final = "\t;|,"

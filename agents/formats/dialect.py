@@ -23,7 +23,7 @@ from elf.native import Reader
 from elf.ql.templates import name as quoted
 from elf.ql.templates import text_literal
 from elf.ql.timestamps import NUMBER, timestamp_us
-from elf.schema import Column, ColumnType, Schema
+from elf.schema import LINE, ORIGINS, Column, ColumnType, Schema, is_origin
 
 _INTEGER: Final = "[+-]?[0-9]+"
 
@@ -32,6 +32,18 @@ Step: TypeAlias = tuple[tuple[str, str], ...]
 
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
+
+
+RESERVED: Final = frozenset(
+    {LINE, *ORIGINS, "_ts", "_pane", "_ok", "_uncast", "_beyond", "_wanted", "_place", "_seen", "_number"}
+)
+"""Names that elf uses itself beside the columns of a record; a key of that name, and ``_labels``, is not
+seen."""
+
+
+def is_reserved(name: str) -> bool:
+    """Whether what lines have under this name is not seen."""
+    return name in RESERVED or is_origin(name)
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ Sql = Callable[[Dialect, str], str]
 EXTRA: Final = re.compile(r"extra_([1-9][0-9]{0,2})")
 EXTRAS_MAX: Final = 100
 EVENT_TIME: Final = "ts"
+"""Of formats that name it themselves."""
 
 
 def extra_name(number: int) -> str:
@@ -221,7 +222,7 @@ class Cut:
 
 
 class Fielded(Format):
-    """A format with fields. ``open``: columns are those of the samples, and may be others too."""
+    """A format with fields."""
 
     def __init__(self, name: str, fields: Sequence[Field]) -> None:
         self.name = name

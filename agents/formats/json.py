@@ -27,33 +27,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from agents.formats.dialect import Dialect, Format, Int64s, Selection, uncast_count
+from agents.formats.dialect import Dialect, Format, Int64s, Selection, is_reserved, uncast_count
 from elf.native import Field, JsonReader, Reader
 from elf.ql.timestamps import read_timestamp
 from elf.schema import (
     EVENT_TIMES,
     LINE,
-    ORIGINS,
     Column,
     ColumnType,
     Schema,
     as_written,
-    is_origin,
     keys_as_written,
     unify,
 )
-
-RESERVED: Final = frozenset(
-    {LINE, *ORIGINS, "_ts", "_pane", "_ok", "_uncast", "_beyond", "_wanted", "_place", "_seen", "_number"}
-)
-"""Names that elf uses itself beside the columns of a record; a key of that name, and ``_labels``, is not
-seen."""
-
-
-def is_reserved(name: str) -> bool:
-    """Whether what lines have under this name is not seen."""
-    return name in RESERVED or is_origin(name)
-
 
 _COLUMNS_MAX: Final = 1000
 _DEPTH_MAX: Final = 8

@@ -127,10 +127,7 @@ class Patterned(Fielded):
         return int(pc.sum(found).as_py() or 0)
 
     def _masked(self, lines: pa.StringArray) -> pa.StringArray:
-        """As ``Dialect.masked``."""
-        if not self._escapes:
-            return lines
-        return pc.replace_substring(pc.replace_substring(lines, "\\\\", "\0b"), '\\"', "\0q")
+        return masked(lines) if self._escapes else lines
 
     def samples_of(self, samples: pa.StringArray) -> tuple[dict[int, pa.StringArray], list[list[str]]]:
         """See ``Fielded``."""
@@ -338,6 +335,11 @@ def _separator(pieces: Sequence[Piece]) -> str:
     }
     best = max(counts, key=lambda one: counts[one])
     return best if counts[best] and not any(" " in text for text in texts) else " "
+
+
+def masked(lines: pa.StringArray) -> pa.StringArray:
+    """What ``Dialect.masked`` finds."""
+    return pc.replace_substring(pc.replace_substring(lines, "\\\\", "\0b"), '\\"', "\0q")
 
 
 def words(text: str, separator: str) -> list[str]:

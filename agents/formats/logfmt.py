@@ -11,9 +11,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.formats.dialect import Dialect, Format, Selection, Step
+from agents.formats.dialect import Dialect, Format, Selection, Step, is_reserved
 from agents.formats.fields import Cut, Field, Fielded
-from agents.formats.json import is_reserved
 from agents.formats.telling import event_time_of, type_of
 from elf.schema import LINE, Column, Schema
 
@@ -32,11 +31,11 @@ class Logfmt(Format):
         seen: dict[str, list[str]] = {}
         for text in samples.to_pylist():
             pairs = _PAIR.findall(text) if text is not None and re.match(_BEGINS, text) else []
-            for key, value in reversed(pairs):
+            firsts = dict(reversed(pairs))
+            for key in dict(pairs):
                 if key in seen or (len(seen) < _COLUMNS_MAX and not is_reserved(key)):
-                    seen.setdefault(key, []).append(value.replace('"', ""))
-        names = [key for key in _in_order(samples) if key in seen]
-        texts = {key: pa.array(seen[key], pa.string()) for key in names}
+                    seen.setdefault(key, []).append(firsts[key].replace('"', ""))
+        texts = {key: pa.array(values, pa.string()) for key, values in seen.items()}
         types = {key: type_of(one) for key, one in texts.items()}
         event_time = timestamp or event_time_of(texts)
         columns = [
@@ -59,13 +58,6 @@ class Logfmt(Format):
         names = dict.fromkeys([*(c.name for c in columns), *([event_time] if event_time else [])])
         keyed = _Keyed("logfmt", [Field(name, "untold") for name in names if name != LINE])
         return keyed.select(dialect, columns, event_time)
-
-
-def _in_order(samples: pa.StringArray) -> list[str]:
-    found: dict[str, None] = {}
-    for text in samples.to_pylist():
-        found.update(dict.fromkeys(key for key, _ in _PAIR.findall(text or "")))
-    return list(found)
 
 
 class _Keyed(Fielded):

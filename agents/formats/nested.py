@@ -6,15 +6,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Literal
 
 import pyarrow as pa
 
 from agents.formats.dialect import Dialect, Format, Int64s, Selection
+from agents.formats.fields import EVENT_TIME
 from agents.formats.json import JSON
 from elf.schema import Column, ColumnType, Schema
-
-EVENT_TIME: Final = "ts"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Final
 
 from agents.formats.fields import Field
 from agents.formats.layout import Layout, Piece
+from agents.formats.requests import TAKEN_APART
 from agents.formats.saying import cannot
 
 NAMES: Final[Mapping[str, tuple[str, str]]] = {
@@ -124,9 +125,7 @@ def _pieces(value: str) -> Iterator[tuple[str, bool]]:
 def _as_columns(pieces: list[tuple[str, bool]]) -> list[Piece]:
     names = [name for name, variable in pieces if variable]
     event_time = next((name for name in TIMES if name in names), None)
-    taken: set[str] = (
-        {"cs_method", "cs_uri_stem", "cs_uri_query", "cs_version"} if "request" in names else set()
-    )
+    taken = set(TAKEN_APART) if "request" in names else set()
     if "request" not in names and "request_uri" in names:
         taken = {"cs_uri_stem", "cs_uri_query"}
     found: list[Piece] = []

@@ -30,10 +30,8 @@ def written_out(text: str) -> str:
 
 def _formats(path: str) -> Iterator[tuple[str, str]]:
     """Each ``log_format``, with how it escapes in front, as ``agents.formats.nginx`` reads it."""
-    try:
-        import crossplane
-    except ImportError:
-        raise ConfigError(f"{PREFIX}NAME needs the package crossplane; or write the log_format out") from None
+    import crossplane
+
     if not Path(path).is_file():
         raise ConfigError(f"{PREFIX}NAME: there is no file {path}; {PREFIX}NAME@FILE names another")
     read = crossplane.parse(path, check_ctx=False, check_args=False)

@@ -11,8 +11,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from agents.formats.dialect import is_reserved
 from agents.formats.fields import Field
-from agents.formats.json import is_reserved
 from agents.formats.layout import Patterned
 from agents.formats.saying import cannot
 

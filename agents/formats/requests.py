@@ -13,8 +13,9 @@ from typing import Final
 
 from agents.formats.dialect import Dialect, Step
 
-PARTS: Final = ("cs_method", "cs_uri_stem", "cs_uri_query", "cs_version", "cs_request")
-"""The columns of a request."""
+TAKEN_APART: Final = ("cs_method", "cs_uri_stem", "cs_uri_query", "cs_version")
+PARTS: Final = (*TAKEN_APART, "cs_request")
+"""The columns of a request: its parts, and all of it."""
 _METHOD: Final = "[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _VERSION: Final = "(?i:HTTP|RTSP|SIP)/[0-9](?:[.][0-9])?"
 """The others are what scanners send to web servers."""

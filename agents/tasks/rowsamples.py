@@ -126,12 +126,9 @@ class _RowSample:
     def _chosen(self, rows: pa.Table, found: Extracted, held: Sequence[Held]) -> pa.Table:
         """Those for which the condition holds, with their origins."""
         if self._origins:
-            settings = self._settings
-            rows = with_origins(rows, self._origins, settings.name, "", settings.labels)
-        if "_source" in self._origins:
             of = np.repeat(np.arange(len(held)), [len(lines) for lines, *_ in held])[found.accepted]
             logs = pa.array([log for _, log, _ in held]).take(pa.array(of))
-            rows = rows.set_column(rows.column_names.index("_source"), "_source", logs)
+            rows = with_origins(rows, self._origins, self._settings.name, logs, self._settings.labels)
         if self._chooser is not None:
             rows = self._chooser.run(rows.append_column("_pane", pa.array(np.zeros(len(rows), np.int64))))
         return rows if found.wanted is None else rows.filter(pa.array(np.asarray(found.wanted, np.bool_)))

@@ -39,21 +39,6 @@ static inline bool is_sound(const struct elf_values *column) {
            (column->width == 0 || column->rows <= column->size / column->width);
 }
 
-/* Copies a text. Most are short; where two pieces overlap they are the same. */
-static inline void copy_text(uint8_t *to, const uint8_t *from, int64_t size) {
-    if (size > 32) {
-        memcpy(to, from, (size_t)size);
-    } else if (size >= 16) {
-        memcpy(to, from, 16), memcpy(to + size - 16, from + size - 16, 16);
-    } else if (size >= 8) {
-        memcpy(to, from, 8), memcpy(to + size - 8, from + size - 8, 8);
-    } else if (size >= 4) {
-        memcpy(to, from, 4), memcpy(to + size - 4, from + size - 4, 4);
-    } else {
-        for (int64_t i = 0; i < size; i++) to[i] = from[i];
-    }
-}
-
 /* Copies a value of a width that the compiler need not know. */
 static inline void copy_value(uint8_t *to, const uint8_t *from, int64_t width) {
     if (width == 8) {

@@ -22,15 +22,6 @@ static inline uint64_t finish(uint64_t h1, uint64_t h2, uint64_t size) {
     return fmix(h1) + fmix(h2);
 }
 
-static inline uint64_t four_bytes(const uint8_t *at) {
-    uint32_t word;
-    memcpy(&word, at, 4);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    word = __builtin_bswap32(word);
-#endif
-    return word;
-}
-
 /* Up to eight bytes as a number, the first one lowest. Where pieces overlap, they are the same. */
 static inline uint64_t some_bytes(const uint8_t *at, int64_t count) {
     if (count >= 8) return eight_bytes(at);

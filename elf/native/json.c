@@ -351,15 +351,6 @@ static int64_t unescape(const uint8_t *text, int64_t size, uint8_t *out) {
     return written;
 }
 
-/* Copies a text; short ones by a copy of fixed size, where there is room for it on both sides. */
-static inline void copy_text(uint8_t *out, int64_t room, const uint8_t *text, int64_t there, int64_t size) {
-    if (size <= 32 && room >= 32 && there >= 32) {
-        memcpy(out, text, 32);
-    } else {
-        memcpy(out, text, (size_t)size);
-    }
-}
-
 /* The texts of a column one behind the other: `offsets` (int32, rows + 1) and `out`, which has `out_size` bytes.
  * Returns how many bytes they are; UNSOUND where a span is not in the data, or there is no room. */
 EXPORTED int64_t elf_gather(const struct elf_lines *lines, const struct elf_column *column, int32_t *offsets,
@@ -373,7 +364,7 @@ EXPORTED int64_t elf_gather(const struct elf_lines *lines, const struct elf_colu
         if (size < 0) {
             written += unescape(lines->data + start, length, out + written);
         } else if (size > 0) {
-            copy_text(out + written, out_size - written, lines->data + start, lines->size - start, size);
+            copy_text(out + written, lines->data + start, size);
             written += size;
         }
     }

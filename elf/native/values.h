@@ -41,6 +41,16 @@ static inline uint64_t eight_bytes(const uint8_t *at) {
     return word;
 }
 
+/* Four bytes as such a number. */
+static inline uint64_t four_bytes(const uint8_t *at) {
+    uint32_t word;
+    memcpy(&word, at, 4);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap32(word);
+#endif
+    return word;
+}
+
 /* Of eight bytes, some of which have their high bit set: the number of the first of these. */
 static inline int64_t first_byte(uint64_t bits) { return __builtin_ctzll(bits) >> 3; }
 
@@ -68,6 +78,23 @@ static inline bool are_same(const uint8_t *one, const uint8_t *other, int64_t si
         if (eight_bytes(one + i) != eight_bytes(other + i)) return false;
     }
     return eight_bytes(one + last) == eight_bytes(other + last);
+}
+
+/* -- one text somewhere else ----------------------------------------------------------------------------- */
+
+/* Copies a text. Most are short; where two pieces overlap they are the same. */
+static inline void copy_text(uint8_t *to, const uint8_t *from, int64_t size) {
+    if (size > 32) {
+        memcpy(to, from, (size_t)size);
+    } else if (size >= 16) {
+        memcpy(to, from, 16), memcpy(to + size - 16, from + size - 16, 16);
+    } else if (size >= 8) {
+        memcpy(to, from, 8), memcpy(to + size - 8, from + size - 8, 8);
+    } else if (size >= 4) {
+        memcpy(to, from, 4), memcpy(to + size - 4, from + size - 4, 4);
+    } else {
+        for (int64_t i = 0; i < size; i++) to[i] = from[i];
+    }
 }
 
 /* -- one value of a column ------------------------------------------------------------------------------- */

@@ -73,7 +73,6 @@ def test_a_directive_is_its_value() -> None:
 
 
 def test_a_name_is_found_in_the_configuration(tmp_path: Path) -> None:
-    pytest.importorskip("crossplane")
     (tmp_path / "nginx.conf").write_text("http { include more.conf; }\n")
     (tmp_path / "more.conf").write_text("log_format own escape=none '$remote_addr '\n  '\"$request\"';\n")
     assert written_out(f"nginx:own@{tmp_path}/nginx.conf") == 'escape=none $remote_addr "$request"'
@@ -83,7 +82,7 @@ def test_a_name_is_found_in_the_configuration(tmp_path: Path) -> None:
 
 def test_a_configuration_that_is_not_there(tmp_path: Path) -> None:
     assert written_out("combined") == "combined"
-    with pytest.raises(ConfigError, match=r"no file|needs the package crossplane"):
+    with pytest.raises(ConfigError, match="no file"):
         written_out(f"{nginxconf.PREFIX}own@{tmp_path}/no.conf")
 
 

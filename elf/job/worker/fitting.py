@@ -39,13 +39,20 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def with_origins(
-    rows: pa.Table, names: Sequence[str], agent: str, log: str, labels: Sequence[tuple[str, str]]
+    rows: pa.Table,
+    names: Sequence[str],
+    agent: str,
+    log: str | pa.StringArray,
+    labels: Sequence[tuple[str, str]],
 ) -> pa.Table:
-    """The rows of one log of an agent, and these columns of where they come from; a label that the agent has
-    not is NULL."""
-    values = {"_agent": agent, "_source": log} | {f"{LABELS}{name}": value for name, value in labels}
+    """The rows of an agent, and these columns of where they come from; a label that the agent has not is
+    NULL. ``log``: that of all rows, or of each."""
+    values = {f"{LABELS}{name}": value for name, value in labels} | {"_agent": agent, "_source": log}
     for name in names:
-        rows = rows.append_column(name, pa.repeat(pa.scalar(values.get(name), pa.string()), rows.num_rows))
+        value = values.get(name)
+        if not isinstance(value, pa.Array):
+            value = pa.repeat(pa.scalar(value, pa.string()), rows.num_rows)
+        rows = rows.append_column(name, value)
     return rows
 
 
