@@ -223,12 +223,13 @@ class FlowState:
         return counts
 
     def miss(self, gap: Gap) -> None:
-        """Rows of this time are gone. Those of sealed panes would have been late; those before the flow are
-        not its own."""
+        """Rows of this time are gone, or of so much before and after it as rows are out of order. Those of
+        sealed panes would have been late; those before the flow are not its own."""
         pane_us, place = self.flow.fragment.pane_us, self.flow.fragment.range[0]
+        lateness_us = self.lateness_us or 0
         first = last = 0
         if pane_us:
-            first, last = (gap.from_us - (self.lateness_us or 0)) // pane_us, gap.to_us // pane_us
+            first, last = (gap.from_us - lateness_us) // pane_us, (gap.to_us + lateness_us) // pane_us
         if last >= self.live_from and not place:
             self.dirty = self._changed = True
             self.counters.mark(max(first, self._open_pane), max(last, self._open_pane), gap)

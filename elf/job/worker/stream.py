@@ -152,11 +152,10 @@ class StreamWorker:
 
     def _add(self, checkpoint: FlowCheckpoint) -> None:
         fragment = checkpoint.flow.fragment
-        lateness = self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
         self._flows[checkpoint.flow.uid] = FlowState(
             checkpoint.flow,
             self._mapper(fragment),
-            lateness,
+            self._lateness_us(fragment),
             checkpoint,
             self._spill,
             self._cpu_us,
@@ -510,8 +509,13 @@ class StreamWorker:
 
     def _next_pane(self, flow: Flow) -> int:
         """The first pane after everything that was read, all of which is parsed, or known to be gone."""
-        pane_us, known = flow.fragment.pane_us, max(self._highest, self._gone_until)
+        pane_us, lateness_us = flow.fragment.pane_us, self._lateness_us(flow.fragment) or 0
+        gone_until = LONG_AGO if self._gone_until == LONG_AGO else self._gone_until + lateness_us
+        known = max(self._highest, gone_until)
         return START_OF_TIME if known == LONG_AGO or not pane_us else known // pane_us + 1
+
+    def _lateness_us(self, fragment: Fragment) -> int | None:
+        return self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
 
     def _uninstall(self, uid: str, why: str = "") -> Outcome:
         """``why`` it has failed, if it has."""
