@@ -297,6 +297,23 @@ class FunctionsConfig:
 
 
 @dataclass(frozen=True)
+class OutputsConfig:
+    """Where results of jobs may go from here (CREATE OUTPUT)."""
+
+    allow: tuple[str, ...] = setting(
+        (),
+        many(_WORD),
+        "The beginnings of targets that are allowed, up to a / or a whole part, such as "
+        "https://hooks.example.com; with none nothing leaves.",
+    )
+    secrets: str = setting(
+        "",
+        empty_or(_FOLDER),
+        "The folder with a file for each secret that outputs name; empty: none.",
+    )
+
+
+@dataclass(frozen=True)
 class QuotasConfig:
     """How much one creator may have and ask for; 0: as much as they like."""
 
@@ -380,6 +397,7 @@ class Config:
     functions: FunctionsConfig = section(
         FunctionsConfig, "Whose code runs here, and what it may take, each piece in a process of its own."
     )
+    outputs: OutputsConfig = section(OutputsConfig, "Where results of jobs may go from here (CREATE OUTPUT).")
     quotas: QuotasConfig = section(
         QuotasConfig, "How much one creator may have in the fleet, and ask of this agent."
     )

@@ -25,6 +25,7 @@ from agents.logs import Seldom, get_logger
 from agents.loop import Loop, arrived
 from agents.metrics import Loss, Metrics
 from agents.node.node import Node, NodeEvent
+from agents.outputs.delivering import Deliveries
 from agents.ports import Ports
 from agents.readiness import Probe, Readiness
 from agents.realtime import LoopClock, Threads, TransportLinks
@@ -82,6 +83,7 @@ class Driver:
         probe: Probe | None = None,
         know: Callable[[Signed], object] = lambda signed: None,
         audit: Audit | None = None,
+        outputs: Deliveries | None = None,
     ) -> None:
         """``know`` is told what the catalog log says was signed."""
         self.node = node
@@ -124,8 +126,16 @@ class Driver:
         self.audit = audit
         reports = LogReports(node, self._log, self.metrics, self._clock.now_ms, audit)
         self._making = Making(node.me, store, Sandboxed(node.me.name, finals), reports)
+        self._outputs = Deliveries(node.me.address) if outputs is None else outputs
         ports = Ports(
-            self._clock, self._threads, self._links, self._feeding, self._hosts, process=self, reports=reports
+            self._clock,
+            self._threads,
+            self._links,
+            self._feeding,
+            self._hosts,
+            self._outputs,
+            process=self,
+            reports=reports,
         )
         self._loop = Loop(node, store, self._making, ports)
         self.now_ms = self._clock.now_ms
@@ -180,6 +190,8 @@ class Driver:
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._feeding.close(clean=self._end is not None and self._end.result().status == 0)
         self._making.stop()
+        self._outputs.close()
+        await asyncio.to_thread(self._threads.end_outputs)
         await asyncio.to_thread(self._threads.end_functions)
         await asyncio.to_thread(self._hosts.close)
         self._threads.close()
@@ -267,7 +279,7 @@ class Driver:
 
     def stats(self) -> Stats:
         backlogs, now = self._feeding.backlogs(), self.now_ms()
-        return stats_of(self.node, self.metrics, backlogs, now, self._runs_no_code)
+        return stats_of(self.node, self.metrics, backlogs, now, self._runs_no_code, self._outputs.allow)
 
     # -- clients inside the process --------------------------------------------------------------------------
 

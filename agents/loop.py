@@ -180,6 +180,8 @@ class Loop:
             case do.ReadWindows():
                 me = self.node.me.address
                 self._read("read windows", partial(windowcommits.windows_again, effect, store, me))
+            case do.Deliver():
+                work.submit("outputs", partial(self._ports.outputs.deliver, effect, store), self.handle)
             case do.StorePanes():
                 work.submit("commit", partial(panecommits.store_panes, effect, store), self.handle)
             case raft.Persist():

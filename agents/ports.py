@@ -14,6 +14,8 @@ from typing import Literal, Protocol, TypeVar
 from agents.codec import Message
 from elf.job import effects as do
 from elf.job.commands import Command
+from elf.job.commits import WindowCommit
+from elf.job.events import Delivered
 from elf.job.program.port import ProgramEffect
 from elf.security.certificates import Signed
 from elf.wire.clients import Stats
@@ -34,7 +36,7 @@ Told = (
 )
 """Effects that are for people."""
 
-Queue = Literal["plan", "compute", "functions", "commit", "persist", "groups", "replicas", "aside"]
+Queue = Literal["plan", "compute", "functions", "commit", "persist", "groups", "replicas", "outputs", "aside"]
 """Where work is done:
 
 - ``plan``: texts of people are read and planned, one after the other; nothing else is touched.
@@ -44,6 +46,7 @@ Queue = Literal["plan", "compute", "functions", "commit", "persist", "groups", "
 - ``persist``: logs of Raft groups, in order; durable before it is told.
 - ``job_groups``: what groups have committed, in one order with ``persist``; it need not be durable.
 - ``replicas``: other agents' snapshots, in order.
+- ``outputs``: results are brought out of the fleet, several at a time; the store is only read.
 - ``aside``: the store is tidied up, and nobody waits for that.
 """
 
@@ -96,6 +99,19 @@ class Programs(Protocol):
     def perform(self, effect: ProgramEffect) -> None: ...
 
 
+class Results(Protocol):
+    """The committed windows of jobs, in the store."""
+
+    def some_windows_after(self, job: str, seq: int, most: int, bytes_max: int) -> list[WindowCommit]: ...
+
+
+class Outputs(Protocol):
+    """What brings results out of the fleet."""
+
+    def deliver(self, effect: do.Deliver, results: Results) -> Delivered:
+        """On a thread: as many as go now. Whatever is wrong is in the answer."""
+
+
 class Process(Protocol):
     """The process in which the node lives."""
 
@@ -135,5 +151,6 @@ class Ports:
     links: Links
     tasks: Tasks
     programs: Programs
+    outputs: Outputs
     process: Process
     reports: Reports

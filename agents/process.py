@@ -36,7 +36,7 @@ from agents.answering.keys import NodeKeys
 from agents.answering.quotas import Quotas
 from agents.audit import Audit
 from agents.bearers import Tls
-from agents.config import Config, FunctionsConfig, StreamConfig
+from agents.config import Config, FunctionsConfig, OutputsConfig, StreamConfig
 from agents.connections import Bounds, names_of
 from agents.disk import modes
 from agents.disk.modes import Access, too_open
@@ -59,6 +59,7 @@ from agents.node.beginning import (
     raft_config,
 )
 from agents.node.node import Node
+from agents.outputs.delivering import Deliveries
 from agents.rekeying import Rekeying
 from agents.restore import contacts, restore
 from agents.status import Aside, Status
@@ -373,6 +374,7 @@ def _driver(
         probe=lambda address: reached(address, security=keyring.security),
         know=rekeying.known,
         audit=audit,
+        outputs=_outputs(config.outputs, me.address),
     )
     return driver, _contacts(config, keyring, restored, store, me)
 
@@ -384,6 +386,10 @@ def _audit(config: Config, store: Store) -> Audit | None:
         return None
     folder, size = Path(audit.path), audit.file_bytes_max
     return Audit(folder, store, file_bytes_max=size, files_max=audit.files_max, agent=agent)
+
+
+def _outputs(config: OutputsConfig, address: str) -> Deliveries:
+    return Deliveries(address, config.allow, Path(config.secrets) if config.secrets else None)
 
 
 def _functions(config: FunctionsConfig, agent: str, unsigned: Allowed, audit: Audit | None) -> Settings:

@@ -19,6 +19,8 @@ from elf.wire.base import Message as JobMessage
 
 T = TypeVar("T")
 
+OUTPUTS_AT_ONCE: Final = 8
+"""Results on their way out of the fleet, whose targets may take their time: a pool of their own."""
 USERS_AT_ONCE: Final = 4
 """Commits with reduce or final functions, which may take their time: a pool of their own."""
 
@@ -72,6 +74,7 @@ class Threads:
         pool = ThreadPoolExecutor(2, thread_name_prefix="commit")
         disk = ThreadPoolExecutor(1, thread_name_prefix="groups")
         replicas = ThreadPoolExecutor(1, thread_name_prefix="replicas")
+        self._outputs = ThreadPoolExecutor(OUTPUTS_AT_ONCE, thread_name_prefix="outputs")
         self._plans = ThreadPoolExecutor(1, thread_name_prefix="plan")
         self._users = ThreadPoolExecutor(USERS_AT_ONCE, thread_name_prefix="users")
         self._pools = pool, disk, replicas
@@ -83,6 +86,7 @@ class Threads:
             "persist": disk,
             "groups": disk,
             "replicas": replicas,
+            "outputs": self._outputs,
             "aside": pool,
         }
 
@@ -99,6 +103,10 @@ class Threads:
     def end_functions(self) -> None:
         """Wait for users' functions, on a thread that may."""
         self._users.shutdown(wait=True, cancel_futures=True)
+
+    def end_outputs(self) -> None:
+        """Wait for deliveries, on a thread that may; no more begin."""
+        self._outputs.shutdown(wait=True, cancel_futures=True)
 
     def close(self) -> None:
         self._plans.shutdown(wait=True, cancel_futures=True)

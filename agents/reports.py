@@ -130,7 +130,12 @@ class LogReports:
 
 
 def stats_of(
-    node: Node, metrics: Metrics, backlogs: Mapping[str, int], now_ms: int, runs_no_code: str = ""
+    node: Node,
+    metrics: Metrics,
+    backlogs: Mapping[str, int],
+    now_ms: int,
+    runs_no_code: str = "",
+    outputs: tuple[str, ...] = (),
 ) -> Stats:
     """``backlogs``: bytes that wait, by stream; the agent has these streams."""
     counted = metrics.streams()
@@ -152,6 +157,7 @@ def stats_of(
         resident_bytes=resident,
         cpu_us=int((times.user + times.system) * 1e6),
         runs_no_code=runs_no_code,
+        outputs=outputs,
     )
 
 

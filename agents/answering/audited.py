@@ -16,6 +16,7 @@ from elf.job.messages.log import (
     LogEntry,
     MemberJoined,
     MemberLeft,
+    OutputAdded,
     ProgramAdded,
     RosterChanged,
     VersionAdded,
@@ -94,6 +95,10 @@ def entry(new: LogEntry, log: CatalogLog) -> list[Audited]:
             files = {spec.filename: digest(spec.text).hex()}
             facts = {"creator": spec.creator, "job": spec.name, "uid": spec.uid}
             return [Audited("job in Python", {**facts, "files": files})]
+        case OutputAdded():
+            one = new.spec
+            facts = {"creator": one.creator, "output": one.name, "uid": one.uid, "job": one.job}
+            return [Audited("output", {**facts, "to": one.target, "options": dict(one.options)})]
         case RosterChanged():
             what, signed_by = new.signed.opened(), shown(new.signed.signer)
             facts = {"key": shown(what.key), "signed_by": signed_by}

@@ -7,7 +7,7 @@ else is asked of members: what they have seen, where they hang in the stream's t
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -25,6 +25,7 @@ from elf.job.messages.inquiries import (
     StreamSeen,
     TreePlace,
 )
+from elf.job.messages.log import AddOutput, DropJobEntry
 from elf.job.spec import stream_topic
 from elf.schema import Schema, merge_schemas
 from elf.security.authored import Authorship
@@ -36,6 +37,8 @@ SAMPLE_MEMBERS: Final = 5
 ROOTS_ASKED_MAX: Final = 16
 """Roots of flows that are asked how far clocks are apart."""
 
+LOOKS_MAX: Final = 5
+"""Times that the log is waited for, two seconds each: it may have no leader just now."""
 PATIENCE_MS: Final = 2_000
 """How long an answer is waited for: somebody is looking on."""
 ASKED_MAX: Final = 128
@@ -258,13 +261,30 @@ class Fleet:
                 found.append(AgentStats(name, address, streams, stats))
         return found
 
+    def each(self) -> Generator[list[Ask], list[Answer], dict[str, Stats]]:
+        """What those who live and answer say of themselves, by what people call them."""
+        live = self.live()
+        found = yield from self._inspected({at: one for at, one in self.agents().items() if at in live})
+        return {one.agent: one.stats for one in found if one.stats is not None}
+
+    def have_logged(
+        self, proposal: AddOutput | DropJobEntry, seen: Callable[[], bool]
+    ) -> Generator[list[Ask], list[Answer], None]:
+        """Propose it until the log says so, or for about ten seconds."""
+        self._membership.propose(proposal, seen)
+        try:
+            for _ in range(LOOKS_MAX):
+                yield [Until(seen)]
+                if seen():
+                    return
+        finally:
+            self._membership.propose_no_more(proposal)
+
     def refuse_code(self) -> Generator[list[Ask], list[Answer], None]:
         """A job in Python runs on all agents, and so on none where one of those that live runs no users'
         code: raises ``UserError`` then."""
-        live = self.live()
-        found = yield from self._inspected({at: one for at, one in self.agents().items() if at in live})
-        refusals = [one.stats.runs_no_code for one in found if one.stats is not None]
-        if refusals := [why for why in refusals if why]:
+        found = yield from self.each()
+        if refusals := [one.runs_no_code for one in found.values() if one.runs_no_code]:
             more = f" (and {len(refusals) - 1} agents more)" if len(refusals) > 1 else ""
             raise UserError(f"{refusals[0]}{more}; a job in Python needs all agents")
 

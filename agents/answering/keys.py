@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 import msgspec
 
 from agents.answering.asks import Procedure, Until
+from agents.answering.fleet import LOOKS_MAX
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Membership
@@ -22,9 +22,6 @@ from elf.security.certificates import Certificate, ServerKeys, Signed
 from elf.security.enrolling import Admitted, stale, unpacked
 from elf.security.roster import Trust
 from elf.wire.clients import Call, Reply
-
-LOOKS_MAX: Final = 5
-"""Times that the log is waited for, two seconds each: it may have no leader just now."""
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests
 from agents.answering.masters import Masters, check_owner, facts_of
 from agents.answering.once import Once, author_of, authors_of
+from agents.answering.outputs import Outputs
 from agents.answering.planning import Planning
 from agents.answering.quotas import Creators, Quotas
 from agents.answering.sharing import Instead
@@ -36,6 +37,8 @@ from elf.job.catalog.membership import Identity
 from elf.job.group.groups import JobGroups
 from elf.job.messages.groups import CreateJob, DropJob, JobStatus
 from elf.job.messages.inquiries import NotifyJob
+from elf.job.output import OutputSpec
+from elf.job.program.spec import ProgramSpec
 from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
 from elf.ql.plan import Plan
@@ -84,6 +87,7 @@ class Statements:
         self._submissions = Submissions(log, fleet, self.planning, self.creators)
         self._explanations = Explanations(log, fleet)
         self._tapping = Tapping(log, fleet)
+        self._outputs = Outputs(log, fleet, self.masters)
         self._once = Once(log)
         self._one_shots = 0
 
@@ -106,17 +110,24 @@ class Statements:
 
     def _for_owner(self, asked: Execute, statement: statements.Statement, who: Principal | None) -> Execute:
         """An admin changes jobs of others as if they were their owners."""
-        from elf.ql import changes, statements
+        from elf.ql import changes, outputs, statements
 
         kinds = changes.AlterJob | changes.ReconfigureJob | statements.DropJob | statements.NotifyJob
-        if who is None or who.kind != "person" or not who.may("admin") or not isinstance(statement, kinds):
+        if who is None or who.kind != "person" or not who.may("admin"):
             return asked
-        named = (statement.name, asked.creator)
-        spec = self._log.find_job(*named) or self._log.find_program(*named)
+        spec: JobSpec | ProgramSpec | OutputSpec | None = None
+        match statement:
+            case outputs.CreateOutput():
+                spec = self._log.find_job(statement.job, asked.creator)
+            case outputs.DropOutput():
+                spec = self._log.find_output(statement.name, asked.creator)
+            case _ if isinstance(statement, kinds):
+                named = (statement.name, asked.creator)
+                spec = self._log.find_job(*named) or self._log.find_program(*named)
         return asked if spec is None else msgspec.structs.replace(asked, creator=spec.creator)
 
     def _statement(self, asked: Execute, statement: statements.Statement) -> Procedure:
-        from elf.ql import changes, statements
+        from elf.ql import changes, outputs, statements
 
         match statement:
             case statements.CreateJob():
@@ -133,6 +144,10 @@ class Statements:
                 return Reading(spec, drops=False, after=after)
             case statements.DropJob():
                 return (yield from self._drop(asked, statement))
+            case outputs.CreateOutput():
+                return (yield from self._outputs.create(asked, statement))
+            case outputs.DropOutput():
+                return (yield from self._outputs.drop(asked, statement))
             case statements.NotifyJob():
                 return (yield from self._notify(asked, statement))
             case statements.Show():
@@ -176,6 +191,8 @@ class Statements:
         return facts_of(answer)
 
     def _create(self, asked: Execute, statement: statements.CreateJob) -> Procedure:
+        before = self._log.find_job(statement.name, asked.creator) if statement.replace else None
+        over = self._outputs.ending(before)
         facts = yield from self._found_job(
             statement.name,
             asked,
@@ -185,6 +202,7 @@ class Statements:
         )
         yield [Until(lambda: self._log.has_version(facts.spec.uid, facts.spec.version))]
         text = f"job {statement.name} created; its master is {self._fleet.named(facts.master)}"
+        text += over
         text += self._unmirrored(facts.spec.plan)
         body = json.dumps({"job": statement.name, "master": facts.master, "uid": facts.spec.uid}).encode()
         return Reply(request=asked.request, text=text, body=body)
@@ -217,9 +235,10 @@ class Statements:
             return (yield from self._submissions.drop(asked.request, program, author))
         spec = self.masters.own(statement.name, asked.creator)
         self.planning.unread(spec)
+        over = self._outputs.ending(spec)
         yield from self.masters.ask(spec, DropJob(id=0, origin="", uid=spec.uid, author=author))
         yield [Until(lambda: self._log.is_dropped(spec.uid))]
-        return Reply(request=asked.request, text=f"job {spec.name} dropped")
+        return Reply(request=asked.request, text=f"job {spec.name} dropped{over}")
 
     def _notify(self, asked: Execute, statement: statements.NotifyJob) -> Procedure:
         if len(statement.text) > CHARS_MAX:
@@ -260,6 +279,8 @@ class Statements:
             away = yield from self.masters.not_led(named)
             rows = [job_row(spec, self._log, away.get(spec.uid, "")) for spec in named]
             rows += [program_row(spec, facts) for spec, facts in programs]
+        elif what == "outputs":
+            rows = yield from self._outputs.rows()
         elif what == "streams":
             rows = self._fleet.streams()
         else:

@@ -31,10 +31,12 @@ from elf.job.group.port import (
     Summarised,
     SummariseJobGroup,
 )
+from elf.job.output import OutputKept
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, is_range
 
 T = TypeVar("T")
+_output_of: Final = msgspec.msgpack.Decoder(OutputKept).decode
 
 RUN_RECORDS_MAX: Final = 64
 """In one transaction: stream tasks wait for it with their checkpoints."""
@@ -79,6 +81,10 @@ def apply(store: Store, record: bytes) -> int:
                 store.prune_panes(fact.flow, fact.below)
             case log.WindowsDropped():
                 store.prune_windows(fact.job, fact.below_us)
+            case OutputKept(over=True):
+                store.drop_output(fact.job, fact.output)
+            case OutputKept():
+                store.save_output(fact.job, fact.output, fact.number, log.encode(fact))
     return 0
 
 
@@ -136,7 +142,7 @@ def install(store: Store, effect: InstallJobGroup) -> None:
     if isinstance(state, str):
         raise ElfBug(f"a state that is none: {state}")  # its machine keeps such from us
     job = () if isinstance(state.job, log.RangeKept) else (state.job,)
-    for fact in (*job, *state.flows, *state.panes, *state.windows):
+    for fact in (*job, *state.flows, *state.panes, *state.windows, *state.outputs):
         apply(store, log.encode(fact))
 
 
@@ -151,7 +157,13 @@ def summary(store: Store, effect: SummariseJobGroup) -> bytes:
     over = max(sum(map(_size, windows)) - STATE_WINDOWS_BYTES, 0)  # the newest may be larger than that
     share = max(STATE_PANES_BYTES - over, 0) // max(len(flows), 1)
     panes = [row for uid in effect.flows for row in newest(store, uid, share)]
-    return log.encode(log.JobGroupState(job, tuple(flows), tuple(panes), tuple(windows)))
+    return log.encode(
+        log.JobGroupState(job, tuple(flows), tuple(panes), tuple(windows), _outputs(store, effect.uid))
+    )
+
+
+def _outputs(store: Store, uid: str) -> tuple[OutputKept, ...]:
+    return tuple(map(_output_of, store.outputs(uid)))
 
 
 def _kept_job(store: Store, uid: str, founder: str) -> log.JobKept | log.RangeKept:
@@ -210,7 +222,8 @@ def stored_job(store: Store, record: bytes, state: str) -> StoredJob:
     """A job from its row in the store."""
     kept = msgspec.msgpack.decode(record, type=_JobRecord)
     uid = kept.spec.uid
-    return StoredJob(kept.spec, state, kept.versions, store.assembled(uid), store.last_windows_seq(uid))
+    published, outputs = store.last_windows_seq(uid), _outputs(store, uid)
+    return StoredJob(kept.spec, state, kept.versions, store.assembled(uid), published, outputs)
 
 
 def stored_jobs(store: Store) -> tuple[StoredJob, ...]:

@@ -374,6 +374,7 @@ class Store:
         with self._file.writing() as con:
             con.execute("DELETE FROM jobs WHERE uid = ?", (uid,))
             con.execute("DELETE FROM window_commits WHERE job = ?", (uid,))
+            con.execute("DELETE FROM outputs WHERE job = ?", (uid,))
             for flow in flows:
                 con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
                 con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
@@ -412,6 +413,40 @@ class Store:
         with self._file.reading() as con:
             found = con.execute(f"{_WINDOW} WHERE job = ? AND seq > ? ORDER BY seq", (job, seq))
             return [_window(row) for row in found]
+
+    def some_windows_after(self, job: str, seq: int, most: int, bytes_max: int) -> list[WindowCommit]:
+        """The first of these: so many at most, and not many more than so many bytes of rows."""
+        found: list[WindowCommit] = []
+        with self._file.reading() as con:
+            sql = f"{_WINDOW} WHERE job = ? AND seq > ? ORDER BY seq LIMIT ?"
+            for row in con.execute(sql, (job, seq, most)):
+                found.append(_window(row))
+                bytes_max -= len(found[-1].rows)
+                if bytes_max <= 0:
+                    break
+        return found
+
+    # -- outputs ---------------------------------------------------------------------------------------------
+
+    def save_output(self, job: str, output: str, number: int, kept: bytes) -> None:
+        """How far an output has got; never back."""
+        with self._file.writing() as con:
+            con.execute(
+                "INSERT INTO outputs VALUES (?, ?, ?, ?) ON CONFLICT (job, output) "
+                "DO UPDATE SET number = excluded.number, kept = excluded.kept "
+                "WHERE excluded.number >= number",
+                (job, output, number, kept),
+            )
+
+    def drop_output(self, job: str, output: str) -> None:
+        with self._file.writing() as con:
+            con.execute("DELETE FROM outputs WHERE job = ? AND output = ?", (job, output))
+
+    def outputs(self, job: str) -> list[bytes]:
+        """How far the outputs of a job have got."""
+        with self._file.reading() as con:
+            found = con.execute("SELECT kept FROM outputs WHERE job = ? ORDER BY output", (job,))
+            return [bytes(row[0]) for row in found]
 
     def windows(self, job: str, from_us: int, to_us: int) -> list[WindowCommit]:
         """Commits with a window that overlaps ``[from_us, to_us)``, by start, then revision."""

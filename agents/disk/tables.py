@@ -28,6 +28,9 @@ CREATE TABLE pane_parts (
   PRIMARY KEY (flow, pane, revision)) WITHOUT ROWID;
 CREATE TABLE flows (uid TEXT PRIMARY KEY, first_pane INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE jobs (uid TEXT PRIMARY KEY, record BLOB NOT NULL, state TEXT NOT NULL);
+CREATE TABLE outputs (
+  job TEXT NOT NULL, output TEXT NOT NULL, number INTEGER NOT NULL, kept BLOB NOT NULL,
+  PRIMARY KEY (job, output)) WITHOUT ROWID;
 CREATE TABLE window_commits (
   job TEXT NOT NULL, first_start INTEGER NOT NULL, last_end INTEGER NOT NULL, revision INTEGER NOT NULL,
   version INTEGER NOT NULL, provisional INTEGER NOT NULL,

@@ -24,12 +24,11 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TextIO
 
-import msgspec
 import pyarrow as pa
 
 from elf.cli.grid import Grid, Styles, is_number
 from elf.client.coverage import coverage, is_whole
-from elf.client.values import cell, for_terminal, json_column, plain, printable_json, rfc3339
+from elf.client.values import cell, for_terminal, json_rows, plain, printable_json, rfc3339
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.wire.clients import ONE_SHOT_PREFIX
 
@@ -204,18 +203,6 @@ class JsonPrinter:
 def json_text(value: object) -> str:
     """An answer as one line of JSON, for whoever reads it."""
     return printable_json(json.dumps(value, ensure_ascii=False))
-
-
-def json_rows(table: pa.Table) -> list[str]:
-    """The rows of a table as JSON objects with the columns in their order."""
-    if not table.num_rows:
-        return []
-    names = [msgspec.json.encode(name).decode() for name in table.column_names]
-    columns = [
-        [f"{name}:{value}" for value in json_column(column)]
-        for name, column in zip(names, table.columns, strict=True)
-    ]
-    return ["{" + ",".join(row) + "}" for row in zip(*columns, strict=True)]
 
 
 class CsvPrinter:

@@ -63,6 +63,32 @@ def json_column(column: pa.ChunkedArray) -> list[str]:
     return [*map(_json_writer(column.type), column.to_pylist())]
 
 
+def json_rows(table: pa.Table) -> list[str]:
+    """The rows of a table as JSON objects with the columns in their order.
+
+    Args:
+        table (pyarrow.Table): of any types.
+
+    Returns:
+        list[str]: a text a row.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> json_rows(pa.table({"page": ["/"], "n": [2]}))
+        ['{"page":"/","n":2}']
+    """
+    if not table.num_rows:
+        return []
+    names = [msgspec.json.encode(name).decode() for name in table.column_names]
+    columns = [
+        [f"{name}:{value}" for value in json_column(column)]
+        for name, column in zip(names, table.columns, strict=True)
+    ]
+    return ["{" + ",".join(row) + "}" for row in zip(*columns, strict=True)]
+
+
 def cell(value: object) -> str:
     """A value as people and CSV get it. NULL is the empty string, unless who asks tells it apart.
 

@@ -18,6 +18,7 @@ from elf.job.contributions import PartName, Piece, Pieces, members_of
 from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.log import LogEntry
 from elf.job.messages.rollup import PaneRow, Reexecute
+from elf.job.output import OutputKept, OutputSpec
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.ql.plan import Plan, Top
@@ -214,6 +215,21 @@ class SaveFlow(msgspec.Struct, frozen=True):
     first_pane: int
 
 
+class SaveOutput(msgspec.Struct, frozen=True, eq=False):
+    """The record of an output in the job group of its job."""
+
+    kept: OutputKept
+
+
+class Deliver(msgspec.Struct, frozen=True, eq=False):
+    """Read the committed results of a job numbered after those in ``kept``, as many as go at once, and bring
+    them out of the fleet; comes back as ``Delivered``."""
+
+    output: OutputSpec
+    job: JobSpec
+    kept: OutputKept
+
+
 class SaveFact(msgspec.Struct, frozen=True):
     """A small durable fact of this node (cluster, peers)."""
 
@@ -404,6 +420,8 @@ Effect = (
     | SaveLog
     | SaveJob
     | SaveFlow
+    | SaveOutput
+    | Deliver
     | SaveFact
     | Forget
     | PrunePanes

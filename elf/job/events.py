@@ -6,9 +6,10 @@ import msgspec
 
 from elf.job.commands import Outcome
 from elf.job.contributions import Piece, UnusablePieces
-from elf.job.effects import CommitPanes, CommitWindows
+from elf.job.effects import CommitPanes, CommitWindows, Deliver
 from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.rollup import NotRun, PaneRow, RunSlice
+from elf.job.output import OutputKept
 from elf.job.snapshots import Sealed, Threshold
 from elf.job.spec import Flow
 from elf.security.principals import Principal
@@ -92,6 +93,15 @@ class WindowsCommitted(msgspec.Struct, frozen=True):
     gone: bool = False
 
 
+class Delivered(msgspec.Struct, frozen=True):
+    """How far an output has got by now (``done.kept``: before), and why no further, if anything is against
+    it."""
+
+    done: Deliver
+    kept: OutputKept
+    error: str = ""
+
+
 class EarlyMade(msgspec.Struct, frozen=True):
     """Early results of a job; None if there was nothing to make them of."""
 
@@ -161,6 +171,7 @@ Event = (
     | PanesStored
     | CommitsRead
     | WindowsCommitted
+    | Delivered
     | EarlyMade
     | FunctionsTried
     | Fetched

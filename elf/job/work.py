@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from elf.fields import Address, Count, FlowUid, JobUid, Name
+from elf.fields import Address, Count, FlowUid, JobUid, Name, Serial, Text
 from elf.wire.base import Message, Request
 
 Counts = Mapping[str, int]
@@ -59,13 +59,29 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     commit_rows: Count = 0
 
 
+class OutputWork(msgspec.Struct, frozen=True, array_like=True):
+    """How far an output has got: the number of the last result that is delivered, how many wait behind it,
+    ``windows`` delivered so far; results that were ``lost`` and the last of them, from one number to another;
+    and what is against it."""
+
+    output: JobUid
+    number: Serial = 0
+    waiting: Count = 0
+    windows: Count = 0
+    lost: Count = 0
+    gap: tuple[Serial, Serial] = (0, 0)
+    error: Text = ""
+
+
 class JobWork(msgspec.Struct, frozen=True, array_like=True):
-    """A master's work for a job: how often it committed windows, result rows, and its CPU time."""
+    """A master's work for a job: how often it committed windows, result rows, its CPU time, and how the job's
+    outputs are."""
 
     job: JobUid
     commits: Count = 0
     rows: Count = 0
     final_us: Count = 0
+    outputs: tuple[OutputWork, ...] = ()
 
 
 class InspectWork(Request, frozen=True, kw_only=True):

@@ -20,6 +20,7 @@ from elf.ql import parameters
 from elf.ql.changes import AlterJob, ReconfigureJob, read_alter, read_reconfiguration
 from elf.ql.dialect import Elf, Lateness, Windowing
 from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, LEVELS_MAX, STATEMENTS_MAX, TOKENS_MAX
+from elf.ql.outputs import CreateOutput, DropOutput, read_create_output, read_drop_output
 from elf.ql.parameters import Parameter
 from elf.ql.source import Source, did_you_mean
 from elf.security.roles import RAW_COLUMN
@@ -90,12 +91,15 @@ class NotifyJob:
     text: str
 
 
+Shown = Literal["jobs", "outputs", "streams", "members"]
+
+
 @dataclass(frozen=True)
 class Show:
-    """``SHOW JOBS | STREAMS | MEMBERS``"""
+    """``SHOW JOBS | OUTPUTS | STREAMS | MEMBERS``"""
 
     sql: str
-    what: Literal["jobs", "streams", "members"]
+    what: Shown
 
 
 @dataclass(frozen=True)
@@ -129,6 +133,8 @@ Statement = (
     | AlterJob
     | ReconfigureJob
     | DropJob
+    | CreateOutput
+    | DropOutput
     | NotifyJob
     | Show
     | Describe
@@ -136,8 +142,9 @@ Statement = (
     | Explain
 )
 
-_SHOWN: Final[Mapping[str, Literal["jobs", "streams", "members"]]] = {
+_SHOWN: Final[Mapping[str, Shown]] = {
     "JOBS": "jobs",
+    "OUTPUTS": "outputs",
     "STREAMS": "streams",
     "MEMBERS": "members",
 }
@@ -400,6 +407,8 @@ def _read_select(words: Words) -> Statement:
 
 def _read_create(words: Words) -> Statement:
     words.expect("CREATE")
+    if words.next_is("OUTPUT"):
+        return read_create_output(words)
     replacing = words.next_is("OR")
     if replacing:
         words.expect("REPLACE")
@@ -412,7 +421,10 @@ def _read_create(words: Words) -> Statement:
 
 
 def _read_drop(words: Words) -> Statement:
-    words.expect("DROP", "JOB")
+    words.expect("DROP")
+    if words.next_is("OUTPUT"):
+        return read_drop_output(words)
+    words.expect("JOB")
     name = words.name("the job's name")
     words.end()
     return DropJob(words.text, name)
@@ -432,7 +444,7 @@ def _read_show(words: Words) -> Statement:
         if words.next_is(word):
             words.end()
             return Show(words.text, what)
-    return words.fail("expected JOBS, STREAMS or MEMBERS")
+    return words.fail("expected JOBS, OUTPUTS, STREAMS or MEMBERS")
 
 
 def _read_describe(words: Words) -> Statement:

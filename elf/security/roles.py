@@ -22,6 +22,8 @@ STATEMENTS: Final[dict[str, Role]] = {
     "Explain": "read",
     "CreateJob": "write",
     "DropJob": "write",
+    "CreateOutput": "write",
+    "DropOutput": "write",
     "NotifyJob": "write",
     "AlterJob": "write",
     "ReconfigureJob": "write",

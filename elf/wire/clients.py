@@ -241,6 +241,7 @@ class Stats(msgspec.Struct, frozen=True):
         resident_bytes (int): memory of its process.
         cpu_us (int): CPU time of its process, in microseconds.
         runs_no_code (str): why it runs no users' code; empty where it runs some.
+        outputs (tuple[str, ...]): the beginnings of targets that its host lets outputs go to.
 
     Example:
         >>> Stats(1, 0, "live", (), 0, 0, 0, 0, 0, 0).state
@@ -258,6 +259,7 @@ class Stats(msgspec.Struct, frozen=True):
     resident_bytes: Count
     cpu_us: Count
     runs_no_code: Text = ""
+    outputs: tuple[Label, ...] = ()
 
 
 class AgentStats(msgspec.Struct, frozen=True):

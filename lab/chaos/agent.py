@@ -33,6 +33,7 @@ from lab.chaos.disk import SimStore
 from lab.chaos.engine import STREAM
 from lab.chaos.files import FileLog
 from lab.chaos.filetask import FileTask
+from lab.chaos.outside import TARGET
 from lab.chaos.ports import PyFunctions, SimClock, SimTasks, SimWork
 from lab.chaos.programs import InlineJobs
 from lab.chaos.task import Log, SimTask
@@ -134,7 +135,14 @@ class SimAgent:
         self.node = self._node(me, rng, restored)
         self.making = Making(me, self.store, self.functions, reports=self)
         ports = Ports(
-            self.clock, self.work, self, self.tasks_type(self), self.jobs, process=self, reports=self
+            self.clock,
+            self.work,
+            self,
+            self.tasks_type(self),
+            self.jobs,
+            world.outside.deliveries(me.address),
+            process=self,
+            reports=self,
         )
         self.loop = Loop(
             self.node,
@@ -271,7 +279,10 @@ class SimAgent:
         node = self.node
         state = "live" if node.membership.joined() else "joining"
         jobs, flows = len(node.log.jobs()), len(node.log.flows())
-        return Stats(node.me.incarnation, 1_000 * self.world.now, state, (), jobs, flows, 0, 0, 0, 0)
+        outputs = (TARGET,)
+        return Stats(
+            node.me.incarnation, 1_000 * self.world.now, state, (), jobs, flows, 0, 0, 0, 0, outputs=outputs
+        )
 
     # -- what people would hear ------------------------------------------------------------------------------
 

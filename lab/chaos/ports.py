@@ -70,7 +70,7 @@ class SimWork:
         match queue:
             case "plan" | "compute" | "functions":
                 self._agent.world.later(self._agent, lambda: then(work()))
-            case "commit":
+            case "commit" | "outputs":
                 self._agent.world.later(self._agent, partial(self._commit, work, then))
             case "persist":
                 self._agent.world.later(self._agent, partial(self._persist, work, then))

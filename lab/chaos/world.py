@@ -35,6 +35,7 @@ from elf.wire.clients import WindowResult
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import spec_of
 from lab.chaos.ledger import Ledger, us_of
+from lab.chaos.outside import Outside
 from lab.chaos.task import Log, SimTask
 from overlay.ids import closeness, node_id, to_int
 
@@ -132,6 +133,7 @@ class World:
             idle_ms=1_500, future_us=None, lateness_us=500_000, checkpoint_ms=1_300
         )
         self.task: type[SimTask] = SimTask
+        self.outside = Outside()
         self.agents = [self.agent_type(self, i) for i in range(agents)]
         self.by_address = {agent.address: agent for agent in self.agents}
         self.client_inbox: list[object] = []

@@ -18,9 +18,9 @@ from rich.console import Console
 from elf.cli import printing
 from elf.cli.grid import Grid, Styles
 from elf.cli.options import Output
-from elf.cli.printing import json_rows, printer, rich_table, status_json
+from elf.cli.printing import printer, rich_table, status_json
 from elf.client import Window, split
-from elf.client.values import for_terminal, rfc3339
+from elf.client.values import for_terminal, json_rows, rfc3339
 from elf.fields import replace
 from tests.support.fleet_of_one import window_result
 

@@ -14,6 +14,7 @@ from elf.job.catalog.voters import Proposed, ReplicatedLog, bootstrap, encode
 from elf.job.group.reconfiguration import proposed
 from elf.job.messages.log import (
     AddJob,
+    AddOutput,
     AddProgram,
     AddVersion,
     ChangeRoster,
@@ -23,8 +24,10 @@ from elf.job.messages.log import (
     JobAdded,
     JobDropped,
     LogEntry,
+    OutputAdded,
     ProgramAdded,
 )
+from elf.job.output import OutputSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, app_id
 from elf.ql.definition import Definition
@@ -177,6 +180,67 @@ def test_a_fleet_without_keys_asks_for_no_signature() -> None:
     assert not log.skipped
     assert len(log.jobs()) == 1
     assert log.authors.unsigned(EVIL) == ""
+
+
+# -- outputs -------------------------------------------------------------------------------------------------
+
+OUT = "CREATE OUTPUT o FROM JOB busy TO 'https://x.example/in' WITH (secret = 'k')"
+
+
+def output(author: Authorship | None = None, **changes: object) -> OutputSpec:
+    made = OutputSpec("o", "ada", 1, job().uid, "https://x.example/in", (("secret", "k"),), author=author)
+    return replace(made, **changes)
+
+
+@pytest.mark.parametrize(
+    ("spec", "why"),
+    [
+        (output(said(OUT)), ""),
+        (output(said(OUT, ROOT)), ""),
+        (output(), "nobody has signed it"),
+        (output(said(OUT, BOB)), "said to be of ada, and bob has signed it"),
+        (output(said(OUT, BOB), creator="bob"), "the job is ada's, and the output bob's"),
+        (output(said(OUT), target="https://evil.example/"), "another output was signed"),
+        (output(said(OUT), options=()), "another output was signed"),
+        (output(said(OUT), from_beginning=True), "another output was signed"),
+        (output(said(OUT), name="p"), "another output was signed"),
+        (output(said(OUT.replace("busy", "calm"))), "another output was signed"),
+        (output(said(CREATE)), "another output was signed"),
+    ],
+)
+def test_an_output_is_what_its_jobs_owner_has_signed(spec: OutputSpec, why: str) -> None:
+    log = log_with()
+    grow(log, AddJob(spec=job(said(CREATE))))
+    assert why in log.refused_output(spec)
+    assert bool(why) == bool(log.refused_output(spec))
+    assert bool(grow(log, AddOutput(spec=spec))) != bool(why)
+    forged = OutputAdded(seq=log.last + 1, spec=spec)
+    log.append(forged)
+    assert (forged.seq in log.skipped) == bool(why)
+    assert len(log.outputs()) == (not why)
+
+
+def test_an_output_ends_by_a_word_of_its_owner_or_with_its_job() -> None:
+    log, made = log_with(), job(said(CREATE))
+    grow(log, AddJob(spec=made))
+    spec = output(said(OUT))
+    grow(log, AddOutput(spec=spec))
+    for other in (None, said("DROP OUTPUT p"), said("DROP JOB o"), said("DROP OUTPUT o", BOB)):
+        assert grow(log, DropJobEntry(uid=spec.uid, author=other)) == ()
+    assert log.find_output("o", "ada") == spec
+    grow(log, DropJobEntry(uid=spec.uid, author=said("DROP OUTPUT o")))
+    assert log.outputs() == ()
+    assert "was used for another job" in log.refused_output(replace(spec, generation=2))
+    second = output(said(OUT), generation=2)
+    grow(log, AddOutput(spec=second))
+    assert log.outputs(made.uid) == (second,)
+    ended(log, made)
+    assert log.outputs() == ()
+    assert log.is_dropped(second.uid)
+    assert sum(isinstance(entry, OutputAdded) for entry in log.after(0)) == 0  # tombstones are left
+    copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
+    assert (copy.outputs(), copy.skipped) == ((), {})
+    assert "was used for another job" in copy.refused_output(replace(second, generation=3))
 
 
 # -- again ---------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from elf.job.catalog.readers import not_taken
 from elf.job.catalog.wishes import refused_drop
 from elf.job.messages.log import (
     AddJob,
+    AddOutput,
     AddProgram,
     AddVersion,
     ChangeRoster,
@@ -31,12 +32,14 @@ from elf.job.messages.log import (
     MemberJoined,
     MemberLeft,
     MoveJobGroup,
+    OutputAdded,
     ProgramAdded,
     Proposal,
     RosterChanged,
     VersionAdded,
     VersionEnded,
 )
+from elf.job.output import OUTPUTS_MAX
 from elf.job.spec import Flow, JobSpec, group_uid, job_of, misnamed
 from elf.security.authored import SUBMIT
 
@@ -100,6 +103,12 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             known = log.has_program(uid) or log.ever(uid) is not None or _leaps(log, uid)
             refused = not known and log.authors.refused_program(proposal.spec)
             return None if known or refused else ProgramAdded(seq=seq, spec=proposal.spec)
+        case AddOutput(spec=output):
+            hopeless = log.has_output(output.uid) or _leaps(log, output.uid) or log.job(output.job) is None
+            if hopeless or len(log.outputs(output.job)) >= OUTPUTS_MAX or log.refused_output(output):
+                return None
+            same = any((s.name, s.creator) == (output.name, output.creator) for s in log.outputs())
+            return None if same else OutputAdded(seq=seq, spec=output)
         case DropJobEntry():
             # also for a job whose entry has not come yet: then it never does
             dropped = log.is_dropped(proposal.uid) or _leaps(log, proposal.uid)

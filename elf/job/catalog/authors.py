@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from elf.errors import UserError
+from elf.job.output import OutputSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
@@ -32,7 +33,7 @@ STATEMENTS_MAX: Final = 64
 """That a version may rest on: those that others have made superfluous are left out."""
 
 
-def nonces_of(spec: JobSpec | ProgramSpec) -> tuple[bytes, ...]:
+def nonces_of(spec: JobSpec | ProgramSpec | OutputSpec) -> tuple[bytes, ...]:
     """Of the statements behind it."""
     authors = getattr(spec, "authors", None) or (getattr(spec, "author", None),)
     return tuple(one.authored.nonce for one in authors if one is not None)
@@ -64,6 +65,10 @@ class Authors:
         if self._roster is not None and spec.author is not None:
             self.used(nonces_of(spec), spec.uid)
             self._sign(spec.text, (spec.author,))
+
+    def add_output(self, spec: OutputSpec) -> None:
+        """The log has an output."""
+        self.used(nonces_of(spec), spec.uid)
 
     def used(self, nonces: Iterable[bytes], uid: str) -> None:
         for nonce in nonces:
@@ -110,6 +115,17 @@ class Authors:
             return "another text was signed"
         code: tuple[Role, ...] = ("code",)
         return self._refused(spec.author, spec.uid, spec.creator, code)
+
+    def refused_output(self, spec: OutputSpec, job: str) -> str:
+        """The same of an output of the job of that name; empty: the log does not know that any more."""
+        if self._roster is None:
+            return ""
+        if spec.author is None:
+            return "nobody has signed it"
+        if job and not _says(spec, job):
+            return "another output was signed"
+        write: tuple[Role, ...] = ("write",)
+        return self._refused(spec.author, spec.uid, spec.creator, write)
 
     def refused_change(self, author: Authorship, uid: str, creator: str, *, again: bool = False) -> str:
         """Why a signed statement does not change a job of this creator; empty: it does. What it says of the
@@ -159,6 +175,18 @@ def _texts(plan: Plan) -> list[str]:
     from elf.ql.user_functions import functions_of
 
     return [function.text for function in functions_of(plan)]
+
+
+def _says(spec: OutputSpec, job: str) -> bool:
+    """Whether the statement that was signed for an output says just that."""
+    from elf.ql.outputs import CreateOutput
+    from elf.ql.signed import said_by
+
+    said = None if spec.author is None else said_by(spec.author)
+    return isinstance(said, CreateOutput) and (
+        (said.name, said.job, said.target, said.options, said.from_beginning)
+        == (spec.name, job, spec.target, spec.options, spec.from_beginning)
+    )
 
 
 def _differs(spec: JobSpec, own: set[bytes], theirs: set[bytes]) -> str:

@@ -4,6 +4,7 @@ Entries are numbered, followers ask for those after a number, and voters begin w
 ever removed. An entry that nothing needs any more is **forgotten**: a tombstone takes its number.
 
     JobAdded, ProgramAdded   ─▶ JobDropped       of a dropped job, once no flow that it brought runs
+    OutputAdded              ─▶ JobDropped       of an output that is dropped, or whose job is
     VersionAdded             ─▶ VersionEnded     likewise; or of a version that is over, of a job that lives
 
 Tombstones may stand twice, and before what they end, so a log in which only some entries are forgotten is as
@@ -42,17 +43,25 @@ from collections.abc import Callable, Iterable
 from typing import NamedTuple, Protocol
 
 from elf.job.catalog.authors import nonces_of
-from elf.job.messages.log import JobAdded, JobDropped, LogEntry, ProgramAdded, VersionAdded, VersionEnded
+from elf.job.messages.log import (
+    JobAdded,
+    JobDropped,
+    LogEntry,
+    OutputAdded,
+    ProgramAdded,
+    VersionAdded,
+    VersionEnded,
+)
 from elf.job.spec import JobSpec
 
 Version = tuple[str, int]
-"""A job's uid, and the number of a version; 0 for a job in Python."""
+"""A job's uid, and the number of a version; 0 for a job in Python and for an output."""
 
 
 def tombstone(entry: LogEntry) -> LogEntry:
     """The tombstone that replaces an entry once it is forgotten; the entry itself if it never is."""
     match entry:
-        case JobAdded() | ProgramAdded():
+        case JobAdded() | ProgramAdded() | OutputAdded():
             return JobDropped(seq=entry.seq, uid=entry.spec.uid, nonces=nonces_of(entry.spec))
         case VersionAdded():
             uid, version = entry.spec.uid, entry.spec.version
@@ -97,7 +106,8 @@ class Compaction:
             self._named.setdefault(flow, {})[spec.uid, spec.version] = None
         self.changed(spec.uid)
 
-    def add_program(self, seq: int, uid: str) -> None:
+    def add_plain(self, seq: int, uid: str) -> None:
+        """Add an entry without flows."""
         self._kept.setdefault(uid, {})[0] = _Kept(seq)
         self.changed(uid)
 

@@ -36,11 +36,13 @@ from elf.job.messages.log import (
     LogEntry,
     MemberJoined,
     MemberLeft,
+    OutputAdded,
     ProgramAdded,
     RosterChanged,
     VersionAdded,
     VersionEnded,
 )
+from elf.job.output import OutputSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
 from elf.ql.plan import Fragment
@@ -76,6 +78,9 @@ class CatalogLog:
         self._numbers: dict[tuple[str, str], int] = {}
         self._jobs: dict[str, JobSpec] = {}
         self._programs: dict[str, ProgramSpec] = {}
+        self._outputs: dict[str, OutputSpec] = {}
+        self._outputs_of: dict[str, dict[str, None]] = {}
+        """By job, the uids of its outputs that are not dropped."""
         self._dropped: set[str] = set()
         self._over_jobs: set[str] = set()
         """Jobs that read jobs, or did."""
@@ -152,7 +157,9 @@ class CatalogLog:
                 self.authors.add_program(entry.spec)
                 self._programs[entry.spec.uid] = entry.spec
                 self._number(entry.spec.uid)
-                self._compaction.add_program(entry.seq, entry.spec.uid)
+                self._compaction.add_plain(entry.seq, entry.spec.uid)
+            case OutputAdded():
+                self._add_output(entry.spec, entry.seq)
             case JobDropped():
                 self.authors.used(entry.nonces, entry.uid)
                 self._drop(entry)
@@ -176,6 +183,8 @@ class CatalogLog:
                 return entry.spec.unusable or self.contradicts(entry.spec) or self.refused(entry.spec)
             case ProgramAdded():
                 return entry.spec.unusable or self.authors.refused_program(entry.spec)
+            case OutputAdded():
+                return self.refused_output(entry.spec)
             case RosterChanged() if self.roster is not None and not self.roster.has(entry.signed):
                 return self.roster.refusal(entry.signed)
         return ""
@@ -187,6 +196,35 @@ class CatalogLog:
             return ""
         read = [one.plan for uid in spec.plan.reads for one in self.versions(uid)]
         return self.authors.refused(spec, read)
+
+    def refused_output(self, spec: OutputSpec) -> str:
+        """Why an output is none, as far as the log knows; empty: it is one, or its job is over."""
+        job = self._jobs.get(spec.job)
+        if job is not None and job.creator != spec.creator:
+            return f"the job is {job.creator}'s, and the output {spec.creator}'s"
+        return self.authors.refused_output(spec, "" if job is None else job.name)
+
+    def _add_output(self, spec: OutputSpec, seq: int) -> None:
+        self.authors.add_output(spec)
+        self._outputs[spec.uid] = spec
+        self._number(spec.uid)
+        self._compaction.add_plain(seq, spec.uid)
+        if spec.job in self._dropped or spec.uid in self._dropped:
+            self._dropped.add(spec.uid)
+        else:
+            self._outputs_of.setdefault(spec.job, {})[spec.uid] = None
+
+    def _drop_outputs(self, uid: str) -> None:
+        """An output is over, or a job and so all of its outputs."""
+        output = self._outputs.get(uid)
+        over = list(self._outputs_of.get(uid, ())) if output is None else [uid]
+        job = uid if output is None else output.job
+        for one in over:
+            self._dropped.add(one)
+            self._outputs_of.get(job, {}).pop(one, None)
+            self._compaction.changed(one)
+        if not self._outputs_of.get(job, True):
+            del self._outputs_of[job]
 
     def _number(self, uid: str) -> None:
         """Note the generation of a job; a tombstone that is not a job's says nothing."""
@@ -202,6 +240,7 @@ class CatalogLog:
             self.job_groups.decide(said)
         for version in list(made):
             self._detach(uid, version)
+        self._drop_outputs(uid)
         self._compaction.changed(uid)
 
     def forget(self) -> None:
@@ -213,6 +252,8 @@ class CatalogLog:
                 self._forget_job(entry.spec)
             elif isinstance(entry, ProgramAdded):
                 del self._programs[entry.spec.uid]
+            elif isinstance(entry, OutputAdded):
+                del self._outputs[entry.spec.uid]
 
     def _forget_job(self, spec: JobSpec) -> None:
         """Forget a version of a job; with its first one goes the job."""
@@ -312,6 +353,10 @@ class CatalogLog:
                 return self.streams()
             case JobDropped() if entry.uid in self._programs:
                 return self.streams()
+            case OutputAdded():
+                spec = self._jobs.get(entry.spec.job)
+            case JobDropped() if entry.uid in self._outputs:
+                spec = self._jobs.get(self._outputs[entry.uid].job)
             case JobGroupMoved():
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
@@ -502,6 +547,30 @@ class CatalogLog:
     def find_program(self, name: str, creator: str) -> ProgramSpec | None:
         """The job in Python of that name: the creator's own, else the only one of that name."""
         named = [spec for spec in self.programs() if spec.name == name]
+        own = [spec for spec in named if spec.creator == creator]
+        if own:
+            return own[-1]
+        return named[0] if len(named) == 1 else None
+
+    def outputs(self, job: str = "") -> tuple[OutputSpec, ...]:
+        """The outputs that are not dropped: of a job, or all."""
+        jobs = [self._outputs_of.get(job, {})] if job else list(self._outputs_of.values())
+        return tuple(self._outputs[uid] for of in jobs for uid in of)
+
+    def with_outputs(self) -> tuple[str, ...]:
+        """The jobs that have outputs."""
+        return tuple(self._outputs_of)
+
+    def output(self, uid: str) -> OutputSpec | None:
+        return None if uid in self._dropped else self._outputs.get(uid)
+
+    def has_output(self, uid: str) -> bool:
+        """Whether the log has come to an output, which may be dropped."""
+        return uid in self._outputs or uid in self._dropped
+
+    def find_output(self, name: str, creator: str) -> OutputSpec | None:
+        """The output of that name: the creator's own, else the only one of that name."""
+        named = [spec for spec in self.outputs() if spec.name == name]
         own = [spec for spec in named if spec.creator == creator]
         if own:
             return own[-1]

@@ -30,7 +30,7 @@ newcomer, who knows nobody, believes whom it asks. That there is another cluster
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Final
 from zlib import crc32
@@ -40,7 +40,9 @@ import msgspec
 from elf.job.catalog.log import FOREVER_US, CatalogLog
 from elf.job.effects import Disbelieved, Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.messages.log import (
+    AddOutput,
     ChangeRoster,
+    DropJobEntry,
     Follow,
     Hello,
     JobAdded,
@@ -49,6 +51,7 @@ from elf.job.messages.log import (
     LogEntry,
     LogTail,
     LogVoters,
+    Proposal,
     Refused,
     VersionAdded,
     Welcome,
@@ -137,6 +140,8 @@ class Membership:
         self._leaving: dict[str, int] = {}
         self._dead: dict[str, Authorship | None] = {}
         """Agents that are to be removed, by id, and who has signed that."""
+        self._wanted: dict[AddOutput | DropJobEntry, Callable[[], bool]] = {}
+        """What clients of this agent wait for."""
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
         self._asked_us: dict[str, None] = {}
@@ -212,7 +217,7 @@ class Membership:
             found.append(self._to(neighbours[self._asked // HELLO_EVERY % len(neighbours)], Hello()))
         return found
 
-    def _to(self, address: str, question: Hello | Follow | JoinStream | LeaveStream | ChangeRoster) -> Send:
+    def _to(self, address: str, question: Hello | Follow | Proposal) -> Send:
         """Ask somebody, whose answer is believed from now on."""
         self._asked_them.pop(address, None)
         self._asked_them[address] = None
@@ -242,8 +247,8 @@ class Membership:
         epoch, term = (voters.epoch, voters.term) if self._rumour_ms is None else (0, 0)
         return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=epoch, term=term)
 
-    def _proposals(self, now_ms: int) -> list[JoinStream | LeaveStream | ChangeRoster]:
-        found: list[JoinStream | LeaveStream | ChangeRoster] = []
+    def _proposals(self, now_ms: int) -> list[Proposal]:
+        found: list[Proposal] = []
         for stream in self._streams:
             member = self.log.member_of(stream.name, self.me.agent_id)
             if stream.name in self._leaving:
@@ -263,7 +268,8 @@ class Membership:
                 LeaveStream(stream=name, agent_id=agent_id, until_us=until_us, author=author)
                 for name in there
             ]
-        return [*found, *self._unknown_keys()]
+        self._wanted = {proposal: seen for proposal, seen in self._wanted.items() if not seen()}
+        return [*found, *self._wanted, *self._unknown_keys()]
 
     def _unknown_keys(self) -> list[ChangeRoster]:
         """What was signed and the log could take. What it would refuse is looked at again when its roster has
@@ -284,6 +290,14 @@ class Membership:
             self._signed[signed] = None
             self._signed_at = -1
             self._next_ms = 0
+
+    def propose(self, proposal: AddOutput | DropJobEntry, seen: Callable[[], bool]) -> None:
+        """Until the log says so (``seen``), or ``propose_no_more``."""
+        self._wanted[proposal] = seen
+        self._next_ms = 0
+
+    def propose_no_more(self, proposal: AddOutput | DropJobEntry) -> None:
+        self._wanted.pop(proposal, None)
 
     def take_off(self, agent_id: str, author: Authorship | None = None) -> None:
         """Propose, until the log says so, that an agent which is gone for good is no longer expected from now

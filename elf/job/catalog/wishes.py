@@ -63,6 +63,8 @@ def refused_drop(log: CatalogLog, proposal: DropJobEntry) -> str:
     uid = proposal.uid
     if log.roster is None or bootstrap_of(uid) is not None:
         return ""
+    if (output := log.output(uid)) is not None:
+        return _refused(log, proposal.author, (uid, output.name, output.creator), _drops_output)
     known = log.ever(uid) or log.program(uid)
     name, creator = (proposal.name, proposal.creator) if known is None else (known.name, known.creator)
     if app_id(name, creator).hex() != uid.partition(".")[0]:
@@ -78,6 +80,12 @@ def _drops(statement: Statement) -> bool:
     from elf.ql import statements as ql
 
     return isinstance(statement, ql.DropJob)
+
+
+def _drops_output(statement: Statement) -> bool:
+    from elf.ql import outputs as ql
+
+    return isinstance(statement, ql.DropOutput)
 
 
 def _refused(

@@ -1,6 +1,6 @@
 """What the replicated job groups here commit: from the request of a root or master to the answer to it.
 
-    SaveJob, SaveFlow, Prune ──────────────────────────────────────┐
+    SaveJob, SaveFlow, SaveOutput, Prune ──────────────────────────┐
     CommitPanes, CommitWindows ──▶ Draft ──▶ (a thread) ──▶ Drafted ┴─▶ Commit ──▶ the job group's Raft group
        roots, masters ◀── told ◀── Applied ◀── (the store) ◀── Apply ◀── (majority) ◀──┘
 
@@ -23,6 +23,7 @@ from elf.job.effects import (
     PruneWindows,
     SaveFlow,
     SaveJob,
+    SaveOutput,
     Skipped,
 )
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
@@ -32,7 +33,7 @@ from elf.job.group.port import Applied, Commit, Draft, Drafted, FoundJobGroup
 from elf.job.group.router import Router
 from elf.job.group.subscribers import numbered
 
-Wanted = CommitPanes | CommitWindows | SaveJob | SaveFlow | PrunePanes | PruneWindows
+Wanted = CommitPanes | CommitWindows | SaveJob | SaveFlow | SaveOutput | PrunePanes | PruneWindows
 
 Step = Draft | FoundJobGroup | Commit
 
@@ -60,6 +61,8 @@ class Commits:
             case SaveFlow() if self._log.is_replicated(effect.flow):
                 fact = record.FlowKept(effect.flow, effect.first_pane)
                 return self._commit(self._group(effect.flow), fact, effect)
+            case SaveOutput():
+                return self._commit(effect.kept.job, effect.kept, effect)
             case CommitPanes() if self._log.is_replicated(effect.flow.uid):
                 return self._draft(self._group(effect.flow.uid), effect)
             case CommitWindows() if effect.spec.replicated:
@@ -81,7 +84,7 @@ class Commits:
         return self._log.job_groups.of(flow) or ""
 
     def _commit(
-        self, uid: str, fact: record.JobGroupRecord, done: SaveJob | SaveFlow | None = None
+        self, uid: str, fact: record.JobGroupRecord, done: SaveJob | SaveFlow | SaveOutput | None = None
     ) -> list[Step]:
         term = self._job_groups.term(uid)
         return [] if term is None else [Commit(uid, term, record.encode(fact), done=done)]
@@ -120,12 +123,14 @@ class Commits:
             return []
         return self._told(commit.done, event.seq, now_ms)
 
-    def _told(self, done: Drafted | SaveJob | SaveFlow, seq: int, now_ms: int) -> list[Effect]:
+    def _told(self, done: Drafted | SaveJob | SaveFlow | SaveOutput, seq: int, now_ms: int) -> list[Effect]:
         match done:
             case SaveJob():
                 return self._router.saved(done, now_ms)
             case SaveFlow():
                 return self._router.begun(done.flow, now_ms)
+            case SaveOutput():
+                return self._router.kept(done, now_ms)
             case Drafted():
                 return self._done(done.done, seq, now_ms)
 

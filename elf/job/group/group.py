@@ -1,6 +1,9 @@
-"""One job at its job group: its master, how it is changed and who waits for that, who reads its windows."""
+"""One job at its job group: its master, how it is changed and who waits for that, who reads its windows, and
+where they go."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import msgspec
 
@@ -8,9 +11,11 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, PruneWindows, Send
 from elf.job.events import Failure, WindowsCommitted
 from elf.job.group.master import Master
+from elf.job.group.outputs import NOTHING, Outputs
 from elf.job.group.reconfiguration import Reconfiguration
 from elf.job.group.subscribers import Subscribers
 from elf.job.messages.groups import CreateJob, FunctionFailed, JobStatus, ReconfigureJob
+from elf.job.output import OutputKept
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -40,12 +45,14 @@ class JobGroup:
         durable: bool = True,
         creator: CreateJob | None = None,
         published: int = 0,
+        outputs: Iterable[OutputKept] = NOTHING,
     ) -> None:
         self.master = master
         self.founder = master.spec.master
         self.durable = durable
         self.reconfiguration = Reconfiguration(address, log, master, creator)
         self.subscribers = Subscribers(master, now_ms, published)
+        self.outputs = Outputs(master.spec.uid, published, outputs)
         self._address = address
         self._created_ms = now_ms
         self._pruned_ms = 0
@@ -153,4 +160,4 @@ class JobGroup:
         )
 
     def work(self) -> JobWork:
-        return JobWork(self.master.spec.uid, self._commits, self._rows, self._final_us)
+        return JobWork(self.master.spec.uid, self._commits, self._rows, self._final_us, self.outputs.work())

@@ -25,6 +25,7 @@ from elf.job.catalog.wishes import Wishes
 from elf.job.effects import Disbelieved, Effect, SaveJob, Send
 from elf.job.group.group import JobGroup
 from elf.job.group.master import JobState, Master
+from elf.job.group.outputs import Outputs
 from elf.job.group.placing import Here, Place, Placing
 from elf.job.group.port import StoredJob
 from elf.job.group.proposals import Proposals
@@ -76,6 +77,8 @@ class JobGroups:
         self._placing = Placing()
         self._generations: dict[tuple[str, str], int] = {}
         self._misfounded: set[str] = set()
+        self._outputs: set[str] = set()
+        """Jobs here that have outputs, or had."""
 
     # -- what is here ----------------------------------------------------------------------------------------
 
@@ -187,9 +190,9 @@ class JobGroups:
             state, assembled = cast(JobState, job.state), job.assembled
             master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
             self._job_groups[job.spec.uid] = JobGroup(
-                self._address, self._log, master, now_ms, published=job.published
+                self._address, self._log, master, now_ms, published=job.published, outputs=job.outputs
             )
-        found = self._give_way()
+        found = [*self._give_way(), *self._deliver(now_ms)]
         found += [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
         here = (self._job_groups.get(job.spec.uid) for job in jobs)
         return [*found, *(effect for group in here if group is not None for effect in group.master.recover())]
@@ -295,10 +298,25 @@ class JobGroups:
     def log_changed(self, now_ms: int) -> list[Effect]:
         """The catalog log says more about jobs and flows."""
         found = [*self._give_way(), *self.roots.follow(now_ms), *self.reading.attach(now_ms)]
+        found.extend(self._deliver(now_ms))
         for group in self._changing():
             found.extend(group.refused())
             found.extend(self.advance(group, now_ms))
         return found
+
+    def _deliver(self, now_ms: int) -> list[Effect]:
+        """Follow what the log says of outputs."""
+        self._outputs = {
+            uid for uid in (*self._outputs, *self._log.with_outputs()) if uid in self._job_groups
+        }
+        found = [effect for one in self._delivering() for effect in one.follow(self._log, now_ms)]
+        self._outputs = {uid for uid in self._outputs if self._job_groups[uid].outputs}
+        return found
+
+    def _delivering(self) -> list[Outputs]:
+        """Those of jobs that have some."""
+        here = (self._job_groups.get(uid) for uid in sorted(self._outputs))
+        return [group.outputs for group in here if group is not None]
 
     def _changing(self) -> list[JobGroup]:
         """Job groups of jobs that begin, or are being changed."""
@@ -320,7 +338,7 @@ class JobGroups:
         self._again.add(uid)
 
     def deadline(self, now_ms: int) -> int | None:
-        waits = [*self.reading.deadlines(now_ms)]
+        waits = [*self.reading.deadlines(now_ms), *(one.deadline(now_ms) for one in self._delivering())]
         waits += [self._look_ms, self._proposals.deadline()] if self._proposals else []
         return min((at for at in waits if at is not None), default=None)
 
@@ -336,6 +354,8 @@ class JobGroups:
         if everything:
             found.extend(self._look(now_ms))
         found.extend(self.reading.tick(now_ms))
+        for outputs in self._delivering():
+            found.extend(outputs.advance(now_ms))
         for group in self._changing():
             found.extend(self.advance(group, now_ms))
         again, self._again = self._again, set()

@@ -8,21 +8,23 @@ from collections.abc import Mapping
 
 import msgspec
 
-from elf.job.effects import CommitPanes, CommitWindows, SaveFlow, SaveJob
+from elf.job.effects import CommitPanes, CommitWindows, SaveFlow, SaveJob, SaveOutput
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
+from elf.job.output import OutputKept
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord
 
 
 class StoredJob(msgspec.Struct, frozen=True):
-    """A job's record from the store, the end of each version's assembled windows, and the number of its last
-    windows."""
+    """A job's record from the store, the end of each version's assembled windows, the number of its last
+    windows, and how far its outputs have got."""
 
     spec: JobSpec
     state: str
     versions: tuple[VersionRecord, ...]
     assembled: Mapping[int, int] = msgspec.field(default_factory=dict)
     published: int = 0
+    outputs: tuple[OutputKept, ...] = ()
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -104,7 +106,7 @@ class Commit(msgspec.Struct, frozen=True, eq=False):
     term: int
     record: bytes
     whole: bytes = b""
-    done: Drafted | SaveJob | SaveFlow | None = None
+    done: Drafted | SaveJob | SaveFlow | SaveOutput | None = None
 
 
 class Applied(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ import msgspec
 from elf.fields import AgentId, FlowUid, GroupUid, JobUid, Micros, Pane
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.group.master import JobState
+from elf.job.output import OutputKept
 from elf.job.spec import JobSpec, VersionRecord, flow_uid
 
 RECORD_BYTES_MAX: Final = 32 << 20
@@ -96,7 +97,7 @@ class WindowsDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
     below_us: Micros
 
 
-JobGroupRecord = JobKept | FlowKept | PaneCommit | WindowCommit | PanesDropped | WindowsDropped
+JobGroupRecord = JobKept | FlowKept | PaneCommit | WindowCommit | PanesDropped | WindowsDropped | OutputKept
 
 
 class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
@@ -106,6 +107,7 @@ class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
     flows: tuple[FlowKept, ...] = ()
     panes: tuple[PaneCommit, ...] = ()
     windows: tuple[WindowCommit, ...] = ()
+    outputs: tuple[OutputKept, ...] = ()
 
     @property
     def uid(self) -> str:
@@ -139,7 +141,7 @@ def record_of(data: bytes, uid: str = "") -> JobGroupRecord | str:
     match fact:
         case JobKept():
             job = fact.spec.uid
-        case WindowCommit() | WindowsDropped():
+        case WindowCommit() | WindowsDropped() | OutputKept():
             job = fact.job
         case _:
             return fact

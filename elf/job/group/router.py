@@ -1,8 +1,8 @@
 """Which of the job groups here a message, or an effect that the driver has performed, is for.
 
 A message about a job is for its master. One about a flow is for its root, and for the masters that read it.
-What was read, made or committed is for the one that asked for it. Each revision of a window is published
-once, when it is committed.
+What was read, made, committed or delivered is for the one that asked for it. Each revision of a window is
+published once, when it is committed.
 
 **Ahead.** The entry of a new flow reaches members, readers and job group each when the tree comes to them,
 and the job group of a key range is bootstrapped only then. An agent that hears of the flow sooner may have
@@ -21,7 +21,7 @@ import msgspec
 from elf.errors import UserError
 from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
-from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, Send
+from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, SaveOutput, Send
 from elf.job.group.group import JobGroup
 from elf.job.group.groups import JobGroups, absent, disbelieved
 from elf.job.messages.groups import DropJob, FunctionFailed, Inspect, ReconfigureJob, SubscribeJob
@@ -65,6 +65,7 @@ Done = (
     | was.PanesStored
     | was.CommitsRead
     | was.WindowsCommitted
+    | was.Delivered
     | was.WindowsRead
     | was.EarlyMade
     | was.FunctionsTried
@@ -142,6 +143,9 @@ class Router:
                 return self.roots.read(event, now_ms)
             case was.WindowsCommitted():
                 return self._windows_committed(event, now_ms)
+            case was.Delivered():
+                group = self._job_groups.get(event.done.job.uid)
+                return group.outputs.delivered(event, now_ms) if group is not None else []
             case was.WindowsRead():
                 return self._windows_read(event)
             case was.EarlyMade():
@@ -269,6 +273,11 @@ class Router:
         """The first pane of a flow of ours is stored."""
         return [*self.roots.kept(uid, now_ms), *self._begun(uid, now_ms)]
 
+    def kept(self, done: SaveOutput, now_ms: int) -> list[Effect]:
+        """How far an output has got is committed."""
+        group = self._job_groups.get(done.kept.job)
+        return group.outputs.kept(done, now_ms) if group is not None else []
+
     def _windows_committed(self, event: was.WindowsCommitted, now_ms: int) -> list[Effect]:
         group = self._job_groups.get(event.done.spec.uid)
         if group is None:
@@ -279,6 +288,7 @@ class Router:
             self._job_groups.stir(event.done.spec.uid, now_ms)
         if event.result is not None:
             found.extend(group.subscribers.publish(event.result))
+            found.extend(group.outputs.published(event.result.number, now_ms))
         return found
 
     def panes_gone(self, work: CommitWindows) -> list[Effect]:

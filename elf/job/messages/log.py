@@ -24,6 +24,7 @@ from elf.fields import (
     Text,
     Tombstone,
 )
+from elf.job.output import OutputSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
 from elf.security.authored import Authorship, Nonces, Signature
@@ -86,6 +87,13 @@ class ProgramAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     spec: ProgramSpec
 
 
+class OutputAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """An output of a job. ``JobDropped`` ends it, under its own uid or that of its job."""
+
+    seq: Serial
+    spec: OutputSpec
+
+
 class JobGroupMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """The job group of a job, and of the flows that it brought, is at ``leader``, the leader of its Raft
     group in ``term``."""
@@ -127,6 +135,7 @@ LogEntry = (
     | JobDropped
     | FlowEnded
     | ProgramAdded
+    | OutputAdded
     | JobGroupMoved
     | VersionAdded
     | VersionEnded
@@ -282,6 +291,12 @@ class AddProgram(Message, frozen=True, kw_only=True, tag=True):
         self.spec.check()
 
 
+class AddOutput(Message, frozen=True, kw_only=True, tag=True):
+    """The agent that was asked for an output to a voter, until it sees the entry."""
+
+    spec: OutputSpec
+
+
 class MoveJobGroup(Message, frozen=True, kw_only=True, tag=True):
     """The leader of a job group to a voter, until it sees the entry: the job group is here now."""
 
@@ -308,6 +323,7 @@ Proposal = (
     | AddJob
     | DropJobEntry
     | AddProgram
+    | AddOutput
     | MoveJobGroup
     | EndFlow
     | AddVersion

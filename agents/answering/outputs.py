@@ -1,0 +1,150 @@
+"""Procedures about outputs of jobs (``agents.answering.asks``): CREATE OUTPUT, DROP OUTPUT, SHOW OUTPUTS.
+
+Which outputs there are, the catalog log says, and whoever is asked for one proposes it. How far each has got,
+its job's master knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from agents.answering.asks import Ask, Procedure, ToAddress, offload
+from agents.answering.fleet import Fleet
+from agents.answering.masters import Masters
+from agents.answering.once import author_of
+from elf.errors import UserError
+from elf.job.catalog.log import CatalogLog
+from elf.job.messages.log import AddOutput, DropJobEntry
+from elf.job.output import OUTPUTS_MAX, OutputSpec, is_allowed, output_app, why_not
+from elf.job.spec import JobSpec
+from elf.job.work import InspectWork, OutputWork, WorkStatus
+from elf.wire.base import Answer
+from elf.wire.clients import Execute, Reply
+
+if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
+    from elf.ql import outputs as ql
+
+NAMED_MAX: Final = 5
+"""Agents that an answer names."""
+
+
+class Outputs:
+    """Of all jobs, as people ask this agent for them."""
+
+    def __init__(self, log: CatalogLog, fleet: Fleet, masters: Masters) -> None:
+        self._log = log
+        self._fleet = fleet
+        self._masters = masters
+
+    def create(self, asked: Execute, statement: ql.CreateOutput) -> Procedure:
+        job = self._masters.own(statement.job, asked.creator)
+        name, options = statement.name, dict(statement.options)
+        if why := why_not(statement.target, options):
+            raise UserError(f"output {name}: {why}")
+        own = [one for one in self._log.outputs() if (one.name, one.creator) == (name, job.creator)]
+        if own:
+            raise UserError(f"output {name} exists already; DROP OUTPUT {name} first, or choose another name")
+        if len(self._log.outputs(job.uid)) >= OUTPUTS_MAX:
+            raise UserError(f"job {job.name} has {OUTPUTS_MAX} outputs, the most that a job can have")
+        note = yield from self._allowed(name, statement.target)
+        spec = OutputSpec(
+            name,
+            job.creator,
+            1 + self._log.highest(output_app(name, job.creator).hex()),
+            job.uid,
+            statement.target,
+            statement.options,
+            statement.from_beginning,
+            (yield from offload(partial(author_of, asked, statement))),
+        )
+        yield from self._fleet.have_logged(AddOutput(spec=spec), lambda: self._log.has_output(spec.uid))
+        if self._log.output(spec.uid) != spec:
+            there = self._log.has_output(spec.uid)
+            why = (
+                "another one of that name came first" if there else "the voters of the log do not answer yet"
+            )
+            raise UserError(f"output {name} is not made: {why}; SHOW OUTPUTS tells which there are")
+        since = "everything that is kept" if spec.from_beginning else "what comes from now on"
+        return Reply(request=asked.request, text=f"output {name} created, of {since}{note}")
+
+    def _allowed(self, name: str, target: str) -> Generator[list[Ask], list[Answer], str]:
+        """What to add where some agents do not let data out to a target. Raises ``UserError`` if none of
+        those that answer does."""
+        said = yield from self._fleet.each()
+        closed = [who for who, stats in said.items() if not is_allowed(target, stats.outputs)]
+        if closed and len(closed) == len(said):
+            raise UserError(
+                f"output {name}: no agent lets data out to {target}: outputs.allow in their configuration "
+                "names the beginnings of targets that they do"
+            )
+        more = f" and {len(closed) - NAMED_MAX} more" if len(closed) > NAMED_MAX else ""
+        named = ", ".join(sorted(closed)[:NAMED_MAX]) + more
+        return f"; where {named} is the job's master it waits (outputs.allow)" if closed else ""
+
+    def drop(self, asked: Execute, statement: ql.DropOutput) -> Procedure:
+        spec = self._log.find_output(statement.name, asked.creator)
+        if spec is None:
+            names = ", ".join(sorted({one.name for one in self._log.outputs()}))
+            known = f"outputs: {names}" if names else "there are none"
+            raise UserError(f"there is no output {statement.name}; {known}")
+        if spec.creator != asked.creator:
+            raise UserError(f"output {spec.name} is {spec.creator}'s, and only {spec.creator} may drop it")
+        author = yield from offload(partial(author_of, asked, statement))
+        proposal = DropJobEntry(uid=spec.uid, author=author)
+        yield from self._fleet.have_logged(proposal, lambda: self._log.is_dropped(spec.uid))
+        if not self._log.is_dropped(spec.uid):
+            raise UserError(f"output {spec.name} is not dropped: the voters of the log do not answer yet")
+        return Reply(request=asked.request, text=f"output {spec.name} dropped")
+
+    def ending(self, job: JobSpec | None) -> str:
+        """What to add to the answer where a job ends, and so its outputs."""
+        names = ", ".join(one.name for one in self._log.outputs(job.uid)) if job is not None else ""
+        return f"; its outputs have ended with it: {names}" if names else ""
+
+    # -- what is there ---------------------------------------------------------------------------------------
+
+    def rows(self) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
+        """All outputs, with how far they have got."""
+        work = yield from self._work()
+        found: list[dict[str, object]] = []
+        for spec in self._log.outputs():
+            job = self._log.job(spec.job)
+            if job is not None:
+                found.append(self._row(spec, job, work.get(spec.uid)))
+        return found
+
+    def _row(self, spec: OutputSpec, job: JobSpec, work: OutputWork | None) -> dict[str, object]:
+        row: dict[str, object] = {"output": spec.name, "creator": spec.creator, "job": job.name}
+        row["to"] = spec.target
+        row["from"] = self._fleet.named(self._masters.leader(job))
+        if work is None:
+            return {**row, "state": "unknown", "reason": "the job's master does not answer"}
+        state = "stopped" if work.error else "behind" if work.waiting else "up to date"
+        lost = f"results {work.gap[0]} to {work.gap[1]} were no longer kept" if work.lost else ""
+        return {
+            **row,
+            "state": state,
+            "windows": work.windows,
+            "waiting": work.waiting,
+            "lost": work.lost,
+            "reason": "; ".join(filter(None, (work.error, lost))),
+        }
+
+    def _work(self) -> Generator[list[Ask], list[Answer], Mapping[str, OutputWork]]:
+        jobs: dict[str, list[str]] = {}
+        for uid in self._log.with_outputs():
+            job = self._log.job(uid)
+            if job is not None:
+                jobs.setdefault(self._masters.leader(job), []).append(uid)
+        live = self._fleet.live()
+        asked = {at: uids for at, uids in jobs.items() if at in live}
+        answers = yield [
+            ToAddress(at, InspectWork(id=0, origin="", flows=(), jobs=tuple(uids)))
+            for at, uids in asked.items()
+        ]
+        told = [msgspec.msgpack.decode(one.body, type=WorkStatus) for one in answers if not one.error]
+        return {one.output: one for status in told for job in status.jobs for one in job.outputs}

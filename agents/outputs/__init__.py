@@ -1,0 +1,11 @@
+"""Results on their way out of the fleet: how the master's agent performs ``Deliver``.
+
+    store ─▶ delivering: reads results after a number ─▶ parcels ─▶ a target ─▶ Delivered
+                                                                     ├ files      a file a window
+                                                                     └ webhook    a request a window
+
+A delivery may come twice, and two masters may be at it at once, of which the older one does not know yet that
+it is none. So each target replaces what it has of a window, and keeps what is newer (``Parcel.rank``). What
+leaves this host, and whereto, its own configuration says (``outputs.allow``), and nobody else; passwords and
+keys are files of the host.
+"""

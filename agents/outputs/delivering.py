@@ -1,0 +1,135 @@
+"""``Deliver``, performed: results are read from the store and put to their targets, as far as these go.
+
+A target stays open between deliveries. Whatever is wrong with one is an answer: the output waits, says why,
+and everything else goes on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Lock
+from typing import Final
+
+from agents.disk.store import StoreError
+from agents.outputs.parcels import parcels
+from agents.outputs.targets import OPENERS, Opener, Target
+from agents.ports import Results
+from elf.errors import UserError
+from elf.fields import replace
+from elf.job.effects import Deliver
+from elf.job.events import Delivered
+from elf.job.output import OutputKept, OutputSpec, is_allowed, why_not
+
+RESULTS_MAX: Final = 64
+"""That are delivered at a time."""
+BYTES_MAX: Final = 16 << 20
+"""Of rows; one result may have more."""
+OPEN_MAX: Final = 256
+"""Targets that stay open: those used last."""
+SECRET_BYTES_MAX: Final = 64 << 10
+ERROR_CHARS_MAX: Final = 500
+_SECRET: Final = re.compile(r"\A\w[\w.-]{0,127}\Z")
+
+
+class Deliveries:
+    """Of one agent. ``allow``: the beginnings of targets that its host lets data out to; ``secrets``: the
+    folder with a file for each secret, if there is one; ``openers``: of targets, by their scheme."""
+
+    def __init__(
+        self,
+        master: str,
+        allow: tuple[str, ...] = (),
+        secrets: Path | None = None,
+        openers: Mapping[str, Opener] = OPENERS,
+    ) -> None:
+        self._openers = openers
+        self._master = master
+        self.allow = allow
+        self._secrets = secrets
+        self._open: OrderedDict[str, Target] = OrderedDict()
+        self._lock = Lock()
+        self._closed = False
+
+    def deliver(self, effect: Deliver, results: Results) -> Delivered:
+        """On a thread, at most one for each output."""
+        got, error = effect.kept, ""
+        try:
+            rows = results.some_windows_after(effect.job.uid, got.number, RESULTS_MAX, BYTES_MAX)
+            target = self._target(effect.output)
+            for row in rows:
+                some = parcels(effect, row, self._master)
+                target.put(some)
+                got = advanced(got, row.seq, len(some))
+        except StoreError:
+            raise
+        except Exception as failure:
+            error = _told(failure)
+            self._forget(effect.output)
+        return Delivered(effect, got, error)
+
+    def _target(self, output: OutputSpec) -> Target:
+        if why := why_not(output.target, dict(output.options)):
+            raise UserError(why)
+        if not is_allowed(output.target, self.allow):
+            raise UserError("this agent's configuration does not allow this target (outputs.allow)")
+        with self._lock:
+            known = self._open.get(output.uid)
+            if known is not None:
+                self._open.move_to_end(output.uid)
+                return known
+        target = self._openers[output.kind](output, self._secret(output.option("secret")))
+        with self._lock:
+            self._open[output.uid] = target
+            if self._closed:
+                raise UserError("the agent stops")
+            oldest = self._open.popitem(last=False)[1] if len(self._open) > OPEN_MAX else None
+        if oldest is not None:
+            oldest.close()
+        return target
+
+    def _secret(self, name: str) -> str:
+        if not name:
+            return ""
+        if self._secrets is None:
+            raise UserError(f"secret {name}: this agent's configuration names no folder (outputs.secrets)")
+        if not _SECRET.match(name):
+            raise UserError(f"a secret has a name like a file, not {name!r}")
+        try:
+            with (self._secrets / name).open("rb") as file:
+                return file.read(SECRET_BYTES_MAX).decode().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(f"secret {name} cannot be read: {error}") from None
+
+    def _forget(self, output: OutputSpec) -> None:
+        """The next delivery opens it anew."""
+        with self._lock:
+            target = self._open.pop(output.uid, None)
+        if target is not None:
+            target.close()
+
+    def close(self) -> None:
+        """What is under way ends soon."""
+        with self._lock:
+            self._closed = True
+            targets = list(self._open.values())
+            self._open.clear()
+        for target in targets:
+            target.close()
+
+
+def advanced(got: OutputKept, number: int, windows: int) -> OutputKept:
+    """A result is delivered; those between it and the one before were no longer kept."""
+    missing = number - got.number - 1
+    gap = (got.number + 1, number - 1) if missing > 0 else got.gap
+    return replace(
+        got, number=number, windows=got.windows + windows, lost=got.lost + max(missing, 0), gap=gap
+    )
+
+
+def _told(failure: Exception) -> str:
+    """In a line."""
+    text = str(failure) if isinstance(failure, UserError | OSError) else repr(failure)
+    return " ".join(text.split())[:ERROR_CHARS_MAX] or type(failure).__name__

@@ -1,0 +1,95 @@
+"""A request a window, to a server of whoever asked for it: POST with one JSON object.
+
+The headers are those of Standard Webhooks (https://www.standardwebhooks.com): ``webhook-id`` (also as
+``Idempotency-Key``) is the same whenever the same comes again, ``webhook-timestamp`` says when it was sent,
+and with a secret ``webhook-signature`` is ``v1,`` and the base64 of the HMAC-SHA256 of ``id.timestamp.body``.
+What is answered with 2xx is there; all else comes again. Redirects are not followed: the host allows this
+target and no other one.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import socket
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Final
+from urllib.parse import urlsplit
+
+from agents.outputs.parcels import Parcel
+from elf import __version__
+from elf.errors import UserError
+from elf.job.output import OutputSpec
+
+TIMEOUT_SECS: Final = 10.0
+SAID_BYTES: Final = 200
+"""Of an answer that refuses, for people."""
+SECRET_PREFIX: Final = "whsec_"
+"""What stands before a secret that is base64, as others make them."""
+
+
+class Webhook:
+    """Of one output. The connection stays open."""
+
+    def __init__(self, output: OutputSpec, secret: str) -> None:
+        url = urlsplit(output.target)
+        kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+        self._connection = kind(url.hostname or "", url.port, timeout=TIMEOUT_SECS)
+        self._path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+        self._key = _key(secret)
+
+    def put(self, parcels: Sequence[Parcel]) -> None:
+        for parcel in parcels:
+            try:
+                status, said = self._post(parcel.key, parcel.json)
+            except HTTPException as error:
+                self._connection.close()
+                raise UserError(f"the server broke off: {error!r}") from None
+            except OSError:
+                self._connection.close()
+                raise
+            if not 200 <= status < 300:
+                raise UserError(f"the server answers {status}: {said}")
+
+    def _post(self, key: str, body: bytes) -> tuple[int, str]:
+        headers = signed(self._key, key, int(time.time()), body)
+        self._connection.request("POST", self._path, body, headers)
+        answer = self._connection.getresponse()
+        said = answer.read(SAID_BYTES).decode(errors="replace")
+        if answer.read(SAID_BYTES):
+            self._connection.close()  # a long answer is not read to its end
+        return answer.status, " ".join(said.split()) or answer.reason
+
+    def close(self) -> None:
+        open_socket = self._connection.sock
+        with suppress(OSError):
+            if open_socket is not None:
+                open_socket.shutdown(socket.SHUT_RDWR)
+
+
+def _key(secret: str) -> bytes:
+    if not secret.startswith(SECRET_PREFIX):
+        return secret.encode()
+    try:
+        return base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
+    except ValueError:
+        raise UserError(f"the secret begins with {SECRET_PREFIX}, and is no base64 behind it") from None
+
+
+def signed(secret: bytes, key: str, at: int, body: bytes) -> dict[str, str]:
+    """The headers of a request. Without a secret it is not signed."""
+    headers = {
+        "Content-Type": "application/json",
+        "User-Agent": f"elf/{__version__}",
+        "Idempotency-Key": key,
+        "webhook-id": key,
+        "webhook-timestamp": str(at),
+    }
+    if secret:
+        mac = hmac.new(secret, f"{key}.{at}.".encode() + body, hashlib.sha256).digest()
+        headers["webhook-signature"] = f"v1,{base64.b64encode(mac).decode()}"
+    return headers

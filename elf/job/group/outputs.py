@@ -1,0 +1,155 @@
+"""The outputs of one job at its master: how far each has got, and what is under way.
+
+    (the log has it) ─▶ begin: SaveOutput ─▶ Deliver ─▶ Delivered ─┬─▶ Deliver … until all is out
+                                                  ▲                ├─▶ SaveOutput, a second after the last
+                                                  └── after a pause ┘   (an error)
+
+Where an output begins is committed before anything of it is delivered. Then one delivery is under way at a
+time, in the order of the results' numbers, on a thread of the driver, which reads them from the store. So a
+target that is slow or dead holds up nothing: the job's windows are committed all the same, what waits is what
+the job group keeps of them, and results that it no longer keeps when their turn comes are counted as lost.
+
+How far it has got is committed at most once a second, and may lag behind: the next master delivers that
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from elf.fields import replace
+from elf.job.catalog.log import CatalogLog
+from elf.job.effects import Deliver, Effect, SaveOutput
+from elf.job.events import Delivered
+from elf.job.output import OutputKept, OutputSpec
+from elf.job.spec import JobSpec
+from elf.job.work import OutputWork
+
+PAUSE_MS: Final = 1_000
+"""After a delivery that has failed; it doubles with each more."""
+PAUSE_MS_MAX: Final = 60_000
+SAVE_MS: Final = 1_000
+"""Between two records of an output."""
+SAVED_MS_MAX: Final = 5_000
+"""A record that is not committed by then is proposed again."""
+NOTHING: Final[tuple[OutputKept, ...]] = ()
+
+
+@dataclass
+class _Output:
+    """``at``: how far it has got; None until it is known where it begins. ``saved``: as much of that as is
+    committed; ``saving``: what is being committed."""
+
+    spec: OutputSpec
+    saved: OutputKept | None = None
+    at: OutputKept | None = None
+    saving: SaveOutput | None = None
+    saved_ms: int = 0
+    under_way: Deliver | None = None
+    due_ms: int = 0
+    failures: int = 0
+    error: str = ""
+
+
+class Outputs:
+    """Of the job ``uid``. ``published``: the number of its last results; ``kept``: what its job group has."""
+
+    def __init__(self, uid: str, published: int, kept: Iterable[OutputKept] = NOTHING) -> None:
+        self._uid = uid
+        self._published = published
+        self._kept = {one.output: one for one in kept}
+        self._outputs: dict[str, _Output] = {}
+        self._job: JobSpec | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._outputs or self._kept)
+
+    def follow(self, log: CatalogLog, now_ms: int) -> list[Effect]:
+        """The log may have other outputs of the job."""
+        self._job = log.job(self._uid)
+        specs = {spec.uid: spec for spec in log.outputs(self._uid)}
+        for uid in self._outputs.keys() - specs.keys():
+            del self._outputs[uid]
+        for uid, spec in specs.items():
+            if uid not in self._outputs:
+                kept = self._kept.get(uid)
+                self._outputs[uid] = _Output(spec, saved=kept, at=kept)
+        over = [one for uid, one in self._kept.items() if uid not in specs and log.is_dropped(uid)]
+        for one in over:
+            del self._kept[one.output]
+        found: list[Effect] = [SaveOutput(replace(one, over=True)) for one in over]
+        return [*found, *self.advance(now_ms)]
+
+    def published(self, number: int, now_ms: int) -> list[Effect]:
+        """Results up to this number are committed."""
+        self._published = max(self._published, number)
+        return self.advance(now_ms) if self._outputs else []
+
+    def advance(self, now_ms: int) -> list[Effect]:
+        """What is due."""
+        return [effect for one in self._outputs.values() for effect in self._advance(one, now_ms)]
+
+    def _advance(self, one: _Output, now_ms: int) -> list[Effect]:
+        found: list[Effect] = []
+        if one.at is None:
+            number = 0 if one.spec.from_beginning else self._published
+            one.at = OutputKept(self._uid, one.spec.uid, number)
+        if self._save_due_ms(one, now_ms) <= now_ms:
+            one.saving, one.saved_ms = SaveOutput(one.at), now_ms
+            found.append(one.saving)
+        if self._has_more(one) and now_ms >= one.due_ms and self._job is not None and one.at is not None:
+            one.under_way = Deliver(one.spec, self._job, one.at)
+            found.append(one.under_way)
+        return found
+
+    def _has_more(self, one: _Output) -> bool:
+        """Whether something can be delivered, now or later."""
+        behind = one.at is not None and one.at.number < self._published
+        return behind and one.saved is not None and one.under_way is None and self._job is not None
+
+    def _save_due_ms(self, one: _Output, now_ms: int) -> int:
+        """When a record is to be proposed; long from now: it need not be."""
+        if one.saving is not None:
+            return one.saved_ms + SAVED_MS_MAX
+        if one.at == one.saved:
+            return now_ms + PAUSE_MS_MAX
+        return one.saved_ms + SAVE_MS if one.saved is not None else now_ms
+
+    def deadline(self, now_ms: int) -> int | None:
+        waits = [self._save_due_ms(one, now_ms) for one in self._outputs.values()]
+        waits += [one.due_ms for one in self._outputs.values() if self._has_more(one)]
+        return min(waits, default=None)
+
+    def delivered(self, event: Delivered, now_ms: int) -> list[Effect]:
+        """A delivery has ended."""
+        one = self._outputs.get(event.done.output.uid)
+        if one is None or one.under_way is not event.done:
+            return []  # of another term, or the output is over
+        one.under_way, one.at, one.error = None, event.kept, event.error
+        moved = event.kept.number > event.done.kept.number
+        one.failures = 0 if moved or not event.error else one.failures + 1
+        if event.error:
+            one.due_ms = now_ms + min(PAUSE_MS << min(max(one.failures - 1, 0), 10), PAUSE_MS_MAX)
+        return self._advance(one, now_ms)
+
+    def kept(self, done: SaveOutput, now_ms: int) -> list[Effect]:
+        """A record is committed."""
+        one = self._outputs.get(done.kept.output)
+        if one is None or done.kept.over:
+            return []
+        one.saved = self._kept[done.kept.output] = done.kept
+        if one.saving is done:
+            one.saving = None
+        return self._advance(one, now_ms)
+
+    def work(self) -> tuple[OutputWork, ...]:
+        """How they are."""
+        return tuple(self._work(one) for one in self._outputs.values())
+
+    def _work(self, one: _Output) -> OutputWork:
+        at = one.at or OutputKept(self._uid, one.spec.uid, self._published)
+        return OutputWork(
+            one.spec.uid, at.number, self._published - at.number, at.windows, at.lost, at.gap, one.error
+        )

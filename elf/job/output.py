@@ -1,0 +1,135 @@
+"""An output of a job: where its windows go, outside of the fleet, and how far they have got there.
+
+The catalog log says which outputs there are. The job's master delivers its results in the order of their
+numbers, those by which readers know what they miss (protocol 7.3); the record in its job group says up to
+which number they are delivered. What is delivered again is the same, so it replaces itself: a window is known
+by its job, its bounds and its (generation, version, revision), of which the highest counts.
+
+What kinds of targets there are, and what can be said of each, is in ``KINDS``. A target is a URL without a
+password: that is in a file of the host, and the statement names it (``WITH (secret = 'NAME')``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from elf.fields import Count, Generation, JobUid, Name, Serial, Value
+from elf.job.spec import app_id
+from elf.security.authored import Authorship
+
+OUTPUTS_MAX: Final = 16
+"""Of one job."""
+FORMATS: Final = ("json", "csv", "parquet")
+_HTTP: Final = frozenset({"secret"})
+KINDS: Final[Mapping[str, frozenset[str]]] = {
+    "file": frozenset({"format"}),
+    "http": _HTTP,
+    "https": _HTTP,
+}
+"""The schemes of targets, each with the options that it takes."""
+
+Option = tuple[Name, Annotated[str, msgspec.Meta(max_length=1_024)]]
+
+
+class OutputSpec(msgspec.Struct, frozen=True, array_like=True):
+    """An output, as its creator said. ``job``: the uid of the job; ``options``: in the order of their names;
+    ``from_beginning``: of all results that are kept, not of those to come alone."""
+
+    name: Name
+    creator: Name
+    generation: Generation
+    job: JobUid
+    target: Annotated[str, msgspec.Meta(max_length=4_096)]
+    options: Annotated[tuple[Option, ...], msgspec.Meta(max_length=32)] = ()
+    from_beginning: bool = False
+    author: Authorship | None = None
+    """The signed statement that it came of, where the fleet has keys."""
+
+    @property
+    def app(self) -> bytes:
+        return output_app(self.name, self.creator)
+
+    @property
+    def uid(self) -> str:
+        """DROP and CREATE under one name are different outputs."""
+        return f"{self.app.hex()}.{self.generation}"
+
+    @property
+    def kind(self) -> str:
+        """The scheme of its target."""
+        return kind_of(self.target)
+
+    def option(self, name: str, default: str = "") -> str:
+        return dict(self.options).get(name, default)
+
+
+class OutputKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """How far an output has got, as a record of its job group: all results up to ``number`` are delivered, or
+    were no longer kept when their turn came. ``windows`` were delivered; ``lost`` results were not, the last
+    of them from ``gap[0]`` to ``gap[1]``. ``state``: what it remembers of the results, if it has to.
+    ``over``: there is no such output any more."""
+
+    job: JobUid
+    output: JobUid
+    number: Serial
+    windows: Count = 0
+    lost: Count = 0
+    gap: tuple[Serial, Serial] = (0, 0)
+    state: Value = b""
+    over: bool = False
+
+
+def output_app(name: str, creator: str) -> bytes:
+    """What the uids of a creator's outputs of one name begin with. No job has that name."""
+    return app_id(f"output {name}", creator)
+
+
+def kind_of(target: str) -> str:
+    return target.partition(":")[0].lower()
+
+
+def why_not(target: str, options: Mapping[str, str]) -> str:
+    """Why nothing can be delivered there; empty: it can, where a host allows it."""
+    kind, known = kind_of(target), ", ".join(f"{name}:" for name in KINDS)
+    if kind not in KINDS:
+        return f"no target begins like {target[:40]!r}; there are {known}"
+    try:
+        url = urlsplit(target)
+        port = url.port
+    except ValueError as error:
+        return f"the target is no URL: {error}"
+    if url.password:
+        return (
+            "a password does not belong in a statement: put it in a file of the hosts, WITH (secret = 'NAME')"
+        )
+    if kind in ("http", "https") and url.username is not None:
+        return "a target of http has no user: sign what is sent, WITH (secret = 'NAME')"
+    if kind != "file" and kind != "prometheus" and (not url.hostname or port == 0):
+        return f"the target names no host: {target[:80]!r}"
+    if kind == "file" and (url.netloc or not url.path.startswith("/") or ".." in url.path.split("/")):
+        return "the target of files is an absolute folder, such as 'file:/var/lib/elf/out'"
+    if unknown := sorted(options.keys() - KINDS[kind]):
+        takes = ", ".join(sorted(KINDS[kind])) or "none"
+        return f"{kind}: has no option {unknown[0]}; options: {takes}"
+    if kind == "file" and options.get("format", "json") not in FORMATS:
+        return f"files have the format {', '.join(FORMATS)}, not {options['format']!r}"
+    return ""
+
+
+def is_allowed(target: str, prefixes: tuple[str, ...]) -> bool:
+    """Whether a host that allows these prefixes lets data out to a target. A prefix ends where a part of a
+    URL ends, so that ``https://hooks.example.com`` is no prefix of ``https://hooks.example.com.evil.org``."""
+    for prefix in prefixes:
+        rest = target.removeprefix(prefix)
+        if prefix and (not rest or (target.startswith(prefix) and (_ends(prefix) or rest[0] in "/?#"))):
+            return True
+    return False
+
+
+def _ends(prefix: str) -> bool:
+    """Whether it is a scheme, or ends with a slash."""
+    return prefix.endswith("/") or (prefix.endswith(":") and "/" not in prefix)

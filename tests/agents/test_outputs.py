@@ -1,0 +1,239 @@
+"""What a host does with results on their way out: which targets it allows, files, webhooks."""
+
+from __future__ import annotations
+
+import base64
+import csv
+import hashlib
+import hmac
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from agents.disk.store import Store
+from agents.outputs.delivering import Deliveries
+from elf.fields import replace
+from elf.job.output import is_allowed, why_not
+from tests.support.delivered import JOB, SECOND, commit, deliver, output
+
+
+@dataclass
+class Server:
+    """A real HTTP server. ``answers``: the next statuses; 204 when there is none."""
+
+    url: str = ""
+    answers: list[int] = field(default_factory=list)
+    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+    @property
+    def bodies(self) -> list[dict[str, object]]:
+        return [json.loads(body) for _, body in self.requests]
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    server = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            server.requests.append(({k.lower(): v for k, v in self.headers.items()}, body))
+            status = server.answers.pop(0) if server.answers else 204
+            self.send_response(status)
+            self.send_header("content-length", "0" if status == 204 else "5")
+            self.send_header("location", "http://127.0.0.1:1/")
+            self.end_headers()
+            self.wfile.write(b"" if status == 204 else b"busy\n")
+
+        def log_message(self, *_: object) -> None:
+            """Tests are quiet."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+        thread.start()
+        server.url = f"http://127.0.0.1:{http.server_port}/in"
+        try:
+            yield server
+        finally:
+            http.shutdown()
+            thread.join()
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    store = Store(":memory:")
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("target", "allowed"),
+    [
+        ("https://hooks.example.com/a?b", True),
+        ("https://hooks.example.com", True),
+        ("https://hooks.example.com.evil.org/a", False),
+        ("https://hooks.example.com@evil.org/a", False),
+        ("https://hooks.example.com:99@evil.org/a", False),
+        ("https://hooks.example.co", False),
+        ("file:/var/out/x", True),
+        ("file:/var/outside", False),
+        ("prometheus:", True),
+        ("prometheus:x", True),
+    ],
+)
+def test_a_host_allows_what_its_configuration_begins(target: str, allowed: bool) -> None:
+    prefixes = ("https://hooks.example.com", "file:/var/out/", "prometheus:")
+    assert is_allowed(target, prefixes) == allowed
+    assert not is_allowed(target, ())
+
+
+@pytest.mark.parametrize(
+    ("target", "options", "why"),
+    [
+        ("ftp://x/y", {}, "no target begins like 'ftp://x/y'"),
+        ("https://me:word@x/y", {}, "put it in a file of the hosts"),
+        ("https://me@x/y", {}, "has no user"),
+        ("https:///y", {}, "names no host"),
+        ("https://x:99999/y", {}, "is no URL"),
+        ("https://x/y", {"format": "csv"}, "https: has no option format; options: secret"),
+        ("file:out", {}, "an absolute folder"),
+        ("file:/var/../etc", {}, "an absolute folder"),
+        ("file://host/var", {}, "an absolute folder"),
+        ("file:/var/out", {"format": "xml"}, "json, csv, parquet, not 'xml'"),
+        ("file:/var/out", {"format": "csv"}, ""),
+    ],
+)
+def test_a_target_that_is_none_is_refused_with_what_to_do(
+    target: str, options: dict[str, str], why: str
+) -> None:
+    assert why in why_not(target, options)
+    assert bool(why) == bool(why_not(target, options))
+
+
+def test_a_file_for_each_window_and_a_newer_one_in_its_place(tmp_path: Path, store: Store) -> None:
+    folder = tmp_path / "out"
+    to, spec = Deliveries("a:1", (f"file:{tmp_path}",)), output(f"file:{folder}")
+    commit(store, 0, [{"page": "/", "n": 2}, {"page": "é", "n": None}])
+    commit(store, 10, [])
+    commit(store, 20, [{"page": "/x", "n": 1}])
+    done = deliver(to, spec, store)
+    assert (done.error, done.kept.number, done.kept.windows) == ("", 3, 3)
+    names = [
+        "19700101T000000Z_19700101T000010Z.g1v1r0.jsonl",
+        "19700101T000020Z_19700101T000030Z.g1v1r0.jsonl",
+    ]
+    assert sorted(file.name for file in folder.glob("*.jsonl")) == names
+    first = [json.loads(line) for line in (folder / names[0]).read_text().splitlines()]
+    assert [(row["window_start"], row["page"], row["n"]) for row in first] == [
+        ("1970-01-01T00:00:00.000Z", "/", 2),
+        ("1970-01-01T00:00:00.000Z", "é", None),
+    ]
+    commit(store, 0, [{"page": "/", "n": 3}], revision=1)
+    assert deliver(to, spec, store, 3).error == ""
+    deliver(Deliveries("b:1", (f"file:{tmp_path}",)), spec, store)  # all again, by one that is behind
+    assert sorted(file.name for file in folder.glob("*.jsonl")) == [names[0].replace("r0", "r1"), names[1]]
+
+
+def test_csv_and_parquet(tmp_path: Path, store: Store) -> None:
+    commit(store, 0, [{"page": 'a"b', "n": 2}, {"page": None, "n": 3}])
+    to = Deliveries("a:1", (f"file:{tmp_path}",))
+    for number, kind in enumerate(("csv", "parquet")):
+        assert deliver(to, output(f"file:{tmp_path}/{kind}", number, format=kind), store).error == ""
+    (file,) = (tmp_path / "csv").glob("*.csv")
+    header, *rows = csv.reader(file.open())
+    assert header == ["window_start", "window_end", "page", "n"]
+    assert rows == [
+        ["1970-01-01T00:00:00.000Z", "1970-01-01T00:00:10.000Z", page, n]
+        for page, n in (('a"b', "2"), ("", "3"))
+    ]
+    assert pq.read_table(tmp_path / "parquet").column("n").to_pylist() == [2, 3]
+
+
+def test_a_folder_has_files_of_one_output(tmp_path: Path, store: Store) -> None:
+    commit(store, 0, [{"n": 2}])
+    to, spec = Deliveries("a:1", (f"file:{tmp_path}",)), output(f"file:{tmp_path}")
+    assert deliver(to, spec, store).error == ""
+    assert deliver(to, output(f"file:{tmp_path}", 2), store).error == ""  # of that name, made anew
+    done = deliver(to, replace(spec, name="other"), store)
+    assert "has files of another output" in done.error
+    assert done.kept.number == 0
+
+
+def test_a_window_is_a_signed_request_and_comes_again_until_it_is_taken(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "hook").write_text("whsec_" + base64.b64encode(b"secret").decode() + "\n")
+    for start in (0, 10, 20):
+        commit(store, start, [{"page": "/", "n": start}])
+    with serving() as server:
+        to = Deliveries("a:1", (server.url,), tmp_path)
+        spec = output(server.url, secret="hook")
+        server.answers = [204, 503]
+        done = deliver(to, spec, store)
+        assert (done.kept.number, done.kept.windows) == (1, 1)
+        assert done.error == "the server answers 503: busy"
+        done = deliver(to, spec, store, done.kept.number)
+        assert (done.kept.number, done.error) == (3, "")
+        server.answers = [302]  # elsewhere is not allowed
+        assert "answers 302" in deliver(to, spec, store, 2).error
+        to.close()
+    first, second, repeated = server.requests[:3]
+    assert second[0]["idempotency-key"] == repeated[0]["idempotency-key"] != first[0]["idempotency-key"]
+    assert second[1] == repeated[1]
+    headers, body = first
+    said = f"{headers['webhook-id']}.{headers['webhook-timestamp']}.".encode() + body
+    mac = base64.b64encode(hmac.new(b"secret", said, hashlib.sha256).digest()).decode()
+    assert headers["webhook-signature"] == f"v1,{mac}"
+    (told, *_) = server.bodies
+    assert told["rows"] == [
+        {
+            "window_start": "1970-01-01T00:00:00.000Z",
+            "window_end": "1970-01-01T00:00:10.000Z",
+            "page": "/",
+            "n": 0,
+        }
+    ]
+    assert (told["kind"], told["output"], told["job"], told["job_uid"]) == (
+        "window",
+        "out",
+        JOB.name,
+        JOB.uid,
+    )
+    assert (told["version"], told["revision"], told["number"]) == (1, 0, 1)
+    assert told["status"]["missing"] == ["web-2"]  # type: ignore[index]
+    assert told["window_end"] == "1970-01-01T00:00:10.000Z"
+
+
+def test_whatever_is_wrong_is_an_answer_in_a_line(tmp_path: Path, store: Store) -> None:
+    commit(store, 0, [{"n": 1}])
+    nobody, anybody = Deliveries("a:1"), Deliveries("a:1", ("http://127.0.0.1:1",), tmp_path)
+    assert (
+        "does not allow this target (outputs.allow)"
+        in deliver(nobody, output("http://127.0.0.1:1"), store).error
+    )
+    assert "refused" in deliver(anybody, output("http://127.0.0.1:1"), store).error
+    assert (
+        "no folder (outputs.secrets)"
+        in Deliveries("a:1", ("http://127.0.0.1:1",))
+        .deliver(deliver(nobody, output("http://127.0.0.1:1", secret="x"), store).done, store)
+        .error
+    )
+    assert (
+        "secret x cannot be read" in deliver(anybody, output("http://127.0.0.1:1", secret="x"), store).error
+    )
+    assert "a name like a file" in deliver(anybody, output("http://127.0.0.1:1", secret="../x"), store).error
+
+
+def test_results_that_are_gone_are_counted_and_named(tmp_path: Path, store: Store) -> None:
+    for start in range(0, 60, 10):
+        commit(store, start, [{"n": start}])
+    store.prune_windows(JOB.uid, 40 * SECOND)
+    done = deliver(Deliveries("a:1", (f"file:{tmp_path}",)), output(f"file:{tmp_path}"), store, 1)
+    assert (done.kept.number, done.kept.windows, done.kept.lost, done.kept.gap) == (6, 2, 3, (2, 4))
