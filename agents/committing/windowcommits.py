@@ -331,10 +331,10 @@ def _no_rows(effect: CommitWindows, finisher: FinisherPort) -> pa.Table:
     made = effect.spec.plan.made
     groups = no_groups(effect.spec.plan).drop_columns(["window_start", "window_end"])
     grouped = len(made.keys) > len(made.cells)
-    return finisher.run(groups if grouped else _one_without_rows(groups.schema, made))
+    return finisher.run(groups if grouped else one_without_rows(groups.schema, made))
 
 
-def _one_without_rows(schema: pa.Schema, made: Fragment | StreamJoin | Stage) -> pa.Table:
+def one_without_rows(schema: pa.Schema, made: Fragment | StreamJoin | Stage) -> pa.Table:
     """The one group that there is without keys, in its types: statements don't take a NULL of no type for a
     time."""
     row = identity_row(schema, made.states)

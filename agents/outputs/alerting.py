@@ -1,0 +1,177 @@
+"""What windows say to an alert (``elf.job.alerts``): for which groups its condition is true in each.
+
+The condition is ELF-QL over the columns of the job's rows, bound to the types that the rows have: a job that
+was altered may have others, or lack one, and then the window is unknown. Of a job without GROUP BY a window
+without rows has the one row that SQL gives over no rows, so ``COUNT(*) = 0`` is true in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from threading import Lock
+from typing import Final, cast
+
+import pyarrow as pa
+import pyarrow.types as pat
+
+from agents.committing.windowcommits import one_without_rows
+from elf.client.values import json_rows
+from elf.client.windows import WINDOW_COLUMNS, Window
+from elf.errors import UserError
+from elf.job.alerts import GROUPS_MAX, Alert, Memory, Transition, Verdict, judged
+from elf.job.worker.fitting import ARROW_TYPES
+from elf.ql.conditions import condition
+from elf.ql.plan import COUNTED, Plan
+from elf.schema import Column, ColumnType, Schema
+from elf.windows import Counted, Cumulative, Kind, Sliding
+
+ROWS_MAX: Final = 20
+"""Rows for which the condition is true, that go with a transition."""
+_GROUP_CHARS: Final = 400
+_CONDITIONS_KEPT: Final = 64
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A transition, with its window and the first rows for which the condition is true in it."""
+
+    transition: Transition
+    window: Window
+    rows: tuple[str, ...]
+
+
+def step_of(plan: Plan) -> int | None:
+    """How far apart the ends of a job's windows are (µs); None where no window follows another."""
+    kind: Kind | None = plan.windows[0] if len(plan.windows) == 1 else None
+    if isinstance(kind, Counted) or not isinstance(kind, Sliding | Cumulative):
+        return None
+    return kind.step_us
+
+
+def alarms(alert: Alert, memory: Memory, plan: Plan, windows: Sequence[Window]) -> tuple[Memory, list[Alarm]]:
+    """The memory after these windows of a job, and what changes with each."""
+    step_us, found = step_of(plan), list[Alarm]()
+    if step_us is None:
+        raise UserError("the job has no windows that follow one another any more")
+    for window in windows:
+        verdict, rows = verdict_of(alert, plan, window)
+        memory, change = judged(alert, memory, verdict, step_us)
+        if change is not None:
+            found.append(Alarm(change, window, rows))
+    return memory, found
+
+
+def verdict_of(alert: Alert, plan: Plan, window: Window) -> tuple[Verdict, tuple[str, ...]]:
+    """What one window says, and the first rows for which the condition is true."""
+    assert window.start is not None
+    assert window.end is not None
+    start_us, end_us = (round(at.timestamp() * 1_000_000) for at in (window.start, window.end))
+    unknown = _why_unknown(alert, window)
+    rows = window.table
+    if not unknown and not rows.num_rows and not _has_groups(plan):
+        rows = _over_nothing(plan)
+    try:
+        true = rows.take(_chooser(alert.when, _schema(rows)).places(rows)) if rows.num_rows else rows
+    except UserError as error:
+        true, unknown = rows.slice(0, 0), (str(error),)
+    groups = sorted(set(_groups(plan, true)))
+    verdict = Verdict(
+        start_us,
+        end_us,
+        window.version,
+        window.revision,
+        not unknown,
+        tuple(groups[:GROUPS_MAX]),
+        max(len(groups) - GROUPS_MAX, 0),
+        unknown,
+    )
+    return verdict, tuple(json_rows(true.slice(0, ROWS_MAX)))
+
+
+def _why_unknown(alert: Alert, window: Window) -> tuple[str, ...]:
+    """The agents that are missing, where they are too many, or what else is against the window."""
+    status = window.status
+    expected, reported = (cast(int, status.get(name) or 0) for name in ("expected", "reported"))
+    if status.get("skipped"):
+        return ("the window was skipped",)
+    if status.get("function_failed"):
+        return ("the job's function failed",)
+    if not expected:
+        return ("no agent was expected",) if alert.coverage else ()
+    if reported < alert.coverage * expected:
+        return tuple(map(str, cast(list[object], status.get("missing") or ["an agent"])))
+    return ()
+
+
+def _has_groups(plan: Plan) -> bool:
+    return bool(plan.stages) or len(plan.made.keys) > len(plan.made.cells)
+
+
+def _groups(plan: Plan, rows: pa.Table) -> Iterator[str]:
+    """The keys of each row that the SELECT list shows, as a JSON object."""
+    keys = set(plan.fragment.group_keys) - set(COUNTED)
+    shown = [name for key, name in plan.named if key in keys and name in rows.column_names]
+    if plan.stages or not shown:
+        yield from ("{}" for _ in range(rows.num_rows))
+        return
+    for text in json_rows(rows.select(shown)):
+        digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+        yield text if len(text) <= _GROUP_CHARS else f"{text[:_GROUP_CHARS]}… {digest}"
+
+
+@lru_cache(maxsize=_CONDITIONS_KEPT)
+def _over_nothing(plan: Plan) -> pa.Table:
+    """The row of a window without rows; no row where HAVING says so."""
+    from agents.tasks.engine import Finisher, no_groups  # DuckDB, as in agents.tasks.streams
+
+    groups, finisher = no_groups(plan), Finisher.of(plan)
+    row = one_without_rows(groups.schema, plan.made)
+    for place, name in enumerate(WINDOW_COLUMNS):
+        row = row.add_column(place, name, pa.array([0], pa.timestamp("us")))
+    try:
+        return finisher.run(row)
+    finally:
+        finisher.close()
+
+
+def _schema(rows: pa.Table) -> Schema:
+    """The columns of result rows that a condition may be about. A sum of integers is a double here."""
+    kinds = ((field.name, _kind(field.type)) for field in rows.schema)
+    return Schema(tuple(Column(name, kind) for name, kind in kinds if kind is not None))
+
+
+def _kind(kind: pa.DataType) -> ColumnType | None:
+    if pat.is_decimal(kind):
+        return "double"
+    if pat.is_integer(kind):
+        return "bigint"
+    if pat.is_timestamp(kind):
+        return "timestamp"
+    return next((name for name, arrow in ARROW_TYPES.items() if kind == arrow), None)
+
+
+class _Chooser:
+    """A condition over rows of these types, as a prepared statement. Raises ``UserError``."""
+
+    def __init__(self, when: str, schema: Schema) -> None:
+        from agents.tasks.engine import Mapper
+
+        read = condition(when, schema, stream="rows")
+        self._columns = read.columns
+        self._mapper = Mapper(f"SELECT r._pane FROM rows AS r WHERE {read.where_sql}", read.columns)
+        self._lock = Lock()
+
+    def places(self, rows: pa.Table) -> pa.Int64Array:
+        """The places of the rows for which it is true, in their order."""
+        columns = [rows[one.name].cast(ARROW_TYPES[one.type]) for one in self._columns]
+        names = [one.name for one in self._columns]
+        numbered = pa.table([*columns, pa.array(range(rows.num_rows), pa.int64())], names=[*names, "_pane"])
+        with self._lock:
+            found = self._mapper.run(numbered)
+        return pa.array(sorted(found["_pane"].to_pylist()), pa.int64())
+
+
+_chooser = lru_cache(maxsize=_CONDITIONS_KEPT)(_Chooser)

@@ -1,0 +1,107 @@
+"""What windows say to an alert (``agents.outputs.alerting``): conditions over real rows, in DuckDB."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from agents.outputs.alerting import alarms, step_of, verdict_of
+from elf.client.windows import Window
+from elf.job.alerts import GROUPS_MAX, Alert, Memory
+from elf.ql.plan import Plan
+from elf.ql.planner import plan_text
+from elf.schema import Column, Schema
+
+SCHEMA = Schema((Column("host", "text"), Column("status", "bigint"), Column("ts", "timestamp")), "ts")
+BEGIN = datetime(2026, 11, 26, tzinfo=UTC)
+STEP = timedelta(seconds=10)
+
+
+def plan(text: str) -> Plan:
+    return plan_text(f"{text} WINDOWING 10 SECONDS", SCHEMA, stream="access")
+
+
+PER_HOST = plan("SELECT host, COUNT(*) AS n, SUM(status) AS s FROM access GROUP BY host")
+ALL = plan("SELECT COUNT(*) AS n FROM access")
+
+
+def window(
+    place: int, rows: dict[str, list[object]], *, missing: tuple[str, ...] = (), version: int = 1
+) -> Window:
+    start = BEGIN + place * STEP
+    length = len(next(iter(rows.values()))) if rows else 0
+    bounds = {
+        name: pa.array([at.replace(tzinfo=None)] * length, pa.timestamp("us"))
+        for name, at in (("window_start", start), ("window_end", start + STEP))
+    }
+    status = {"expected": 20, "reported": 20 - len(missing), "missing": list(missing)}
+    table = pa.table({**bounds, **rows})
+    return Window("00.1", "busy", version, "web-1:7071", start, start + STEP, 0, status, table)
+
+
+def groups(when: str, made: Plan, one: Window) -> tuple[str, ...]:
+    verdict, _ = verdict_of(Alert(when), made, one)
+    assert verdict.known
+    return verdict.groups
+
+
+def test_a_group_is_told_by_the_keys_that_are_shown() -> None:
+    sums = pa.array([500, 7, None], pa.decimal128(38, 0))
+    one = window(0, {"host": ["a", "b", None], "n": [3, 9, 1], "s": sums})
+    assert groups("n > 2", PER_HOST, one) == ('{"host":"a"}', '{"host":"b"}')
+    assert groups("s / n > 100 OR host IS NULL", PER_HOST, one) == ('{"host":"a"}', '{"host":null}')
+    assert groups("s > 1000", PER_HOST, one) == ()
+    assert groups("hour(window_start) = 0 AND host LIKE 'b%'", PER_HOST, one) == ('{"host":"b"}',)
+    _, rows = verdict_of(Alert("host = 'b'"), PER_HOST, one)
+    assert '"n":9' in rows[0]
+
+
+def test_without_groups_a_window_without_rows_is_a_row_over_no_rows() -> None:
+    assert groups("n = 0", ALL, window(0, {})) == ("{}",)
+    assert groups("n > 0", ALL, window(0, {})) == ()
+    assert groups("n = 0", ALL, window(0, {"n": [4]})) == ()
+    assert groups("n = 0", PER_HOST, window(0, {})) == ()
+
+
+def test_who_is_missing_makes_it_unknown_if_they_are_more_than_it_bears() -> None:
+    one = window(0, {"n": [4]}, missing=("web-3",))
+    strict, _ = verdict_of(Alert("n > 1"), ALL, one)
+    assert (strict.known, strict.missing) == (False, ("web-3",))
+    lenient, _ = verdict_of(Alert("n > 1", coverage=0.95), ALL, one)
+    assert (lenient.known, lenient.groups) == (True, ("{}",))
+    both, _ = verdict_of(
+        Alert("n > 1", coverage=0.95), ALL, window(0, {"n": [4]}, missing=("web-3", "web-4"))
+    )
+    assert not both.known
+
+
+def test_a_job_that_lost_the_column_is_unknown_and_says_why() -> None:
+    memory, found = alarms(
+        Alert("n > 1"), Memory(), ALL, [window(0, {"n": [4]}), window(1, {"m": [4]}, version=2)]
+    )
+    assert [one.transition.state for one in found] == ["firing", "unknown"]
+    assert '"n"' in found[1].transition.missing[0] or "n" in found[1].transition.missing[0]
+    assert memory.firing == ("{}",)
+
+
+def test_long_keys_and_many_groups_are_bounded() -> None:
+    hosts = [f"{number:03}" + "x" * 900 for number in range(GROUPS_MAX + 44)]
+    verdict, rows = verdict_of(
+        Alert("n > 0"), PER_HOST, window(0, {"host": hosts, "n": [1] * len(hosts), "s": [1] * len(hosts)})
+    )
+    assert (len(verdict.groups), verdict.more, len(set(verdict.groups))) == (GROUPS_MAX, 44, GROUPS_MAX)
+    assert max(map(len, verdict.groups)) < 512
+    assert len(rows) == 20
+
+
+@pytest.mark.parametrize(
+    ("windows", "step"),
+    [("10 SECONDS", 10), ("30 SECONDS SLIDE 5 SECONDS", 5), ("SESSION 5 SECONDS", None), ("100 ROWS", None)],
+)
+def test_windows_that_follow_one_another(windows: str, step: int | None) -> None:
+    made = plan_text(
+        f"SELECT host, COUNT(*) AS n FROM access GROUP BY host WINDOWING {windows}", SCHEMA, stream="access"
+    )
+    assert step_of(made) == (None if step is None else step * 1_000_000)
