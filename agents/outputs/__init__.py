@@ -2,6 +2,7 @@
 
     store ─▶ delivering: reads results after a number ─▶ parcels ─▶ a target ─▶ Delivered
                                                                      ├ files      a file a window
+                                                                     ├ postgres   a table, by window
                                                                      └ webhook    a request a window
 
 A delivery may come twice, and two masters may be at it at once, of which the older one does not know yet that

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from agents.outputs.files import Files
 from agents.outputs.parcels import Parcel
+from agents.outputs.postgres import Postgres
 from agents.outputs.webhook import Webhook
 from elf.job.output import OutputSpec
 
@@ -28,5 +29,7 @@ OPENERS: Final[Mapping[str, Opener]] = {
     "file": Files,
     "http": Webhook,
     "https": Webhook,
+    "postgres": Postgres,
+    "postgresql": Postgres,
 }
 """By the scheme of a target: what opens it, with the text of its secret, which may be empty."""

@@ -11,6 +11,7 @@ password: that is in a file of the host, and the statement names it (``WITH (sec
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Final
 from urllib.parse import urlsplit
@@ -25,10 +26,15 @@ OUTPUTS_MAX: Final = 16
 """Of one job."""
 FORMATS: Final = ("json", "csv", "parquet")
 _HTTP: Final = frozenset({"secret"})
+_POSTGRES: Final = frozenset({"secret", "table"})
+_TABLE: Final = re.compile(r"\A[^\W\d]\w{0,62}(\.[^\W\d]\w{0,62})?\Z")
+_TLS: Final = re.compile(r"\A(sslmode=[a-z-]+)?\Z")
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     "file": frozenset({"format"}),
     "http": _HTTP,
     "https": _HTTP,
+    "postgres": _POSTGRES,
+    "postgresql": _POSTGRES,
 }
 """The schemes of targets, each with the options that it takes."""
 
@@ -112,6 +118,10 @@ def why_not(target: str, options: Mapping[str, str]) -> str:
         return f"the target names no host: {target[:80]!r}"
     if kind == "file" and (url.netloc or not url.path.startswith("/") or ".." in url.path.split("/")):
         return "the target of files is an absolute folder, such as 'file:/var/lib/elf/out'"
+    if kind in ("postgres", "postgresql") and not (_TLS.match(url.query) and len(url.path) > 1):
+        return "the target of PostgreSQL is 'postgres://user@host:5432/database', at most with ?sslmode=…"
+    if not _TABLE.match(options.get("table", "t")):
+        return f"a table is called like windows or stats.windows, not {options['table']!r}"
     if unknown := sorted(options.keys() - KINDS[kind]):
         takes = ", ".join(sorted(KINDS[kind])) or "none"
         return f"{kind}: has no option {unknown[0]}; options: {takes}"

@@ -1,0 +1,1 @@
+"""``elf bench outputs``: real agents whose windows go to a real PostgreSQL while their masters are killed."""
