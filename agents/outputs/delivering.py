@@ -60,7 +60,7 @@ class Deliveries:
             rows = results.some_windows_after(effect.job.uid, got.number, RESULTS_MAX, BYTES_MAX)
             target = self._target(effect.output)
             for row in rows:
-                some = parcels(effect, row, self._master)
+                some = parcels(effect.output, effect.job.name, row, self._master)
                 target.put(some)
                 got = advanced(got, row.seq, len(some))
         except StoreError:

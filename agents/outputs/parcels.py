@@ -14,7 +14,6 @@ from agents.committing.windowcommits import window_result
 from elf.client.values import json_rows, rfc3339
 from elf.client.windows import Window, split
 from elf.job.commits import WindowCommit
-from elf.job.effects import Deliver
 from elf.job.output import OutputSpec
 
 _json: Final = msgspec.json.Encoder(decimal_format="number").encode
@@ -66,7 +65,6 @@ class Parcel:
         return _json(told)
 
 
-def parcels(effect: Deliver, row: WindowCommit, master: str) -> Sequence[Parcel]:
-    """Those of one result."""
-    windows = split(window_result(effect.job.name, row, master))
-    return [Parcel(effect.output, row.seq, window) for window in windows]
+def parcels(output: OutputSpec, job: str, row: WindowCommit, master: str) -> Sequence[Parcel]:
+    """Those of one result of the job of that name."""
+    return [Parcel(output, row.seq, window) for window in split(window_result(job, row, master))]

@@ -2,9 +2,9 @@
 
 The table has the columns of the job's results, ``window_start`` and ``window_end`` first; it is made when the
 first rows come, and gets more columns when the job gets more. Beside it ``elf_windows`` has a row for each
-window: its rank, how many rows it has, and its status as JSON, so queries can leave out what is not whole. That
-row is the lock: of two agents that bring the same window one waits, and the one whose rank is not higher than
-what is there changes nothing.
+window: its rank, how many rows it has, and its status as JSON, so queries can leave out what is not whole.
+That row is the lock: of two agents that bring the same window one waits, and the one whose rank is not higher
+than what is there changes nothing.
 
 A table is of one output. Its columns keep the types that they were made with: where a changed job has another
 one for a column, the server says so, and the output waits until somebody changes the table. A NUL in a text,

@@ -55,6 +55,7 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
     "native": ("--lines 1000000",),
     "jobs": ("--window 10 --windows 3",),
     "failover": ("--agents 16 --strikes 6", "--agents 16 --strikes 6 --detect fast"),
+    "outputs": ("--kills 20",),
     "durability": ("",),
     "differential": ("--queries 300",),
     "rotation": ("--quick",),
@@ -76,6 +77,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "native": ("--lines 3000",),
     "jobs": ("--jobs 6 --distinct 2 --window 1 --windows 3",),
     "failover": ("--agents 3 --strikes 2 --window-ms 500 --detect fast",),
+    "outputs": ("--agents 3 --kills 1 --window-ms 500",),
     "durability": (
         "--rows 20000 --repeat 1 --agents 1 --jobs 2 --distinct 2 --window 1 --seconds 3 --backlog 8",
     ),

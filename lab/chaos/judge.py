@@ -12,8 +12,11 @@ from collections.abc import Iterable, Mapping, Set
 import pyarrow as pa
 
 from agents.disk.groupstore import stored_jobs
+from agents.outputs.parcels import Parcel, parcels
 from elf.aggregates import split_by_range
+from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import bitmap
+from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec, VersionRecord
 from elf.job.worker.flowstate import FlowState
 from elf.ql.plan import Fragment
@@ -34,6 +37,7 @@ from lab.chaos.ledger import (
     short,
     windows_of,
 )
+from lab.chaos.outside import span_of
 from lab.chaos.reference import Counts, Span, is_right
 from lab.chaos.task import Log, SimTask
 from lab.chaos.world import BEGIN_MS, World
@@ -87,6 +91,8 @@ class Judge:
                 self._panes(flow.uid)
             for spec in log.jobs():
                 self._windows(spec)
+            for output in log.outputs():
+                self._outside(output, log)
         return self._found
 
     def _panes(self, uid: str) -> None:
@@ -173,6 +179,25 @@ class Judge:
                 ends = f"({row.first_start}, {row.last_end}]"
                 text = f"{spec.name}'s windows that end in {ends}, revision {row.revision}"
                 self._say(LOST, f"{text}, have not come to their reader")
+
+    def _outside(self, output: OutputSpec, log: CatalogLog) -> None:
+        """All that is committed has come out, and what counts outside is what counts here."""
+        job = log.job(output.job)
+        if job is None:
+            return
+        name, leader = f"output {output.name} of {job.name}", self._world.leader(job)
+        came = self._world.outside.came[output.uid]
+        last: dict[tuple[float, float], Parcel] = {}
+        for row in leader.store.windows_after(job.uid, 0) if leader.up else ():
+            some = parcels(output, job.name, row, "") if row.last_end <= self._until_us else ()
+            if some and row.seq not in came.numbers:
+                self._say(LOST, f"{name} has not got result {row.seq}")
+            for parcel in some:
+                span = span_of(parcel)
+                last[span] = max(parcel, last.get(span, parcel), key=lambda one: one.rank)
+        for span, parcel in last.items():
+            if came.windows.get(span) != (parcel.rank, parcel.window.table.to_pylist()):
+                self._say(LOST, f"{name} has not got the last word on {span}: {came.windows.get(span)}")
 
     def _wanted(self, record: VersionRecord, mine: Iterable[Span]) -> set[Span]:
         """The windows that a version has to make."""

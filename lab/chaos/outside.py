@@ -28,6 +28,12 @@ class Arrivals:
     numbers: list[int] = field(default_factory=list)
 
 
+def span_of(parcel: Parcel) -> tuple[float, float]:
+    """Its start and end, in s."""
+    start, end = (0.0 if at is None else at.timestamp() for at in parcel.span)
+    return start, end
+
+
 class Outside:
     """See the module's docstring."""
 
@@ -45,10 +51,10 @@ class Outside:
             raise UserError("the outside is down")
         came = self.came[output.uid]
         for parcel in parcels:
-            start, end = (0.0 if at is None else at.timestamp() for at in parcel.span)
-            known = came.windows.get((start, end))
+            span = span_of(parcel)
+            known = came.windows.get(span)
             if known is None or known[0] <= parcel.rank:
-                came.windows[start, end] = parcel.rank, parcel.window.table.to_pylist()
+                came.windows[span] = parcel.rank, parcel.window.table.to_pylist()
         came.numbers += dict.fromkeys(parcel.number for parcel in parcels)
 
 

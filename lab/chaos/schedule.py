@@ -31,6 +31,8 @@ live."""
 BARE_SHARE = 0.15
 """The share of schedules in which some agent has no stream: it votes in job groups, and adds nothing to
 windows."""
+OUTPUTS_SHARE = 0.3
+"""The share of schedules in which windows go out of the fleet."""
 FILES_SHARE = 0.34
 """The share of schedules in which agents read files, which are rotated, and are stopped."""
 
@@ -86,6 +88,8 @@ SAID = {
     "pause": "job {amount} is paused",
     "resume": "job {amount} is resumed",
     "rollback": "job {amount} goes back to version 1",
+    "output": "windows of job {amount} are wanted outside, through {who}",
+    "outside": "the outside takes nothing",
     "boom": "a row comes to {who} that final functions fail on",
     "reduce": "job {amount} is altered to one with a reduce function",
     "rotate": "log {amount} of {who} is rotated",
@@ -176,7 +180,8 @@ def drawn(seed: int, nodes: int) -> Schedule:
     reduced = _reduced(seed, nodes, first, begun, together)
     faults = _Draw(rng, first, nodes, jobs, begun).faults()
     files, rotated = _files(seed, nodes, first)
-    faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated)
+    out = _outputs(seed, nodes, first, begun)
+    faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated, *out)
     return Schedule(
         seed,
         nodes,
@@ -305,6 +310,19 @@ def _files(seed: int, nodes: int, first: int) -> tuple[tuple[tuple[Style, ...], 
             number = rng.randrange(len(files[who]))
             found.append(Fault("rotate", at + rng.randrange(lasts_ms), (who,), amount=number))
     return files, tuple(found)
+
+
+def _outputs(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
+    """Perhaps windows go out of the fleet, where nobody takes them for a while. Drawn apart."""
+    rng = random.Random(f"outputs {seed} {nodes}")
+    if rng.random() >= OUTPUTS_SHARE:
+        return ()
+    found = [
+        Fault("output", rng.randrange(8_000), (rng.randrange(first),), amount=rng.randrange(begun))
+        for _ in range(rng.choice([1, 1, 2]))
+    ]
+    downs = (rng.randrange(STORM_MS - 2_000) for _ in range(rng.choice([0, 1, 2])))
+    return (*found, *(Fault("outside", at, for_ms=rng.randrange(500, 6_000)) for at in downs))
 
 
 def _style(rng: random.Random) -> Style:

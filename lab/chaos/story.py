@@ -21,7 +21,7 @@ from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.plan import Plan, Top, with_first
 from elf.wire.base import Request
-from elf.wire.clients import Call, WindowResult
+from elf.wire.clients import Call, Execute, WindowResult
 from elf.wire.heard import Heard
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import SECOND, STREAM, defined, plan, staged
@@ -29,6 +29,7 @@ from lab.chaos.fates import COMFORT_MS
 from lab.chaos.files import FileLog
 from lab.chaos.judge import Judge
 from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
+from lab.chaos.outside import TARGET
 from lab.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
 from lab.chaos.schedule import BUYS, DRAWN, READERS, Fault, Schedule
 from lab.chaos.world import GONE, Armed, World
@@ -293,6 +294,7 @@ class Story:
         """All faults of the fleet end; agents that are down are started."""
         world = self.world
         world.calm()
+        world.outside.is_down = False
         for agent in world.agents[: self.schedule.nodes - self.schedule.joiners]:
             world.restart(agent)
         world.run(max(0, self._until - world.now) + 2_000)
@@ -363,6 +365,10 @@ class Story:
             case "join":
                 world.restart(agents[0])
                 world.write(agents[0], self._until, rate_ms=self.schedule.rate_ms)
+            case "output":
+                self._output(agents[0], fault)
+            case "outside":
+                world.outside.is_down, over = True, lambda: setattr(world.outside, "is_down", False)
             case "boom" | "bang":
                 key = BOOM if fault.kind == "boom" else BANG
                 for agent in agents:
@@ -443,6 +449,15 @@ class Story:
                 note=f"{fault.kind} …",
             )
         leader.guard(lambda: leader.handle(was.Arrived(PEOPLE, request)))
+
+    def _output(self, agent: SimAgent, fault: Fault) -> None:
+        """CREATE OUTPUT, of what is kept and of all that comes."""
+        spec, name = self._spec(fault.amount), f"out{fault.at_ms}"
+        if spec is None or not agent.up:
+            return
+        sql = f"CREATE OUTPUT {name} FROM JOB {spec.name} TO '{TARGET}/{name}' FROM BEGINNING"
+        asked = Execute(request=1, sql=sql, creator=spec.creator)
+        agent.guard(lambda: agent.handle(was.Arrived(PEOPLE, asked)))
 
     def _reduce(self, number: int, spec: JobSpec) -> ReconfigureJob:
         """ALTER JOB … SET FUNCTION reduce, with another query beside it."""

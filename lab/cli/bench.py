@@ -55,6 +55,10 @@ BENCHES: Final = {
         "lab.bench.failover.Failover",
         "Agents are killed, restarted or stopped while they work: how long until the next correct window?",
     ),
+    "outputs": (
+        "lab.bench.outputs.bench.Outputs",
+        "Masters are killed while windows go to a real PostgreSQL: is every window there, and right?",
+    ),
     "durability": (
         "lab.bench.durability.Durability",
         "What it costs that nothing is lost: a stream task with and without syncs; fsyncs of a fleet.",

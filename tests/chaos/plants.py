@@ -25,7 +25,8 @@ from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.counters import COUNTER_COLUMNS
-from elf.job.effects import CommitWindows, Effect, Work
+from elf.job.effects import CommitWindows, Deliver, Effect, SaveOutput, Work
+from elf.job.group.outputs import Outputs, _Output
 from elf.job.messages.rollup import Slice
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.decide import Stragglers
@@ -46,6 +47,19 @@ from lab.chaos.task import SimTask
 from overlay.raft.leading import Leadership, Progress
 
 Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+def saves_before_it_is_delivered(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.8: how far an output has got is committed when a delivery begins."""
+    advance = Outputs._advance
+
+    def advanced(outputs: Outputs, one: _Output, now_ms: int) -> list[Effect]:
+        found = advance(outputs, one, now_ms)
+        if any(isinstance(effect, Deliver) for effect in found) and one.at is not None:
+            found.insert(0, SaveOutput(replace(one.at, number=outputs._published)))
+        return found
+
+    patch.setattr(Outputs, "_advance", advanced)
 
 
 def merges_what_overlaps(patch: pytest.MonkeyPatch) -> None:

@@ -57,6 +57,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.knows_the_first_cut_only: storms.cut_away,
     plants.forgets_gaps_on_the_way: storms.away,
     plants.keeps_gaps_from_windows: storms.away,
+    plants.saves_before_it_is_delivered: storms.outside,
 }
 
 

@@ -35,6 +35,12 @@ def lossy(rng: random.Random) -> list[Fault]:
     return [Fault("loss", 0, for_ms=10_000, amount=1)]
 
 
+def outside(rng: random.Random) -> list[Fault]:
+    """Windows go out of the fleet, where nobody takes them while their master dies."""
+    down = Fault("outside", 3_000 + rng.randrange(1_000), for_ms=5_000)
+    return [Fault("output", 0, (1,)), down, Fault("leader", 6_500, for_ms=3_000)]
+
+
 def dead_leader(rng: random.Random) -> list[Fault]:
     """One job group is away for long."""
     return [Fault("leader", 1_000 + rng.randrange(500), for_ms=9_000)]
