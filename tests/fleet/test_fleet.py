@@ -9,11 +9,13 @@ import shutil
 import subprocess
 import sys
 import time
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from elf.client import Window
 from tests.support.fleet import STREAM, Fleet
+from tests.support.receiver import Server, serving
 from tests.support.waiting import eventually, wait_until
 from tests.support.watching import (
     CREATE,
@@ -84,11 +86,21 @@ async def another_job_reads_the_same_flow(fleet: Fleet) -> None:
     await client.close()
 
 
-async def test_the_home_of_a_job_is_killed_and_its_windows_go_on_elsewhere(five: Fleet) -> None:
-    """Read through another agent: no window is missing, and when the killed one is back all are complete."""
+async def test_the_home_of_a_job_is_killed_and_its_windows_go_on_elsewhere(
+    five: Fleet, tmp_path: Path
+) -> None:
+    """Read through another agent: no window is missing, and when the killed one is back all are complete. So
+    it is where the job has outputs: at a server, and in a folder that all agents share."""
+    with serving() as server:
+        await _killed_home(five, server, tmp_path / "out")
+
+
+async def _killed_home(five: Fleet, server: Server, folder: Path) -> None:
     client = await connected(five, 1)
     five.begin_writing()
     await create(client)
+    await client.sql(f"CREATE OUTPUT hook FROM JOB popular TO '{server.url}' FROM BEGINNING")
+    await client.sql(f"CREATE OUTPUT files FROM JOB popular TO 'file:{folder}' FROM BEGINNING")
     master = five.agent_at(str((await client.tree("popular"))["master"]))
     if master is five.agents[1]:
         await client.close()
@@ -112,6 +124,39 @@ async def test_the_home_of_a_job_is_killed_and_its_windows_go_on_elsewhere(five:
             lambda: all(not w.status["missing"] for w in windows.values()), "complete windows", 40
         )
         check(five, windows, end_us - 2 * SECOND_US, least=6)
+
+        def outside() -> list[dict[int, dict[str, int]]]:
+            return [at_server(server), in_files(folder)]
+
+        wanted = {
+            start: clicks(window) for start, window in windows.items() if start + 4 * SECOND_US < end_us
+        }
+        await eventually(lambda: all(wanted.items() <= out.items() for out in outside()), "outputs", 20)
+        shown = (await client.sql("SHOW OUTPUTS")).table
+        assert shown is not None
+        assert {row["output"]: row["lost"] for row in shown.to_pylist()} == {"hook": 0, "files": 0}
+    await client.close()
+
+
+def at_server(server: Server) -> dict[int, dict[str, int]]:
+    """Clicks by window (µs) and product, of the last revision of each that came."""
+    found: dict[int, tuple[int, list[dict[str, Any]]]] = {}
+    for body in server.bodies:
+        start = int(datetime.fromisoformat(body["window_start"]).timestamp() * 1e6)
+        if start not in found or found[start][0] <= body["revision"]:
+            found[start] = body["revision"], body["rows"]
+    return {at: {row["product"]: row["clicks"] for row in rows} for at, (_, rows) in found.items()}
+
+
+def in_files(folder: Path) -> dict[int, dict[str, int]]:
+    """The same of files, of which there is one for each window."""
+    found: dict[int, dict[str, int]] = {}
+    for file in folder.glob("*.jsonl"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        start = int(datetime.fromisoformat(rows[0]["window_start"]).timestamp() * 1e6)
+        assert start not in found, file
+        found[start] = {row["product"]: row["clicks"] for row in rows}
+    return found
 
 
 async def test_the_home_of_a_key_range_dies_for_good_and_its_windows_go_on(five: Fleet) -> None:

@@ -1,0 +1,55 @@
+"""A real HTTP server that takes what webhooks send."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+
+@dataclass
+class Server:
+    """It serves. ``answers``: the next statuses; 204 when there is none."""
+
+    url: str = ""
+    answers: list[int] = field(default_factory=list)
+    requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [json.loads(body) for _, body in self.requests]
+
+
+@contextmanager
+def serving() -> Iterator[Server]:
+    server = Server()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["content-length"]))
+            server.requests.append(({k.lower(): v for k, v in self.headers.items()}, body))
+            status = server.answers.pop(0) if server.answers else 204
+            self.send_response(status)
+            self.send_header("content-length", "0" if status == 204 else "5")
+            self.send_header("location", "http://127.0.0.1:1/")
+            self.end_headers()
+            self.wfile.write(b"" if status == 204 else b"busy\n")
+
+        def log_message(self, *_: object) -> None:
+            """Tests are quiet."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+        thread.start()
+        server.url = f"http://127.0.0.1:{http.server_port}/in"
+        try:
+            yield server
+        finally:
+            http.shutdown()
+            thread.join()
