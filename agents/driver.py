@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
+from prometheus_client.core import Metric
+
 from agents.arrivals import Arrivals, plan_all
 from agents.audit import Audit
 from agents.committing.making import Making, Sandboxed
@@ -298,6 +300,13 @@ class Driver:
     def archive_problems(self) -> dict[str, tuple[int, str]]:
         """See ``Feeding.archive_problems``."""
         return self._feeding.archive_problems()
+
+    def gauges(self) -> list[Metric]:
+        """What outputs to ``prometheus:`` show here: those of jobs whose master is here."""
+        node = self.node
+        return self._outputs.gauges(
+            lambda one: node.job_groups.has(one.job) and node.log.output(one.uid) == one
+        )
 
     def gaps(self) -> list[dict[str, object]]:
         """See ``Feeding.gaps``."""

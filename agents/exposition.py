@@ -4,7 +4,7 @@ format 0.0.4 of Prometheus.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Final, cast
 
@@ -24,14 +24,15 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 _FAMILIES: Final = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
 
-def exposition(metrics: Metrics) -> bytes:
-    """All that an agent measures."""
-    return generate_latest(_All(metrics))
+def exposition(metrics: Metrics, more: Sequence[Metric] = ()) -> bytes:
+    """All that an agent measures, and ``more``."""
+    return generate_latest(_All(metrics, more))
 
 
 class _All(Collector):
-    def __init__(self, metrics: Metrics) -> None:
+    def __init__(self, metrics: Metrics, more: Sequence[Metric]) -> None:
         self._metrics = metrics
+        self._more = more
 
     def collect(self) -> Iterator[Metric]:
         yield from map(_family, self._metrics.families())
@@ -39,6 +40,7 @@ class _All(Collector):
         yield from _process()
         for counters in self._metrics.transports():
             yield from _transport(counters)
+        yield from self._more
 
 
 def _family(family: Family) -> Metric:

@@ -83,6 +83,10 @@ class Loop:
         if event is not None:
             self.handle(event)
 
+    def _delivered(self, event: was.Delivered) -> None:
+        self._ports.reports.delivered(event)
+        self.handle(event)
+
     def _applied(self, events: Sequence[groups.Applied]) -> None:
         for event in events:
             self.handle(event)
@@ -181,7 +185,7 @@ class Loop:
                 me = self.node.me.address
                 self._read("read windows", partial(windowcommits.windows_again, effect, store, me))
             case do.Deliver():
-                work.submit("outputs", partial(self._ports.outputs.deliver, effect, store), self.handle)
+                work.submit("outputs", partial(self._ports.outputs.deliver, effect, store), self._delivered)
             case do.StorePanes():
                 work.submit("commit", partial(panecommits.store_panes, effect, store), self.handle)
             case raft.Persist():

@@ -148,6 +148,14 @@ class Metrics:
         )
         self._over_quota = self._counter("over_quota", "Requests refused for a creator's quota.", "reason")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
+        self._delivered = self._counter("outputs_windows", "Windows that outputs of jobs have brought out.")
+        self._lost_results = self._counter(
+            "outputs_results_lost", "Results that were no longer kept when an output came to them."
+        )
+        self._deliveries_failed = self._counter("outputs_failures", "Deliveries that something was against.")
+        self._waiting = self._gauge(
+            "outputs_results_waiting", "Results that outputs of jobs here are behind."
+        )
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
         self._broadcasts = self._counter("notices", "Notices of jobs that came to this node.")
         self._map_seconds = self._counter("map_seconds", "Time spent in parsing and mapping.", "stream")
@@ -243,6 +251,15 @@ class Metrics:
 
     def windows_committed(self, windows: int = 1) -> None:
         self._windows.add(windows)
+
+    def delivered(self, windows: int, lost: int, *, failed: bool) -> None:
+        """A delivery of an output has ended."""
+        self._delivered.add(windows)
+        self._lost_results.add(lost)
+        self._deliveries_failed.add(failed)
+
+    def outputs_waiting(self, results: int) -> None:
+        self._waiting.set(results)
 
     def noticed(self) -> None:
         self._broadcasts.add()

@@ -17,6 +17,7 @@ from agents.metrics import Counts, Metrics
 from agents.node.node import Node
 from agents.ports import Told
 from elf.job import effects as do
+from elf.job.events import Delivered
 from elf.wire.clients import ONE_SHOT_PREFIX, Stats, StreamStats
 
 RETRY_MS: Final = 60_000
@@ -117,6 +118,23 @@ class LogReports:
 
     def windows_committed(self) -> None:
         self._metrics.windows_committed()
+
+    def delivered(self, event: Delivered) -> None:
+        before, now, output = event.done.kept, event.kept, event.done.output
+        lost = now.lost - before.lost
+        self._metrics.delivered(now.windows - before.windows, lost, failed=bool(event.error))
+        about = {"output": output.name, "job": event.done.job.name}
+        if lost:
+            first, last = now.gap
+            self._log.warning(
+                "results fell out of an output: the job no longer kept them",
+                lost=lost,
+                first=first,
+                last=last,
+                **about,
+            )
+        if event.error and self._seldom.now(("output", output.uid), self._now_ms()):
+            self._log.warning("an output is stopped, and tried again", reason=event.error, **about)
 
     def function_failed(self, kind: Literal["reduce", "final"], reason: str, job: str = "") -> None:
         about = {"job": job} if job else {}

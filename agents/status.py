@@ -13,6 +13,7 @@ from agents.exposition import exposition
 from agents.http import Fact, NotServing
 from elf.batch import decode
 from elf.client.values import plain, rfc3339
+from elf.job.work import OutputWork
 from elf.wire.clients import ONE_SHOT_PREFIX, Cancel, Execute, KeepAlive, Published, Reply, WindowResult
 
 
@@ -62,7 +63,12 @@ class Status:
             metrics.rolls_waiting(stream, rolls)
         for kind, count in self._driver.losses().items():
             metrics.lost(kind, count)
-        return exposition(metrics)
+        metrics.outputs_waiting(sum(one.waiting for one in self._outputs()))
+        return exposition(metrics, self._driver.gauges())
+
+    def _outputs(self) -> list[OutputWork]:
+        """Those of the jobs whose master is here."""
+        return [one for group in self._driver.node.job_groups for one in group.outputs.work()]
 
     def jobs(self) -> Sequence[Fact]:
         return [

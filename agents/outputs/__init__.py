@@ -2,7 +2,9 @@
 
     store ─▶ delivering: reads results after a number ─▶ parcels ─▶ a target ─▶ Delivered
                                                                      ├ files      a file a window
+                                                                     ├ otlp       a request a window
                                                                      ├ postgres   a table, by window
+                                                                     ├ prometheus gauges of the newest window
                                                                      └ webhook    a request a window
 
 A delivery may come twice, and two masters may be at it at once, of which the older one does not know yet that

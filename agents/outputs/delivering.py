@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from prometheus_client.core import Metric
+
 from agents.disk.store import StoreError
 from agents.outputs.parcels import parcels
+from agents.outputs.prometheus import Gauges
 from agents.outputs.targets import OPENERS, Opener, Target
 from agents.ports import Results
 from elf.errors import UserError
@@ -69,6 +72,13 @@ class Deliveries:
             error = _told(failure)
             self._forget(effect.output)
         return Delivered(effect, got, error)
+
+    def gauges(self, lives: Callable[[OutputSpec], bool]) -> list[Metric]:
+        """The gauges of outputs that are still this agent's."""
+        with self._lock:
+            shown = [target for target in self._open.values() if isinstance(target, Gauges)]
+        families = (family for one in shown if lives(one.output) for family in one.families())
+        return list({family.name: family for family in families}.values())
 
     def _target(self, output: OutputSpec) -> Target:
         if why := why_not(output.target, dict(output.options)):

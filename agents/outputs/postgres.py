@@ -32,7 +32,6 @@ from elf.job.output import OutputSpec
 
 if TYPE_CHECKING:  # it is an extra
     from psycopg import Connection, Cursor
-    from psycopg.sql import Composable
 
 TIMEOUT_SECS: Final = 10
 STATEMENT_SECS: Final = 60
@@ -134,7 +133,7 @@ class Postgres:
         """Make the table, or give it more columns."""
         from psycopg.sql import SQL, Identifier
 
-        added = [SQL("{} {}").format(Identifier(name), SQL(_type(kind))) for name, kind in new.items()]  # type: ignore[arg-type]
+        added = [SQL("{} {}").format(Identifier(name), SQL(_type(kind))) for name, kind in new.items()]
         with connection.transaction(), connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             cursor.execute(
@@ -159,7 +158,7 @@ class Postgres:
         ).fetchone()
         if took is None:
             return  # what is there is as new
-        gone: Composable = SQL("DELETE FROM {}").format(self._table)
+        gone = SQL("DELETE FROM {}").format(self._table)
         if span[0] is None:
             cursor.execute(gone)
         elif self._columns:

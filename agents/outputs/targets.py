@@ -6,8 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from agents.outputs.files import Files
+from agents.outputs.otlp import Otlp
 from agents.outputs.parcels import Parcel
 from agents.outputs.postgres import Postgres
+from agents.outputs.prometheus import Gauges
 from agents.outputs.webhook import Webhook
 from elf.job.output import OutputSpec
 
@@ -29,7 +31,10 @@ OPENERS: Final[Mapping[str, Opener]] = {
     "file": Files,
     "http": Webhook,
     "https": Webhook,
+    "otlp+http": Otlp,
+    "otlp+https": Otlp,
     "postgres": Postgres,
     "postgresql": Postgres,
+    "prometheus": Gauges,
 }
 """By the scheme of a target: what opens it, with the text of its secret, which may be empty."""

@@ -14,11 +14,11 @@ import hashlib
 import hmac
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from agents.outputs.parcels import Parcel
 from elf import __version__
@@ -26,49 +26,61 @@ from elf.errors import UserError
 from elf.job.output import OutputSpec
 
 TIMEOUT_SECS: Final = 10.0
-SAID_BYTES: Final = 200
-"""Of an answer that refuses, for people."""
+SAID_BYTES: Final = 500
+"""Of an answer that are read."""
 SECRET_PREFIX: Final = "whsec_"
 """What stands before a secret that is base64, as others make them."""
 
 
-class Webhook:
-    """Of one output. The connection stays open."""
+class Poster:
+    """Requests to one server, over a connection that stays open."""
 
-    def __init__(self, output: OutputSpec, secret: str) -> None:
-        url = urlsplit(output.target)
+    def __init__(self, url: SplitResult) -> None:
         kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
         self._connection = kind(url.hostname or "", url.port, timeout=TIMEOUT_SECS)
         self._path = (url.path or "/") + (f"?{url.query}" if url.query else "")
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> bytes:
+        """The beginning of the answer. Raises ``UserError`` or ``OSError`` unless it is 2xx."""
+        said = {"Content-Type": "application/json", "User-Agent": f"elf/{__version__}", **headers}
+        try:
+            self._connection.request("POST", self._path, body, said)
+            answer = self._connection.getresponse()
+            text = answer.read(SAID_BYTES)
+            if answer.read(1):
+                self._connection.close()  # a long answer is not read to its end
+        except HTTPException as error:
+            self._connection.close()
+            raise UserError(f"the server broke off: {error!r}") from None
+        except OSError:
+            self._connection.close()
+            raise
+        if not 200 <= answer.status < 300:
+            shown = " ".join(text.decode(errors="replace").split()) or answer.reason
+            raise UserError(f"the server answers {answer.status}: {shown}")
+        return text
+
+    def close(self) -> None:
+        """From any thread: a request that is under way fails."""
+        under_way = self._connection.sock
+        with suppress(OSError):
+            if under_way is not None:
+                under_way.shutdown(socket.SHUT_RDWR)
+
+
+class Webhook:
+    """Of one output."""
+
+    def __init__(self, output: OutputSpec, secret: str) -> None:
+        self._poster = Poster(urlsplit(output.target))
         self._key = _key(secret)
 
     def put(self, parcels: Sequence[Parcel]) -> None:
         for parcel in parcels:
-            try:
-                status, said = self._post(parcel.key, parcel.json)
-            except HTTPException as error:
-                self._connection.close()
-                raise UserError(f"the server broke off: {error!r}") from None
-            except OSError:
-                self._connection.close()
-                raise
-            if not 200 <= status < 300:
-                raise UserError(f"the server answers {status}: {said}")
-
-    def _post(self, key: str, body: bytes) -> tuple[int, str]:
-        headers = signed(self._key, key, int(time.time()), body)
-        self._connection.request("POST", self._path, body, headers)
-        answer = self._connection.getresponse()
-        said = answer.read(SAID_BYTES).decode(errors="replace")
-        if answer.read(SAID_BYTES):
-            self._connection.close()  # a long answer is not read to its end
-        return answer.status, " ".join(said.split()) or answer.reason
+            self._poster.post(parcel.json, signed(self._key, parcel.key, int(time.time()), parcel.json))
 
     def close(self) -> None:
-        open_socket = self._connection.sock
-        with suppress(OSError):
-            if open_socket is not None:
-                open_socket.shutdown(socket.SHUT_RDWR)
+        self._poster.close()
 
 
 def _key(secret: str) -> bytes:
@@ -82,13 +94,7 @@ def _key(secret: str) -> bytes:
 
 def signed(secret: bytes, key: str, at: int, body: bytes) -> dict[str, str]:
     """The headers of a request. Without a secret it is not signed."""
-    headers = {
-        "Content-Type": "application/json",
-        "User-Agent": f"elf/{__version__}",
-        "Idempotency-Key": key,
-        "webhook-id": key,
-        "webhook-timestamp": str(at),
-    }
+    headers = {"Idempotency-Key": key, "webhook-id": key, "webhook-timestamp": str(at)}
     if secret:
         mac = hmac.new(secret, f"{key}.{at}.".encode() + body, hashlib.sha256).digest()
         headers["webhook-signature"] = f"v1,{base64.b64encode(mac).decode()}"

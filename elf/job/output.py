@@ -26,6 +26,8 @@ OUTPUTS_MAX: Final = 16
 """Of one job."""
 FORMATS: Final = ("json", "csv", "parquet")
 _HTTP: Final = frozenset({"secret"})
+_SERIES: Final = frozenset({"labels", "series"})
+SERIES_MAX: Final = 10_000
 _POSTGRES: Final = frozenset({"secret", "table"})
 _TABLE: Final = re.compile(r"\A[^\W\d]\w{0,62}(\.[^\W\d]\w{0,62})?\Z")
 _TLS: Final = re.compile(r"\A(sslmode=[a-z-]+)?\Z")
@@ -35,6 +37,9 @@ KINDS: Final[Mapping[str, frozenset[str]]] = {
     "https": _HTTP,
     "postgres": _POSTGRES,
     "postgresql": _POSTGRES,
+    "prometheus": _SERIES,
+    "otlp+http": _SERIES | {"secret"},
+    "otlp+https": _SERIES | {"secret"},
 }
 """The schemes of targets, each with the options that it takes."""
 
@@ -112,14 +117,19 @@ def why_not(target: str, options: Mapping[str, str]) -> str:
         return (
             "a password does not belong in a statement: put it in a file of the hosts, WITH (secret = 'NAME')"
         )
-    if kind in ("http", "https") and url.username is not None:
-        return "a target of http has no user: sign what is sent, WITH (secret = 'NAME')"
+    if "http" in kind and url.username is not None:
+        return "a target of http has no user: the hosts have a secret, WITH (secret = 'NAME')"
     if kind != "file" and kind != "prometheus" and (not url.hostname or port == 0):
         return f"the target names no host: {target[:80]!r}"
     if kind == "file" and (url.netloc or not url.path.startswith("/") or ".." in url.path.split("/")):
         return "the target of files is an absolute folder, such as 'file:/var/lib/elf/out'"
     if kind in ("postgres", "postgresql") and not (_TLS.match(url.query) and len(url.path) > 1):
         return "the target of PostgreSQL is 'postgres://user@host:5432/database', at most with ?sslmode=…"
+    if kind == "prometheus" and url.path:
+        return "the target of gauges is 'prometheus:' alone"
+    series = options.get("series", "1")
+    if not series.isdecimal() or not 0 < int(series) <= SERIES_MAX:
+        return f"series is a number up to {SERIES_MAX:,}, not {series!r}"
     if not _TABLE.match(options.get("table", "t")):
         return f"a table is called like windows or stats.windows, not {options['table']!r}"
     if unknown := sorted(options.keys() - KINDS[kind]):

@@ -22,6 +22,7 @@ from agents.restore import contacts as known_contacts
 from agents.restore import restore
 from elf.errors import ElfBug
 from elf.job import effects as do
+from elf.job import events as was
 from elf.job.catalog.membership import CLUSTER_FACT, Identity, StreamSince
 from elf.job.group import port as groups
 from elf.job.program.port import ProgramEvent
@@ -302,6 +303,7 @@ class SimAgent:
 
     def panes_committed(self) -> None: ...
     def windows_committed(self) -> None: ...
+    def delivered(self, event: was.Delivered) -> None: ...
     def function_failed(self, kind: str, reason: str, job: str = "") -> None: ...
 
     def not_made(self, job: str, error: Exception, *, early: bool = False) -> None:

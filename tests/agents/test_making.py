@@ -17,7 +17,7 @@ from agents.tasks import engine
 from elf.fields import replace
 from elf.job.catalog.membership import Identity
 from elf.job.effects import CommitWindows, Named, SaveJob
-from elf.job.events import WindowsCommitted
+from elf.job.events import Delivered, WindowsCommitted
 from elf.job.spec import JobSpec, VersionRecord
 from lab.chaos.engine import planned
 from tests.support.window_commits import commit, effect, spec
@@ -52,6 +52,7 @@ class Unheard:
     def panes_committed(self) -> None: ...
     def windows_committed(self) -> None: ...
     def function_failed(self, kind: str, reason: str, job: str = "") -> None: ...
+    def delivered(self, event: Delivered) -> None: ...
     def not_made(self, job: str, error: Exception, *, early: bool = False) -> None: ...
 
 

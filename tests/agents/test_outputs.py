@@ -14,6 +14,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from agents.disk.store import Store
+from agents.exposition import exposition
+from agents.metrics import Metrics
 from agents.outputs.delivering import Deliveries
 from elf.fields import replace
 from elf.job.output import is_allowed, why_not
@@ -160,7 +162,7 @@ def test_a_window_is_a_signed_request_and_comes_again_until_it_is_taken(tmp_path
         JOB.uid,
     )
     assert (told["version"], told["revision"], told["number"]) == (1, 0, 1)
-    assert told["status"]["missing"] == ["web-2"]  # type: ignore[index]
+    assert told["status"]["missing"] == ["web-2"]
     assert told["window_end"] == "1970-01-01T00:00:10.000Z"
 
 
@@ -190,3 +192,51 @@ def test_results_that_are_gone_are_counted_and_named(tmp_path: Path, store: Stor
     store.prune_windows(JOB.uid, 40 * SECOND)
     done = deliver(Deliveries("a:1", (f"file:{tmp_path}",)), output(f"file:{tmp_path}"), store, 1)
     assert (done.kept.number, done.kept.windows, done.kept.lost, done.kept.gap) == (6, 2, 3, (2, 4))
+
+
+# -- those who keep series -----------------------------------------------------------------------------------
+
+ROWS: list[dict[str, object]] = [
+    {"page": "/", "status": 200, "n": 2, "secs": 0.5},
+    {"page": "/", "status": 500, "n": 1, "secs": None},
+    {"page": '"x"\n', "status": 200, "n": 3, "secs": 1.0},
+]
+
+
+def test_the_newest_window_is_gauges_with_a_bounded_number_of_labels(store: Store) -> None:
+    commit(store, 10, ROWS)
+    commit(store, 0, [{"page": "/old", "status": 1, "n": 9, "secs": 9.0}])  # a revision of before, say
+    to = Deliveries("a:1", ("prometheus:",))
+    spec = output("prometheus:", labels="page, status", series="2")
+    assert deliver(to, spec, store).error == ""
+    shown = exposition(Metrics(), to.gauges(lambda one: one == spec)).decode().splitlines()
+    assert [line for line in shown if line.startswith("elf_output_out_")] == [
+        'elf_output_out_n{page="/",status="200"} 2.0',
+        'elf_output_out_n{page="/",status="500"} 1.0',
+        'elf_output_out_secs{page="/",status="200"} 0.5',
+        "elf_output_out_window_end_seconds 20.0",
+        "elf_output_out_rows_left_out 1.0",
+    ]
+    assert to.gauges(lambda one: False) == []
+    plain = deliver(to, output("prometheus:", 2), store).error
+    assert plain.startswith("two rows have the same labels (page: /); WITH (labels = 'column, …')")
+    assert "no column host" in deliver(to, output("prometheus:", 3, labels="host"), store).error
+
+
+def test_a_window_is_gauges_of_opentelemetry(tmp_path: Path, store: Store) -> None:
+    (tmp_path / "token").write_text("word")
+    commit(store, 10, ROWS[:2])
+    commit(store, 20, [])
+    with serving() as server:
+        to = Deliveries("a:1", (f"otlp+{server.url}",), tmp_path)
+        spec = output(f"otlp+{server.url}", labels="status", secret="token")
+        assert deliver(to, spec, store).error == ""
+        to.close()
+    ((headers, _),) = server.requests
+    assert headers["authorization"] == "Bearer word"
+    (resource,) = server.bodies[0]["resourceMetrics"]
+    (scope,) = resource["scopeMetrics"]
+    points = {metric["name"]: metric["gauge"]["dataPoints"] for metric in scope["metrics"]}
+    assert set(points) == {"out.n", "out.secs"}
+    attributes = [{"key": "status", "value": {"stringValue": "200"}}]
+    assert points["out.secs"] == [{"timeUnixNano": "20000000000", "asDouble": 0.5, "attributes": attributes}]
