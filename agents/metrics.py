@@ -153,9 +153,7 @@ class Metrics:
             "outputs_results_lost", "Results that were no longer kept when an output came to them."
         )
         self._deliveries_failed = self._counter("outputs_failures", "Deliveries that something was against.")
-        self._waiting = self._gauge(
-            "outputs_results_waiting", "Results that outputs of jobs here are behind."
-        )
+        self._waiting = self._gauge("outputs_results_waiting", "Results that outputs here are behind.")
         self._panes = self._counter("panes_committed", "Panes that this node committed as a root.")
         self._broadcasts = self._counter("notices", "Notices of jobs that came to this node.")
         self._map_seconds = self._counter("map_seconds", "Time spent in parsing and mapping.", "stream")
