@@ -1,4 +1,4 @@
-"""Procedures about outputs of jobs (``agents.answering.asks``): CREATE OUTPUT, DROP OUTPUT, SHOW OUTPUTS.
+"""Procedures about outputs of jobs (``agents.answering.asks``): CREATE, DROP and SHOW OUTPUT, and ALERT.
 
 Which outputs there are, the catalog log says, and whoever is asked for one proposes it. How far each has got,
 its job's master knows.
@@ -17,11 +17,13 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.once import author_of
 from elf.errors import UserError
+from elf.job.alerts import Alert, remembered, step_of
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AddOutput, DropJobEntry
-from elf.job.output import OUTPUTS_MAX, OutputSpec, is_allowed, output_app, why_not
+from elf.job.output import ALERTED, OUTPUTS_MAX, OutputSpec, is_allowed, kind_of, output_app, why_not
 from elf.job.spec import JobSpec
 from elf.job.work import InspectWork, OutputWork, WorkStatus
+from elf.ql.definition import Read
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
 
@@ -44,13 +46,20 @@ class Outputs:
         job = self._masters.own(statement.job, asked.creator)
         name, options = statement.name, dict(statement.options)
         if why := why_not(statement.target, options):
-            raise UserError(f"output {name}: {why}")
+            raise UserError(f"{_noun(statement)} {name}: {why}")
+        if statement.alert is not None:
+            yield from offload(partial(_check, name, job, statement.target, statement.alert))
         own = [one for one in self._log.outputs() if (one.name, one.creator) == (name, job.creator)]
         if own:
-            raise UserError(f"output {name} exists already; DROP OUTPUT {name} first, or choose another name")
+            what = _noun(own[0])
+            raise UserError(
+                f"{what} {name} exists already; DROP {what.upper()} {name} first, or choose another name"
+            )
         if len(self._log.outputs(job.uid)) >= OUTPUTS_MAX:
-            raise UserError(f"job {job.name} has {OUTPUTS_MAX} outputs, the most that a job can have")
-        note = yield from self._allowed(name, statement.target)
+            raise UserError(
+                f"job {job.name} has {OUTPUTS_MAX} outputs and alerts, the most that a job can have"
+            )
+        note = yield from self._allowed(f"{_noun(statement)} {name}", statement.target)
         spec = OutputSpec(
             name,
             job.creator,
@@ -60,6 +69,7 @@ class Outputs:
             statement.options,
             statement.from_beginning,
             (yield from offload(partial(author_of, asked, statement))),
+            statement.alert,
         )
         yield from self._fleet.have_logged(AddOutput(spec=spec), lambda: self._log.has_output(spec.uid))
         if self._log.output(spec.uid) != spec:
@@ -67,18 +77,20 @@ class Outputs:
             why = (
                 "another one of that name came first" if there else "the voters of the log do not answer yet"
             )
-            raise UserError(f"output {name} is not made: {why}; SHOW OUTPUTS tells which there are")
+            raise UserError(
+                f"{_noun(spec)} {name} is not made: {why}; SHOW {_noun(spec).upper()}S tells which there are"
+            )
         since = "everything that is kept" if spec.from_beginning else "what comes from now on"
-        return Reply(request=asked.request, text=f"output {name} created, of {since}{note}")
+        return Reply(request=asked.request, text=f"{_noun(spec)} {name} created, of {since}{note}")
 
-    def _allowed(self, name: str, target: str) -> Generator[list[Ask], list[Answer], str]:
+    def _allowed(self, which: str, target: str) -> Generator[list[Ask], list[Answer], str]:
         """What to add where some agents do not let data out to a target. Raises ``UserError`` if none of
         those that answer does."""
         said = yield from self._fleet.each()
         closed = [who for who, stats in said.items() if not is_allowed(target, stats.outputs)]
         if closed and len(closed) == len(said):
             raise UserError(
-                f"output {name}: no agent lets data out to {target}: outputs.allow in their configuration "
+                f"{which}: no agent lets data out to {target}: outputs.allow in their configuration "
                 "names the beginnings of targets that they do"
             )
         more = f" and {len(closed) - NAMED_MAX} more" if len(closed) > NAMED_MAX else ""
@@ -86,19 +98,23 @@ class Outputs:
         return f"; where {named} is the job's master it waits (outputs.allow)" if closed else ""
 
     def drop(self, asked: Execute, statement: ql.DropOutput) -> Procedure:
-        spec = self._log.find_output(statement.name, asked.creator)
+        spec, noun = self._log.find_output(statement.name, asked.creator), _noun(statement)
         if spec is None:
-            names = ", ".join(sorted({one.name for one in self._log.outputs()}))
-            known = f"outputs: {names}" if names else "there are none"
-            raise UserError(f"there is no output {statement.name}; {known}")
+            alike = [one for one in self._log.outputs() if _noun(one) == noun]
+            names = ", ".join(sorted({one.name for one in alike}))
+            known = f"{noun}s: {names}" if names else "there are none"
+            raise UserError(f"there is no {noun} {statement.name}; {known}")
+        if _noun(spec) != noun:
+            other = _noun(spec)
+            raise UserError(f"{spec.name} is an {other}, and no {noun}: DROP {other.upper()} {spec.name}")
         if spec.creator != asked.creator:
-            raise UserError(f"output {spec.name} is {spec.creator}'s, and only {spec.creator} may drop it")
+            raise UserError(f"{noun} {spec.name} is {spec.creator}'s, and only {spec.creator} may drop it")
         author = yield from offload(partial(author_of, asked, statement))
         proposal = DropJobEntry(uid=spec.uid, author=author)
         yield from self._fleet.have_logged(proposal, lambda: self._log.is_dropped(spec.uid))
         if not self._log.is_dropped(spec.uid):
-            raise UserError(f"output {spec.name} is not dropped: the voters of the log do not answer yet")
-        return Reply(request=asked.request, text=f"output {spec.name} dropped")
+            raise UserError(f"{noun} {spec.name} is not dropped: the voters of the log do not answer yet")
+        return Reply(request=asked.request, text=f"{noun} {spec.name} dropped")
 
     def ending(self, job: JobSpec | None) -> str:
         """What to add to the answer where a job ends, and so its outputs."""
@@ -107,18 +123,19 @@ class Outputs:
 
     # -- what is there ---------------------------------------------------------------------------------------
 
-    def rows(self) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
-        """All outputs, with how far they have got."""
+    def rows(self, *, alerts: bool) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
+        """All outputs, or all alerts, with how far they have got."""
         work = yield from self._work()
         found: list[dict[str, object]] = []
         for spec in self._log.outputs():
             job = self._log.job(spec.job)
-            if job is not None:
-                found.append(self._row(spec, job, work.get(spec.uid)))
+            if job is not None and (spec.alert is not None) == alerts:
+                row = self._row(spec, job, work.get(spec.uid))
+                found.append(row if spec.alert is None else _told_by(spec.alert, row, work.get(spec.uid)))
         return found
 
     def _row(self, spec: OutputSpec, job: JobSpec, work: OutputWork | None) -> dict[str, object]:
-        row: dict[str, object] = {"output": spec.name, "creator": spec.creator, "job": job.name}
+        row: dict[str, object] = {_noun(spec): spec.name, "creator": spec.creator, "job": job.name}
         row["to"] = spec.target
         row["from"] = self._fleet.named(self._masters.leader(job))
         if work is None:
@@ -148,3 +165,39 @@ class Outputs:
         ]
         told = [msgspec.msgpack.decode(one.body, type=WorkStatus) for one in answers if not one.error]
         return {one.output: one for status in told for job in status.jobs for one in job.outputs}
+
+
+def _check(name: str, job: JobSpec, target: str, alert: Alert) -> None:
+    """Raises ``UserError`` where nothing can come of an alert."""
+    from elf.ql.conditions import check_over
+
+    if kind_of(target) not in ALERTED:
+        known = ", ".join(f"{kind}:" for kind in sorted(ALERTED))
+        raise UserError(f"alert {name}: an alert is told to {known}, not to {kind_of(target)}:")
+    if step_of(job.plan) is None:
+        follow = "windows of one kind that follow one another (WINDOWING 10 SECONDS, SLIDE, CUMULATE)"
+        raise UserError(f"alert {name}: an alert is over {follow}, and those of job {job.name} do not")
+    check_over(alert.when, job.definition, Read.of(job.uid, job.name, job.plan))
+
+
+def _noun(one: OutputSpec | ql.CreateOutput | ql.DropOutput) -> str:
+    return "alert" if one.alert else "output"
+
+
+def _told_by(alert: Alert, row: dict[str, object], work: OutputWork | None) -> dict[str, object]:
+    """The row of an alert: its own state, and that of what is told of it."""
+    memory = remembered(work.state if work is not None else b"")
+    told = {"": "unknown", "up to date": "told"}.get(str(row["state"]), row["state"])
+    last = memory.recent[-1] if memory.recent else None
+    missing = ", ".join(last.missing) if last is not None else "no window yet"
+    return {
+        **{name: row[name] for name in ("alert", "creator", "job")},
+        "when": alert.when,
+        "state": memory.state if work is not None else "unknown",
+        "firing": ", ".join(memory.firing),
+        "missing": missing,
+        "to": row["to"],
+        "notices": row.get("windows"),
+        "delivery": told,
+        "reason": row["reason"],
+    }

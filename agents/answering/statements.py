@@ -279,8 +279,8 @@ class Statements:
             away = yield from self.masters.not_led(named)
             rows = [job_row(spec, self._log, away.get(spec.uid, "")) for spec in named]
             rows += [program_row(spec, facts) for spec, facts in programs]
-        elif what == "outputs":
-            rows = yield from self._outputs.rows()
+        elif what in ("outputs", "alerts"):
+            rows = yield from self._outputs.rows(alerts=what == "alerts")
         elif what == "streams":
             rows = self._fleet.streams()
         else:

@@ -21,12 +21,11 @@ from agents.committing.windowcommits import one_without_rows
 from elf.client.values import json_rows
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.errors import UserError
-from elf.job.alerts import GROUPS_MAX, Alert, Memory, Transition, Verdict, judged
+from elf.job.alerts import GROUPS_MAX, Alert, Memory, Transition, Verdict, judged, step_of
 from elf.job.worker.fitting import ARROW_TYPES
 from elf.ql.conditions import condition
 from elf.ql.plan import COUNTED, Plan
 from elf.schema import Column, ColumnType, Schema
-from elf.windows import Counted, Cumulative, Kind, Sliding
 
 ROWS_MAX: Final = 20
 """Rows for which the condition is true, that go with a transition."""
@@ -41,14 +40,6 @@ class Alarm:
     transition: Transition
     window: Window
     rows: tuple[str, ...]
-
-
-def step_of(plan: Plan) -> int | None:
-    """How far apart the ends of a job's windows are (µs); None where no window follows another."""
-    kind: Kind | None = plan.windows[0] if len(plan.windows) == 1 else None
-    if isinstance(kind, Counted) or not isinstance(kind, Sliding | Cumulative):
-        return None
-    return kind.step_us
 
 
 def alarms(alert: Alert, memory: Memory, plan: Plan, windows: Sequence[Window]) -> tuple[Memory, list[Alarm]]:

@@ -16,7 +16,7 @@ from typing import Final
 from prometheus_client.core import Metric
 
 from agents.disk.store import StoreError
-from agents.outputs.parcels import parcels
+from agents.outputs.parcels import said
 from agents.outputs.prometheus import Gauges
 from agents.outputs.targets import OPENERS, Opener, Target
 from agents.ports import Results
@@ -63,9 +63,9 @@ class Deliveries:
             rows = results.some_windows_after(effect.job.uid, got.number, RESULTS_MAX, BYTES_MAX)
             target = self._target(effect.output)
             for row in rows:
-                some = parcels(effect.output, effect.job.name, row, self._master)
+                some, state = said(effect, row, self._master, got.state)
                 target.put(some)
-                got = advanced(got, row.seq, len(some))
+                got = replace(advanced(got, row.seq, len(some)), state=state)
         except StoreError:
             raise
         except Exception as failure:

@@ -1,8 +1,7 @@
-"""What goes out as one: a window's rows, with what tells them from every other."""
+"""What goes out as one, with what tells it from every other: a window's rows, or what an alert says of it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -11,9 +10,12 @@ from typing import Final
 import msgspec
 
 from agents.committing.windowcommits import window_result
+from agents.outputs.alerting import Alarm, alarms
 from elf.client.values import json_rows, rfc3339
 from elf.client.windows import Window, split
+from elf.job.alerts import kept, remembered
 from elf.job.commits import WindowCommit
+from elf.job.effects import Deliver
 from elf.job.output import OutputSpec
 
 _json: Final = msgspec.json.Encoder(decimal_format="number").encode
@@ -65,6 +67,67 @@ class Parcel:
         return _json(told)
 
 
-def parcels(output: OutputSpec, job: str, row: WindowCommit, master: str) -> Sequence[Parcel]:
-    """Those of one result of the job of that name."""
+@dataclass(frozen=True)
+class Notice(Parcel):
+    """What an alert says: that it fires, is quiet, or cannot know."""
+
+    alarm: Alarm
+
+    @property
+    def key(self) -> str:
+        return f"{self.output.uid}:{self.alarm.transition.number}"
+
+    @cached_property
+    def json(self) -> bytes:
+        window, change, alert = self.window, self.alarm.transition, self.output.alert
+        assert alert is not None
+        told = {
+            "kind": "alert",
+            "alert": self.output.name,
+            "number": change.number,
+            "state": change.state,
+            "was": change.was,
+            "text": self._text,
+            "job": window.name,
+            "job_uid": window.job,
+            "version": window.version,
+            "window_start": window.start and rfc3339(window.start),
+            "window_end": window.end and rfc3339(window.end),
+            "revision": window.revision,
+            "when": alert.when,
+            "windows": alert.windows,
+            "coverage": alert.coverage,
+            "firing": change.firing,
+            "began": change.began,
+            "ended": change.ended,
+            "more": change.window.more,
+            "missing": change.missing,
+            "rows": msgspec.Raw(f"[{','.join(self.alarm.rows)}]".encode()),
+        }
+        return _json(told)
+
+    @property
+    def _text(self) -> str:
+        """For people, in a line."""
+        change, name = self.alarm.transition, f"{self.output.name} (job {self.window.name})"
+        if change.state == "unknown":
+            return f"{name} cannot know: {', '.join(change.missing) or 'windows'} missing"
+        if change.state == "quiet":
+            return f"{name} is quiet"
+        groups = ", ".join(group for group in change.firing if group != "{}")
+        return f"{name} fires{f': {groups}' if groups else ''}"
+
+
+def parcels(output: OutputSpec, job: str, row: WindowCommit, master: str) -> list[Parcel]:
+    """The windows of one result of the job of that name."""
     return [Parcel(output, row.seq, window) for window in split(window_result(job, row, master))]
+
+
+def said(effect: Deliver, row: WindowCommit, master: str, state: bytes) -> tuple[list[Parcel], bytes]:
+    """What goes out of one result, and what the output remembers after it; ``state``: before."""
+    output, found = effect.output, parcels(effect.output, effect.job.name, row, master)
+    if output.alert is None:
+        return found, state
+    windows = [parcel.window for parcel in found]
+    memory, changes = alarms(output.alert, remembered(state), effect.job.plan, windows)
+    return [Notice(output, row.seq, one.window, one) for one in changes], kept(memory)

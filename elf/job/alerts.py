@@ -23,12 +23,13 @@ import msgspec
 from msgspec import Meta
 
 from elf.fields import Label, Micros, Serial, Statement, replace
+from elf.ql.plan import Plan
+from elf.windows import Counted, Cumulative, Kind, Sliding
 
 WINDOWS_MAX: Final = 60
 """Of FOR n WINDOWS."""
-GROUPS_MAX: Final = 256
+GROUPS_MAX: Final = 100
 """Groups of a window that an alert tells apart: the first ones in the order of their keys."""
-MEMORY_BYTES_MAX: Final = 4 << 20
 
 State = Literal["quiet", "firing", "unknown"]
 Group = Annotated[str, Meta(max_length=512)]
@@ -84,6 +85,14 @@ class Transition(msgspec.Struct, frozen=True):
     began: tuple[Group, ...] = ()
     ended: tuple[Group, ...] = ()
     missing: tuple[str, ...] = ()
+
+
+def step_of(plan: Plan) -> int | None:
+    """How far apart the ends of a job's windows are (µs); None where no window follows another."""
+    kind: Kind | None = plan.windows[0] if len(plan.windows) == 1 else None
+    if isinstance(kind, Counted) or not isinstance(kind, Sliding | Cumulative):
+        return None
+    return kind.step_us
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Memory)

@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from elf.fields import Count, Generation, JobUid, Name, Serial, Value
+from elf.job.alerts import Alert
 from elf.job.spec import app_id
 from elf.security.authored import Authorship
 
@@ -31,6 +32,8 @@ SERIES_MAX: Final = 10_000
 _POSTGRES: Final = frozenset({"secret", "table"})
 _TABLE: Final = re.compile(r"\A[^\W\d]\w{0,62}(\.[^\W\d]\w{0,62})?\Z")
 _TLS: Final = re.compile(r"\A(sslmode=[a-z-]+)?\Z")
+ALERTED: Final = frozenset({"http", "https"})
+"""The schemes of targets that take what an alert says."""
 KINDS: Final[Mapping[str, frozenset[str]]] = {
     "file": frozenset({"format"}),
     "http": _HTTP,
@@ -59,6 +62,8 @@ class OutputSpec(msgspec.Struct, frozen=True, array_like=True):
     from_beginning: bool = False
     author: Authorship | None = None
     """The signed statement that it came of, where the fleet has keys."""
+    alert: Alert | None = None
+    """What goes out is not the windows, but what changes with them for the alert."""
 
     @property
     def app(self) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from elf.fields import Address, Count, FlowUid, JobUid, Name, Serial, Text
+from elf.fields import Address, Count, FlowUid, JobUid, Name, Serial, Text, Value
 from elf.wire.base import Message, Request
 
 Counts = Mapping[str, int]
@@ -62,7 +62,7 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
 class OutputWork(msgspec.Struct, frozen=True, array_like=True):
     """How far an output has got: the number of the last result that is delivered, how many wait behind it,
     ``windows`` delivered so far; results that were ``lost`` and the last of them, from one number to another;
-    and what is against it."""
+    and what is against it. ``state``: what it remembers (``OutputKept``)."""
 
     output: JobUid
     number: Serial = 0
@@ -71,6 +71,7 @@ class OutputWork(msgspec.Struct, frozen=True, array_like=True):
     lost: Count = 0
     gap: tuple[Serial, Serial] = (0, 0)
     error: Text = ""
+    state: Value = b""
 
 
 class JobWork(msgspec.Struct, frozen=True, array_like=True):

@@ -1,20 +1,28 @@
-"""Statements about outputs: CREATE OUTPUT and DROP OUTPUT."""
+"""Statements about outputs: CREATE OUTPUT and DROP OUTPUT, and of alerts, CREATE ALERT and DROP ALERT."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlglot import TokenType
 
+from elf.job.alerts import WINDOWS_MAX, Alert
+
 if TYPE_CHECKING:  # they are read by its parser
     from elf.ql.statements import Words
+
+_AFTER_WHEN: Final = frozenset({"FOR", "COVERAGE", "NOTIFY"})
 
 
 @dataclass(frozen=True)
 class CreateOutput:
     """``CREATE OUTPUT name FROM JOB job TO 'target' [WITH (option = value, …)] [FROM BEGINNING | NOW]``.
-    ``options``: in the order of their names, with their values as texts."""
+    ``options``: in the order of their names, with their values as texts.
+
+    Or ``CREATE ALERT name ON JOB job WHEN condition [FOR n WINDOWS] [COVERAGE >= share] NOTIFY 'target' [WITH
+    (option = value, …)]``, which has an ``alert``.
+    """
 
     sql: str
     name: str
@@ -22,14 +30,16 @@ class CreateOutput:
     target: str
     options: tuple[tuple[str, str], ...] = ()
     from_beginning: bool = False
+    alert: Alert | None = None
 
 
 @dataclass(frozen=True)
 class DropOutput:
-    """``DROP OUTPUT name``"""
+    """``DROP OUTPUT name``, or ``DROP ALERT name``."""
 
     sql: str
     name: str
+    alert: bool = False
 
 
 def read_create_output(words: Words) -> CreateOutput:
@@ -48,6 +58,61 @@ def read_create_output(words: Words) -> CreateOutput:
             words.expect("NOW")
     words.end()
     return CreateOutput(sql, name, job, target, tuple(sorted(options.items())), from_beginning)
+
+
+def read_create_alert(words: Words) -> CreateOutput:
+    """The rest of a statement, after CREATE ALERT."""
+    sql = words.text
+    name = words.name("the alert's name")
+    words.expect("ON", "JOB")
+    job = words.name("the job's name")
+    words.expect("WHEN")
+    when = _condition(words)
+    windows, coverage = 1, 1.0
+    if words.next_is("FOR"):
+        windows = words.whole(f"how many windows, from 1 to {WINDOWS_MAX}")
+        if not 1 <= windows <= WINDOWS_MAX:
+            words.index -= 1
+            words.fail(f"expected how many windows, from 1 to {WINDOWS_MAX}")
+        if not words.next_is("WINDOW"):
+            words.expect("WINDOWS")
+    if words.next_is("COVERAGE"):
+        words.expect(">=")
+        coverage = _share(words)
+    words.expect("NOTIFY")
+    target = words.string("where to, in quotes ('https://…')")
+    options = _options(words) if words.next_is("WITH") else {}
+    words.end()
+    alert = Alert(when, windows, coverage)
+    return CreateOutput(sql, name, job, target, tuple(sorted(options.items())), alert=alert)
+
+
+def _condition(words: Words) -> str:
+    """The text up to the next word that is no part of a condition, outside of brackets."""
+    first, depth = words.index, 0
+    while words.index < len(words.tokens):
+        token = words.tokens[words.index]
+        if not depth and token.text.upper() in _AFTER_WHEN and token.token_type != TokenType.STRING:
+            break
+        depth += (token.token_type == TokenType.L_PAREN) - (token.token_type == TokenType.R_PAREN)
+        words.index += 1
+    if words.index == first:
+        words.fail("expected a condition over the columns of the job's rows")
+    tokens = words.tokens[first : words.index]
+    return words.source.text[tokens[0].start : tokens[-1].end + 1]
+
+
+def _share(words: Words) -> float:
+    """From 0 to 1."""
+    text = words.tokens[words.index].text if words.index < len(words.tokens) else ""
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        words.fail("expected a share of the agents, from 0 to 1")
+    words.index += 1
+    return share
 
 
 def _options(words: Words) -> dict[str, str]:
@@ -71,9 +136,9 @@ def _value(words: Words) -> str:
     return str(words.whole("a value: a text in quotes, or a whole number"))
 
 
-def read_drop_output(words: Words) -> DropOutput:
-    """The rest of a statement, after DROP OUTPUT."""
+def read_drop_output(words: Words, *, alert: bool = False) -> DropOutput:
+    """The rest of a statement, after DROP OUTPUT or DROP ALERT."""
     sql = words.text
-    name = words.name("the output's name")
+    name = words.name("the alert's name" if alert else "the output's name")
     words.end()
-    return DropOutput(sql, name)
+    return DropOutput(sql, name, alert)

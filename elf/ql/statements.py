@@ -20,7 +20,13 @@ from elf.ql import parameters
 from elf.ql.changes import AlterJob, ReconfigureJob, read_alter, read_reconfiguration
 from elf.ql.dialect import Elf, Lateness, Windowing
 from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, LEVELS_MAX, STATEMENTS_MAX, TOKENS_MAX
-from elf.ql.outputs import CreateOutput, DropOutput, read_create_output, read_drop_output
+from elf.ql.outputs import (
+    CreateOutput,
+    DropOutput,
+    read_create_alert,
+    read_create_output,
+    read_drop_output,
+)
 from elf.ql.parameters import Parameter
 from elf.ql.source import Source, did_you_mean
 from elf.security.roles import RAW_COLUMN
@@ -91,12 +97,12 @@ class NotifyJob:
     text: str
 
 
-Shown = Literal["jobs", "outputs", "streams", "members"]
+Shown = Literal["jobs", "outputs", "alerts", "streams", "members"]
 
 
 @dataclass(frozen=True)
 class Show:
-    """``SHOW JOBS | OUTPUTS | STREAMS | MEMBERS``"""
+    """``SHOW JOBS | OUTPUTS | ALERTS | STREAMS | MEMBERS``"""
 
     sql: str
     what: Shown
@@ -145,6 +151,7 @@ Statement = (
 _SHOWN: Final[Mapping[str, Shown]] = {
     "JOBS": "jobs",
     "OUTPUTS": "outputs",
+    "ALERTS": "alerts",
     "STREAMS": "streams",
     "MEMBERS": "members",
 }
@@ -409,6 +416,8 @@ def _read_create(words: Words) -> Statement:
     words.expect("CREATE")
     if words.next_is("OUTPUT"):
         return read_create_output(words)
+    if words.next_is("ALERT"):
+        return read_create_alert(words)
     replacing = words.next_is("OR")
     if replacing:
         words.expect("REPLACE")
@@ -424,6 +433,8 @@ def _read_drop(words: Words) -> Statement:
     words.expect("DROP")
     if words.next_is("OUTPUT"):
         return read_drop_output(words)
+    if words.next_is("ALERT"):
+        return read_drop_output(words, alert=True)
     words.expect("JOB")
     name = words.name("the job's name")
     words.end()
@@ -444,7 +455,7 @@ def _read_show(words: Words) -> Statement:
         if words.next_is(word):
             words.end()
             return Show(words.text, what)
-    return words.fail("expected JOBS, OUTPUTS, STREAMS or MEMBERS")
+    return words.fail("expected JOBS, OUTPUTS, ALERTS, STREAMS or MEMBERS")
 
 
 def _read_describe(words: Words) -> Statement:

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from agents.outputs.delivering import Deliveries
-from agents.outputs.parcels import Parcel
+from agents.outputs.parcels import Notice, Parcel
 from elf.errors import UserError
 from elf.job.output import OutputSpec
 
@@ -26,6 +28,8 @@ class Arrivals:
         default_factory=dict
     )
     numbers: list[int] = field(default_factory=list)
+    notices: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    """Of an alert: all that came, each with its key."""
 
 
 def span_of(parcel: Parcel) -> tuple[float, float]:
@@ -51,6 +55,9 @@ class Outside:
             raise UserError("the outside is down")
         came = self.came[output.uid]
         for parcel in parcels:
+            if isinstance(parcel, Notice):
+                came.notices.append((parcel.key, msgspec.json.decode(parcel.json)))
+                continue
             span = span_of(parcel)
             known = came.windows.get(span)
             if known is None or known[0] <= parcel.rank:

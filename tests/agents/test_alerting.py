@@ -7,9 +7,12 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from agents.outputs.alerting import alarms, step_of, verdict_of
+from agents.outputs.alerting import alarms, verdict_of
 from elf.client.windows import Window
-from elf.job.alerts import GROUPS_MAX, Alert, Memory
+from elf.errors import UserError
+from elf.job.alerts import GROUPS_MAX, Alert, Memory, step_of
+from elf.ql.conditions import check_over
+from elf.ql.definition import Definition, Read
 from elf.ql.plan import Plan
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema
@@ -87,7 +90,7 @@ def test_a_job_that_lost_the_column_is_unknown_and_says_why() -> None:
 
 
 def test_long_keys_and_many_groups_are_bounded() -> None:
-    hosts = [f"{number:03}" + "x" * 900 for number in range(GROUPS_MAX + 44)]
+    hosts: list[object] = [f"{number:03}" + "x" * 900 for number in range(GROUPS_MAX + 44)]
     verdict, rows = verdict_of(
         Alert("n > 0"), PER_HOST, window(0, {"host": hosts, "n": [1] * len(hosts), "s": [1] * len(hosts)})
     )
@@ -105,3 +108,28 @@ def test_windows_that_follow_one_another(windows: str, step: int | None) -> None
         f"SELECT host, COUNT(*) AS n FROM access GROUP BY host WINDOWING {windows}", SCHEMA, stream="access"
     )
     assert step_of(made) == (None if step is None else step * 1_000_000)
+
+
+DEFINITION = Definition(PER_HOST.sql, (("access", SCHEMA),))
+READ = Read.of(f"{'0' * 32}.1", "busy", PER_HOST)
+
+
+def test_a_condition_is_checked_against_the_rows_of_the_job() -> None:
+    check_over("n > 2 AND host IN ('a', 'b') AND s / n > 100", DEFINITION, READ)
+
+
+@pytest.mark.parametrize(
+    ("when", "why"),
+    [
+        ("nn > 2", "nn"),
+        ("n + 1", "WHERE needs a condition"),
+        ("n > 'x'", "x"),
+        ("n > 2 GROUP BY host", "one condition is wanted, as after WHERE"),
+        ("n > 2) OR (n > 3", "("),
+        ("COUNT(*) > 2", "COUNT"),
+    ],
+)
+def test_what_is_no_condition_over_them_is_refused_with_its_place(when: str, why: str) -> None:
+    with pytest.raises(UserError) as refused:
+        check_over(when, DEFINITION, READ)
+    assert why in str(refused.value)

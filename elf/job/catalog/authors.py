@@ -184,8 +184,8 @@ def _says(spec: OutputSpec, job: str) -> bool:
 
     said = None if spec.author is None else said_by(spec.author)
     return isinstance(said, CreateOutput) and (
-        (said.name, said.job, said.target, said.options, said.from_beginning)
-        == (spec.name, job, spec.target, spec.options, spec.from_beginning)
+        (said.name, said.job, said.target, said.options, said.from_beginning, said.alert)
+        == (spec.name, job, spec.target, spec.options, spec.from_beginning, spec.alert)
     )
 
 

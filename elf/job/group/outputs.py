@@ -151,5 +151,12 @@ class Outputs:
     def _work(self, one: _Output) -> OutputWork:
         at = one.at or OutputKept(self._uid, one.spec.uid, self._published)
         return OutputWork(
-            one.spec.uid, at.number, self._published - at.number, at.windows, at.lost, at.gap, one.error
+            one.spec.uid,
+            at.number,
+            self._published - at.number,
+            at.windows,
+            at.lost,
+            at.gap,
+            one.error,
+            at.state,
         )
