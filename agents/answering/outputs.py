@@ -17,7 +17,7 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.once import author_of
 from elf.errors import UserError
-from elf.job.alerts import Alert, remembered, step_of
+from elf.job.alerts import Alert, follow_on, remembered
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AddOutput, DropJobEntry
 from elf.job.output import ALERTED, OUTPUTS_MAX, OutputSpec, is_allowed, kind_of, output_app, why_not
@@ -174,10 +174,12 @@ def _check(name: str, job: JobSpec, target: str, alert: Alert) -> None:
     if kind_of(target) not in ALERTED:
         known = ", ".join(f"{kind}:" for kind in sorted(ALERTED))
         raise UserError(f"alert {name}: an alert is told to {known}, not to {kind_of(target)}:")
-    if step_of(job.plan) is None:
-        follow = "windows of one kind that follow one another (WINDOWING 10 SECONDS, SLIDE, CUMULATE)"
-        raise UserError(f"alert {name}: an alert is over {follow}, and those of job {job.name} do not")
-    check_over(alert.when, job.definition, Read.of(job.uid, job.name, job.plan))
+    if not follow_on(job.plan):
+        raise UserError(
+            f"alert {name}: an alert is over windows of one kind that follow one another, not over sessions "
+            f"or windows of rows, and job {job.name} has others"
+        )
+    check_over(alert.when, alert.by, job.definition, Read.of(job.uid, job.name, job.plan))
 
 
 def _noun(one: OutputSpec | ql.CreateOutput | ql.DropOutput) -> str:

@@ -21,10 +21,10 @@ from agents.committing.windowcommits import one_without_rows
 from elf.client.values import json_rows
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.errors import UserError
-from elf.job.alerts import GROUPS_MAX, Alert, Memory, Transition, Verdict, judged, step_of
+from elf.job.alerts import GROUPS_MAX, Alert, Memory, Transition, Verdict, judged
 from elf.job.worker.fitting import ARROW_TYPES
 from elf.ql.conditions import condition
-from elf.ql.plan import COUNTED, Plan
+from elf.ql.plan import Plan
 from elf.schema import Column, ColumnType, Schema
 
 ROWS_MAX: Final = 20
@@ -43,13 +43,11 @@ class Alarm:
 
 
 def alarms(alert: Alert, memory: Memory, plan: Plan, windows: Sequence[Window]) -> tuple[Memory, list[Alarm]]:
-    """The memory after these windows of a job, and what changes with each."""
-    step_us, found = step_of(plan), list[Alarm]()
-    if step_us is None:
-        raise UserError("the job has no windows that follow one another any more")
+    """The memory after these windows of a job, and what changes with each. ``plan``: the job's, by now."""
+    found: list[Alarm] = []
     for window in windows:
         verdict, rows = verdict_of(alert, plan, window)
-        memory, change = judged(alert, memory, verdict, step_us)
+        memory, change = judged(alert, memory, verdict)
         if change is not None:
             found.append(Alarm(change, window, rows))
     return memory, found
@@ -66,9 +64,9 @@ def verdict_of(alert: Alert, plan: Plan, window: Window) -> tuple[Verdict, tuple
         rows = _over_nothing(plan)
     try:
         true = rows.take(_chooser(alert.when, _schema(rows)).places(rows)) if rows.num_rows else rows
+        groups = sorted(set(_groups(alert.by, true)))
     except UserError as error:
-        true, unknown = rows.slice(0, 0), (str(error),)
-    groups = sorted(set(_groups(plan, true)))
+        true, groups, unknown = rows.slice(0, 0), [], (str(error),)
     verdict = Verdict(
         start_us,
         end_us,
@@ -101,14 +99,15 @@ def _has_groups(plan: Plan) -> bool:
     return bool(plan.stages) or len(plan.made.keys) > len(plan.made.cells)
 
 
-def _groups(plan: Plan, rows: pa.Table) -> Iterator[str]:
-    """The keys of each row that the SELECT list shows, as a JSON object."""
-    keys = set(plan.fragment.group_keys) - set(COUNTED)
-    shown = [name for key, name in plan.named if key in keys and name in rows.column_names]
-    if plan.stages or not shown:
+def _groups(by: tuple[str, ...], rows: pa.Table) -> Iterator[str]:
+    """The group of each row. Raises ``UserError``."""
+    if not by or not rows.num_rows:
         yield from ("{}" for _ in range(rows.num_rows))
         return
-    for text in json_rows(rows.select(shown)):
+    names = [next((name for name in rows.column_names if name.lower() == one.lower()), "") for one in by]
+    if "" in names:
+        raise UserError(f"the job has no column {by[names.index('')]} any more")
+    for text in json_rows(rows.select(names)):
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         yield text if len(text) <= _GROUP_CHARS else f"{text[:_GROUP_CHARS]}… {digest}"
 

@@ -63,7 +63,7 @@ class Deliveries:
             rows = results.some_windows_after(effect.job.uid, got.number, RESULTS_MAX, BYTES_MAX)
             target = self._target(effect.output)
             for row in rows:
-                some, state = said(effect, row, self._master, got.state)
+                some, state = said(effect, row, self._master, got)
                 target.put(some)
                 got = replace(advanced(got, row.seq, len(some)), state=state)
         except StoreError:

@@ -13,10 +13,10 @@ from agents.committing.windowcommits import window_result
 from agents.outputs.alerting import Alarm, alarms
 from elf.client.values import json_rows, rfc3339
 from elf.client.windows import Window, split
-from elf.job.alerts import kept, remembered
+from elf.job.alerts import interrupted, kept, remembered
 from elf.job.commits import WindowCommit
 from elf.job.effects import Deliver
-from elf.job.output import OutputSpec
+from elf.job.output import OutputKept, OutputSpec
 
 _json: Final = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -95,6 +95,7 @@ class Notice(Parcel):
             "window_end": window.end and rfc3339(window.end),
             "revision": window.revision,
             "when": alert.when,
+            "by": alert.by,
             "windows": alert.windows,
             "coverage": alert.coverage,
             "firing": change.firing,
@@ -123,11 +124,13 @@ def parcels(output: OutputSpec, job: str, row: WindowCommit, master: str) -> lis
     return [Parcel(output, row.seq, window) for window in split(window_result(job, row, master))]
 
 
-def said(effect: Deliver, row: WindowCommit, master: str, state: bytes) -> tuple[list[Parcel], bytes]:
-    """What goes out of one result, and what the output remembers after it; ``state``: before."""
+def said(effect: Deliver, row: WindowCommit, master: str, got: OutputKept) -> tuple[list[Parcel], bytes]:
+    """What goes out of one result, and what the output remembers after it; ``got``: how far it had got."""
     output, found = effect.output, parcels(effect.output, effect.job.name, row, master)
     if output.alert is None:
-        return found, state
-    windows = [parcel.window for parcel in found]
-    memory, changes = alarms(output.alert, remembered(state), effect.job.plan, windows)
+        return found, got.state
+    memory, windows = remembered(got.state), [parcel.window for parcel in found]
+    if row.seq > got.number + 1:
+        memory = interrupted(memory)
+    memory, changes = alarms(output.alert, memory, effect.job.plan, windows)
     return [Notice(output, row.seq, one.window, one) for one in changes], kept(memory)

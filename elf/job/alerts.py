@@ -10,8 +10,10 @@ true. So an alert never fires because an agent is away, and does not call that q
     the alert is       unknown while AND is unknown for any group, else firing while a group fires, else quiet
 
 Each change of these is one ``Transition``. A revision takes the place of its window while that is among the
-last n; an older one changes nothing. All of it is a function of the windows in their order, so whoever takes
-them up after a crash, from the same ``Memory``, says the same again under the same ``Transition.number``.
+last n; an older one changes nothing. Where results were lost, and where another version of the job has made
+its first window, the run of windows begins anew. All of it is a function of the windows in their order, so
+whoever takes them up after a crash, from the same ``Memory``, says the same again under the same
+``Transition.number`` (protocol 7.10).
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from msgspec import Meta
 
 from elf.fields import Label, Micros, Serial, Statement, replace
 from elf.ql.plan import Plan
-from elf.windows import Counted, Cumulative, Kind, Sliding
+from elf.windows import Counted, Session
 
 WINDOWS_MAX: Final = 60
 """Of FOR n WINDOWS."""
@@ -32,16 +34,20 @@ GROUPS_MAX: Final = 100
 """Groups of a window that an alert tells apart: the first ones in the order of their keys."""
 
 State = Literal["quiet", "firing", "unknown"]
+COLUMNS_MAX: Final = 16
+"""After BY."""
 Group = Annotated[str, Meta(max_length=512)]
-"""The keys of a group, as JSON; of a job without GROUP BY, ``[]``."""
+"""The values of a group's columns as a JSON object; long ones are cut, with a digest behind."""
 
 
 class Alert(msgspec.Struct, frozen=True, array_like=True):
-    """``WHEN when FOR windows WINDOWS COVERAGE >= coverage``."""
+    """``WHEN when BY by FOR windows WINDOWS COVERAGE >= coverage``. Rows with the same values in the columns
+    ``by`` are a group; where there are none all rows are one group."""
 
     when: Statement
     windows: Annotated[int, Meta(ge=1, le=WINDOWS_MAX)] = 1
     coverage: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    by: Annotated[tuple[Label, ...], Meta(max_length=COLUMNS_MAX)] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):
@@ -59,8 +65,8 @@ class Verdict(msgspec.Struct, frozen=True, array_like=True):
     missing: tuple[Label, ...] = ()
 
     @property
-    def order(self) -> tuple[int, int]:
-        return self.version, self.revision
+    def span(self) -> tuple[int, int]:
+        return self.end_us, self.start_us
 
 
 class Memory(msgspec.Struct, frozen=True, array_like=True):
@@ -87,12 +93,10 @@ class Transition(msgspec.Struct, frozen=True):
     missing: tuple[str, ...] = ()
 
 
-def step_of(plan: Plan) -> int | None:
-    """How far apart the ends of a job's windows are (µs); None where no window follows another."""
-    kind: Kind | None = plan.windows[0] if len(plan.windows) == 1 else None
-    if isinstance(kind, Counted) or not isinstance(kind, Sliding | Cumulative):
-        return None
-    return kind.step_us
+def follow_on(plan: Plan) -> bool:
+    """Whether a job's windows follow one another: each ends after the one before, whatever the rows."""
+    (*kinds,) = plan.windows
+    return len(kinds) == 1 and not isinstance(kinds[0], Counted | Session)
 
 
 _DECODER: Final = msgspec.msgpack.Decoder(Memory)
@@ -107,10 +111,14 @@ def kept(memory: Memory) -> bytes:
     return msgspec.msgpack.encode(memory)
 
 
-def judged(alert: Alert, memory: Memory, verdict: Verdict, step_us: int) -> tuple[Memory, Transition | None]:
-    """The memory after this window, and what changes with it. ``step_us``: a window ends so long after the
-    one before; where one is left out, the run of windows begins anew."""
-    recent = _with(memory.recent, verdict, step_us)
+def interrupted(memory: Memory) -> Memory:
+    """The memory where windows were lost: what they would have said nobody knows."""
+    return replace(memory, recent=())
+
+
+def judged(alert: Alert, memory: Memory, verdict: Verdict) -> tuple[Memory, Transition | None]:
+    """The memory after this window, and what changes with it."""
+    recent = _with(memory.recent, verdict)
     if recent is None:
         return memory, None
     recent = recent[-alert.windows :]
@@ -141,13 +149,15 @@ def judged(alert: Alert, memory: Memory, verdict: Verdict, step_us: int) -> tupl
     )
 
 
-def _with(recent: Sequence[Verdict], verdict: Verdict, step_us: int) -> tuple[Verdict, ...] | None:
+def _with(recent: Sequence[Verdict], verdict: Verdict) -> tuple[Verdict, ...] | None:
     """The last windows with this one; None where it changes nothing."""
+    last = recent[-1] if recent else None
+    if last is None or verdict.version > last.version:
+        return (verdict,)
+    if verdict.version < last.version:
+        return None
     for place, one in enumerate(recent):
-        if (one.start_us, one.end_us) == (verdict.start_us, verdict.end_us):
-            if verdict.order <= one.order:
-                return None
-            return (*recent[:place], verdict, *recent[place + 1 :])
-    if not recent or verdict.end_us == recent[-1].end_us + step_us:
-        return (*recent, verdict)
-    return (verdict,) if verdict.end_us > recent[-1].end_us else None
+        if one.span == verdict.span:
+            newer = verdict.revision > one.revision
+            return (*recent[:place], verdict, *recent[place + 1 :]) if newer else None
+    return (*recent, verdict) if verdict.span > last.span else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
@@ -23,13 +23,19 @@ def condition(where: str, schema: Schema, *, stream: str) -> Fragment:
         return planner.plan(query(where, "COUNT(*) AS n FROM tapped"), schema, stream=stream).fragment
 
 
-def check_over(where: str, job: Definition, read: Read) -> None:
-    """Raises ``UserError`` unless it is a condition over the rows of this job, which is ``read``."""
+def check_over(where: str, by: Sequence[str], job: Definition, read: Read) -> None:
+    """Raises ``UserError`` unless this is a condition over the rows of a job, which is ``read``, and ``by``
+    are columns of them."""
     with placed(where):
-        sql = query(where, f"COUNT(*) AS n FROM JOB {read.name}").sql
-        definition = Definition(sql, job.streams, job.tables, (read, *job.jobs))
-        if definition.made.error is not None:
-            raise definition.made.error
+        _plan(query(where, f"COUNT(*) AS n FROM JOB {read.name}").sql, job, read)
+    if by:
+        _plan(f"SELECT COUNT(*) AS n FROM JOB {read.name} GROUP BY {', '.join(by)}", job, read)
+
+
+def _plan(sql: str, job: Definition, read: Read) -> None:
+    made = Definition(sql, job.streams, job.tables, (read, *job.jobs)).made
+    if made.error is not None:
+        raise made.error
 
 
 def query(where: str, select: str) -> statements.Query:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import TokenType
 
-from elf.job.alerts import WINDOWS_MAX, Alert
+from elf.job.alerts import COLUMNS_MAX, WINDOWS_MAX, Alert
 
 if TYPE_CHECKING:  # they are read by its parser
     from elf.ql.statements import Words
 
-_AFTER_WHEN: Final = frozenset({"FOR", "COVERAGE", "NOTIFY"})
+_AFTER_WHEN: Final = frozenset({"BY", "FOR", "COVERAGE", "NOTIFY"})
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class CreateOutput:
     """``CREATE OUTPUT name FROM JOB job TO 'target' [WITH (option = value, …)] [FROM BEGINNING | NOW]``.
     ``options``: in the order of their names, with their values as texts.
 
-    Or ``CREATE ALERT name ON JOB job WHEN condition [FOR n WINDOWS] [COVERAGE >= share] NOTIFY 'target' [WITH
-    (option = value, …)]``, which has an ``alert``.
+    Or ``CREATE ALERT name ON JOB job WHEN condition [BY column, …] [FOR n WINDOWS] [COVERAGE >= share] NOTIFY
+    'target' [WITH (option = value, …)]``, which has an ``alert``.
     """
 
     sql: str
@@ -68,6 +68,7 @@ def read_create_alert(words: Words) -> CreateOutput:
     job = words.name("the job's name")
     words.expect("WHEN")
     when = _condition(words)
+    by = _columns(words) if words.next_is("BY") else ()
     windows, coverage = 1, 1.0
     if words.next_is("FOR"):
         windows = words.whole(f"how many windows, from 1 to {WINDOWS_MAX}")
@@ -83,7 +84,7 @@ def read_create_alert(words: Words) -> CreateOutput:
     target = words.string("where to, in quotes ('https://…')")
     options = _options(words) if words.next_is("WITH") else {}
     words.end()
-    alert = Alert(when, windows, coverage)
+    alert = Alert(when, windows, coverage, by)
     return CreateOutput(sql, name, job, target, tuple(sorted(options.items())), alert=alert)
 
 
@@ -100,6 +101,15 @@ def _condition(words: Words) -> str:
         words.fail("expected a condition over the columns of the job's rows")
     tokens = words.tokens[first : words.index]
     return words.source.text[tokens[0].start : tokens[-1].end + 1]
+
+
+def _columns(words: Words) -> tuple[str, ...]:
+    found = [words.name("a column of the job's rows")]
+    while words.next_is(","):
+        found.append(words.name("a column of the job's rows"))
+    if len(found) > COLUMNS_MAX:
+        words.fail(f"expected {COLUMNS_MAX} columns at most")
+    return tuple(found)
 
 
 def _share(words: Words) -> float:

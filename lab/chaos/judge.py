@@ -12,11 +12,13 @@ from collections.abc import Iterable, Mapping, Set
 import pyarrow as pa
 
 from agents.disk.groupstore import stored_jobs
-from agents.outputs.parcels import Parcel, parcels
+from agents.outputs.parcels import Parcel, parcels, said
 from elf.aggregates import split_by_range
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import bitmap
-from elf.job.output import OutputSpec
+from elf.job.effects import Deliver
+from elf.job.output import OutputKept, OutputSpec
 from elf.job.spec import JobSpec, VersionRecord
 from elf.job.worker.flowstate import FlowState
 from elf.ql.plan import Fragment
@@ -187,6 +189,9 @@ class Judge:
             return
         name, leader = f"output {output.name} of {job.name}", self._world.leader(job)
         came = self._world.outside.came[output.uid]
+        if output.alert is not None:
+            self._alerted(output, job, leader)
+            return
         last: dict[tuple[float, float], Parcel] = {}
         for row in leader.store.windows_after(job.uid, 0) if leader.up else ():
             some = parcels(output, job.name, row, "") if row.last_end <= self._until_us else ()
@@ -198,6 +203,24 @@ class Judge:
         for span, parcel in last.items():
             if came.windows.get(span) != (parcel.rank, parcel.window.table.to_pylist()):
                 self._say(LOST, f"{name} has not got the last word on {span}: {came.windows.get(span)}")
+
+    def _alerted(self, output: OutputSpec, job: JobSpec, leader: SimAgent) -> None:
+        """Everything that the committed results say to an alert has come out, by whichever masters, and
+        nothing else."""
+        name, got = f"alert {output.name} of {job.name}", OutputKept(job.uid, output.uid, 0)
+        wanted: dict[str, bytes] = {}
+        for row in leader.store.windows_after(job.uid, 0) if leader.up else ():
+            if row.last_end <= self._until_us:
+                some, state = said(Deliver(output, job, got), row, "", got)
+                got = replace(got, number=row.seq, state=state)
+                wanted |= {notice.key: notice.json for notice in some}
+        came = self._world.outside.came[output.uid].notices
+        known = dict(came)
+        for key, notice in came:
+            if key in wanted and notice != wanted[key]:
+                self._say(DOUBLED, f"{name}: {key} says {notice!r}, and should say {wanted[key]!r}")
+        if lacking := wanted.keys() - known.keys():
+            self._say(LOST, f"{name} has not said {sorted(lacking)}")
 
     def _wanted(self, record: VersionRecord, mine: Iterable[Span]) -> set[Span]:
         """The windows that a version has to make."""

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from agents.outputs.delivering import Deliveries
 from agents.outputs.parcels import Notice, Parcel
 from elf.errors import UserError
@@ -28,7 +26,7 @@ class Arrivals:
         default_factory=dict
     )
     numbers: list[int] = field(default_factory=list)
-    notices: list[tuple[str, dict[str, object]]] = field(default_factory=list)
+    notices: list[tuple[str, bytes]] = field(default_factory=list)
     """Of an alert: all that came, each with its key."""
 
 
@@ -56,7 +54,7 @@ class Outside:
         came = self.came[output.uid]
         for parcel in parcels:
             if isinstance(parcel, Notice):
-                came.notices.append((parcel.key, msgspec.json.decode(parcel.json)))
+                came.notices.append((parcel.key, parcel.json))
                 continue
             span = span_of(parcel)
             known = came.windows.get(span)

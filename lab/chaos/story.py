@@ -15,7 +15,10 @@ from agents.disk import replicastore
 from agents.tasks.checkpoints import load_checkpoint
 from elf.fields import replace
 from elf.job import events as was
+from elf.job.alerts import Alert, follow_on
 from elf.job.messages.groups import DropJob, ReconfigureJob, SubscribeJob
+from elf.job.messages.log import AddOutput
+from elf.job.output import OutputSpec
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
@@ -451,13 +454,27 @@ class Story:
         leader.guard(lambda: leader.handle(was.Arrived(PEOPLE, request)))
 
     def _output(self, agent: SimAgent, fault: Fault) -> None:
-        """CREATE OUTPUT, of what is kept and of all that comes."""
+        """CREATE OUTPUT, of what is kept and of all that comes; and an alert over the same windows."""
         spec, name = self._spec(fault.amount), f"out{fault.at_ms}"
         if spec is None or not agent.up:
             return
         sql = f"CREATE OUTPUT {name} FROM JOB {spec.name} TO '{TARGET}/{name}' FROM BEGINNING"
         asked = Execute(request=1, sql=sql, creator=spec.creator)
         agent.guard(lambda: agent.handle(was.Arrived(PEOPLE, asked)))
+        if follow_on(spec.plan):
+            agent.guard(lambda: self._alert(agent, spec, fault.at_ms))
+
+    def _alert(self, agent: SimAgent, spec: JobSpec, number: int) -> None:
+        """What CREATE ALERT proposes. (Its condition cannot be checked against a job without a text.)"""
+        rng = random.Random(f"alert {self.schedule.seed} {number}")
+        by = rng.choice([(), ("k0",)])
+        alert = Alert(
+            f"s0 >= {rng.choice([1, 2, 4])}", rng.choice([1, 1, 2, 3]), rng.choice([1.0, 1.0, 0.7]), by
+        )
+        target = f"{TARGET}/alert{number}"
+        made = OutputSpec(f"alert{number}", spec.creator, 1, spec.uid, target, (), True, None, alert)
+        log = agent.node.log
+        agent.node.membership.propose(AddOutput(spec=made), lambda: log.has_output(made.uid))
 
     def _reduce(self, number: int, spec: JobSpec) -> ReconfigureJob:
         """ALTER JOB … SET FUNCTION reduce, with another query beside it."""

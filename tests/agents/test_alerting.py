@@ -10,7 +10,7 @@ import pytest
 from agents.outputs.alerting import alarms, verdict_of
 from elf.client.windows import Window
 from elf.errors import UserError
-from elf.job.alerts import GROUPS_MAX, Alert, Memory, step_of
+from elf.job.alerts import GROUPS_MAX, Alert, Memory, follow_on
 from elf.ql.conditions import check_over
 from elf.ql.definition import Definition, Read
 from elf.ql.plan import Plan
@@ -44,19 +44,20 @@ def window(
     return Window("00.1", "busy", version, "web-1:7071", start, start + STEP, 0, status, table)
 
 
-def groups(when: str, made: Plan, one: Window) -> tuple[str, ...]:
-    verdict, _ = verdict_of(Alert(when), made, one)
+def groups(when: str, made: Plan, one: Window, *by: str) -> tuple[str, ...]:
+    verdict, _ = verdict_of(Alert(when, by=by), made, one)
     assert verdict.known
     return verdict.groups
 
 
-def test_a_group_is_told_by_the_keys_that_are_shown() -> None:
+def test_groups_are_told_apart_by_columns() -> None:
     sums = pa.array([500, 7, None], pa.decimal128(38, 0))
     one = window(0, {"host": ["a", "b", None], "n": [3, 9, 1], "s": sums})
-    assert groups("n > 2", PER_HOST, one) == ('{"host":"a"}', '{"host":"b"}')
-    assert groups("s / n > 100 OR host IS NULL", PER_HOST, one) == ('{"host":"a"}', '{"host":null}')
+    assert groups("n > 2", PER_HOST, one) == ("{}",)
+    assert groups("n > 2", PER_HOST, one, "HOST") == ('{"host":"a"}', '{"host":"b"}')
+    assert groups("s / n > 100 OR host IS NULL", PER_HOST, one, "host") == ('{"host":"a"}', '{"host":null}')
     assert groups("s > 1000", PER_HOST, one) == ()
-    assert groups("hour(window_start) = 0 AND host LIKE 'b%'", PER_HOST, one) == ('{"host":"b"}',)
+    assert groups("hour(window_start) = 0 AND host LIKE 'b%'", PER_HOST, one, "host") == ('{"host":"b"}',)
     _, rows = verdict_of(Alert("host = 'b'"), PER_HOST, one)
     assert '"n":9' in rows[0]
 
@@ -92,22 +93,29 @@ def test_a_job_that_lost_the_column_is_unknown_and_says_why() -> None:
 def test_long_keys_and_many_groups_are_bounded() -> None:
     hosts: list[object] = [f"{number:03}" + "x" * 900 for number in range(GROUPS_MAX + 44)]
     verdict, rows = verdict_of(
-        Alert("n > 0"), PER_HOST, window(0, {"host": hosts, "n": [1] * len(hosts), "s": [1] * len(hosts)})
+        Alert("n > 0", by=("host",)),
+        PER_HOST,
+        window(0, {"host": hosts, "n": [1] * len(hosts), "s": [1] * len(hosts)}),
     )
     assert (len(verdict.groups), verdict.more, len(set(verdict.groups))) == (GROUPS_MAX, 44, GROUPS_MAX)
     assert max(map(len, verdict.groups)) < 512
     assert len(rows) == 20
 
 
-@pytest.mark.parametrize(
-    ("windows", "step"),
-    [("10 SECONDS", 10), ("30 SECONDS SLIDE 5 SECONDS", 5), ("SESSION 5 SECONDS", None), ("100 ROWS", None)],
-)
-def test_windows_that_follow_one_another(windows: str, step: int | None) -> None:
-    made = plan_text(
-        f"SELECT host, COUNT(*) AS n FROM access GROUP BY host WINDOWING {windows}", SCHEMA, stream="access"
-    )
-    assert step_of(made) == (None if step is None else step * 1_000_000)
+FOLLOWING = [
+    ("10 SECONDS", True),
+    ("30 SECONDS SLIDE 5 SECONDS", True),
+    ("LANDMARK EVERY 10 SECONDS", True),
+    ("SESSION 5 SECONDS", False),
+    ("100 ROWS", False),
+    ("10 SECONDS, 20 SECONDS", False),
+]
+
+
+@pytest.mark.parametrize(("windows", "follow"), FOLLOWING)
+def test_windows_that_follow_one_another(windows: str, follow: bool) -> None:
+    text = f"SELECT host, COUNT(*) AS n FROM access GROUP BY host WINDOWING {windows}"
+    assert follow_on(plan_text(text, SCHEMA, stream="access")) == follow
 
 
 DEFINITION = Definition(PER_HOST.sql, (("access", SCHEMA),))
@@ -115,7 +123,7 @@ READ = Read.of(f"{'0' * 32}.1", "busy", PER_HOST)
 
 
 def test_a_condition_is_checked_against_the_rows_of_the_job() -> None:
-    check_over("n > 2 AND host IN ('a', 'b') AND s / n > 100", DEFINITION, READ)
+    check_over("n > 2 AND host IN ('a', 'b') AND s / n > 100", ["host"], DEFINITION, READ)
 
 
 @pytest.mark.parametrize(
@@ -131,5 +139,7 @@ def test_a_condition_is_checked_against_the_rows_of_the_job() -> None:
 )
 def test_what_is_no_condition_over_them_is_refused_with_its_place(when: str, why: str) -> None:
     with pytest.raises(UserError) as refused:
-        check_over(when, DEFINITION, READ)
+        check_over(when, (), DEFINITION, READ)
     assert why in str(refused.value)
+    with pytest.raises(UserError, match="hosts"):
+        check_over("n > 2", ["hosts"], DEFINITION, READ)

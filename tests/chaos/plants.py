@@ -62,6 +62,17 @@ def saves_before_it_is_delivered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outputs, "_advance", advanced)
 
 
+def forgets_what_an_alert_remembers(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.10: what an alert remembers is committed with how far it has got."""
+    advance = Outputs._advance
+
+    def advanced(outputs: Outputs, one: _Output, now_ms: int) -> list[Effect]:
+        found = advance(outputs, one, now_ms)
+        return [SaveOutput(replace(e.kept, state=b"")) if isinstance(e, SaveOutput) else e for e in found]
+
+    patch.setattr(Outputs, "_advance", advanced)
+
+
 def merges_what_overlaps(patch: pytest.MonkeyPatch) -> None:
     """protocol 4.2, protocol 4.3: inner nodes and roots keep pieces that cover the same member."""
 

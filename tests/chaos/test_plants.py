@@ -58,6 +58,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.forgets_gaps_on_the_way: storms.away,
     plants.keeps_gaps_from_windows: storms.away,
     plants.saves_before_it_is_delivered: storms.outside,
+    plants.forgets_what_an_alert_remembers: storms.outside_late,
 }
 
 

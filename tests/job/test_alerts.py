@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elf.fields import replace
-from elf.job.alerts import Alert, Memory, Transition, Verdict, judged, kept, remembered
+from elf.job.alerts import Alert, Memory, Transition, Verdict, interrupted, judged, kept, remembered
 
 STEP = 10
 GROUPS = ("[]", '["a"]', '["b"]')
@@ -17,10 +17,15 @@ def window(place: int, groups: str = "", known: bool = True, revision: int = 0) 
     return Verdict(place * STEP, (place + 1) * STEP, 1, revision, known, tuple(groups.split()), 0, missing)
 
 
-def told(alert: Alert, *verdicts: Verdict) -> list[Transition]:
-    memory, found = Memory(), []
+def told(alert: Alert, *verdicts: Verdict | None) -> list[Transition]:
+    """None: there results were lost."""
+    memory, found = Memory(), list[Transition]()
     for verdict in verdicts:
-        memory, change = judged(alert, remembered(kept(memory)), verdict, STEP)
+        memory = remembered(kept(memory))
+        if verdict is None:
+            memory = interrupted(memory)
+            continue
+        memory, change = judged(alert, memory, verdict)
         found += [change] if change is not None else []
     return found
 
@@ -61,8 +66,18 @@ def test_a_revision_that_brings_the_missing_rows_decides() -> None:
 
 
 def test_where_windows_are_left_out_the_run_begins_anew() -> None:
-    found = told(Alert("", 2), window(0, "k"), window(2, "k"), window(3, "k"), window(9, known=False))
+    found = told(
+        Alert("", 2), window(0, "k"), None, window(2, "k"), window(3, "k"), None, window(9, known=False)
+    )
     assert states(found) == [("firing", 3), ("unknown", 9)]
+
+
+def test_another_version_of_the_job_begins_anew_and_the_former_one_says_nothing_more() -> None:
+    second = [replace(window(place, "k"), version=2) for place in (1, 2)]
+    found = told(
+        Alert("", 2), window(0, "k"), second[0], window(1), window(2), second[1], window(2, revision=1)
+    )
+    assert states(found) == [("firing", 2)]
 
 
 def test_each_group_has_a_run_of_its_own() -> None:
@@ -72,11 +87,9 @@ def test_each_group_has_a_run_of_its_own() -> None:
 
 @st.composite
 def histories(draw: st.DrawFn) -> tuple[Alert, list[Verdict]]:
-    """Windows as they come, some left out, some revised later, and what is unknown at first at the end."""
+    """Windows as they come, some of them revised later."""
     found: list[Verdict] = []
     for place in range(draw(st.integers(1, 14))):
-        if draw(st.integers(0, 9)) == 0:
-            continue
         groups = " ".join(sorted(draw(st.sets(st.sampled_from(GROUPS)))))
         found.append(window(place, groups, known=draw(st.integers(0, 3)) > 0))
         if draw(st.booleans()):
@@ -112,7 +125,7 @@ def test_it_is_and_over_the_last_windows(history: tuple[Alert, list[Verdict]]) -
     memory, numbers = Memory(), []
     for place, verdict in enumerate(verdicts):
         before = memory
-        memory, change = judged(alert, memory, verdict, STEP)
+        memory, change = judged(alert, memory, verdict)
         full, value = kleene(alert, verdicts[: place + 1])
         for group in set(memory.firing) - set(before.firing):
             assert full, "it fires too soon"
@@ -128,7 +141,7 @@ def test_it_is_and_over_the_last_windows(history: tuple[Alert, list[Verdict]]) -
         if change is not None:
             numbers.append(change.number)
             assert (change.state, change.firing) == (memory.state, memory.firing)
-        assert judged(alert, memory, verdict, STEP) == (memory, None), "what comes again changes nothing"
+        assert judged(alert, memory, verdict) == (memory, None), "what comes again changes nothing"
     assert numbers == list(range(1, len(numbers) + 1))
 
 

@@ -3,6 +3,7 @@ agent is away."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from elf.batch import decode
@@ -23,10 +24,11 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def told(world: World) -> list[dict[str, object]]:
     """Each notice once, in the order of their numbers; the same number says the same."""
-    found: dict[str, dict[str, object]] = {}
+    found: dict[str, bytes] = {}
     for key, notice in came(world).notices:
         assert found.setdefault(key, notice) == notice
-    return sorted(found.values(), key=lambda one: int(str(one["number"])))
+    notices: list[dict[str, object]] = [msgspec.json.decode(one) for one in found.values()]
+    return sorted(notices, key=lambda one: int(str(one["number"])))
 
 
 def state(world: World) -> dict[str, object]:
@@ -38,7 +40,7 @@ def test_it_fires_once_and_goes_on_with_the_next_master() -> None:
     world = World(95, 3)
     spec, until = begun(world, 30_000, rate_ms=1_000)
     staffed(world, spec, 3)
-    text = said(world, 1, f"{CREATE} FOR 2 WINDOWS {NOTIFY}").text
+    text = said(world, 1, f"{CREATE} BY k0 FOR 2 WINDOWS {NOTIFY}").text
     assert text == "alert busy created, of what comes from now on"
     world.run(8_000)
     lead = world.leader(spec)
@@ -48,7 +50,7 @@ def test_it_fires_once_and_goes_on_with_the_next_master() -> None:
     world.run(max(until - world.now, 0) + 20_000)
     first, *rest = told(world)
     assert (first["state"], first["was"], first["number"]) == ("firing", "quiet", 1)
-    assert first["text"] == "busy (job job) fires"
+    assert str(first["text"]).startswith('busy (job job) fires: {"k0":')
     assert first["rows"]
     assert [one["number"] for one in rest] == list(range(2, len(rest) + 2))
     for before, after in zip([first, *rest], rest, strict=False):

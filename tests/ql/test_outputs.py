@@ -23,7 +23,7 @@ def test_an_output_says_of_which_job_it_is_and_where_it_goes() -> None:
 
 def test_an_alert_is_a_condition_over_the_windows_of_a_job() -> None:
     when = "errors * 100 / (n FOR 1) > 5 AND NOT host LIKE '%FOR%'"
-    rest = "FOR 3 WINDOWS COVERAGE >= 0.95 NOTIFY 'https://x' WITH (secret = 'k')"
+    rest = "BY host, page FOR 3 WINDOWS COVERAGE >= 0.95 NOTIFY 'https://x' WITH (secret = 'k')"
     text = f"CREATE ALERT a ON JOB busy WHEN {when} {rest}"
     plain, drop, show = (
         "create alert a on job busy when n > 1 notify 'https://x'",
@@ -31,7 +31,9 @@ def test_an_alert_is_a_condition_over_the_windows_of_a_job() -> None:
         "SHOW ALERTS",
     )
     assert parse(f"{text}; {plain}; {drop}; {show}") == [
-        CreateOutput(text, "a", "busy", "https://x", (("secret", "k"),), alert=Alert(when, 3, 0.95)),
+        CreateOutput(
+            text, "a", "busy", "https://x", (("secret", "k"),), alert=Alert(when, 3, 0.95, ("host", "page"))
+        ),
         CreateOutput(plain, "a", "busy", "https://x", alert=Alert("n > 1")),
         DropOutput(drop, "a", alert=True),
         Show(show, "alerts"),

@@ -41,6 +41,11 @@ def outside(rng: random.Random) -> list[Fault]:
     return [Fault("output", 0, (1,)), down, Fault("leader", 6_500, for_ms=3_000)]
 
 
+def outside_late(rng: random.Random) -> list[Fault]:
+    """Windows go out of the fleet, and what an alert says of them, when their master dies."""
+    return [Fault("output", 0, (1,)), Fault("leader", 9_500 + rng.randrange(1_000), for_ms=3_000)]
+
+
 def dead_leader(rng: random.Random) -> list[Fault]:
     """One job group is away for long."""
     return [Fault("leader", 1_000 + rng.randrange(500), for_ms=9_000)]
