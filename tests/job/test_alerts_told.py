@@ -8,9 +8,9 @@ import pytest
 
 from elf.batch import decode
 from lab.chaos.world import World
-from tests.job.test_outputs import came, said
 from tests.support.histories import begun
 from tests.support.jobgroups import moved, staffed
+from tests.support.outside import came, said
 
 CREATE = "CREATE ALERT busy ON JOB job WHEN s0 >= 1"
 NOTIFY = "NOTIFY 'https://outside.example/in'"

@@ -4,30 +4,14 @@ replaces itself; where they are is in the job's group."""
 from __future__ import annotations
 
 from elf.batch import decode
-from elf.job import events as was
 from elf.job.effects import PruneWindows
 from elf.job.spec import JobSpec
-from elf.wire.clients import Execute, Reply
-from lab.chaos.outside import Arrivals
 from lab.chaos.world import World
 from tests.support.histories import begun, settled
 from tests.support.jobgroups import leader, moved, staffed
+from tests.support.outside import came, said
 
 CREATE = "CREATE OUTPUT out FROM JOB job TO 'https://outside.example/in'"
-
-
-def came(world: World) -> Arrivals:
-    (arrivals,) = world.outside.came.values()
-    return arrivals
-
-
-def said(world: World, through: int, sql: str) -> Reply:
-    world.client_inbox.clear()
-    world.agents[through].handle(was.Arrived("client:9", Execute(request=7, sql=sql, creator="me")))
-    world.run_until(lambda: bool(world.client_inbox), 30_000)
-    (reply,) = world.client_inbox
-    assert isinstance(reply, Reply), reply
-    return reply
 
 
 def shown(world: World, through: int = 0) -> dict[str, object]:
