@@ -9,9 +9,11 @@ its value, for DuckDB, and for Spark where that differs. (Aggregates that need m
 - Variances of doubles are power sums: an error of some 2**-52 (1 + mean²/variance) relative to the value, in
   either direction; a mean that is 10**6 deviations away leaves four digits. Where that matters, scale to
   integers.
-- FIRST and LAST are the least and the greatest of (event time, value), packed into one number or one text:
-  ties go to the least value for FIRST and to the greatest for LAST, whatever the order in which rows come.
-  NULLs are ignored; event times beyond the year 75,000 count as that year.
+- MIN_BY(x, y) and MAX_BY(x, y) are the least and the greatest of (y, x), a pair in one text
+  (``elf.ql.pairs``): ties go to the least x for MIN_BY and to the greatest for MAX_BY, whatever the order in
+  which rows come. Rows with a NULL in either are ignored.
+- FIRST and LAST are the same by event time. What fits 64 bits is packed into one number with its time; event
+  times beyond the year 75,000 count as that year.
 """
 
 from __future__ import annotations
@@ -147,8 +149,6 @@ _TIME = (
 _SPARK_TIME = _TIME.replace("epoch_us", "unix_micros")
 _PACKED = f"CAST(({_TIME}) AS HUGEINT) * {1 << 64} + (CAST({{x}} AS HUGEINT) + {1 << 63})"
 _UNPACKED = f"CAST((CAST({{0}} AS HUGEINT) & {(1 << 64) - 1}) - {1 << 63} AS BIGINT)"
-# 2**62 more than a time has 19 digits.
-_STAMPED = f"CAST(({_TIME}) + {1 << 62} AS VARCHAR) || {{x}}"
 _PAIR = (
     "CASE WHEN ({x}) IS NOT NULL AND {t} IS NOT NULL "
     f"THEN named_struct('t', {_SPARK_TIME}, 'x', {{x}}) END"
@@ -163,8 +163,6 @@ def _ends() -> list[Aggregate]:
         spark = f"{call}({_PAIR})"
         packed = StateRule(name, merge, f"{call}({_PACKED})", spark=spark)
         found.append(Aggregate(name, (packed,), _UNPACKED, "{0}.x"))
-        stamped = StateRule(name, merge, f"{call}({_STAMPED})", spark=spark)
-        found.append(Aggregate(f"{name} of texts", (stamped,), "substring({0}, 20)", "{0}.x"))
     return found
 
 
@@ -180,8 +178,13 @@ AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
             Aggregate("avg", (_SUM, _COUNT), "CAST({0} AS DOUBLE) / NULLIF({1}, 0)"),
             *_variances(),
             *_ends(),
+            Aggregate("min_by", (StateRule("min", "min", "MIN({x})"),), "{0}"),
+            Aggregate("max_by", (StateRule("max", "max", "MAX({x})"),), "{0}"),
         )
     }
 )
 """By name. The variances are of integers, or ``… of doubles``; ``first`` and ``last`` of what fits 64
-bits, or ``… of texts``. COUNT(*) has no argument."""
+bits. COUNT(*) has no argument."""
+
+BY: Final = ("min_by", "max_by")
+"""Those of two arguments whose state is of a pair of them, and their value the first of it."""

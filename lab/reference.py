@@ -51,6 +51,7 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "       COUNT(DISTINCT user.name) AS users\nFROM log\nGROUP BY host",
         "SELECT MEDIAN(ms) AS median, PERCENTILE(ms, 0.9) AS p90, FIRST(page) AS first, LAST(page) AS last FROM log",
         "SELECT APPROX_TOP_K(host, 2) AS hosts, BOOL_OR(status = 500) AS broken FROM log",
+        "SELECT host, MAX_BY(page, ms) AS slowest, ARRAY_AGG(page) AS pages, HISTOGRAM(ms, 25) AS times\nFROM log\nGROUP BY host",
     ),
     "Windows": (
         "SELECT COUNT(*) AS hits FROM log WINDOWING 10 SECONDS",
@@ -84,6 +85,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
     "Beyond groups": (
         "SELECT host, status, COUNT(*) AS hits FROM log GROUP BY ROLLUP (host, status)",
         "SELECT host, page, COUNT(*) AS hits FROM log GROUP BY host, page ORDER BY hits DESC LIMIT 1 BY host",
+        "SELECT page, COUNT(*) AS hits,\n       SUM(COUNT(*)) OVER (ORDER BY page ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS with_the_one_before\n"
+        "FROM log\nWHERE page ~ '^/[a-z]*$'\nGROUP BY page",
         "SELECT MAX(hits) AS most, COUNT(*) AS pages FROM (SELECT page, COUNT(*) AS hits FROM log GROUP BY page) AS pages",
     ),
 }  # fmt: skip

@@ -19,21 +19,27 @@ from elf.ql.scope import Scope
 from elf.ql.source import start_of
 
 TOP_MAX: Final = 1000
-"""The largest k of APPROX_TOP_K."""
+"""The largest k of APPROX_TOP_K, and the most values that HISTOGRAM and ARRAY_AGG show."""
+WIDTH_MAX: Final = 10**12
+"""The greatest width of a bucket of HISTOGRAM."""
 DECIMALS_MAX: Final = 9
 """The most decimals of the p of a percentile."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A call of an aggregate: ``arg`` is the bound first argument, with FILTER in it."""
+    """A call of an aggregate. ``plain`` is the bound first argument, ``arg`` the same with FILTER in it."""
 
     name: str
     node: exp.Anonymous
     nodes: tuple[exp.Expr, ...]
+    plain: Expr
     arg: Expr
     distinct: bool
     scope: Scope
+    order: exp.Ordered | None = None
+    limit: int = 0
+    """What ORDER BY and LIMIT in the call say."""
 
     @property
     def upper(self) -> str:
@@ -56,8 +62,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Rule:
-    """``arguments``: how many. ``distinct``: whether DISTINCT may stand before the first. ``usage``,
-    ``about`` and ``example`` (over the sample of the reference) are for people.
+    """``arguments``: how many, and ``optional`` ones. ``distinct``: whether DISTINCT may stand before the
+    first; ``listed``: whether ORDER BY and LIMIT may stand behind. ``usage``, ``about`` and ``example`` (over
+    the sample of the reference) are for people.
     """
 
     build: Callable[[Asked], Expr]
@@ -65,7 +72,9 @@ class Rule:
     about: str
     example: str
     arguments: int = 1
+    optional: int = 0
     distinct: bool = False
+    listed: bool = False
 
 
 def bind_aggregate(name: str, node: exp.Anonymous, scope: Scope, condition: exp.Expr | None = None) -> Expr:
@@ -75,15 +84,16 @@ def bind_aggregate(name: str, node: exp.Anonymous, scope: Scope, condition: exp.
         scope.fail(node, f"{upper} cannot be inside {scope.within}: both are aggregates")
     if not scope.aggregates:
         scope.fail(node, f"{upper} is an aggregate, which cannot be in {scope.clause}")
-    nodes = list(node.expressions)
+    nodes, order, limit = _listing(node, rule, scope)
     distinct = bool(nodes) and isinstance(nodes[0], exp.Distinct)
     if distinct:
         if not rule.distinct:
             scope.fail(node, f"{upper}(DISTINCT …) is not supported yet; there are {_DISTINCT}")
         nodes = list(nodes[0].expressions)
-    if len(nodes) != rule.arguments:
+    if not rule.arguments <= len(nodes) <= rule.arguments + rule.optional:
         wanted = "1 argument" if rule.arguments == 1 else f"{rule.arguments} arguments"
-        scope.fail(node, f"{upper} takes {wanted}, not {len(nodes)}")
+        more = f", or {rule.arguments + rule.optional}" if rule.optional else ""
+        scope.fail(node, f"{upper} takes {wanted}{more}, not {len(nodes)}")
     inner = replace(scope, within=upper, aliases={})
     if isinstance(nodes[0], exp.Star):
         if name != "count" or distinct:
@@ -91,10 +101,31 @@ def bind_aggregate(name: str, node: exp.Anonymous, scope: Scope, condition: exp.
         arg: Expr = TRUE
     else:
         arg = inner.bind(nodes[0])
+    plain = arg
     if condition is not None:
         given = replace(inner, within="FILTER").condition(condition, "FILTER")
         arg = Call("case", (given, arg, Constant(None, arg.kind)), arg.kind)
-    return rule.build(Asked(name, node, tuple(nodes), arg, distinct, scope))
+    return rule.build(Asked(name, node, tuple(nodes), plain, arg, distinct, inner, order, limit))
+
+
+def _listing(node: exp.Anonymous, rule: Rule, scope: Scope) -> tuple[list[exp.Expr], exp.Ordered | None, int]:
+    """The arguments, and what ORDER BY and LIMIT behind them say."""
+    nodes, order, limit = list(node.expressions), None, 0
+    last = nodes[-1] if nodes else None
+    if isinstance(last, exp.Limit | exp.Order) and not rule.listed:
+        scope.fail(node, f"{node.name.upper()} takes neither ORDER BY nor LIMIT")
+    if isinstance(last, exp.Limit):
+        told = last.expression
+        if not isinstance(told, exp.Literal) or not told.name.isdigit() or not 1 <= int(told.name) <= TOP_MAX:
+            scope.fail(told, f"LIMIT in {node.name.upper()} takes a whole number from 1 to {TOP_MAX}")
+        limit, last = int(told.name), last.this
+    if isinstance(last, exp.Order):
+        if len(last.expressions) > 1:
+            scope.fail(
+                last.expressions[1], f"{node.name.upper()} is ordered by one value, then by what it lists"
+            )
+        order, last = last.expressions[0], last.this
+    return [*nodes[:-1], *([] if last is None else [last])], order, limit
 
 
 def _bind_filter(node: exp.Filter, scope: Scope) -> Expr:
@@ -159,7 +190,9 @@ def _end(asked: Asked) -> Expr:
         asked.scope.fail(asked.node, f"{asked.upper} goes by event time, and there is none here")
     time, arg = Ref(event_time, "timestamp", start_of(asked.node) or 0), asked.narrow(asked.arg)
     if arg.kind in ("text", "null"):
-        return asked.aggregate(f"{asked.name} of texts", "text", become(arg, "text"), time)
+        return asked.aggregate(
+            "min_by" if asked.name == "first" else "max_by", "text", become(arg, "text"), time
+        )
     if arg.kind == "bigint":
         return asked.aggregate(asked.name, "bigint", arg, time)
     packed = Call(f"pack {arg.kind}", (arg,), "bigint")
@@ -194,16 +227,66 @@ def _fraction(asked: Asked) -> Decimal:
     return asked.scope.fail(asked.nodes[1], f"{asked.upper} wants {wanted}, here")
 
 
-def _top(asked: Asked) -> Expr:
+def _by(name: Literal["min_by", "max_by"]) -> Callable[[Asked], Expr]:
+    """The first argument where the second is the least or the greatest."""
+
+    def build(asked: Asked) -> Expr:
+        arg, by = asked.narrow(asked.arg), asked.scope.bind(asked.nodes[1])
+        arg = become(arg, "text") if arg.kind == "null" else arg
+        return asked.aggregate(name, arg.kind, arg, by)
+
+    return build
+
+
+def _whole(asked: Asked, most: int) -> int:
+    """The second argument, a whole constant."""
     match asked.scope.bind(asked.nodes[1]):
-        case Constant(value=int() as most, kind="bigint") if 1 <= most <= TOP_MAX:
-            pass
-        case _:
-            asked.scope.fail(asked.nodes[1], f"{asked.upper} wants a whole constant from 1 to {TOP_MAX} here")
+        case Constant(value=int() as value, kind="bigint") if 1 <= value <= most:
+            return value
+    return asked.scope.fail(asked.nodes[1], f"{asked.upper} wants a whole constant from 1 to {most} here")
+
+
+def _written(asked: Asked, way: str = "") -> Expr:
+    """The first argument, which both engines write alike."""
     if cast(asked.arg, "text") is None:
-        asked.scope.fail(asked.nodes[0], f"{asked.upper} of {asked.arg.kind} is not supported yet")
-    arg = become(asked.arg, "text") if asked.arg.kind == "null" else asked.arg
-    return asked.aggregate("approx_top_k", "text", arg, params=(most,))
+        what = f"{asked.upper} of {asked.arg.kind} is not supported"
+        asked.scope.fail(asked.nodes[0], f"{what}: the engines write it differently; CAST it to bigint{way}")
+    return become(asked.arg, "text") if asked.arg.kind == "null" else asked.arg
+
+
+def _top(asked: Asked) -> Expr:
+    most = _whole(asked, TOP_MAX)
+    return asked.aggregate("approx_top_k", "text", _written(asked), params=(most,))
+
+
+def _histogram(asked: Asked) -> Expr:
+    """With a width: of numbers, rounded down to a multiple of it."""
+    if len(asked.nodes) == 1:
+        return asked.aggregate("histogram", "text", _written(asked, ", or give a width"), params=(TOP_MAX,))
+    width, number = Constant(_whole(asked, WIDTH_MAX), "bigint"), asked.narrow(asked.number)
+    if number.kind == "double":
+        number = cast(Call("floor", (number,), "double"), "bigint") or number
+    over = Call("%", (Call("+", (Call("%", (number, width), "bigint"), width), "bigint"), width), "bigint")
+    start = Call("-", (number, over), "bigint")
+    return asked.aggregate("histogram", "text", start, params=(TOP_MAX,))
+
+
+def _array(asked: Asked) -> Expr:
+    """In the order of event time, or of the values where there is none or with DISTINCT."""
+    arg, order, event_time = _written(asked), asked.order, asked.scope.schema.event_time
+    by = asked.plain
+    if order is not None:
+        by = asked.scope.bind(order.this)
+    elif event_time is not None and not asked.distinct:
+        by = Ref(event_time, "timestamp", start_of(asked.node) or 0)
+    desc = order is not None and bool(order.args.get("desc"))
+    low = desc != (order is not None and bool(order.args.get("nulls_first")))
+    of_itself = by == asked.plain
+    if asked.distinct and not of_itself:
+        asked.scope.fail(order or asked.node, f"{asked.upper}(DISTINCT x) is ordered by x itself")
+    name = f"array_agg{' distinct' if asked.distinct else ''}{' desc' if desc else ''}"
+    args = (arg,) if of_itself else (asked.narrow(arg), by)
+    return asked.aggregate(name, "text", *args, params=(asked.limit or TOP_MAX, int(low)))
 
 
 AGGREGATES: Final[Mapping[str, Rule]] = {
@@ -243,6 +326,16 @@ AGGREGATES: Final[Mapping[str, Rule]] = {
                   "FIRST(page)"),
     "last": Rule(_end, "LAST(x)", "the last by event time; of several at one time, the greatest",
                  "LAST(page)"),
+    "max_by": Rule(_by("max_by"), "MAX_BY(x, y)",
+                   "the x where y is greatest; of several the greatest x; rows with a NULL in either are "
+                   "passed over",
+                   "MAX_BY(page, ms)", 2),
+    "min_by": Rule(_by("min_by"), "MIN_BY(x, y)", "the x where y is least; of several the least x",
+                   "MIN_BY(page, ms)", 2),
+    "arg_max": Rule(_by("max_by"), "ARG_MAX(x, y)", "the same as MAX_BY",
+                    "ARG_MAX(host, status)", 2),
+    "arg_min": Rule(_by("min_by"), "ARG_MIN(x, y)", "the same as MIN_BY",
+                    "ARG_MIN(host, status)", 2),
     "approx_count_distinct": Rule(_approx_distinct, "APPROX_COUNT_DISTINCT(x)",
                                   "different values by HyperLogLog: standard error 1.6 %, memory for at most "
                                   "4,096 registers a group; of doubles exact",
@@ -258,6 +351,16 @@ AGGREGATES: Final[Mapping[str, Rule]] = {
     "approx_top_k": Rule(_top, "APPROX_TOP_K(x, k)",
                          "the k most frequent values with counts, as JSON; exact, memory for each value",
                          "APPROX_TOP_K(status, 1)", 2),
+    "histogram": Rule(_histogram, "HISTOGRAM(x[, width])",
+                      "the values in their order with counts, as JSON; with a width, a whole constant, "
+                      "numbers rounded down to a multiple of it. "
+                      f"Behind {TOP_MAX:,} of them \"…\" counts all others. Memory for each",
+                      "HISTOGRAM(ms, 25)", optional=1),
+    "array_agg": Rule(_array, "ARRAY_AGG([DISTINCT] x [ORDER BY y [DESC]] [LIMIT n])",
+                      "the values as JSON, in the order of y and then of x; without ORDER BY, of event time "
+                      "and then of x; with DISTINCT, or over groups, of x alone. "
+                      f"The first {TOP_MAX:,}, or n; memory for each pair (y, x)",
+                      "ARRAY_AGG(page ORDER BY ms DESC LIMIT 2)", distinct=True, listed=True),
 }  # fmt: skip
 """The aggregates, by name in lower case."""
 

@@ -12,11 +12,11 @@ from elf.errors import ColumnError
 from elf.ql.bind_times import TIMES, shift
 from elf.ql.expressions import Call, Constant, Expr, Kind, Ref, Spelled, arithmetic, comparison, connect
 from elf.ql.functions_number import quotient
-from elf.ql.functions_text import as_text
+from elf.ql.functions_text import as_text, regexp_matches
 from elf.ql.kinds import CAST_TYPES, INT64_MAX, INT64_MIN, become, cast, common, read_text
 from elf.ql.patterns import like_for_spark
 from elf.ql.scope import Scope
-from elf.ql.signatures import spelled
+from elf.ql.signatures import Misuse, spelled
 from elf.ql.templates import text_literal
 from elf.schema import COLUMN_TYPES
 
@@ -241,8 +241,15 @@ def _bind_quotient(node: exp.IntDiv, scope: Scope) -> Expr:
     return quotient(args)
 
 
-def _bind_regexp(node: exp.RegexpLike, scope: Scope) -> Expr:
-    return scope.fail(node, "RLIKE is not supported; write regexp_matches(text, pattern)")
+def _bind_regexp(node: exp.Binary, scope: Scope) -> Expr:
+    """``~`` and RLIKE; ``~*`` is the same without regard to case."""
+    text, pattern = scope.bind(node.left), scope.bind(node.right)
+    if isinstance(node, exp.RegexpILike) and isinstance(pattern, Constant) and isinstance(pattern.value, str):
+        pattern = Constant(f"(?i){pattern.value}", "text")
+    try:
+        return regexp_matches((text, pattern))
+    except Misuse as misuse:
+        return scope.fail(node.right if misuse.index else node.left, f"text ~ pattern: {misuse}")
 
 
 def _bind_concatenation(node: exp.Binary, scope: Scope) -> Expr:
@@ -329,6 +336,7 @@ OPERATORS: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = {
     exp.IntDiv: _bind_quotient,
     exp.Escape: _bind_escape,
     exp.RegexpLike: _bind_regexp,
+    exp.RegexpILike: _bind_regexp,
     exp.Like: _bind_like,
     exp.ILike: _bind_like,
     exp.DPipe: _bind_concatenation,

@@ -91,9 +91,14 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "Totals and subtotals in one result; GROUPING(a) is 1 in rows that are not grouped by a. Without "
            "windows the grand total is there over no rows too; a set that is there twice has its rows twice.",
            "SELECT sc_status, cs_method, COUNT(*) AS hits FROM log GROUP BY ROLLUP (sc_status, cs_method)"),
-    Clause("OVER", "ROW_NUMBER() | RANK() | DENSE_RANK() OVER ([PARTITION BY a, …] ORDER BY b, …), "
-           "COUNT | SUM | AVG | MIN | MAX (…) OVER ([PARTITION BY a, …])",
-           "A group's place, or a total, among the groups of its window.",
+    Clause("OVER",
+           "ROW_NUMBER() | RANK() | DENSE_RANK() | LAG(x[, n]) | LEAD(x[, n]) OVER ([PARTITION BY a, …] "
+           "ORDER BY b, …), COUNT | SUM | AVG | MIN | MAX | FIRST_VALUE | LAST_VALUE (…) OVER "
+           "([PARTITION BY a, …] [ORDER BY b, … [ROWS | RANGE BETWEEN start AND end]])",
+           "A group's place, a total or another group's value, among the groups of its window. A frame "
+           "begins and ends at UNBOUNDED PRECEDING, n PRECEDING, CURRENT ROW, n FOLLOWING or UNBOUNDED "
+           "FOLLOWING (n with ROWS only); with ORDER BY alone it goes from the first row to the last that is "
+           "equal. Equal rows are in the order of the keys.",
            "SELECT sc_status, 100 * COUNT(*) / SUM(COUNT(*)) OVER () AS percent FROM log GROUP BY sc_status"),
     Clause("QUALIFY", "QUALIFY condition",
            "Which groups stay, by window functions: the top of each of something.",
@@ -178,6 +183,10 @@ OPERATORS: Final[tuple[Entry, ...]] = (
     Operator("LIKE", "text [NOT] LIKE | ILIKE pattern [ESCAPE 'c']",
              "% stands for any text, _ for one character, all else for itself; ILIKE without regard to case.",
              "'/a_b/c' LIKE '/a!_b/%' ESCAPE '!'", "TRUE"),
+    Operator("~", "text ~ pattern, text !~ pattern, text ~* pattern, text RLIKE pattern",
+             "Whether a regular expression, a constant, matches anywhere (!~: nowhere), as "
+             "regexp_matches(text, pattern); ~* and !~* without regard to case.",
+             "'/p/17' ~ '^/p/[0-9]+$'", "TRUE"),
     Operator("||", "a || b", "Texts in a row; NULL with NULL.", "'a' || 1", "'a1'"),
     Operator("->>", "json ->> path", "As json_extract_string(json, path).",
              """'{"a": {"b": 5}}' ->> '$.a.b'""",

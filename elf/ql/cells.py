@@ -7,8 +7,11 @@ to the same bits in agents, trees, windows and Spark. (A library's sketch, such 
 DataSketches, is a Python object a key, and a different one in Spark; merged in another order it is another
 sketch.) The price: memory by cell, not by group.
 
-- COUNT, SUM, AVG (DISTINCT x), MEDIAN(x), PERCENTILE(x, p), APPROX_TOP_K(x, k): one cell for each value. They
-  are exact: the error bound of APPROX_TOP_K is 0. Equal arguments share their cells.
+- COUNT, SUM, AVG (DISTINCT x), MEDIAN(x), PERCENTILE(x, p), APPROX_TOP_K(x, k), HISTOGRAM(x),
+  ARRAY_AGG(DISTINCT x): one cell for each value. They are exact: the error bound of APPROX_TOP_K is 0. Equal
+  arguments share their cells.
+- ARRAY_AGG(x ORDER BY y): one cell for each pair of values, in the order of y and then of x
+  (``elf.ql.pairs``). Merging keeps them all; what is shown is cut.
 - APPROX_COUNT_DISTINCT(x): a HyperLogLog of 4,096 registers (Flajolet et al. 2007) over 64 bits of md5, one
   cell for each register that was hit, with Ertl's estimator (arXiv 1702.01284, section 4), which needs no
   constants and no corrections. Standard error 1.04/sqrt(4096) = 1.6 %; a few values are nearly exact.
@@ -26,8 +29,10 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from elf.aggregates import State
-from elf.ql.expressions import Aggregate, Call, Expr, Ref
-from elf.ql.kinds import become
+from elf.ql.expressions import Aggregate, Call, Expr, Ref, Slot
+from elf.ql.kinds import become, cast
+from elf.ql.pairs import of_pair, pair
+from elf.ql.render import render
 from elf.ql.templates import Engine, Form, same
 
 COUNT: Final = State("cell_count", "sum", identity_zero=True)
@@ -53,35 +58,64 @@ class Cell:
 @dataclass(frozen=True)
 class Celled:
     """An aggregate over cells. ``final``: its value over a group's rows, a template with ``{c}``, the cell
-    column; ``{n}`` and ``{rank}``, the states; ``{0}`` and ``{1}``, the aggregate's ``params``, and of
-    ``needs``:
+    column; ``{n}`` and ``{rank}``, the states; ``{json}``, the argument's value as JSON (``quoted``: always
+    as a text); ``{0}`` and ``{1}``, the aggregate's ``params``, and of ``needs``:
 
     - ``order``: ``{upto}``, how many rows have this cell's value or a lower one, and ``{total}``, how many
       there are;
-    - ``place``: ``{place}``, 1 for the cell with the most rows, and so on.
+    - ``place``: ``{place}``, 1 for the cell with the most rows, and so on;
+    - ``first``, ``last``: ``{first}``, ``{last}``, 1 for the cell with the least or the greatest value, and
+      so on.
     """
 
-    cell: Callable[[Expr], Cell]
+    cell: Callable[[Aggregate], Cell]
     final: Form
-    needs: Literal["", "order", "place"] = ""
+    needs: Literal["", "order", "place", "first", "last"] = ""
+    quoted: bool = False
 
     def value(self, aggregate: Aggregate, column: str, engine: Engine) -> str:
         """SQL over the rows of a group, ``g``."""
-        names = {name: f"g.{name}_{column}" for name in ("upto", "total", "place")}
+        names = {name: f"g.{name}_{column}" for name in ("upto", "total", "place", "first", "last")}
         states = {"n": f"g.{COUNT.name}", "rank": f"g.{RANK.name}"}
-        return self.final.template(engine).format(*aggregate.params, c=f"g.{column}", **names, **states)
+        template = self.final.template(engine)
+        json = render(self._json(aggregate, column), engine) if "{json}" in template else ""
+        return template.format(*aggregate.params, c=f"g.{column}", json=json, **names, **states)
+
+    def _json(self, aggregate: Aggregate, column: str) -> Expr:
+        """A cell's value of the first argument as JSON."""
+        kind = aggregate.args[0].kind
+        value: Expr = Slot(column, kind)
+        if len(aggregate.args) > 1:
+            value = of_pair(value, kind)
+        text = cast(value, "text") or value
+        return (
+            text
+            if kind in ("bigint", "boolean") and not self.quoted
+            else Call("json of text", (text,), "text")
+        )
 
 
-def _value(arg: Expr) -> Cell:
+def _value(aggregate: Aggregate) -> Cell:
+    (arg,) = aggregate.args
     return Cell(arg, arg)
 
 
-def _register(text: Expr) -> Cell:
+def _listed(aggregate: Aggregate) -> Cell:
+    """``params``: how many are listed, and whether what is ordered by NULL is low."""
+    if len(aggregate.args) == 1:
+        return _value(aggregate)
+    x, by = aggregate.args
+    both = pair(x, by, low=bool(aggregate.params[1]))
+    return Cell(both, both)
+
+
+def _register(aggregate: Aggregate) -> Cell:
     x = Ref("x", "text")
-    return Cell(text, Call("register", (x,), "bigint"), Call("register rank", (x,), "bigint"))
+    return Cell(aggregate.args[0], Call("register", (x,), "bigint"), Call("register rank", (x,), "bigint"))
 
 
-def _rounded(arg: Expr) -> Cell:
+def _rounded(aggregate: Aggregate) -> Cell:
+    (arg,) = aggregate.args
     return Cell(arg, Call("7 bits", (become(arg, "double"),), "double"))
 
 
@@ -111,15 +145,46 @@ _LOW, _HIGH = f"CAST({_LOW} AS DOUBLE)", f"CAST({_HIGH} AS DOUBLE)"
 _CONTINUOUS = f"CASE WHEN {_LOW} = {_HIGH} THEN {_LOW} ELSE {_LOW} + ({_HIGH} - {_LOW}) * ({_BETWEEN}) END"
 _DISCRETE = "MIN({c}) FILTER (WHERE {upto} * {1} >= {0} * {total})"
 
-_ENTRY = "CASE WHEN {place} <= {0} AND {c} IS NOT NULL THEN {text} || ': ' || {n} END"
-_JSON = "CAST(to_json(CAST({c} AS VARCHAR)) AS VARCHAR)"
-_SPARK_JSON = "regexp_extract(to_json(array(CAST({c} AS STRING))), '(?s)^.(.*).$', 1)"
-_TOP = Form(
-    f"'{{{{' || string_agg({_ENTRY.replace('{text}', _JSON)}, ', ' ORDER BY {{place}}) || '}}}}'",
-    f"'{{{{' || listagg({_ENTRY.replace('{text}', _SPARK_JSON)}, ', ') "
-    "WITHIN GROUP (ORDER BY {place}) || '}}'",
-)
 
+def _texts(entry: str, between: str, order: str) -> Form:
+    """The entries of a group in a row."""
+    return Form(
+        f"string_agg({entry}, '{between}' ORDER BY {order})",
+        f"listagg({entry}, '{between}') WITHIN GROUP (ORDER BY {order})",
+    )
+
+
+def _around(before: str, inside: Form, after: str) -> Form:
+    return Form(f"{before} || {inside.duckdb} || {after}", f"{before} || {inside.spark} || {after}")
+
+
+def _counts(place: str) -> Form:
+    """The first {0} values of a group, each with its count."""
+    entry = f"CASE WHEN {place} <= {{0}} AND {{c}} IS NOT NULL THEN {{json}} || ': ' || {{n}} END"
+    return _texts(entry, ", ", place)
+
+
+def _repeated(before: str, order: str) -> Form:
+    """The first {0} of a group's values, each as often as it occurred; ``before``: how many precede it."""
+    times = f"CAST(LEAST({{n}}, {{0}} - {before}) AS INT)"
+    entry = f"CASE WHEN {before} < {{0}} AND {{c}} IS NOT NULL THEN repeat(', ' || {{json}}, {times}) END"
+    inside = _texts(entry, "", order)
+    return _around("'['", Form(f"substring({inside.duckdb}, 3)", f"substring({inside.spark}, 3)"), "']'")
+
+
+def _once(place: str) -> Form:
+    """The first {0} of a group's different values."""
+    entry = f"CASE WHEN {place} <= {{0}} AND {{c}} IS NOT NULL THEN {{json}} END"
+    return _around("'['", _texts(entry, ", ", place), "']'")
+
+
+_TOP = _around("'{{'", _counts("{place}"), "'}}'")
+_OTHERS = (
+    "CASE WHEN COUNT({c}) > {0} THEN ', \"…\": ' || "
+    "CAST(SUM(CASE WHEN {first} > {0} AND {c} IS NOT NULL THEN {n} END) AS TEXT) ELSE '' END"
+)
+_HISTOGRAM = _around("'{{'", _counts("{first}"), _OTHERS + " || '}}'")
+_HISTOGRAM = Form(_HISTOGRAM.duckdb, _HISTOGRAM.spark.replace("AS TEXT", "AS STRING"))
 
 _SUM = Form("SUM({c})", "SUM(CAST({c} AS DECIMAL(38, 0)))")
 
@@ -138,7 +203,13 @@ CELLED: Final[Mapping[str, Celled]] = MappingProxyType(
         "approx_count_distinct": Celled(_register, _RANKED),
         "percentile": Celled(_value, same(_CONTINUOUS), "order"),
         "approx_percentile": Celled(_rounded, same(_DISCRETE), "order"),
-        "approx_top_k": Celled(_value, _TOP, "place"),
+        "approx_top_k": Celled(_value, _TOP, "place", quoted=True),
+        "histogram": Celled(_value, _HISTOGRAM, "first", quoted=True),
+        "array_agg": Celled(_listed, _repeated("({upto} - {n})", "{upto}"), "order"),
+        "array_agg desc": Celled(_listed, _repeated("({total} - {upto})", "{upto} DESC"), "order"),
+        "array_agg distinct": Celled(_value, _once("{first}"), "first"),
+        "array_agg distinct desc": Celled(_value, _once("{last}"), "last"),
     }
 )
-"""By the name of the bound aggregate. ``params`` of the percentiles: p as a fraction; of the top k: k."""
+"""By the name of the bound aggregate. ``params`` of the percentiles: p as a fraction; of the others: how many
+values they show at most."""

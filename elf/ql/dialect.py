@@ -1,9 +1,9 @@
 """ELF-QL as a sqlglot dialect: tokens and grammar, nothing about meaning.
 
-What it adds to sqlglot's own SQL: ``FROM *``, ``==``, back-quoted names beside double-quoted ones, ``SORT
-BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``STRAGGLERS …``, ``FROM LATE
-job``, ``FROM JOB name``, ``TREES …``, ``APPROXIMATE`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION
-(…)``. Every function call except the few with a grammar of their own (CAST, EXTRACT, …) parses as
+What it adds to sqlglot's own SQL: ``FROM *``, ``==``, ``~``, back-quoted names beside double-quoted ones,
+``SORT BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``STRAGGLERS …``,
+``FROM LATE job``, ``FROM JOB name``, ``TREES …``, ``APPROXIMATE`` and ksqlDB's ``WINDOW TUMBLING | HOPPING |
+SESSION (…)``. Every function call except the few with a grammar of their own (CAST, EXTRACT, …) parses as
 ``exp.Anonymous``: ``elf.ql.functions`` decides which functions exist, not the grammar.
 
 It never resolves a name or checks a type. A syntax error is a ``ParseError`` with the offset of its token.
@@ -129,6 +129,7 @@ class ElfTokenizer(Tokenizer):
         "SORT BY": TokenType.ORDER_BY,
         "STRING": TokenType.TEXT,
         "//": TokenType.DIV,
+        "~": TokenType.RLIKE,
     }
     COMMANDS: ClassVar[set[TokenType]] = set()
 

@@ -102,7 +102,8 @@ class Slot:
 @dataclass(frozen=True)
 class Over(_Compound):
     """A window function over the rows of one result window. ``args``: its ``arguments`` first, then what it
-    is partitioned by, then what it is ordered by, each ``ways`` with (descending, nulls first).
+    is partitioned by, then what it is ordered by, each ``ways`` with (descending, nulls first). ``frame``:
+    ROWS or RANGE BETWEEN …, as both engines write it.
     """
 
     name: str
@@ -110,6 +111,7 @@ class Over(_Compound):
     kind: Kind
     arguments: int
     ways: tuple[tuple[bool, bool], ...]
+    frame: str = ""
 
 
 Expr = Ref | Constant | Spelled | Call | Aggregate | Slot | Over

@@ -248,8 +248,33 @@ _PACKED: dict[str, Form] = {
     "unpack boolean": Form("CAST({0} AS BOOLEAN)", "{0}"),
 }
 
+_BIASED: Final = (1 << 63) + 10**20
+"""What added to an integer of 64 bits has 21 digits."""
+_SPARK_PAIR = "CASE WHEN {1} IS NOT NULL THEN named_struct('n', {0} IS LAST, 't', {0}, 'x', {1}) END"
+_NINES = 10**38 - 1
+
+# Two values as one (``elf.ql.pairs``). Spark has structs.
+_PAIRS: dict[str, Form] = {
+    "digits of text": Form("'x' || hex({0})", "{0}"),
+    "digits of bigint": Form(f"CAST(CAST({{0}} AS HUGEINT) + {_BIASED} AS VARCHAR)", "{0}"),
+    "digits of hugeint": Form(
+        f"CASE WHEN {{0}} < 0 THEN '-' || lpad(CAST({{0}} + {_NINES} AS VARCHAR), 38, '0') "
+        "ELSE '0' || lpad(CAST({0} AS VARCHAR), 38, '0') END",
+        "{0}",
+    ),
+    "number of digits": Form(f"CAST(CAST({{0}} AS HUGEINT) - {_BIASED} AS BIGINT)", "{0}"),
+    "pair": Form("COALESCE({0}, '~') || ' ' || {1}", _SPARK_PAIR.replace("IS LAST", "IS NULL")),
+    "low pair": Form("COALESCE({0}, '!') || ' ' || {1}", _SPARK_PAIR.replace("IS LAST", "IS NOT NULL")),
+    "of pair": Form("substring({0}, strpos({0}, ' ') + 1)", "{0}.x"),
+    # Spark's to_json takes no text alone.
+    "json of text": Form(
+        "CAST(to_json(CAST({0} AS VARCHAR)) AS VARCHAR)",
+        "regexp_extract(to_json(array(CAST({0} AS STRING))), '(?s)^.(.*).$', 1)",
+    ),
+}
+
 FORMS: Final[Mapping[str, Form]] = MappingProxyType(
-    {**_OPERATORS, **_CASTS, **_TEXT, **_NUMBERS, **_TIMES, **_CELLS, **_PACKED, **WEB}
+    {**_OPERATORS, **_CASTS, **_TEXT, **_NUMBERS, **_TIMES, **_CELLS, **_PACKED, **_PAIRS, **WEB}
 )
 """By operation."""
 
@@ -266,7 +291,7 @@ _OTHERS = frozenset(
         "number of quarter",
         "number of month",
     }
-    | {"text to boolean", "number to boolean", "json valid"}
+    | {"text to boolean", "number to boolean", "json valid", "pair", "low pair", "digits of hugeint"}
 )
 
 INFIX: Final = (frozenset(_OPERATORS) - _CALLS) | _OTHERS | {"case", "and", "or", "in", "final avg"}

@@ -60,7 +60,7 @@ def _concat_ws(args: Arguments) -> Expr:
     return Call("concat_ws", (spelled(constant_text(args, 0)), *_texts(args, 1)), "text")
 
 
-def _regexp_matches(args: Arguments) -> Expr:
+def regexp_matches(args: Arguments) -> Expr:
     count(args, 2, 2)
     return Call("regexp_matches", (want(args, 0, "text"), in_both(pattern(args, 1))), "boolean")
 
@@ -224,7 +224,7 @@ TEXT: Final[tuple[Function, ...]] = (
              "the nth part, from 1, or from the end if negative; empty if there is none",
              "split_part('/a/b', '/', 2)", "'a'", _split_part),
     Function("regexp_matches", "regexp_matches(text, pattern)", "whether the pattern matches anywhere",
-             "regexp_matches('/p/17', '^/p/[0-9]+$')", "TRUE", _regexp_matches, ("regexp_like",)),
+             "regexp_matches('/p/17', '^/p/[0-9]+$')", "TRUE", regexp_matches, ("regexp_like",)),
     Function("regexp_extract", "regexp_extract(text, pattern[, group])",
              "the first match, or its group; empty if there is none",
              "regexp_extract('/p/17', '/p/([0-9]+)', 1)", "'17'", _regexp_extract),

@@ -93,6 +93,7 @@ def _over(over: Over, engine: Engine) -> str:
     parts = [f"PARTITION BY {', '.join(args[first:last])}"] if first < last else []
     by = [f"{arg} {direction(*way)}" for arg, way in zip(args[last:], over.ways, strict=True)]
     parts += [f"ORDER BY {', '.join(by)}"] if by else []
+    parts += [over.frame] if over.frame else []
     arg = ", ".join(args[:first]) or ("*" if over.name == "count" else "")
     text = f"{over.name.upper()}({arg}) OVER ({' '.join(parts)})"
     return f"CAST({text} AS {TYPES[engine][over.kind]})"

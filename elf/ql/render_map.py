@@ -18,6 +18,7 @@ from elf.ql.cells import CELLED, RANK, Cell
 from elf.ql.draft import Draft
 from elf.ql.expressions import TRUE, Call, Expr, connect
 from elf.ql.grouping import regrouped, repeated
+from elf.ql.pairs import type_of
 from elf.ql.render import TYPES, render
 from elf.ql.states import States
 from elf.ql.templates import Engine, name
@@ -121,7 +122,7 @@ def _partial(cell: Cell, engine: Engine) -> str:
 
 
 def _null(name: str, cell: Cell, engine: Engine) -> str:
-    return f"CAST(NULL AS {TYPES[engine][cell.key.kind]}) AS {name}"
+    return f"CAST(NULL AS {type_of(cell.key, engine)}) AS {name}"
 
 
 def _unused(state: State) -> str:
@@ -171,6 +172,5 @@ def _running(need: str, cell: str, by: Sequence[str], engine: Engine) -> list[st
             f"{count.format(f' ORDER BY g.{cell}')} AS upto_{cell}",
             f"{count.format('')} AS total_{cell}",
         ]
-    if need == "place":
-        return [f"ROW_NUMBER() OVER ({window} ORDER BY g.cell_count DESC, g.{cell}) AS place_{cell}"]
-    return []
+    places = {"place": f"g.cell_count DESC, g.{cell}", "first": f"g.{cell}", "last": f"g.{cell} DESC"}
+    return [f"ROW_NUMBER() OVER ({window} ORDER BY {places[need]}) AS {need}_{cell}"] if need else []

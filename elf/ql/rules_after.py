@@ -8,7 +8,7 @@ from typing import Final
 from sqlglot import exp
 
 from elf.ql.bind_names import name_in_subquery
-from elf.ql.bind_over import ranked_before
+from elf.ql.bind_over import ordered_within
 from elf.ql.draft import Draft, Order, Output, about, has_aggregates, ordinal
 from elf.ql.expressions import (
     Aggregate,
@@ -121,7 +121,7 @@ def read_limit(draft: Draft) -> Draft:
     ways = tuple((order.descending, order.nulls_first) for order in draft.order)
     by = [order.value for order in draft.order]
     rank = Over("row_number", (*_bounds(draft), *parts, *by), "bigint", 0, ways)
-    rank = ranked_before(rank, _slots(draft))
+    rank = ordered_within(rank, _slots(draft))
     within = Call("<=", (rank, Constant(count, "bigint")), "boolean")
     return replace(draft, qualify=connect("and", (*conjuncts(draft.qualify), within)))
 
@@ -159,7 +159,7 @@ def _over_groups(draft: Draft, expr: Expr, clause: str) -> Expr:
         if isinstance(part, Over):
             args = tuple(rewrite(arg, change) for arg in part.args)
             args = (*args[: part.arguments], *_bounds(draft), *args[part.arguments :])
-            return ranked_before(replace(part, args=args), _slots(draft))
+            return ordered_within(replace(part, args=args), _slots(draft))
         if isinstance(part, Ref):
             message = f'column "{part.name}" in {clause} must be in GROUP BY or inside an aggregate'
             raise draft.source.error(message, part.at)

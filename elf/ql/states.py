@@ -12,10 +12,11 @@ from dataclasses import dataclass, replace
 
 from elf.aggregates import State
 from elf.errors import ElfBug
-from elf.paos import AGGREGATES, StateRule
+from elf.paos import AGGREGATES, BY, StateRule
 from elf.ql.cells import CELLED, Cell
-from elf.ql.expressions import Aggregate, Call, Expr, Kind, Slot, rewrite, walk
+from elf.ql.expressions import Aggregate, Call, Constant, Expr, Kind, Slot, rewrite, walk
 from elf.ql.kinds import become
+from elf.ql.pairs import of_pair, pair
 from elf.ql.render import render
 
 _ONE_STATE = ("count_star", "count", "sum", "min", "max")
@@ -126,7 +127,7 @@ def _text(cell: Cell) -> tuple[str, str]:
 
 
 def _cell(aggregate: Aggregate) -> Cell:
-    return CELLED[aggregate.name].cell(aggregate.args[0])
+    return CELLED[aggregate.name].cell(aggregate)
 
 
 def _partials(aggregate: Aggregate) -> list[tuple[StateRule, str]]:
@@ -135,15 +136,24 @@ def _partials(aggregate: Aggregate) -> list[tuple[StateRule, str]]:
 
 
 def _duckdb(rule: StateRule, aggregate: Aggregate) -> str:
-    return rule.partial.format(**_arguments(*(render(arg, "duckdb") for arg in aggregate.args)))
+    return rule.partial.format(**_arguments(*(render(arg, "duckdb") for arg in _given(aggregate))))
 
 
 def _spark(rule: StateRule, aggregate: Aggregate) -> str:
-    args = aggregate.args
+    args = _given(aggregate)
     if rule.suffix == "sum" and args[0].kind == "bigint":
         args = (become(args[0], "hugeint"),)
     template = rule.partial if rule.spark is None else rule.spark
     return template.format(**_arguments(*(render(arg, "spark") for arg in args)))
+
+
+def _given(aggregate: Aggregate) -> tuple[Expr, ...]:
+    """What its states are of: for the greatest of two values by one of them, pairs."""
+    if aggregate.name not in BY:
+        return aggregate.args
+    x, by = aggregate.args
+    known = Call("not", (Call("is_null", (by,), "boolean"),), "boolean")
+    return (pair(Call("case", (known, x, Constant(None, x.kind)), x.kind), by),)
 
 
 def _arguments(x: str = "", t: str = "") -> dict[str, str]:
@@ -151,5 +161,6 @@ def _arguments(x: str = "", t: str = "") -> dict[str, str]:
 
 
 def _value(aggregate: Aggregate, names: list[str]) -> Expr:
-    kind: Kind = aggregate.kind
-    return Call(f"final {aggregate.name}", tuple(Slot(name, kind) for name in names), kind)
+    kind: Kind = "text" if aggregate.name in BY else aggregate.kind
+    value = Call(f"final {aggregate.name}", tuple(Slot(name, kind) for name in names), kind)
+    return of_pair(value, aggregate.kind) if aggregate.name in BY else value

@@ -71,6 +71,14 @@ CALLS = {
     "percentile": ["PERCENTILE(n, 0.3)"],
     "approx_percentile": ["APPROX_PERCENTILE(x, 0.9)"],
     "approx_top_k": ["APPROX_TOP_K(s, 2)", "APPROX_TOP_K(n, 3)"],
+    "max_by": ["MAX_BY(s, n)", "MAX_BY(n, x)", "MAX_BY(x, s)"],
+    "min_by": ["MIN_BY(b, n)", "MIN_BY(ts, s)"],
+    "arg_max": ["ARG_MAX(s, ts)"],
+    "arg_min": ["ARG_MIN(n, b) FILTER (WHERE b)"],
+    "histogram": ["HISTOGRAM(s)", "HISTOGRAM(x, 10)"],
+    "array_agg": [
+        "ARRAY_AGG(s)", "ARRAY_AGG(n ORDER BY x DESC LIMIT 3)", "ARRAY_AGG(DISTINCT b ORDER BY b DESC)",
+    ],
 }  # fmt: skip
 ALL = [call for calls in CALLS.values() for call in calls]
 INTEGERS = st.integers(-3, 3) | st.integers(-(2**63), 2**63 - 1) | st.sampled_from([2**63 - 1, -(2**63)])

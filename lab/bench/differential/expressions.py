@@ -281,6 +281,10 @@ class Expressions:
         pattern = text_constant(self.rng.choice(LIKES))
         return self.join(f"({{0}} {op} {{1}})", "boolean", self.make("text", depth - 1), pattern)
 
+    def matched(self, depth: int) -> Node:
+        op, pattern = self.rng.choice(["~", "~*", "!~", "RLIKE"]), WORDS["pattern"](self.rng)
+        return self.join(f"({{0}} {op} {{1}})", "boolean", self.make("text", depth - 1), pattern)
+
     def part(self, depth: int) -> Node:
         word = self.rng.choice(["YEAR", "HOUR", "MINUTE", "DOW", "DOY"])
         if kind_of(f"EXTRACT({word} FROM ts)") is None:
@@ -330,7 +334,7 @@ _OPERATIONS: Final[Mapping[Kind, Sequence[Operation]]] = {
     "double": _of("double", E.doubles, E.doubles, E.division, lambda e, d: e.negation("double")(d)),
     "text": _of("text", E.concatenation, E.trimmed, E.piece, E.extracted),
     "boolean": (*_of("boolean"), E.comparison, E.comparison, E.connective, E.connective, E.refusal, E.test,
-                E.between, E.membership, E.like),
+                E.between, E.membership, E.like, E.matched),
     "timestamp": _of("timestamp", E.moved, E.zoned),
 }  # fmt: skip
 

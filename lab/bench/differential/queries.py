@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Final
 
@@ -40,6 +40,12 @@ EXACT: Final = frozenset(
         "every",
         "approx_top_k",
         "approx_count_distinct",
+        "max_by",
+        "min_by",
+        "arg_max",
+        "arg_min",
+        "histogram",
+        "array_agg",
     }
 )
 """Aggregates of the same bits everywhere, whatever they are of. (APPROX_COUNT_DISTINCT: but not DuckDB's.)"""
@@ -79,8 +85,33 @@ _COUNTED: Final = ("WINDOWING 3 ROWS", "WINDOWING 20 ROWS", "WINDOW TUMBLING (SI
 _TREES: Final = ("TREES 2", "TREES 5")
 _EMIT: Final = ("EMIT FINAL", "EMIT FINAL REVISE 3 SECONDS", "EMIT FINAL REVISE 1 DAY", "STRAGGLERS MIRROR")
 _LATENESS: Final = ("LATENESS 0 SECONDS", "LATENESS 2 SECONDS", "LATENESS 1 MINUTE")
-_SECONDS: Final = ("0.5", "0.9", "0.99", "0", "1", "3", "10")
-"""Second arguments of aggregates."""
+_SECONDS: Final = (", 0.5", ", 0.9", ", 0.99", ", 0", ", 1", ", 3", ", 10", ", {1}")
+_ORDERS: Final = (
+    " LIMIT 2",
+    " ORDER BY {0}",
+    " ORDER BY {0} DESC LIMIT 3",
+    " ORDER BY {1}",
+    " ORDER BY {1} DESC",
+    " ORDER BY {1} NULLS FIRST LIMIT 5",
+    " ORDER BY {1} DESC NULLS FIRST",
+)
+"""What may stand behind the argument of an aggregate; ``{1}`` is another value."""
+_FRAMES: Final = (
+    "",
+    " ROWS UNBOUNDED PRECEDING",
+    " ROWS BETWEEN 2 PRECEDING AND CURRENT ROW",
+    " ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+    " ROWS BETWEEN 3 PRECEDING AND 2 PRECEDING",
+    " RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING",
+    " RANGE UNBOUNDED PRECEDING",
+)
+_OF: Final[Mapping[Kind, str]] = {
+    "bigint": "n",
+    "double": "x",
+    "text": "page",
+    "boolean": "ok",
+    "timestamp": "ts",
+}
 
 
 def make_query(rng: random.Random, *, lateness: bool) -> Query:
@@ -255,12 +286,30 @@ def _over(grouped: Expressions) -> Node:
         if part is None:
             return Node(text + ")", kind, (), aggregated=True)
         return Node(text + "PARTITION BY {0})", kind, (part,), aggregated=True)
+    if rng.random() < 0.3:
+        return _framed(rng, nodes)
     if rng.random() < 0.4:
         node, part = rng.choice(nodes), rng.choice(nodes)
         name = rng.choice(["COUNT", "MIN", "MAX", *(["SUM"] if node.kind == "bigint" else [])])
         kind = {"COUNT": "bigint", "SUM": "hugeint"}.get(name, node.kind)  # type: ignore[assignment]
         return Node(f"{name}({{0}}) OVER (PARTITION BY {{1}})", kind, (node, part), aggregated=True)
     return _rank(grouped, nodes)
+
+
+def _framed(rng: random.Random, nodes: Sequence[Node]) -> Node:
+    """A value, or a total, of other groups in an order."""
+    node, by, part = (rng.choice(nodes) for _ in range(3))
+    names = ["COUNT", "MIN", "MAX", "FIRST_VALUE", "LAST_VALUE", "LAG", "LEAD"]
+    name = rng.choice([*names, *(["SUM", "AVG"] if node.kind == "bigint" else [])])
+    kinds: Mapping[str, Kind] = {"COUNT": "bigint", "SUM": "hugeint", "AVG": "double"}
+    beside = name in ("LAG", "LEAD")
+    over = f"ORDER BY {{1}}{rng.choice(['', ' DESC', ' NULLS FIRST'])}{'' if beside else rng.choice(_FRAMES)}"
+    if rng.random() < 0.5:
+        over = f"PARTITION BY {{2}} {over}"
+    offset = rng.choice(["", ", 1", ", 2"]) if beside else ""
+    return Node(
+        f"{name}({{0}}{offset}) OVER ({over})", kinds.get(name, node.kind), (node, by, part), aggregated=True
+    )
 
 
 def _rank(grouped: Expressions, nodes: Sequence[Node]) -> Node:
@@ -298,29 +347,27 @@ def _narrowed(node: Node) -> Node:
     return Node("CAST({0} AS BIGINT)", "bigint", (node,), aggregated=True)
 
 
-@cache
-def second_arguments(name: str) -> tuple[str, ...]:
-    """The constants that an aggregate takes behind its argument; empty where it takes none."""
-    return tuple(text for text in _SECONDS if any(kind_of(f"{name}({c}, {text})") for c in ("n", "page")))
+@dataclass(frozen=True)
+class _Shape:
+    """A call of an aggregate that the binder takes: of values of ``kind``, with what stands around them."""
+
+    kind: Kind
+    word: str
+    behind: str
+
+    def text(self, name: str) -> str:
+        return f"{name.upper()}({self.word}{{0}}{self.behind})"
 
 
 @cache
-def _shapes(name: str) -> tuple[tuple[Kind, bool], ...]:
-    """The types that an aggregate is of, and whether with DISTINCT."""
-    texts: Mapping[Kind, str] = {
-        "bigint": "n",
-        "double": "x",
-        "text": "page",
-        "boolean": "ok",
-        "timestamp": "ts",
-    }
-    second = f", {second_arguments(name)[0]}" if second_arguments(name) else ""
-    return tuple(
-        (kind, distinct)
-        for kind, column in texts.items()
-        for distinct in (False, True)
-        if kind_of(f"{name}({'DISTINCT ' if distinct else ''}{column}{second})")
+def _shapes(name: str) -> tuple[_Shape, ...]:
+    made = (
+        _Shape(kind, word, behind)
+        for kind in _OF
+        for word in ("", "DISTINCT ")
+        for behind in ("", *_SECONDS, *_ORDERS)
     )
+    return tuple(one for one in made if kind_of(one.text(name).format(_OF[one.kind], "x")))
 
 
 def usable_aggregates() -> frozenset[str]:
@@ -333,22 +380,19 @@ def _aggregate(rows: Expressions, *, timed: bool) -> Node:
     if rng.random() < 0.15:
         return _filtered(rows, "COUNT(*)", "bigint", (), exact=True)
     name = rng.choice(sorted(usable_aggregates() - (frozenset() if timed else _TIMED)))
-    kind, distinct = rng.choice(_shapes(name))
-    arg = rows.make(kind, rng.choice([0, 0, 0, 1, 2]))
+    shape = rng.choice(_shapes(name))
+    arg = rows.make(shape.kind, rng.choice([0, 0, 0, 1, 2]))
     if name in SUMS and rng.random() < 0.4:
-        arg = rng.choice([node for node in rows.leaves.get(kind, ()) if node.steady] or [arg])
-    args, second = [arg], ""
-    if second_arguments(name):
-        args.append(leaf(rng.choice(second_arguments(name)), "double"))
-        second = ", {1}"
-    word = "DISTINCT " if distinct else ""
-    shape = {"bigint": "n", "double": "x", "text": "page", "boolean": "ok", "timestamp": "ts"}[kind]
-    result = kind_of(f"{name}({word}{shape}{f', {args[1]}' if second else ''})")
+        arg = rng.choice([node for node in rows.leaves.get(shape.kind, ()) if node.steady] or [arg])
+    args = [arg]
+    if "{1}" in shape.behind:
+        args.append(rows.make(rows.any_kind(), rng.choice([0, 0, 1])))
+    result = kind_of(shape.text(name).format(*(_OF[one.kind] for one in args)))
     if result is None:
         return _aggregate(rows, timed=timed)
-    steady = kind == "bigint" or arg.steady
-    exact = arg.exact and (name in EXACT or (name in SUMS and steady and (name == "sum" or not distinct)))
-    return _filtered(rows, f"{name.upper()}({word}{{0}}{second})", result, tuple(args), exact=exact)
+    steady, plain = shape.kind == "bigint" or arg.steady, name == "sum" or not shape.word
+    exact = all(one.exact for one in args) and (name in EXACT or (name in SUMS and steady and plain))
+    return _filtered(rows, shape.text(name), result, tuple(args), exact=exact)
 
 
 def _filtered(rows: Expressions, template: str, kind: Kind, args: tuple[Node, ...], *, exact: bool) -> Node:

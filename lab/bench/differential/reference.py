@@ -35,7 +35,7 @@ from lab.bench.differential.spread import NoReference, keyed, spread
 
 @dataclass(frozen=True)
 class Native:
-    """DuckDB's own spelling of an aggregate: ``{x}`` its argument, ``{t}`` the event time, ``{0}``, ``{1}``
+    """DuckDB's own spelling of an aggregate: ``{x}`` its argument, ``{t}`` what it goes by, ``{0}``, ``{1}``
     its params. ``scale``: what an error is relative to.
     """
 
@@ -72,6 +72,23 @@ _RANKED: Final = (
     "[greatest(1, (COUNT({x}) * {0} + {1} - 1) // {1})]"
 )
 
+_COUNTS: Final = f"list_sort(list_transform({_ENTRIES}, lambda e: {{{{'v': e.v, 'n': -e.n}}}}))"
+_HISTOGRAM: Final = (
+    "CASE WHEN COUNT({x}) > 0 THEN '{{' || array_to_string(list_transform("
+    f"{_COUNTS}[:{{0}}], lambda s: CAST(to_json(CAST(s.v AS VARCHAR)) AS VARCHAR) || ': ' || s.n), ', ') || "
+    f"COALESCE(', \"…\": ' || list_sum(list_transform({_COUNTS}[{{0}} + 1:], lambda s: s.n)), '') "
+    "|| '}}' END"
+)
+
+
+def _array(distinct: str, way: str) -> str:
+    """Its second param says whether what is ordered by NULL is low."""
+    nulls = "" if distinct else f"CASE WHEN {{t}} IS NULL THEN 1 - 2 * {{1}} ELSE 0 END{way}, {{t}}{way}, "
+    values = f"list({distinct} {{x}} ORDER BY {nulls}{{x}}{way}) FILTER (WHERE {{x}} IS NOT NULL)[:{{0}}]"
+    texts = f"list_transform({values}, lambda v: CAST(to_json(v) AS VARCHAR))"
+    return f"CASE WHEN COUNT({{x}}) > 0 THEN '[' || array_to_string({texts}, ', ') || ']' END"
+
+
 _NATIVE: Final = {
     "count_star": Native("COUNT(*)"),
     "count": Native("COUNT({x})"),
@@ -81,8 +98,8 @@ _NATIVE: Final = {
     "max": Native("MAX({x})"),
     "first": Native(f"FIRST{_END}"),
     "last": Native(f"LAST{_END}"),
-    "first of texts": Native(f"FIRST{_END}"),
-    "last of texts": Native(f"LAST{_END}"),
+    "min_by": Native(f"FIRST{_END}"),
+    "max_by": Native(f"LAST{_END}"),
     "count distinct": Native("COUNT(DISTINCT {x})"),
     "sum distinct": Native("SUM(DISTINCT {x})", _SUM_SCALE),
     "sum distinct of doubles": Native("SUM(DISTINCT {x})", _SUM_SCALE),
@@ -92,6 +109,12 @@ _NATIVE: Final = {
     "percentile": Native("quantile_cont(CAST({x} AS DOUBLE), {0}e0 / {1})", "MAX(ABS(CAST({x} AS DOUBLE)))"),
     "approx_percentile": Native(_RANKED, "", RANKED),
     "approx_top_k": Native(_TOP),
+    "histogram": Native(_HISTOGRAM),
+    **{
+        f"array_agg{distinct}{way}": Native(_array(distinct.upper(), way.upper()))
+        for distinct in ("", " distinct")
+        for way in ("", " desc")
+    },
     **{
         f"{kind}{of}": _variance(by, kind.startswith("stddev"))
         for kind, by in (("var_pop", ""), ("var_samp", " - 1"), ("stddev_pop", ""), ("stddev_samp", " - 1"))
@@ -323,5 +346,5 @@ class _Level:
 
 
 def _native(aggregate: Aggregate, template: str) -> str:
-    texts = dict(zip("xt", (f"({render(arg, 'duckdb')})" for arg in aggregate.args), strict=False))
-    return template.format(*aggregate.params, **texts)
+    x, t, *_ = [*(f"({render(arg, 'duckdb')})" for arg in aggregate.args), None, None]
+    return template.format(*aggregate.params, x=x, t=t or x)
