@@ -188,10 +188,12 @@ def graph(plan: Plan) -> list[str]:
         one, lines = side.fragment, " and ".join(dict.fromkeys(f.stream for f in (side.fragment, *side.more)))
         trees = f"{side.trees} trees, one a key range" if side.trees > 1 else "a tree"
         parts = [f"lines of {lines}", f"map at the agents{_by(one.function)}", trees]
-        what = "rows of panes" if side.join else "reduce"
+        meets = side.join is not None and side.join.side != ""
+        what = "rows of panes" if meets else "reduce"
         where = "at their roots" if side.trees > 1 else "at its root"
         parts.append(f"{what} {where}{_by(one.reduce.function if one.reduce is not None else None)}")
-        parts += ["panes of joined rows at the master"] if side.join else []
+        parts += ["panes of joined rows at the master"] if meets else []
+        parts += [f"{side.join.about} beside each, at the master"] if side.join and not meets else []
         parts += [f"windows of {stage.window.text} → map and reduce at the master" for stage in side.stages]
         parts.append("; ".join(f"windows of {kind.text}" for kind in side.windows) or "one result")
         if len(plan.sides) == 1:

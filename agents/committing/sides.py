@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from agents.committing.panetables import merged
 from elf.job.assembly.windows import Assembly
 from elf.job.ports import FinisherPort
 from elf.job.rollup.mirrors import flow_of
@@ -112,12 +113,20 @@ def is_of(stored_as: str, flows: Flows) -> bool:
 def met(
     join: StreamJoin, rows: pa.Table | None, panes: tuple[int, int], finisher: FinisherPort
 ) -> pa.Table | None:
-    """These panes ``[start, end)`` of joined rows. ``rows``: both flows' panes, as far as partners may be."""
+    """These panes ``[start, end)`` of joined rows. ``rows``: the flows' panes, as far as partners may be."""
     if rows is None:
         return None
-    numbers = rows["_pane"].to_numpy()
-    inside = pa.array((numbers >= panes[0]) & (numbers < panes[1]))
+    if not join.side:
+        made = merged([finisher.join(rows.combine_chunks())], ("_pane", *join.keys), join.states)
+        return None if made is None else made.filter(within(made, panes))
+    inside = within(rows, panes)
     return finisher.join(rows.filter(pc.or_(pc.equal(rows[join.side], 1), inside)).combine_chunks())
+
+
+def within(rows: pa.Table, panes: tuple[int, int]) -> pa.Array:
+    """Which rows are of these panes."""
+    numbers = rows["_pane"].to_numpy()
+    return pa.array((numbers >= panes[0]) & (numbers < panes[1]))
 
 
 def finished(groups: Iterable[pa.Table], finish: Callable[[pa.Table], pa.Table]) -> pa.Table:

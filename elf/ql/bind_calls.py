@@ -8,6 +8,7 @@ from typing import Final
 from sqlglot import exp
 
 from elf.ql.bind_aggregates import AGGREGATES, bind_aggregate
+from elf.ql.bind_lags import LAGS, bind_lag
 from elf.ql.expressions import Call, Expr
 from elf.ql.functions import ALIASES, CHANGING, ELSEWHERE, FUNCTIONS
 from elf.ql.functions_time import PARTS
@@ -24,6 +25,8 @@ def _bind_call(node: exp.Anonymous, scope: Scope) -> Expr:
         return _bind_grouping(node, scope)
     if name in AGGREGATES:
         return bind_aggregate(name, node, scope)
+    if name in LAGS:
+        return bind_lag(node, scope)
     return _apply(name, node, list(node.expressions), scope)
 
 
@@ -59,7 +62,7 @@ def _unknown(name: str) -> str:
         )
     if name in ELSEWHERE:
         return f"there is no function {name.upper()}; write {ELSEWHERE[name]}"
-    known = [*FUNCTIONS, *ALIASES, *AGGREGATES]
+    known = [*FUNCTIONS, *ALIASES, *AGGREGATES, *LAGS]
     return f"function {name.upper()} is not supported yet{did_you_mean(name, known)}"
 
 

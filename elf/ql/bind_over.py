@@ -16,6 +16,7 @@ from typing import Final
 
 from sqlglot import exp
 
+from elf.ql.bind_lags import LAGS, bind_lag_over, is_over_windows, steps_of
 from elf.ql.bind_operators import numeric
 from elf.ql.expressions import Constant, Expr, Kind, Over
 from elf.ql.kinds import become
@@ -24,16 +25,16 @@ from elf.ql.signatures import written
 
 RANKS: Final = ("row_number", "rank", "dense_rank")
 TOTALS: Final = ("count", "sum", "avg", "min", "max")
-BESIDE: Final = ("lag", "lead")
-"""Of the row so many before or after."""
-VALUES: Final = ("first_value", "last_value", *BESIDE)
+VALUES: Final = ("first_value", "last_value", *LAGS)
+"""Of a row of the frame, or of the one so many before or after."""
 _KNOWN: Final = (*RANKS, *TOTALS, *VALUES)
-BESIDE_MAX: Final = 1_000
 ROWS_MAX: Final = 1_000_000
 """How many rows a frame begins before its row, or ends after it, at most."""
 
 
 def _bind_over(node: exp.Window, scope: Scope) -> Expr:
+    if is_over_windows(node):
+        return bind_lag_over(node, scope)
     call = node.this
     name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
     if name not in _KNOWN:
@@ -48,7 +49,7 @@ def _bind_over(node: exp.Window, scope: Scope) -> Expr:
     spec = node.args.get("spec")
     if not items and (name not in TOTALS or spec is not None):
         scope.fail(node, f"{name.upper()} OVER{' with a frame' if spec else ''} needs an ORDER BY")
-    if spec is not None and name in (*RANKS, *BESIDE):
+    if spec is not None and name in (*RANKS, *LAGS):
         scope.fail(node, f"{name.upper()} OVER takes no frame: it is over all rows of the result window")
     frame = "" if spec is None else _frame(node, spec, scope)
     args, kind = _argument(name, call, inner)
@@ -88,29 +89,19 @@ def _end(node: exp.Window, spec: exp.WindowSpec, end: str, kind: str, scope: Sco
     return sign * int(told.name), f"{int(told.name)} {side}"
 
 
-def rows_of(nodes: list[exp.Expr], name: str, scope: Scope) -> int:
-    """How many rows, or windows, LAG and LEAD go."""
-    if not nodes:
-        return 1
-    (node,) = nodes
-    if not isinstance(node, exp.Literal) or not node.name.isdigit() or not 1 <= int(node.name) <= BESIDE_MAX:
-        scope.fail(node, f"{name.upper()} takes a whole number from 1 to {BESIDE_MAX:,} here")
-    return int(node.name)
-
-
 def _argument(name: str, call: exp.Anonymous, scope: Scope) -> tuple[list[Expr], Kind]:
     nodes = call.expressions
     if name in RANKS or (name == "count" and len(nodes) == 1 and isinstance(nodes[0], exp.Star)):
         if name in RANKS and nodes:
             scope.fail(call, f"{name.upper()} takes no arguments")
         return [], "bigint"
-    if not 1 <= len(nodes) <= (2 if name in BESIDE else 1):
+    if not 1 <= len(nodes) <= (2 if name in LAGS else 1):
         scope.fail(
-            call, f"{name.upper()} takes 1 argument{', or 2' if name in BESIDE else ''}, not {len(nodes)}"
+            call, f"{name.upper()} takes 1 argument{', or 2' if name in LAGS else ''}, not {len(nodes)}"
         )
     arg = scope.bind(nodes[0])
-    if name in BESIDE:
-        return [arg, written(rows_of(nodes[1:], name, scope))], arg.kind
+    if name in LAGS:
+        return [arg, written(steps_of(nodes[1:], name.upper(), scope))], arg.kind
     if name in ("min", "max", *VALUES):
         return [arg], arg.kind
     if name == "count":

@@ -82,6 +82,7 @@ class Call(_Compound):
 class Aggregate(_Compound):
     """An aggregate over the rows of a group: ``name`` is a key of ``elf.paos.AGGREGATES`` or of
     ``elf.ql.cells.CELLED``. ``params`` are constants that its value, and nothing else, depends on.
+    ``offset``: of the window so many before, or after if it is negative.
     """
 
     name: str
@@ -89,6 +90,7 @@ class Aggregate(_Compound):
     kind: Kind
     at: int = field(default=0, compare=False, repr=False)
     params: tuple[int, ...] = ()
+    offset: int = 0
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Groups:
 def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:
     """Raises ``QueryError``."""
     planned = plan_query(query, schema, stream=stream)
-    if planned.join is not None:
+    if planned.join is not None and planned.join.side:
         raise QueryError("a job's query joins no streams: subscribe to both, and join them in the job")
     tree = query.tree
     if not isinstance(tree, exp.Select):

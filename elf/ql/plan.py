@@ -200,8 +200,10 @@ class Fragment:
 
 @dataclass(frozen=True)
 class StreamJoin:
-    """How panes of joined rows are made from the panes of both streams (``elf.ql.streamjoins``). ``keys``,
-    ``states`` and ``cells`` are those of the result, as a fragment has them for the result of a map."""
+    """How the panes of windows are made from others beside them: panes of joined rows from the panes of both
+    streams (``elf.ql.streamjoins``), or panes with what groups were in other windows (``elf.ql.lags``).
+    ``keys``, ``states`` and ``cells`` are those of the result, as a fragment has them for the result of a
+    map."""
 
     sql: str
     """Over ``groups``, the flows' panes."""
@@ -209,7 +211,8 @@ class StreamJoin:
     states: tuple[State, ...]
     cells: tuple[str, ...]
     side: str
-    """The key of the flows that is 0 in the rows of the left stream, 1 in those of the right one."""
+    """The key of the flows that is 0 in the rows of the left stream, 1 in those of the right one. Empty:
+    there are no sides, and the panes of the result are not merged yet."""
     before_us: int
     """How far before a left row's pane the panes of its partners begin; whole panes, as ``after_us``."""
     after_us: int
@@ -260,7 +263,7 @@ class Plan:
     trees: int = 1
     """The number of key ranges of the groups, each a flow with a tree and a root of its own."""
     join: StreamJoin | None = None
-    """For a query over two joined streams: ``fragments`` then bring its rows, not groups."""
+    """For a query over two joined streams, whose ``fragments`` bring its rows, not groups; or with LAG."""
     stages: tuple[Stage, ...] = ()
     """Where windows are made from another job's: the steps, innermost first. ``top`` is theirs."""
 

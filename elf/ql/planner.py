@@ -17,6 +17,7 @@ from elf.ql.files import check_size
 from elf.ql.fragments import after_grouping, counter, fragments_of, narrowed, session_ends, top_of
 from elf.ql.fuel import fuelled
 from elf.ql.job_queries import check_panes
+from elf.ql.lags import lag_of
 from elf.ql.levels import Level, for_master, for_spark, render_side, storeys
 from elf.ql.plan import CREDIT, Fragment, Plan, Table, with_first
 from elf.ql.render import render
@@ -155,6 +156,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
     levels = [Level(draft, states), *(Level(over, collect(after_grouping(over))) for over in drafts[1:])]
     partner = join_of(draft)
     (first, *others), join = fragments_of(draft, states, partner)
+    join = join or lag_of(draft, states, first.pane_us)
     if draft.counts and (partner is not None or joined):
         raise draft.source.at(draft.tree, "a window of rows is of one source: not of joined streams or jobs")
     if draft.approximate and (len(levels) > 1 or joined):
@@ -174,7 +176,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         more=tuple(others),
         trees=_trees(drafts),
         limit=top.draft.limit,
-        apart=bool(draft.branches or join) and len(draft.schemas) > 1,
+        apart=bool(draft.branches or partner) and len(draft.schemas) > 1,
         join=join,
         stages=master.stages,
         named=_named(draft, states),

@@ -133,6 +133,7 @@ def _unused(state: State) -> str:
 
 def one_row_a_group(draft: Draft, states: States, engine: Engine, groups: str) -> str:
     """A relation with the keys, the ordinary states and the values over cells (``v0`` …), from ``groups``."""
+    states = states.whole
     if not draft.sets:
         return _without_cells(draft, states, engine, groups)
     merged = [*(column.state for column in states.columns), *states.cell_states]

@@ -13,6 +13,7 @@ from typing import Final
 
 from elf.ql.draft import Draft
 from elf.ql.expressions import Expr
+from elf.ql.lags import windows_beside
 from elf.ql.render import render
 from elf.ql.render_final import indented, render_final
 from elf.ql.render_map import partial_rows, where_clause
@@ -29,7 +30,8 @@ def render_spark(draft: Draft, states: States, below: str = "") -> str:
     rows = f"FROM {base_rows(draft.branches, draft.joins, 'spark')}"
     if below:
         rows = f"FROM (SELECT *, unix_micros(window_start) AS _ts FROM (\n{indented(below)}\n)) AS r"
-    return render_final(draft, states, "spark", f"(\n{indented(_groups(draft, states, rows))}\n  )")
+    groups = windows_beside(draft, states, _groups(draft, states, rows))
+    return render_final(draft, states, "spark", f"(\n{indented(groups)}\n  )")
 
 
 def since(spark_sql: str, landmark_us: int) -> str:

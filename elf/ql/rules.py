@@ -24,6 +24,7 @@ from elf.ql.rules_after import (
     bind_qualify,
     output_name,
     read_approximate,
+    read_lags,
     read_limit,
 )
 from elf.ql.rules_joins import is_comma, is_file, read_joins
@@ -392,6 +393,7 @@ RULES: Final[tuple[Rule, ...]] = (
     bind_having,
     bind_qualify,
     bind_order,
+    read_lags,
     read_limit,
     read_approximate,
 )

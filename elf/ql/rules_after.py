@@ -23,9 +23,10 @@ from elf.ql.expressions import (
     rewrite,
     walk,
 )
+from elf.ql.fragments import after_grouping
 from elf.ql.scope import Scope
 from elf.ql.source import start_of
-from elf.windows import Session
+from elf.windows import Session, Sliding
 
 _RAW = "gives raw rows, which would need unbounded state; group them, for instance with SELECT DISTINCT"
 
@@ -102,6 +103,30 @@ def bind_order(draft: Draft, clause: exp.Expr) -> Draft:
             )
         items.append(Order(value, bool(ordered.args.get("desc")), bool(ordered.args.get("nulls_first"))))
     return replace(draft, order=tuple(items))
+
+
+def read_lags(draft: Draft) -> Draft:
+    """LAG and LEAD of windows: a window has the groups of its own rows. Raises ``QueryError``."""
+    values = after_grouping(draft)
+    found = (part for value in values for part in walk(value) if isinstance(part, Aggregate) and part.offset)
+    first = next(found, None)
+    if first is None:
+        return draft
+    if (refused := _no_lags(draft)) is not None:
+        raise draft.source.error(f"LAG and LEAD of windows {refused}", first.at)
+    present = Call(">", (Aggregate("count_star", (), "bigint"), Constant(0, "bigint")), "boolean")
+    return replace(draft, having=connect("and", (*conjuncts(draft.having), present)))
+
+
+def _no_lags(draft: Draft) -> str | None:
+    """Why a query cannot have LAG; None if it can."""
+    if draft.below is not None:
+        return "are over the rows of a stream: say them in the subquery, or in the job that is read"
+    if any(joined.streams for joined in draft.joins):
+        return "do not go with a join of streams"
+    if len(draft.windows) != 1 or not isinstance(draft.windows[0], Sliding):
+        return "need windows of one size, as in WINDOWING 1 MINUTE"
+    return "do not go with EMIT CHANGES" if draft.changes_us is not None else None
 
 
 def read_limit(draft: Draft) -> Draft:

@@ -8,7 +8,8 @@ and COUNT(x)), so that queries with the same aggregates have the same states. Th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 
 from elf.aggregates import State
 from elf.errors import ElfBug
@@ -54,6 +55,21 @@ class States:
     values: dict[Aggregate, Expr]
     cells: dict[str, Cell]
     celled: dict[str, tuple[Aggregate, str]]
+    beside: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    """For each window so many before (or after): the states and cells of it that the query needs."""
+
+    @property
+    def whole(self) -> States:
+        """With those of other windows, which a group has beside its own (``elf.ql.lags``)."""
+        if not self.beside:
+            return self
+        columns, cells = list(self.columns), dict(self.cells)
+        for step, names in self.beside.items():
+            for column in (one for one in self.columns if one.state.name in names):
+                state = replace(column.state, name=beside_name(column.state.name, step))
+                columns.append(replace(column, state=state))
+            cells |= {beside_name(name, step): cell for name, cell in self.cells.items() if name in names}
+        return replace(self, columns=tuple(columns), cells=cells, beside={})
 
     @property
     def cell_states(self) -> tuple[State, ...]:
@@ -98,7 +114,8 @@ class States:
 def collect(expressions: Iterable[Expr]) -> States:
     """The states of all aggregates in ``expressions``. A query without any in columns counts its rows, so
     that no group is empty."""
-    found = {part: None for expr in expressions for part in walk(expr) if isinstance(part, Aggregate)}
+    asked = {part: None for expr in expressions for part in walk(expr) if isinstance(part, Aggregate)}
+    found = {replace(aggregate, offset=0): None for aggregate in asked}
     plain = [aggregate for aggregate in found if aggregate.name in AGGREGATES]
     rules: dict[str, tuple[StateRule, Aggregate]] = {}
     for aggregate in plain or [Aggregate("count_star", (), "bigint")]:
@@ -111,15 +128,34 @@ def collect(expressions: Iterable[Expr]) -> States:
         aggregate: _value(aggregate, [by_text[text] for _, text in _partials(aggregate)])
         for aggregate in plain
     }
-    over_cells = {aggregate: _cell(aggregate) for aggregate in found if aggregate.name in CELLED}
+    over_cells = {aggregate: _cell(aggregate) for aggregate in asked if aggregate.name in CELLED}
     distinct = sorted(set(over_cells.values()), key=_text)
     cells = {f"c{index}": cell for index, cell in enumerate(distinct)}
     cell_names = {cell: name for name, cell in cells.items()}
     celled = {
-        f"v{i}": (aggregate, cell_names[cell]) for i, (aggregate, cell) in enumerate(over_cells.items())
+        f"v{i}": (aggregate, beside_name(cell_names[cell], aggregate.offset))
+        for i, (aggregate, cell) in enumerate(over_cells.items())
     }
     values |= {aggregate: Slot(name, aggregate.kind) for name, (aggregate, _) in celled.items()}
-    return States(columns, values, cells, celled)
+    beside: dict[int, dict[str, None]] = {}
+    for aggregate in (one for one in asked if one.offset):
+        names = beside.setdefault(aggregate.offset, {})
+        if aggregate in over_cells:
+            names[cell_names[over_cells[aggregate]]] = None
+            continue
+        value = values[replace(aggregate, offset=0)]
+        names |= {part.name: None for part in walk(value) if isinstance(part, Slot)}
+        values[aggregate] = rewrite(value, partial(_beside, step=aggregate.offset))
+    return States(columns, values, cells, celled, {step: tuple(names) for step, names in beside.items()})
+
+
+def beside_name(name: str, step: int) -> str:
+    """What a state or a cell of another window is called beside those of a group's own."""
+    return f"{name}_{'b' if step > 0 else 'a'}{abs(step)}" if step else name
+
+
+def _beside(part: Expr, step: int) -> Expr | None:
+    return replace(part, name=beside_name(part.name, step)) if isinstance(part, Slot) else None
 
 
 def _text(cell: Cell) -> tuple[str, str]:

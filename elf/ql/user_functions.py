@@ -18,7 +18,7 @@ def with_function(plan: Plan, function: Function) -> Plan:
         return _with_final(plan, function)
     if function.kind == "reduce":
         return _with_reduce(plan, function)
-    if plan.join is not None:
+    if plan.join is not None and plan.join.side:
         raise UserError("a map function over streams that are joined is not supported yet")
     first, *more = (_with(fragment, function) for fragment in (plan.fragment, *plan.more))
     return replace(plan, fragment=first, more=tuple(more))
@@ -62,7 +62,7 @@ def _columns(fragment: Fragment) -> tuple[str, ...]:
 def _not_whole(plan: Plan) -> tuple[tuple[str, bool], ...]:
     fragment = plan.fragment
     return (
-        ("streams that are joined", plan.join is not None),
+        ("streams that are joined, or windows with LAG,", plan.join is not None),
         ("several streams, whose groups meet at the master,", bool(plan.more)),
         ("sessions", plan.session_states is not None),
         ("windows of rows", fragment.count is not None),

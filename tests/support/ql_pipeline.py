@@ -12,6 +12,8 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from agents.committing.sides import met
+from agents.tasks.engine import Finisher
 from elf.aggregates import identity_row, merge_tables
 from elf.job.assembly.windows import Assembly
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -41,6 +43,10 @@ def run_live(con: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, *, par
         con.unregister("rows")
     assert partials[0].column_names == ["_pane", *fragment.keys, *(state.name for state in fragment.states)]
     merged = merge_tables(partials, ["_pane", *fragment.keys], list(fragment.states))
+    if plan.join is not None:
+        finisher = Finisher.of(plan)
+        merged = met(plan.join, merged, (START_OF_TIME, END_OF_TIME), finisher)
+        finisher.close()
     con.register("groups", _groups(plan, merged))
     try:
         return _rows(con.sql(plan.final_sql).to_arrow_table())
@@ -48,8 +54,9 @@ def run_live(con: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, *, par
         con.unregister("groups")
 
 
-def _groups(plan: Plan, merged: pa.Table) -> pa.Table:
+def _groups(plan: Plan, merged: pa.Table | None) -> pa.Table:
     fragment = plan.fragment
+    assert merged is not None
     if not plan.windows:
         whole = merge_tables([merged.drop_columns("_pane")], list(fragment.keys), list(fragment.states))
         empty = whole.num_rows == 0 and not fragment.keys

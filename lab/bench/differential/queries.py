@@ -154,6 +154,8 @@ def _over_streams(rng: random.Random, *, lateness: bool) -> Query:
         if lateness and not joins and (under is None or not under.others) and rng.random() < 0.1:
             windows = _COUNTED
         query = _windowed(rng, query, windows, lateness=lateness)
+        if query.window in _ALIGNED and _innermost(query) is query and rng.random() < 0.2:
+            query = _lagged(rng, query)
         if query.lateness and rng.random() < 0.5:
             query = replace(query, emit=rng.choice(_EMIT))
     plain = "REVISE" not in query.emit and "ROWS" not in query.window
@@ -162,6 +164,21 @@ def _over_streams(rng: random.Random, *, lateness: bool) -> Query:
     if not joins and (under is None or not under.others) and rng.random() < 0.1:
         query = of_both(rng, query)
     return _parameterised(rng, query) if rng.random() < 0.08 else query
+
+
+def _lagged(rng: random.Random, query: Query) -> Query:
+    """With what its aggregates were in other windows."""
+    nodes = [one for one in query.outputs if one.exact and function_of(one) in AGGREGATES]
+    for node in [*nodes, leaf("COUNT(*)", "bigint", aggregated=True)][:2]:
+        name, more = rng.choice(["LAG", "LAG", "LEAD"]), rng.choice(["", ", 1", ", 2", ", 3"])
+        query = replace(
+            query,
+            outputs=(
+                *query.outputs,
+                _narrowed(Node(f"{name}({{0}}{more})", node.kind, (node,), aggregated=True)),
+            ),
+        )
+    return query
 
 
 def _windowed(rng: random.Random, query: Query, windows: Sequence[str], *, lateness: bool) -> Query:

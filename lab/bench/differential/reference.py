@@ -27,6 +27,7 @@ from elf.ql.tables import Joined, source_rows
 from elf.ql.templates import name
 from elf.ql.unions import Branch
 from elf.schema import Schema
+from elf.windows import Sliding
 from lab.bench.differential.asked import asked
 from lab.bench.differential.differences import COUNTED, EXACTLY, RANKED, Answer, Tolerance, plain
 from lab.bench.differential.logs import SCHEMA, SCHEMAS, Log
@@ -262,7 +263,8 @@ class _Level:
             *conditions,
         ]
         found = dict.fromkeys(part for expr in after for part in walk(expr) if isinstance(part, Aggregate))
-        self.aggregates = {aggregate: f"agg{index}" for index, aggregate in enumerate(found)}
+        own = {replace(aggregate, offset=0): None for aggregate in found}
+        self.aggregates = {aggregate: f"agg{index}" for index, aggregate in enumerate(own | found)}
         for aggregate in self.aggregates:
             if aggregate.name not in _NATIVE:
                 raise NoReference(f"aggregate {aggregate.name}")
@@ -290,7 +292,8 @@ class _Level:
         kept = "*" if draft.qualify is None else "* EXCLUDE (q)"
         if draft.qualify is not None:
             inner.append(f"{self._after(draft.qualify)} AS q")
-        sql = f"SELECT {', '.join(inner)} FROM ({self._grouped(rows, scaled)}) AS g"
+        groups = self._beside(f"({self._grouped(rows, scaled)})")
+        sql = f"SELECT {', '.join(inner)} FROM {groups} AS g"
         sql += f" WHERE {self._after(draft.having)}" if draft.having is not None else ""
         sql = f"SELECT {kept} FROM ({sql}) {'WHERE q' if draft.qualify is not None else ''}"
         if draft.distinct:
@@ -312,7 +315,8 @@ class _Level:
         items = [*draft.bounds, *keys]
         if draft.sets:
             items += [f"GROUPING({key}) AS z{key[1:]}" for key in keys]
-        items += [f"{_native(a, _NATIVE[a.name].sql)} AS {slot}" for a, slot in self.aggregates.items()]
+        own = {one: slot for one, slot in self.aggregates.items() if not one.offset}
+        items += [f"{_native(one, _NATIVE[one.name].sql)} AS {slot}" for one, slot in own.items()]
         for index in scaled:
             aggregate = self.of_output[index]
             assert isinstance(aggregate, Aggregate)
@@ -325,6 +329,23 @@ class _Level:
         sets = [[keys[index] for index in sorted(one)] for one in draft.sets] or [keys]
         lists = ", ".join(f"({', '.join([*draft.bounds, *one])})" for one in sets)
         return f"{sql} GROUP BY GROUPING SETS ({lists})"
+
+    def _beside(self, groups: str) -> str:
+        """The groups, each beside the same group of other windows (LAG)."""
+        draft, items, joins = self.draft, ["g.*"], []
+        for place, step in enumerate(dict.fromkeys(one.offset for one in self.aggregates if one.offset)):
+            (window,) = draft.windows
+            assert isinstance(window, Sliding)
+            at = f"other{place}"
+            same = [f"{at}.window_start = g.window_start - to_microseconds({step * window.slide_us})"]
+            names = [f"k{index}" for index in range(len(draft.keys))]
+            names += [f"z{index}" for index in range(len(draft.keys) if draft.sets else 0)]
+            same += [f"{at}.{name} IS NOT DISTINCT FROM g.{name}" for name in names]
+            joins.append(f"LEFT JOIN {groups} AS {at} ON {' AND '.join(same)}")
+            for one, slot in self.aggregates.items():
+                if one.offset == step:
+                    items.append(f"{at}.{self.aggregates[replace(one, offset=0)]} AS {slot}")
+        return f"(SELECT {', '.join(items)} FROM {groups} AS g {' '.join(joins)})" if joins else groups
 
     def _after(self, expr: Expr) -> str:
         def change(part: Expr) -> Expr | None:
