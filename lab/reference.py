@@ -60,6 +60,8 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "SELECT COUNT(*) AS hits FROM log WINDOW TUMBLING (SIZE 15 SECONDS)",
         "SELECT host, COUNT(*) AS hits FROM log GROUP BY host WINDOWING SESSION 10 SECONDS",
         "SELECT COUNT(*) AS hits FROM log WINDOWING CUMULATE 30 SECONDS STEP 10 SECONDS, 15 SECONDS",
+        "SELECT host, COUNT(*) AS hits, LAG(COUNT(*)) AS before, LEAD(COUNT(*), 1, 0) AS after\nFROM log\nGROUP BY host\n"
+        "WINDOWING 10 SECONDS",
         "SELECT host, MAX(ms) AS slowest FROM log GROUP BY host WINDOWING 4 ROWS",
     ),
     "Joins": (

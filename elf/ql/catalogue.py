@@ -100,6 +100,14 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "FOLLOWING (n with ROWS only); with ORDER BY alone it goes from the first row to the last that is "
            "equal. Equal rows are in the order of the keys.",
            "SELECT sc_status, 100 * COUNT(*) / SUM(COUNT(*)) OVER () AS percent FROM log GROUP BY sc_status"),
+    Clause("LAG", "LAG(x[, n[, default]]), LEAD(x[, n[, default]])",
+           "What x, of aggregates, is for the same group in the window before (LEAD: after), or n before; "
+           "NULL, or the default, where the group is not in that window. Before a sliding window is the one "
+           "that began a SLIDE earlier. As OVER (PARTITION BY all keys ORDER BY window_start). A job's first "
+           "window is the first that has all before it; LEAD waits for what comes after; what revises a "
+           "window revises those that look at it. Windows of one size, not with EMIT CHANGES.",
+           "SELECT sc_status, COUNT(*) - LAG(COUNT(*), 1, 0) AS more FROM log GROUP BY sc_status "
+           "WINDOWING 1 MINUTE"),
     Clause("QUALIFY", "QUALIFY condition",
            "Which groups stay, by window functions: the top of each of something.",
            "SELECT sc_status, c_ip, COUNT(*) AS hits FROM log GROUP BY sc_status, c_ip "

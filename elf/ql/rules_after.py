@@ -220,7 +220,7 @@ def _not_approximate(draft: Draft) -> str:
     if draft.limit is None:
         return "goes with a LIMIT"
     if draft.below is not None or draft.qualify is not None or draft.having is not None or draft.distinct:
-        return "goes with neither HAVING, QUALIFY, LIMIT BY, DISTINCT nor subqueries"
+        return "goes with neither HAVING, LAG, QUALIFY, LIMIT BY, DISTINCT nor subqueries"
     if not draft.keys or draft.sets:
         return "needs a plain GROUP BY"
     if draft.trees > 1:

@@ -137,16 +137,18 @@ def collect(expressions: Iterable[Expr]) -> States:
         for i, (aggregate, cell) in enumerate(over_cells.items())
     }
     values |= {aggregate: Slot(name, aggregate.kind) for name, (aggregate, _) in celled.items()}
-    beside: dict[int, dict[str, None]] = {}
+    beside: dict[int, set[str]] = {}
     for aggregate in (one for one in asked if one.offset):
-        names = beside.setdefault(aggregate.offset, {})
+        needed = beside.setdefault(aggregate.offset, set())
         if aggregate in over_cells:
-            names[cell_names[over_cells[aggregate]]] = None
+            needed.add(cell_names[over_cells[aggregate]])
             continue
         value = values[replace(aggregate, offset=0)]
-        names |= {part.name: None for part in walk(value) if isinstance(part, Slot)}
+        needed |= {part.name for part in walk(value) if isinstance(part, Slot)}
         values[aggregate] = rewrite(value, partial(_beside, step=aggregate.offset))
-    return States(columns, values, cells, celled, {step: tuple(names) for step, names in beside.items()})
+    return States(
+        columns, values, cells, celled, {step: tuple(sorted(some)) for step, some in beside.items()}
+    )
 
 
 def beside_name(name: str, step: int) -> str:

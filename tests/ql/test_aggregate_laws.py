@@ -11,7 +11,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 from decimal import Decimal
+from itertools import pairwise
 from typing import Any
 
 import duckdb
@@ -21,6 +23,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agents.committing.sides import met, within
 from agents.tasks.engine import Finisher, Mapper
 from elf.aggregates import State, merge_tables
 from elf.cbt import BufferTree
@@ -112,7 +115,7 @@ class Engine:
         fragment = self.plan.fragment
         self.keys, self.states = ("_pane", *fragment.keys), fragment.states
         self._mapper = Mapper(fragment.map_sql, fragment.columns)
-        self._finisher = Finisher(self.plan.final_sql)
+        self._finisher = Finisher.of(self.plan)
 
     def map(self, rows: list[tuple[Any, ...]]) -> pa.Table:
         timed = [row for row in rows if row[0] is not None or not self.plan.windows]
@@ -271,6 +274,70 @@ def test_sliding_windows_merge_alike(sliding: Engine) -> None:
         assert sliding.final(got) == sliding.final(want)
 
     check()
+
+
+# -- other windows -------------------------------------------------------------------------------------------
+
+OWN = ["COUNT(*)", "MAX_BY(s, n)", "SUM(DISTINCT n)"]
+SLIDES = "GROUP BY k WINDOWING 3 SECONDS SLIDE 1 SECOND"
+
+
+@pytest.fixture(scope="module")
+def lagged() -> Iterator[tuple[Engine, Engine]]:
+    """The same without and with other windows: those of the window before, and of the second after."""
+    others = [f"{name}({call}{step})" for call in OWN for name, step in (("LAG", ""), ("LEAD", ", 2"))]
+    engines = (Engine(f"SELECT k, {', '.join(part)} FROM x {SLIDES}") for part in (OWN, [*OWN, *others]))
+    plain, whole = engines
+    yield plain, whole
+    plain.close()
+    whole.close()
+
+
+def windows_of(engine: Engine, panes: pa.Table) -> dict[tuple[object, object], list[object]]:
+    """The values of each window and key."""
+    assembled = Assembly(engine.plan, Calendar(engine.plan.windows, engine.plan.fragment.pane_us))
+    tables = [table for table in assembled.windows(-30_000_000, 40_000_000, panes) if table.num_rows]
+    rows = [list(row.values()) for row in engine._finisher.run(pa.concat_tables(tables)).to_pylist()]
+    return {(start, key): values for start, _, key, *values in rows}
+
+
+def test_other_windows_are_those_of_the_same_group(lagged: tuple[Engine, Engine]) -> None:
+    """LAG and LEAD against the windows by themselves. And panes that are made some at a time are those that
+    are made at once, if as many are there around them as the plan says, and not if one is missing."""
+    plain, whole = lagged
+    join, (before, after) = whole.plan.join, whole.plan.reach
+    assert join is not None
+    assert (before, after) == (1_000_000, 2_000_000)
+    assert whole.plan.fragment == plain.plan.fragment
+    missed = []
+
+    @given(ROWS, st.lists(st.integers(-12, 24), min_size=2, max_size=2, unique=True).map(sorted))
+    @settings(max_examples=cases(6, 250), deadline=None)
+    def check(rows: list[tuple[object, ...]], cuts: list[int]) -> None:
+        panes = whole.merge(whole.map(rows))
+        if not panes.num_rows:
+            return
+        made = met(join, panes, (-20, 40), whole._finisher)
+        edges = [-20, *cuts, 40]
+        parts, fewer = [], []
+        for start, end in pairwise(edges):
+            for found, reach in ((parts, (1, 2)), (fewer, (1, 1)), (fewer, (0, 2))):
+                near = panes.filter(within(panes, (start - reach[0], end + reach[1])))
+                found.append(met(join, near, (start, end), whole._finisher))
+        together = pa.concat_tables([part for part in parts if part is not None])
+        assert bits(together) == bits(made)
+        missed.append(sum(part.num_rows for part in fewer if part is not None) < 2 * made.num_rows)
+        alone, beside = windows_of(plain, panes), windows_of(whole, made)
+        assert alone.keys() == beside.keys()
+        for (start, key), values in beside.items():
+            assert values[: len(OWN)] == alone[start, key]
+            for place in range(len(OWN)):
+                for step, got in zip((-1, 2), values[len(OWN) + 2 * place :], strict=False):
+                    other = alone.get((start + timedelta(seconds=step), key), [None] * len(OWN))
+                    assert repr(got) == repr(other[place])
+
+    check()
+    assert any(missed)
 
 
 # -- approximations ------------------------------------------------------------------------------------------

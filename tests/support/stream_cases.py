@@ -85,7 +85,7 @@ def windowed(size: int, slide: int) -> str:
 # What each is about: windows, trees and AVG; what came before, conditions of every kind, and windows that are
 # no multiples of the interval; left rows without a partner, and keys that are NULL; a stream with itself,
 # in a subquery, with a query over its groups, in two kinds of windows; no windows at all; equal times as a
-# key.
+# key; windows beside others (no join of streams, but made like one).
 CASES: Final = [
     (
         """
@@ -171,6 +171,20 @@ CASES: Final = [
         LATERAL (SELECT unnest(range(epoch_us(ts) // 20000000 * 20000000 + 20000000, s + 60000001, 20000000))
         AS e)
         GROUP BY ALL ORDER BY 1, 2
+        """,
+    ),
+    (
+        "SELECT store, COUNT(*) AS n, LAG(COUNT(*), 1, 0) AS before, LEAD(MAX_BY(user, n)) AS best "
+        "FROM clicks GROUP BY store WINDOWING 15 SECONDS",
+        f"""
+        WITH g AS (
+            SELECT window_start, window_end, store, COUNT(*) AS n,
+                last(user ORDER BY n, user) FILTER (WHERE n IS NOT NULL AND user IS NOT NULL) AS best
+            FROM {windowed(15, 15)} GROUP BY ALL
+        )
+        SELECT g.window_start, g.window_end, g.store, g.n, COALESCE(b.n, 0) AS before, a.best
+        FROM g LEFT JOIN g AS b ON b.store = g.store AND b.window_end = g.window_start
+        LEFT JOIN g AS a ON a.store = g.store AND a.window_start = g.window_end ORDER BY 1, 2, 3
         """,
     ),
 ]
