@@ -30,6 +30,7 @@ from agents.tasks.streamtask import TaskStatus
 from elf.errors import InputError, UserError
 from elf.ql.dialect import Emit, Windowings
 from elf.ql.files import files_of
+from elf.ql.looks import is_look
 from elf.ql.planner import streams_of as streams_named
 from elf.ql.rules_joins import is_file
 from elf.ql.statements import CreateJob, Describe, Explain, Query, Select, Statement, parse
@@ -57,6 +58,11 @@ class Asked:
     def is_question(self) -> bool:
         """Whether it is no query, but ``EXPLAIN`` of one, or ``DESCRIBE`` of an input."""
         return isinstance(self.last, Explain | Describe)
+
+    @property
+    def is_look(self) -> bool:
+        """Whether it is a SELECT without groups, for some rows."""
+        return isinstance(self.last, Select) and is_look(self.last.query)
 
     @cached_property
     def queries(self) -> list[Query]:

@@ -21,6 +21,7 @@ from agents.answering.changes import Changes
 from agents.answering.explain import Explanations
 from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests
+from agents.answering.looking import look
 from agents.answering.masters import Masters, check_owner, facts_of
 from agents.answering.once import Once, author_of, authors_of
 from agents.answering.outputs import Outputs
@@ -214,6 +215,10 @@ class Statements:
         return "; this agent makes no copies (protocol.copies is 0): when it is behind, nobody answers for it"
 
     def _select(self, asked: Execute, statement: statements.Select) -> Procedure:
+        from elf.ql.looks import is_look
+
+        if is_look(statement.query):
+            return (yield from look(asked, statement.query, self._log, self._fleet))
         return Reading((yield from self._one_shot(asked, statement.query)), drops=True)
 
     def _one_shot(
@@ -404,12 +409,16 @@ def _parsed(text: str, who: Principal | None) -> list[statements.Statement]:
 
 def _allow(statement: statements.Statement, who: Principal | None) -> None:
     """Raises ``UserError`` where somebody has not all the roles that a statement needs."""
+    from elf.ql.looks import is_look
+
     kind = type(statement).__name__
     what = " ".join(statement.sql.split(maxsplit=2)[:2]).upper()
     _must_have(role_of_statement(kind), what, who)
     if getattr(statement, "function", None) is not None:
         _must_have("code", f"{what} … SET FUNCTION", who)
     query = getattr(statement, "query", None) or getattr(statement, "target", None)
+    if kind == "Select" and is_look(query):
+        _must_have("tap", "a SELECT without groups", who)
     if query is not None and not isinstance(query, str) and query.reads_raw_lines:
         _must_have("tap", f"{RAW_COLUMN}, the raw line,", who)
 

@@ -24,6 +24,7 @@ from elf.job.messages.inquiries import (
     DescribeStream,
     InspectClocks,
     LocateInTree,
+    LookAt,
     NotifyJob,
     RollArchive,
     SampleRows,
@@ -83,7 +84,7 @@ class Requests:
             case InspectClocks():
                 body = msgspec.msgpack.encode(self._working.clocks.skews(now_ms))
                 return [Send(request.origin, Answer(id=request.id, body=body))]
-            case DescribeStream() | RollArchive() | SampleRows():
+            case DescribeStream() | RollArchive() | SampleRows() | LookAt():
                 if request.stream in self._streams:
                     return [Consult(request.stream, request)]
                 error = f"no stream {request.stream} here"

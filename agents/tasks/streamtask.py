@@ -29,16 +29,18 @@ from agents.tasks.running import found_at
 from agents.tasks.samples import spread
 from agents.tasks.sinks import Sinks
 from agents.tasks.streams import Ahead, Parsed, StreamEngine
+from elf.batch import encode
+from elf.errors import UserError
 from elf.fields import replace
 from elf.functions.cpu import cpu_us
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
 from elf.job.gaps import Missed
-from elf.job.messages.inquiries import RollArchive, SampleRows, StreamSeen
+from elf.job.messages.inquiries import LookAt, RollArchive, SampledRows, SampleRows, StreamSeen
 from elf.job.ports import Spill
 from elf.job.reexecution import Reading
 from elf.job.worker.stream import StreamWorker, WorkerSettings
-from elf.schema import ColumnType, declare
+from elf.schema import ColumnType, Schema, declare
 from elf.wire.base import Request
 
 SAMPLE_LINES: Final = 1_000
@@ -163,7 +165,10 @@ class StreamTask:
         self.ahead = Ahead(facts.stream, self._engine, cores)
         self._sinks = sinks or Sinks()
         self._sinks.restore(stored.archive if stored else 0, stored.rejects if stored else 0)
-        self._samples: deque[str] = deque(spread(samples, SAMPLE_LINES), maxlen=SAMPLE_LINES)
+        self._settings = settings
+        self._samples: deque[tuple[str, str]] = deque(maxlen=SAMPLE_LINES)
+        """Some of the last lines, each with its log."""
+        self._samples.extend((line, "") for line in spread(samples, SAMPLE_LINES))
         self._learning = not samples
         self._row_samples = RowSamples(facts.stream, settings)
 
@@ -181,7 +186,7 @@ class StreamTask:
         read before it. ``ahead``: it is being parsed by ``self.ahead``, and is waited for.
         ``new_sources``: see ``Feed``."""
         self.positions = positions
-        self._learn(chunk.lines)
+        self._learn(chunk)
         self.counts.read(chunk)
         parsed = None if ahead is None else ahead.result()
         began = time.perf_counter()
@@ -198,7 +203,7 @@ class StreamTask:
     def perform(self, command: Command, now_ms: int, chunk: Chunk | None = None) -> Outcome:
         """Perform a command, durably."""
         if isinstance(command, Install) and command.flow.fragment.function is not None:
-            command = replace(command, samples=tuple(self._samples))
+            command = replace(command, samples=tuple(line for line, _ in self._samples))
         elif isinstance(command, DropStragglers | Answered):
             command = self._checkpoints.counted(command)
         outcome = self.worker.handle(command)
@@ -239,15 +244,16 @@ class StreamTask:
 
     # -- questions -------------------------------------------------------------------------------------------
 
-    def _learn(self, lines: pa.StringArray) -> None:
+    def _learn(self, chunk: Chunk) -> None:
         """Remember some lines of each chunk, the newest in place of the oldest."""
+        lines = chunk.lines
         if self._learning and len(lines):
             step = max(1, len(lines) // 20)
-            self._samples.extend(lines[i].as_py() for i in range(0, len(lines), step))
+            self._samples.extend((lines[i].as_py(), chunk.source.log) for i in range(0, len(lines), step))
 
     def describe(self) -> StreamSeen:
         """The columns seen so far."""
-        samples = pa.array(list(self._samples), pa.string())
+        samples = pa.array([line for line, _ in self._samples], pa.string())
         schema = self.facts.format.schema(samples, self._engine.event_time)
         if self.facts.declared:
             schema = declare(schema, self.facts.declared)
@@ -268,10 +274,32 @@ class StreamTask:
             self.ship()
         return msgspec.msgpack.encode(self.describe())
 
-    def row_sample(self, request: SampleRows, now_ms: int) -> bytes:
-        """Answer with ``SampledRows``; on a thread of its own, always the same."""
+    def row_sample(self, request: SampleRows | LookAt, now_ms: int) -> bytes:
+        """Answer with ``SampledRows``; on a thread of its own, always the same. Raises ``UserError``."""
+        if isinstance(request, LookAt):
+            return msgspec.msgpack.encode(self._look(request))
         sampled = self._row_samples.look(request, self.facts.format, self._engine.event_time, now_ms)
         return msgspec.msgpack.encode(sampled)
+
+    def _look(self, request: LookAt) -> SampledRows:
+        """The last of the lines that are kept."""
+        from agents.tasks.looking import Looking  # DuckDB, as in agents.tasks.streams
+        from elf.ql.looks import is_look, look_of
+        from elf.ql.statements import parse_query
+
+        query = parse_query(request.sql)
+        if query is None or not is_look(query):
+            raise UserError("one SELECT without groups is wanted")
+        kept = list(self._samples)
+        look = look_of(query, Schema(request.columns, labels=self._labels))
+        looking = Looking(look, self.facts.format, self._engine.event_time, self._settings)
+        try:
+            lines, logs = (pa.array([one[place] for one in kept], pa.string()) for place in (0, 1))
+            rows = looking.rows(lines, logs)
+        finally:
+            looking.close()
+        rows = rows.slice(max(0, rows.num_rows - look.rows)).combine_chunks()
+        return SampledRows(encode(rows) if rows.num_rows else b"", len(kept), 0)
 
     def close(self, *, checkpoint: bool) -> None:
         """End of life; with ``checkpoint`` everything read so far is written down first."""

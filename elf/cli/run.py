@@ -182,6 +182,7 @@ def run_query(sql: str, options: RunOptions) -> int:
 
 
 def _run(asked: Asked, inputs: Inputs, options: RunOptions) -> int:
+    from agents.firstrows import first_rows
     from agents.run import ask, run
     from agents.runinputs import RunRequest
     from elf.client.tables import read_table
@@ -198,8 +199,8 @@ def _run(asked: Asked, inputs: Inputs, options: RunOptions) -> int:
         tables={name: read_table(name) for name in asked.files},
         pipe=inputs.pipe,
     )
-    if asked.is_question:
-        tell(ask(request), out)
+    if asked.is_question or asked.is_look:
+        tell(ask(request) if asked.is_question else first_rows(request), out)
         return 0
 
     def shown(result: WindowResult) -> None:
@@ -271,6 +272,8 @@ def tell(reply: Reply, out: Printer) -> None:
     """Print the answer to a question."""
     if reply.payload:
         out.table(decode(reply.payload))
+        if reply.text:
+            say(f"elf: {reply.text}")
     elif not (reply.body and out.data(msgspec.json.decode(reply.body, type=dict[str, object]))):
         say(reply.text, sys.stdout)
 

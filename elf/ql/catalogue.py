@@ -119,6 +119,11 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10 OFFSET 10"),
     Clause("LIMIT", "LIMIT n", "The first n rows of each window.",
            "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip ORDER BY hits DESC LIMIT 10"),
+    Clause("LIMIT without groups", "SELECT * | expression [AS name], … FROM stream [WHERE condition] LIMIT n",
+           "A look at n rows, 1,000 at most, at once. In a fleet it is a sample: the last rows among the "
+           "1,000 lines of the stream that each agent keeps (20 of a chunk), of 64 agents at most; it needs "
+           "the role tap. In elf run they are the first rows of the inputs. What was looked at is said.",
+           "SELECT *, _source FROM log WHERE sc_status >= 500 LIMIT 10"),
     Clause("WINDOWING", "WINDOWING size [SLIDE slide] | CUMULATE size STEP step | LANDMARK EVERY step | "
            "SESSION gap [MAX length] | n ROWS, …",
            "Windows of event time, or of rows, of the kinds below: a result each. WINDOW TUMBLING (SIZE …), "

@@ -139,7 +139,7 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
     names = tuple(dict.fromkeys(part for part in (table.alias, name) if part))
     below = replace(draft, ctes={other: tree for other, tree in draft.ctes.items() if other != name})
     if isinstance(inner, exp.SetOperation):
-        over, columns = branches_of(below, inner, _raw)
+        over, columns = branches_of(below, inner, raw_columns)
         return replace(over, tree=draft.tree, ctes=draft.ctes, streams=names, derived=columns)
     if not isinstance(inner, exp.Select):
         raise draft.source.at(inner, f"{inner.key.upper()} in a subquery is not supported yet")
@@ -151,7 +151,7 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
         schema = replace(draft.schema, event_time=None)
         over = replace(draft, streams=names, derived=columns, below=below, schema=schema)
     else:
-        columns, below = _raw(below)
+        columns, below = raw_columns(below)
         over = replace(
             draft,
             streams=names,
@@ -185,7 +185,7 @@ def _fresh(draft: Draft) -> Draft:
     return timed(fresh, draft)
 
 
-def _raw(draft: Draft) -> tuple[dict[str, Expr], Draft]:
+def raw_columns(draft: Draft) -> tuple[dict[str, Expr], Draft]:
     """A subquery without groups: its columns, and what it is over."""
     below = _fresh(draft)
     for rule in RULES[: RULES.index(bind_where) + 1]:
@@ -224,7 +224,7 @@ def _columns(draft: Draft) -> dict[str, Expr]:
         value = scope.bind(item.this if isinstance(item, exp.Alias) else item)
         name = output_name(scope, item, value)
         if name in found:
-            raise draft.source.at(item, f'the subquery has two columns "{name}"; name one with AS')
+            raise draft.source.at(item, f'two columns are called "{name}"; name one with AS')
         found[name] = value
     return found
 

@@ -28,7 +28,10 @@ from elf.ql.scope import Scope
 from elf.ql.source import start_of
 from elf.windows import Session, Sliding
 
-_RAW = "gives raw rows, which would need unbounded state; group them, for instance with SELECT DISTINCT"
+_RAW = (
+    "gives raw rows, which would need unbounded state; group them, for instance with SELECT DISTINCT, or "
+    "look at some of them: LIMIT n, and no clause but WHERE"
+)
 
 
 def bind_outputs(draft: Draft) -> Draft:

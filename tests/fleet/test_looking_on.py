@@ -108,6 +108,7 @@ async def test_tap_shows_the_rows_that_come_and_counts_those_that_it_does_not(th
         )
         await before_the_first_line(three, person)
         await each_row_once(three, client)
+        await rows_at_once(client)
         await conditions(person)
         await columns(three, client, person)
         await more_than_is_shown(three, client)
@@ -144,6 +145,22 @@ async def each_row_once(fleet: Fleet, client: Client) -> None:
             if len(found) >= len(wanted):
                 break
     assert sorted((row["_agent"], row["id"]) for row in found) == sorted(wanted)
+
+
+async def rows_at_once(client: Client) -> None:
+    """A SELECT without groups, of what agents have read."""
+    asked = f"SELECT product, clicks_count * 2 AS twice, _agent, _source FROM {STREAM} WHERE clicks_count = 3"
+    found = await client.sql(f"{asked} LIMIT 100")
+    assert found.table is not None
+    rows = found.table.to_pylist()
+    assert {(row["product"], row["twice"]) for row in rows} == {("Pong", 6)}
+    assert {row["_agent"] for row in rows} == {"web-0", "web-1", "web-2"}
+    assert all(row["_source"].endswith(".log") for row in rows)
+    assert found.text.startswith(f"a sample: the last {len(rows)} rows that match, of ")
+    assert " lines that 3 of 3 agents keep; " in found.text
+    last = await client.sql(f"{asked} LIMIT 2")
+    assert last.table is not None
+    assert last.table.to_pylist() == rows[-2:]
 
 
 async def conditions(person: Person) -> None:

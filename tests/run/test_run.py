@@ -60,6 +60,37 @@ def test_as_duckdb(
         assert all(same(mine[column], theirs[column]) for column in theirs), (mine, theirs)
 
 
+@pytest.mark.parametrize(
+    ("rest", "count", "said"),
+    [
+        ("LIMIT 3", 3, "the first 3 rows that match; reading ended there"),
+        ("WHERE sc_status = 404 AND cs_uri_stem ~ '^/' LIMIT 1000", None, "all {} rows that match"),
+    ],
+)
+def test_rows_without_groups(
+    rest: str,
+    count: int | None,
+    said: str,
+    log: duckdb.DuckDBPyConnection,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The first rows of the file, with expressions; and what they are."""
+    query = f"SELECT *, sc_bytes // 2 AS half, _source FROM log {rest}"
+    status, out, err = elf_run(capsys, "-q", query, "--input", str(SAMPLE), "--output", "json")
+    assert status == 0
+    got = [json.loads(line) for line in out.splitlines()]
+    want = expected(
+        log,
+        f"SELECT sc_bytes // 2 AS half, c_ip FROM log {rest.replace('~', 'SIMILAR TO').replace('^/', '/.*')}",
+    )
+    assert err.startswith(f"elf: {said.format(len(want))}; ")
+    assert err.endswith(" of the lines that were read do not parse\n")
+    assert len(got) == (count or len(want))
+    assert [(row["half"], row["c_ip"]) for row in got] == [(row["half"], row["c_ip"]) for row in want]
+    assert {row["_source"] for row in got} == {str(SAMPLE)}
+    assert list(got[0])[-2:] == ["half", "_source"]
+
+
 def test_the_same_with_more_trees(capsys: pytest.CaptureFixture[str]) -> None:
     """Each is a flow of its own, with a root on some agent."""
     query = (
@@ -215,6 +246,7 @@ BAD = {
         ["-q", "SELECT COUNT(*) FROM x JOIN 'no.csv' AS y USING (a)", "--input", str(SAMPLE)],
         "no.csv cannot be read: no such file",
     ),
+    "too many rows": (["-q", "SELECT * FROM x LIMIT 1001", "--input", str(SAMPLE)], "1,000 rows at most"),
     "raw rows": (["-q", "SELECT c_ip FROM x", "--input", str(SAMPLE)], "gives raw rows"),
     "two statements": (["-q", "SHOW JOBS", "--input", str(SAMPLE)], "SELECT"),
 }  # fmt: skip

@@ -314,6 +314,7 @@ async def test_a_token_brings_a_host_and_nothing_else(closed: Closed) -> None:
         ("rita", "ALTER JOB mine AS SELECT COUNT(*) FROM clicks WINDOWING 1 SECONDS", "write"),
         ("rita", "NOTIFY JOB mine 'hello'", "write"),
         ("rita", "SHOW JOBS; DROP JOB mine", "write"),
+        ("rita", f"SELECT * FROM {STREAM} LIMIT 1", "tap"),
         ("rita", f"EXPLAIN SELECT MAX(_line) FROM {STREAM} WINDOWING 1 SECONDS", "tap"),
         ("will", f"CREATE JOB l AS SELECT _line FROM {STREAM} GROUP BY _line WINDOWING 1 SECONDS", "tap"),
     ],

@@ -90,6 +90,17 @@ class SampleRows(Request, frozen=True, kw_only=True):
     bytes_max: Annotated[int, msgspec.Meta(ge=1, le=32 << 20)]
 
 
+class LookAt(Request, frozen=True, kw_only=True):
+    """To a member: rows of the lines that it keeps of the stream, as ``sql`` asks for them: a SELECT without
+    groups over these columns, which the member plans by itself (``elf.ql.looks``). Answered with
+    ``SampledRows``, ``hidden`` being how many lines there are.
+    """
+
+    stream: Name
+    sql: Statement
+    columns: tuple[Column, ...]
+
+
 class TreeEdge(msgspec.Struct, frozen=True):
     """A member's place in a flow's tree, as its root last heard."""
 
@@ -163,4 +174,5 @@ INQUIRIES = (
     InspectFlow,
     RollArchive,
     SampleRows,
+    LookAt,
 )

@@ -1,0 +1,56 @@
+"""``elf run`` of a SELECT without groups: the first rows of the inputs that it asks for (``elf.ql.looks``).
+No fleet is made, and reading ends with the last row that is wanted.
+"""
+
+from __future__ import annotations
+
+import platform
+from itertools import chain
+from typing import Final
+
+import pyarrow as pa
+
+from agents import logs
+from agents.inputs.whole import Whole
+from agents.runinputs import RunRequest, streams_of
+from agents.tasks.looking import Looking
+from elf.batch import encode
+from elf.job.worker.stream import WorkerSettings
+from elf.ql.looks import TIME, look_of
+from elf.schema import declare
+from elf.wire.clients import Reply
+
+CHUNK_BYTES: Final = 1 << 18
+
+
+def first_rows(request: RunRequest) -> Reply:
+    """The rows, and in words whether they are all. Raises ``UserError``."""
+    logs.configure("error", "console")
+    (stream,), notes = streams_of(request)
+    facts, (query,) = stream.facts, request.asked.queries
+    schema = facts.format.schema(pa.array(list(stream.samples), pa.string()), facts.timestamp)
+    schema = declare(schema, facts.declared) if facts.declared else schema
+    look = look_of(query, schema)
+    looking = Looking(look, facts.format, schema.event_time, WorkerSettings(name=platform.node()))
+    source = Whole(list(chain.from_iterable(stream.shares)))
+    found: list[pa.Table] = []
+    left = look.rows
+    try:
+        while left > 0 and (chunk := source.read(CHUNK_BYTES, 0)) is not None:
+            of = pa.array([chunk.source.log] * len(chunk.lines), pa.string())
+            found.append(looking.rows(chunk.lines, of).slice(0, left).drop_columns([TIME]))
+            left -= found[-1].num_rows
+    finally:
+        source.close()
+        looking.close()
+    count = look.rows - left
+    whole, part = (
+        f"all {count:,} rows that match",
+        f"the first {count:,} rows that match; reading ended there",
+    )
+    told = [whole if left else part]
+    told += [f"{looking.rejected:,} of the lines that were read do not parse"] if looking.rejected else []
+    told += [f"{path} was not read to the end: {why}" for path, why in source.counters.problems.items()]
+    return Reply(
+        request=1, text="; ".join([*told, *notes]), payload=encode(pa.concat_tables(found)) if found else b""
+    )
