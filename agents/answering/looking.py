@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 import pyarrow as pa
@@ -15,8 +16,10 @@ from elf.batch import decode, encode
 from elf.errors import PeerError, UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.inquiries import LookAt, SampledRows
-from elf.ql.statements import Query
 from elf.wire.clients import Execute, Reply
+
+if TYPE_CHECKING:
+    from elf.ql.statements import Query
 
 MEMBERS_MAX = 64
 """How many members are asked."""
@@ -34,7 +37,7 @@ def look(asked: Execute, query: Query, log: CatalogLog, fleet: Fleet) -> Procedu
         raise UserError(f"there is no stream {stream}; streams: {streams or 'none'}")
     schema = (yield from fleet.view(stream)).schema
     found = yield from offload(partial(look_of, query, schema))
-    request = LookAt(id=0, origin="", stream=stream, sql=query.sql, columns=found.columns)
+    request = LookAt(id=0, origin="", stream=stream, query=query.sql, columns=found.columns)
     some = members[:MEMBERS_MAX]
     answers = yield [ToAddress(member.address, request, PATIENCE_MS) for member in some]
     tables, silent, kept = [], [], 0

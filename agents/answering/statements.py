@@ -409,6 +409,7 @@ def _parsed(text: str, who: Principal | None) -> list[statements.Statement]:
 
 def _allow(statement: statements.Statement, who: Principal | None) -> None:
     """Raises ``UserError`` where somebody has not all the roles that a statement needs."""
+    from elf.ql import statements
     from elf.ql.looks import is_look
 
     kind = type(statement).__name__
@@ -417,7 +418,7 @@ def _allow(statement: statements.Statement, who: Principal | None) -> None:
     if getattr(statement, "function", None) is not None:
         _must_have("code", f"{what} … SET FUNCTION", who)
     query = getattr(statement, "query", None) or getattr(statement, "target", None)
-    if kind == "Select" and is_look(query):
+    if isinstance(statement, statements.Select) and is_look(statement.query):
         _must_have("tap", "a SELECT without groups", who)
     if query is not None and not isinstance(query, str) and query.reads_raw_lines:
         _must_have("tap", f"{RAW_COLUMN}, the raw line,", who)

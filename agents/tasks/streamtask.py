@@ -287,7 +287,7 @@ class StreamTask:
         from elf.ql.looks import is_look, look_of
         from elf.ql.statements import parse_query
 
-        query = parse_query(request.sql)
+        query = parse_query(request.query)
         if query is None or not is_look(query):
             raise UserError("one SELECT without groups is wanted")
         kept = list(self._samples)

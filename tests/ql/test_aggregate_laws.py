@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterator, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
 from typing import Any
@@ -293,7 +293,7 @@ def lagged() -> Iterator[tuple[Engine, Engine]]:
     whole.close()
 
 
-def windows_of(engine: Engine, panes: pa.Table) -> dict[tuple[object, object], list[object]]:
+def windows_of(engine: Engine, panes: pa.Table) -> dict[tuple[datetime, object], list[object]]:
     """The values of each window and key."""
     assembled = Assembly(engine.plan, Calendar(engine.plan.windows, engine.plan.fragment.pane_us))
     tables = [table for table in assembled.windows(-30_000_000, 40_000_000, panes) if table.num_rows]
@@ -319,21 +319,24 @@ def test_other_windows_are_those_of_the_same_group(lagged: tuple[Engine, Engine]
             return
         made = met(join, panes, (-20, 40), whole._finisher)
         edges = [-20, *cuts, 40]
-        parts, fewer = [], []
+        parts: list[pa.Table] = []
+        fewer: list[pa.Table] = []
         for start, end in pairwise(edges):
             for found, reach in ((parts, (1, 2)), (fewer, (1, 1)), (fewer, (0, 2))):
                 near = panes.filter(within(panes, (start - reach[0], end + reach[1])))
-                found.append(met(join, near, (start, end), whole._finisher))
-        together = pa.concat_tables([part for part in parts if part is not None])
+                made_here = met(join, near, (start, end), whole._finisher)
+                found += [made_here] if made_here is not None else []
+        together = pa.concat_tables(parts)
         assert bits(together) == bits(made)
-        missed.append(sum(part.num_rows for part in fewer if part is not None) < 2 * made.num_rows)
+        assert made is not None
+        missed.append(sum(part.num_rows for part in fewer) < 2 * made.num_rows)
         alone, beside = windows_of(plain, panes), windows_of(whole, made)
         assert alone.keys() == beside.keys()
-        for (start, key), values in beside.items():
-            assert values[: len(OWN)] == alone[start, key]
+        for (began, key), values in beside.items():
+            assert values[: len(OWN)] == alone[began, key]
             for place in range(len(OWN)):
                 for step, got in zip((-1, 2), values[len(OWN) + 2 * place :], strict=False):
-                    other = alone.get((start + timedelta(seconds=step), key), [None] * len(OWN))
+                    other = alone.get((began + timedelta(seconds=step), key), [None] * len(OWN))
                     assert repr(got) == repr(other[place])
 
     check()

@@ -91,13 +91,13 @@ class SampleRows(Request, frozen=True, kw_only=True):
 
 
 class LookAt(Request, frozen=True, kw_only=True):
-    """To a member: rows of the lines that it keeps of the stream, as ``sql`` asks for them: a SELECT without
-    groups over these columns, which the member plans by itself (``elf.ql.looks``). Answered with
-    ``SampledRows``, ``hidden`` being how many lines there are.
+    """To a member: rows of the lines that it keeps of the stream, as ``query`` asks for them: a SELECT without
+    groups over these columns, which it plans by itself (``elf.ql.looks``). Answered with ``SampledRows``,
+    ``hidden`` being how many lines there are.
     """
 
     stream: Name
-    sql: Statement
+    query: Statement
     columns: tuple[Column, ...]
 
 
