@@ -9,7 +9,7 @@ from pathlib import Path
 
 from elf.errors import UserError
 
-_JOIN = re.compile(r"\bJOIN\s*'|\bSET\s+TABLE\s", re.IGNORECASE)
+_JOIN = re.compile(r"\bJOIN\s*'|\bSET\s+TABLE\s|\bIN\s*\(\s*SELECT\b", re.IGNORECASE)
 _FUNCTION = re.compile(r"\bSET\s+FUNCTION\s+(\w+)\s+FROM\s+'((?:[^']|'')+)'", re.IGNORECASE)
 
 

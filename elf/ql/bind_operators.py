@@ -100,12 +100,12 @@ _COMPARISONS: dict[type[exp.Expr], str] = {
 
 
 def _bind_comparison(node: exp.Binary, scope: Scope) -> Expr:
-    left, right = _comparable(node.left, scope.bind(node.left), node.right, scope.bind(node.right), scope)
+    left, right = comparable(node.left, scope.bind(node.left), node.right, scope.bind(node.right), scope)
     op = _COMPARISONS[type(node)]
     return Call(op, (left, right), "boolean") if op.startswith("is_") else comparison(op, left, right)
 
 
-def _comparable(
+def comparable(
     left_node: exp.Expr, left: Expr, right_node: exp.Expr, right: Expr, scope: Scope
 ) -> tuple[Expr, Expr]:
     """Both sides in their common type; a text constant is read as the other side's type."""
@@ -166,16 +166,18 @@ def _bind_not(node: exp.Not, scope: Scope) -> Expr:
 def _bind_between(node: exp.Between, scope: Scope) -> Expr:
     low_node, high_node = node.args["low"], node.args["high"]
     value = scope.bind(node.this)
-    low = comparison(">=", *_comparable(node.this, value, low_node, scope.bind(low_node), scope))
-    high = comparison("<=", *_comparable(node.this, value, high_node, scope.bind(high_node), scope))
+    low = comparison(">=", *comparable(node.this, value, low_node, scope.bind(low_node), scope))
+    high = comparison("<=", *comparable(node.this, value, high_node, scope.bind(high_node), scope))
     return connect("and", (low, high))
 
 
 def _bind_in(node: exp.In, scope: Scope) -> Expr:
+    if node.args.get("query") is not None:
+        return scope.members.get(id(node)) or scope.fail(node, "IN (SELECT …) stands in WHERE")
     if not node.expressions:
         scope.fail(node, "IN takes at least one value, as in IN (1, 2)")
     value = scope.bind(node.this)
-    pairs = [_comparable(node.this, value, item, scope.bind(item), scope) for item in node.expressions]
+    pairs = [comparable(node.this, value, item, scope.bind(item), scope) for item in node.expressions]
     kind = common([left.kind for left, _ in pairs] + [right.kind for _, right in pairs])
     if kind is None:
         scope.fail(node, "the values in IN have different types")
@@ -273,7 +275,7 @@ def _bind_case(node: exp.Case, scope: Scope) -> Expr:
         else:
             value = scope.bind(node.this)
             conditions.append(
-                comparison("=", *_comparable(node.this, value, branch.this, scope.bind(branch.this), scope))
+                comparison("=", *comparable(node.this, value, branch.this, scope.bind(branch.this), scope))
             )
         nodes.append(branch.args["true"])
     default = node.args.get("default")

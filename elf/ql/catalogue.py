@@ -62,6 +62,12 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "a column (the file's without its ending, or that of AS) tells columns of one name apart.",
            "SELECT s.kind, COUNT(*) AS hits FROM log LEFT JOIN 'examples/statuses.csv' AS s "
            "ON sc_status = s.status GROUP BY s.kind"),
+    Clause("IN (SELECT …)", "WHERE x [NOT] IN (SELECT column FROM 'file' [AS name])",
+           "Whether x is among the values of a column of a table, which goes with the job as with JOIN; rows "
+           "stay single however often a value is there. Unknown, as in SQL, where it is not found and x or a "
+           "value of the table is NULL. Of a stream or a job there is no such list: write HAVING COUNT(*) "
+           "FILTER (WHERE …) > 0, or a JOIN.",
+           "SELECT COUNT(*) AS n FROM log WHERE sc_status IN (SELECT status FROM 'examples/statuses.csv')"),
     Clause("JOIN of streams",
            "FROM stream [[AS] a] [LEFT] JOIN stream [[AS] b] ON condition | USING (column, …)",
            "Rows of two streams side by side, or of one stream with itself. There must be an equality of "

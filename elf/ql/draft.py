@@ -69,6 +69,8 @@ class Draft:
     joins: tuple[Joined, ...] = ()
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     """The columns of each stream."""
+    members: Mapping[int, Expr] = field(default_factory=dict, repr=False, compare=False)
+    """As of ``Scope``."""
     branches: tuple[Branch, ...] = ()
     """The branches of a UNION ALL in FROM, whose rows these are."""
     below: Draft | None = None
@@ -133,6 +135,7 @@ class Draft:
             aliases_first=aliases_first,
             ranks=clause in ("SELECT", "QUALIFY", "ORDER BY"),
             keys=keys,
+            members=self.members,
             binders=BINDERS,
         )
 

@@ -22,15 +22,29 @@ def files_of(query: Query) -> dict[str, str]:
     tables = [
         one for one in query.tree.find_all(exp.Table, bfs=False) if _is_joined(one) and not _of_job(one)
     ]
-    return {name_of(query.source, table).lower(): table.name for table in tables}
+    found: dict[str, exp.Table] = {}
+    for table in tables:
+        first = found.setdefault(name_of(query.source, table).lower(), table)
+        if first is not table and (first.name != table.name or _is_asked(first) or _is_asked(table)):
+            name = name_of(query.source, table)
+            raise query.source.at(table, f"{name} stands for '{first.name}' already; name it with AS")
+    return {name: table.name for name, table in found.items()}
 
 
 def _is_joined(table: exp.Table) -> bool:
-    """Whether a file is joined; the rules refuse one elsewhere."""
+    """Whether a file is joined, or asked for its values; the rules refuse one elsewhere."""
     join = table.parent
-    return (
-        is_file(table) and isinstance(join, exp.Join) and bool(join.args.get("on") or join.args.get("using"))
-    )
+    if not is_file(table) or not isinstance(join, exp.Join):
+        return is_file(table) and _is_asked(table)
+    return bool(join.args.get("on") or join.args.get("using"))
+
+
+def _is_asked(table: exp.Table) -> bool:
+    """Whether it is in IN (SELECT column FROM 'file')."""
+    query = table.parent_select
+    if not isinstance(table.parent, exp.From) or query is None:
+        return False
+    return isinstance(query.find_ancestor(exp.In, exp.Select), exp.In)
 
 
 def _of_job(table: exp.Expr | None) -> bool:

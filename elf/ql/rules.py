@@ -28,6 +28,7 @@ from elf.ql.rules_after import (
     read_limit,
 )
 from elf.ql.rules_joins import is_comma, is_file, read_joins
+from elf.ql.rules_members import read_members
 from elf.ql.rules_union import branches_of
 from elf.ql.scope import Scope
 from elf.ql.source import JOB, start_of
@@ -384,6 +385,7 @@ RULES: Final[tuple[Rule, ...]] = (
     read_joins,
     read_job_joins,
     read_aliases,
+    read_members,
     bind_where,
     bind_keys,
     read_distinct,

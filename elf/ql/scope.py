@@ -34,6 +34,7 @@ _FEATURES: dict[type[exp.Expr], str] = {
 _OPERANDS: Final = frozenset({"this", "expression", "expressions"})
 _PARTS: Final[Mapping[type[exp.Expr], frozenset[str]]] = {
     exp.Window: frozenset({"this", "partition_by", "order", "spec", "over"}),
+    exp.In: frozenset({"this", "expressions", "query"}),
     exp.Column: frozenset({"this", "table", "db", "catalog"}),
     exp.Literal: frozenset({"this", "is_string"}),
     exp.Like: frozenset({"this", "expression", "negate"}),
@@ -81,6 +82,9 @@ class Scope:
     within: str | None = None
     """The aggregate whose argument is being bound."""
 
+    members: Mapping[int, Expr] = field(default_factory=dict, repr=False)
+    """What each IN (SELECT …) means, by the identity of its node (``elf.ql.rules_members``)."""
+
     binders: Mapping[type[exp.Expr], Callable[..., Expr]] = field(default_factory=dict, repr=False)
     """How each kind of node is bound (``elf.ql.draft.BINDERS``)."""
 
@@ -96,7 +100,7 @@ class Scope:
             self.fail(node, f"{_feature(node)} is not supported yet")
         known = _PARTS.get(type(node), _OPERANDS)
         for part, value in node.args.items():
-            if isinstance(value, exp.Query):
+            if isinstance(value, exp.Query) and not isinstance(node, exp.In):
                 self.fail(node, "a subquery is not supported yet")
             if value and part not in known:
                 self.fail(node, f"{_feature(node)} with {part.upper()} is not supported yet")

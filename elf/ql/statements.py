@@ -285,8 +285,8 @@ def parse_query(text: str) -> Query | None:
 
 
 def joined_files(text: str) -> tuple[str, ...]:
-    """The files whose tables a text of statements wants: after JOIN, and after ALTER JOB … SET TABLE name
-    FROM. None where it cannot be read."""
+    """The files whose tables a text of statements wants: after JOIN, in IN (SELECT … FROM, and after ALTER
+    JOB … SET TABLE name FROM. None where it cannot be read."""
     try:
         tokens = _tokens(Source(text))
     except QueryError:
@@ -295,10 +295,17 @@ def joined_files(text: str) -> tuple[str, ...]:
     found = {
         token.text: None
         for place, token in enumerate(tokens)
-        if token.token_type == TokenType.STRING
-        and (words[place - 1] == "JOIN" or words[max(0, place - 4) : place - 2] == ["SET", "TABLE"])
+        if token.token_type == TokenType.STRING and _is_file(words[:place])
     }
     return tuple(found)
+
+
+def _is_file(before: list[str]) -> bool:
+    """Whether a text behind these words is the name of a file with a table."""
+    if before[-1:] == ["JOIN"] or before[-4:-2] == ["SET", "TABLE"]:
+        return True
+    last = len(before) - before[::-1].index("SELECT") if before[-1:] == ["FROM"] and "SELECT" in before else 0
+    return before[max(0, last - 3) : last] == ["IN", "(", "SELECT"]
 
 
 def _tokens(source: Source) -> list[Token]:

@@ -115,6 +115,18 @@ def _narrowed(table: Table, names: set[str]) -> Table:
     return replace(table, columns=columns, data=data, digest=_digest(data))
 
 
+def distinct_of(table: Table, column: Column) -> tuple[Table, bool]:
+    """The different values of a column, and whether NULL is one of them."""
+    narrowed = _narrowed(table, {column.name})
+    if not narrowed.data:
+        return narrowed, False
+    contents = decode(narrowed.data, TABLE_BYTES_MAX)
+    values = contents.group_by(column.name, use_threads=False).aggregate([]).combine_chunks()
+    data = encode(values.replace_schema_metadata(None), small=True)
+    found = replace(narrowed, data=data, digest=_digest(data), rows=values.num_rows)
+    return found, values.column(0).null_count > 0
+
+
 def source_rows(joins: Sequence[Joined], engine: Engine, rows: str = "rows AS r") -> str:
     """``rows``, with the columns of the tables."""
     if not joins:

@@ -61,6 +61,19 @@ CASES = [
         "SELECT COUNT(*) AS n FROM (SELECT * FROM x JOIN 'd/stores.csv' USING (store)) WHERE rating > 1",
         "SELECT COUNT(*) AS n FROM t JOIN s USING (store) WHERE rating > 1",
     ),
+    (
+        f"SELECT s.city, COUNT(*) AS n FROM x LEFT {JOIN} WHERE x.store IN (SELECT store FROM 'd/stores.csv' "
+        "AS a) OR clicks NOT IN (SELECT high FROM 'bands.parquet') GROUP BY s.city",
+        "SELECT s.city, COUNT(*) AS n FROM t LEFT JOIN s ON t.store = s.store WHERE t.store IN "
+        "(SELECT store FROM s) OR clicks NOT IN (SELECT high FROM b) GROUP BY s.city ORDER BY 1 NULLS LAST",
+    ),
+    (
+        "SELECT COUNT(*) AS n FROM (SELECT product AS p FROM x WHERE clicks IN (SELECT low FROM "
+        "'bands.parquet') UNION ALL SELECT store FROM x) "
+        "WHERE p NOT IN (SELECT DISTINCT s.store FROM 'd/stores.csv' AS s)",
+        "SELECT COUNT(*) AS n FROM (SELECT product AS p FROM t WHERE clicks IN (SELECT low FROM b) "
+        "UNION ALL SELECT store FROM t) WHERE p NOT IN (SELECT store FROM s)",
+    ),
 ]
 
 

@@ -91,9 +91,9 @@ class SampleRows(Request, frozen=True, kw_only=True):
 
 
 class LookAt(Request, frozen=True, kw_only=True):
-    """To a member: rows of the lines that it keeps of the stream, as ``query`` asks for them: a SELECT without
-    groups over these columns, which it plans by itself (``elf.ql.looks``). Answered with ``SampledRows``,
-    ``hidden`` being how many lines there are.
+    """To a member: rows of the lines that it keeps of the stream, as ``query`` asks for them: a SELECT
+    without groups over these columns, which it plans by itself (``elf.ql.looks``). Answered with
+    ``SampledRows``, ``hidden`` being how many lines there are.
     """
 
     stream: Name

@@ -54,6 +54,14 @@ _HINTS: Final[Mapping[str, Sequence[Kind]]] = {
     "milliseconds": ("bigint",),
     "microseconds": ("bigint",),
 }
+LISTED: Final[Sequence[tuple[str, Kind]]] = (
+    ("place", "text"),
+    ("city", "text"),
+    ("weight", "bigint"),
+    ("share", "double"),
+    ("open", "boolean"),
+)
+"""Columns of a file, to be among."""
 _ALIKE: Final = frozenset({"value", "a", "b", "then", "else"})
 
 
@@ -270,6 +278,13 @@ class Expressions:
         kind = self.any_kind()
         args = [self.make(kind, depth - 1), self.make(kind, 0), self.make(kind, 0)]
         return self.join(f"({{0}} {self.rng.choice(['', 'NOT '])}IN ({{1}}, {{2}}))", "boolean", *args)
+
+    def listed(self, depth: int) -> Node:
+        """Only in WHERE: whether it is in a file."""
+        column, kind = self.rng.choice(LISTED)
+        name = f"listed{self.rng.randrange(10_000)}"
+        text = f"({{0}} {self.rng.choice(['', 'NOT '])}IN (SELECT {column} FROM 'places.csv' AS {name}))"
+        return self.join(text, "boolean", self.make(kind, depth - 1))
 
     def like(self, depth: int) -> Node:
         op = self.rng.choice(["LIKE", "ILIKE", "NOT LIKE"])

@@ -257,6 +257,8 @@ def _grouping(rng: random.Random, leaves: Mapping[Kind, Sequence[Node]], *, time
     query = Query(keys=tuple(keys), outputs=tuple(outputs), sets=sets)
     if rng.random() < 0.45:
         query = replace(query, where=tuple(rows.make("boolean", 2) for _ in range(rng.choice([1, 1, 2]))))
+        if timed and rng.random() < 0.15:
+            query = replace(query, where=(*query.where, _listed(rows)))
     if rng.random() < 0.25:
         query = replace(query, having=(grouped.make("boolean", 2),))
     if keys and rng.random() < 0.15:
@@ -273,6 +275,16 @@ def _grouping(rng: random.Random, leaves: Mapping[Kind, Sequence[Node]], *, time
     if rng.random() < 0.1:
         query = replace(query, offset=rng.choice([1, 2, 7]))
     return query
+
+
+def _listed(rows: Expressions) -> Node:
+    """A condition with IN (SELECT …)."""
+    condition = rows.listed(1)
+    if rows.rng.random() < 0.5:
+        return condition
+    return rows.join(
+        f"({{0}} {rows.rng.choice(['AND', 'OR'])} {{1}})", "boolean", condition, rows.make("boolean", 1)
+    )
 
 
 def _sets(rng: random.Random, keys: int) -> str:
