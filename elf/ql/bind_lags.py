@@ -29,7 +29,7 @@ def bind_lag(node: exp.Anonymous, scope: Scope) -> Expr:
         scope.fail(node, f"{upper} of windows cannot be in {scope.place}; it is over groups")
     if not 1 <= len(nodes) <= 3:
         scope.fail(node, f"{upper} takes 1 to 3 arguments, not {len(nodes)}")
-    value = replace(scope, ranks=False).bind(nodes[0])
+    value = scope.bind(nodes[0])
     found = [part for part in walk(value) if isinstance(part, Aggregate)]
     if not found:
         scope.fail(node, f"{upper} of windows takes an aggregate, such as {upper}(COUNT(*))")

@@ -5,6 +5,7 @@ windows or in larger ones, joined with those of another job, and jobs over jobs.
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
@@ -15,7 +16,7 @@ from elf.windows import Kind as Window
 from lab.bench.differential.asked import plan_of
 from lab.bench.differential.expressions import Expressions
 from lab.bench.differential.sources import any_key, columns_of
-from lab.bench.differential.tree import Node, Query
+from lab.bench.differential.tree import Node, Query, leaf
 
 Leaves = Mapping[Kind, Sequence[Node]]
 DEPTH_MAX: Final = 2
@@ -73,7 +74,10 @@ def _joined(
         if job.window:  # larger ones, of shorter panes
             return query, leaves
         job = job.under
-    other = replace(_windowed(rng, make), window=job.window)
+    other = _windowed(rng, make)
+    own = tuple(one for one in other.outputs if not {"LAG(", "LEAD("} & set(re.findall(r"L\w+\(", str(one))))
+    own = own or (leaf("COUNT(*)", "bigint", aggregated=True),)
+    other = replace(other, outputs=own, window=job.window)  # which may be of several sizes
     alike = query.under is job and job.keys and job.keys[0].exact and _same_rows(job, other)
     if alike and rng.random() < 0.8:
         other = replace(other, keys=(job.keys[0], *other.keys))

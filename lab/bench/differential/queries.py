@@ -168,16 +168,15 @@ def _over_streams(rng: random.Random, *, lateness: bool) -> Query:
 
 def _lagged(rng: random.Random, query: Query) -> Query:
     """With what its aggregates were in other windows."""
-    nodes = [one for one in query.outputs if one.exact and function_of(one) in AGGREGATES]
+    nodes = [
+        one
+        for one in query.outputs
+        if one.exact and function_of(one) in AGGREGATES and " OVER (" not in one.template
+    ]
     for node in [*nodes, leaf("COUNT(*)", "bigint", aggregated=True)][:2]:
         name, more = rng.choice(["LAG", "LAG", "LEAD"]), rng.choice(["", ", 1", ", 2", ", 3"])
-        query = replace(
-            query,
-            outputs=(
-                *query.outputs,
-                _narrowed(Node(f"{name}({{0}}{more})", node.kind, (node,), aggregated=True)),
-            ),
-        )
+        there = Node(f"{name}({{0}}{more})", node.kind, (node,), aggregated=True)
+        query = replace(query, outputs=(*query.outputs, _narrowed(there)))
     return query
 
 
