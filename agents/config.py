@@ -112,14 +112,65 @@ class ClusterConfig:
 
 
 @dataclass(frozen=True)
+class ReceiveConfig:
+    """How lines come that are in no file."""
+
+    listen: str = setting("", empty_or(address()), "Where they are received; port 0: any free one.")
+    transport: tuple[str, ...] = setting(
+        ("udp", "tcp"), many(choice("udp", "tcp"), 1), "Of type syslog: over what; TLS is over tcp."
+    )
+    line: str = setting(
+        "auto",
+        choice("auto", "whole", "message"),
+        "What of a message is the line: the whole (a syslog message with its header, a record as JSON), or "
+        "its text alone; auto: whole for the formats json, syslog and syslog5424, else the text.",
+    )
+    token_file: str = setting(
+        "", empty_or(_FOLDER), "The file of a secret that senders must show (http, otlp, forward); mode 0600."
+    )
+    tls_cert: str = setting("", empty_or(_FOLDER), "The file of a certificate (PEM): senders use TLS.")
+    tls_key: str = setting("", empty_or(_FOLDER), "The file of its secret key (PEM).")
+    tls_ca: str = setting(
+        "", empty_or(_FOLDER), "Senders must have a certificate that one in this file (PEM) has signed."
+    )
+    open: bool = setting(
+        False, flag(), "Off loopback: whoever reaches it may send, without a token or a certificate."
+    )
+    connections_max: int = setting(200, whole(1), "Open connections.")
+    address_connections_max: int = setting(64, whole(1), "Open connections from one address.")
+    body_bytes_max: int = setting(
+        16 << 20, whole(1 << 10), "The largest request over HTTP, or chunk of forward, unpacked too."
+    )
+    spool_bytes_max: int = setting(
+        256 << 20,
+        whole(1 << 20),
+        "What is received and not in a checkpoint yet may take up so much of data_dir; then senders wait.",
+    )
+    matches: tuple[str, ...] = setting(
+        (), many(_WORD), "Of type journal: what journalctl is to show, as _SYSTEMD_UNIT=nginx.service."
+    )
+
+
+FILES: Final = "file"
+JOURNAL: Final = "journal"
+LISTENING: Final = ("syslog", "http", "forward", "otlp")
+"""Types of streams to which lines are sent."""
+
+
+@dataclass(frozen=True)
 class StreamConfig:
     """One named flow of log records."""
 
-    include: tuple[str, ...] = required(
-        many(_PATTERN, 1), "The files to follow.", ("/var/log/shop/clicks*.log",)
-    )
     format: str = required(log_format(), "How a line is parsed (docs/formats.md).", "json")
-    type: str = setting("file", choice("file"), "Where the records come from.")
+    include: tuple[str, ...] = setting(
+        (),
+        many(_PATTERN),
+        "The files to follow (type file), or journal files and folders (type journal; none: the system's).",
+    )
+    type: str = setting(FILES, choice(FILES, *LISTENING, JOURNAL), "Where lines come from (docs/inputs.md).")
+    receive: ReceiveConfig = section(
+        ReceiveConfig, "How lines come that are in no file (all types but file)."
+    )
     exclude: tuple[str, ...] = setting((), many(_PATTERN), "Files not to follow, though they are included.")
     timestamp: str | None = setting(
         None,
@@ -476,6 +527,7 @@ def _contradictions(config: Config) -> list[str]:
     for name, stream in config.streams.items():
         of = stream.format, stream.mask, stream.timestamp, stream.columns
         found += [f"streams.{name}.mask: {why}" for why in unmaskable(*of)]
+        found += [f"streams.{name}.{why}" for why in _wrong_input(stream)]
     masked = [name for name, stream in config.streams.items() if stream.mask]
     found += [
         f"streams.{name}.shared: another agent's work is run again on files as they are, and "
@@ -495,6 +547,34 @@ def _contradictions(config: Config) -> list[str]:
         found.append(f"archive.path: unknown scheme {scheme[1]} (known: {', '.join(ARCHIVE_SCHEMES)})")
     elif not scheme and not path.startswith("/"):
         found.append(f"archive.path must be an absolute path or a URI, not {path}")
+    return found
+
+
+def _wrong_input(stream: StreamConfig) -> list[str]:
+    """What contradicts the type of a stream, each without its name."""
+    receive, found = stream.receive, []
+    if stream.type == FILES:
+        if not stream.include:
+            found.append("include is missing: the files to follow (type file)")
+        if receive != ReceiveConfig():
+            found.append("receive is for streams of another type than file; set type")
+        return found
+    if stream.shared:
+        found.append("shared: only files can be read by other agents (type file)")
+    if stream.type == JOURNAL:
+        return found
+    if not receive.listen:
+        found.append(f"receive.listen is missing: where lines are received (type {stream.type})")
+    if stream.include:
+        found.append(f"include: no files are followed by a stream of type {stream.type}")
+    if receive.token_file and stream.type == "syslog":
+        found.append("receive.token_file: syslog knows no tokens; receive.tls_ca tells senders apart")
+    if receive.tls_cert and stream.type == "syslog" and receive.transport != ("tcp",):
+        found.append("receive.transport must be tcp with receive.tls_cert: UDP has no TLS")
+    if receive.tls_ca and not receive.tls_cert:
+        found.append("receive.tls_ca is for TLS: set receive.tls_cert and receive.tls_key")
+    if 2 * receive.body_bytes_max > receive.spool_bytes_max:
+        found.append("receive.spool_bytes_max must be twice receive.body_bytes_max at least")
     return found
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final, Protocol
 
 from prometheus_client.core import Metric
 
@@ -63,6 +63,12 @@ class End:
     again: bool = False
 
 
+class Served(Protocol):
+    """Something that goes on, beside the node, until it is cancelled."""
+
+    def serve(self) -> Coroutine[Any, Any, None]: ...
+
+
 class Driver:
     """Runs one node over one transport. ``reading`` may be cleared by the caller to hold back all inputs, and
     ``making`` to hold back all windows. It closes the ``audit``."""
@@ -86,8 +92,9 @@ class Driver:
         know: Callable[[Signed], object] = lambda signed: None,
         audit: Audit | None = None,
         outputs: Deliveries | None = None,
+        receivers: Sequence[Served] = (),
     ) -> None:
-        """``know`` is told what the catalog log says was signed."""
+        """``know`` is told what the catalog log says was signed; ``receivers`` write to the inputs."""
         self.node = node
         self.store = store
         self.transport = transport
@@ -126,6 +133,7 @@ class Driver:
             self._program_event, lambda spec, line: self._log.info(line, job=spec.name), functions, sandboxes
         )
         self.audit = audit
+        self._receivers = tuple(receivers)
         reports = LogReports(node, self._log, self.metrics, self._clock.now_ms, audit)
         self._making = Making(node.me, store, Sandboxed(node.me.name, finals), reports)
         self._outputs = Deliveries(node.me.address) if outputs is None else outputs
@@ -156,6 +164,7 @@ class Driver:
             self.audit.record("agent starts", {"address": self.node.me.address, "version": __version__})
         self._loop.start(contacts)
         jobs = [self._receive(), self.readiness.watch(), *self._feeding.readers()]
+        jobs += [receiver.serve() for receiver in self._receivers]
         self._tasks = [loop.create_task(job) for job in jobs]
         for task in self._tasks:
             task.add_done_callback(self._task_done)

@@ -11,14 +11,10 @@ agent's business, not the server's.
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import errno
-import socket
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 import msgspec
-import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -28,21 +24,12 @@ from starlette.routing import Route
 from agents.bearers import Bearers, Look, Tls
 from agents.connections import Bounds, Door, names_of
 from agents.exposition import CONTENT_TYPE
-from elf.addresses import split_address
+from agents.serving import Served, bound
 from elf.errors import UserError
-from elf.transport.probe import SERVER
 
 KEEP_ALIVE_SECS: Final = 15.0
 """A silent stream says that it is still there this often; also how long a vanished reader may go unnoticed.
 """
-STOP_SECS: Final = 2
-HEADERS: Final = [
-    ("Server", SERVER),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-]
-"""Of every answer. Browsers are told to show nothing of it in another's page, and to run nothing of it."""
 
 Fact = Mapping[str, object]
 
@@ -102,48 +89,27 @@ class HttpServer:
     ) -> None:
         """``listen``: ``host:port``; port 0: any free one (``port`` says which after ``start``). ``names``,
         ``bounds``, ``refused``: see ``agents.connections``; ``look``, ``tls``: see ``agents.bearers``."""
-        self._listen = listen
         self._facts = facts
         app = self._app()
         guarded = Bearers(app, look) if look else app
         secret = None if tls is None else tls.context()
-        self._door = Door(guarded, names | names_of(listen), bounds, refused, secret)
+        door = Door(guarded, names | names_of(listen), bounds, refused, secret)
+        self._server = Served(listen, door, "http.listen")
         self._keep_alive_secs = keep_alive_secs
         self._stopping = asyncio.Event()
-        self._server: _Server | None = None
-        self._serving: asyncio.Task[None] | None = None
         self._closing: set[asyncio.Future[None]] = set()
         self.port = 0
         self.address = listen
 
     async def start(self) -> None:
         """Returns when it serves. Raises ``UserError`` when it cannot listen there."""
-        bound = _bind(self._listen)
-        self.port = bound.getsockname()[1]
-        self.address = f"{split_address(self._listen)[0]}:{self.port}"
-        config = uvicorn.Config(
-            self._door,
-            http=self._door.connection,  # type: ignore[arg-type]  # it makes them, as their class would
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            access_log=False,
-            proxy_headers=False,  # else who is on this host says from where it asks
-            timeout_graceful_shutdown=STOP_SECS,
-            server_header=False,
-            headers=HEADERS,
-        )
-        self._server = _Server(config, self._door)
-        self._serving = asyncio.create_task(self._server.serve(sockets=[bound]))
-        await self._server.up.wait()
+        await self._server.start()
+        self.port, self.address = self._server.port, self._server.address
 
     async def stop(self) -> None:
         """End streams, finish what is being answered, close. Idempotent."""
         self._stopping.set()
-        if self._server is not None and self._serving is not None:
-            self._server.end()
-            await self._serving
-            self._serving = None
+        await self._server.stop()
         await asyncio.gather(*self._closing)
 
     def _app(self) -> Starlette:
@@ -230,42 +196,6 @@ class HttpServer:
             closing.add_done_callback(self._closing.discard)
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to the agent, says when it serves, and looks at the clock once a second (for the Date
-    header, and for those who keep it waiting; uvicorn's own loop, ten times a second, is a sixth of what an
-    idle agent does)."""
-
-    def __init__(self, config: uvicorn.Config, door: Door) -> None:
-        super().__init__(config)
-        self._door = door
-        self.up = asyncio.Event()
-        self._ending = asyncio.Event()
-
-    def end(self) -> None:
-        """Serve nobody else; ``serve`` returns when those that are served have their answers."""
-        self.should_exit = True
-        self._ending.set()
-
-    async def main_loop(self) -> None:
-        while not await self.on_tick(0):
-            self._door.sweep(asyncio.get_running_loop().time())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(1):
-                    await self._ending.wait()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.up.set()
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._door.close()
-        await super().shutdown(sockets)
-
-
 async def _next(windows: AsyncIterator[Fact]) -> Fact | None:
     """The next window; None when there are no more."""
     return await anext(windows, None)
@@ -282,24 +212,10 @@ async def _let_go(
         await windows.aclose()
 
 
-def _bind(listen: str) -> socket.socket:
-    host, port = split_address(listen)
-    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
-    try:
-        return socket.create_server((host.strip("[]"), port), family=family)
-    except OSError as error:
-        what = str(error.strerror).partition(" (while ")[0].lower()
-        if error.errno == errno.EADDRINUSE:
-            what = "the port is in use; choose another (http.listen) or stop what listens there"
-        elif error.errno == errno.EADDRNOTAVAIL:
-            what = "this machine has no such address"
-        raise UserError(f"cannot serve HTTP on {listen}: {what}") from None
-
-
 def cannot_serve(listen: str) -> str:
     """Why HTTP cannot be served there now; empty when it can."""
     try:
-        _bind(listen).close()
+        bound(listen, "http.listen").close()
     except UserError as error:
         return str(error)
     return ""

@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Final, Literal
 
-from agents.config import ClusterConfig, Config, ConfigProblems
+from agents.config import LISTENING, ClusterConfig, Config, ConfigProblems
 from elf.addresses import is_loopback, split_address
 from elf.errors import UserError
 from elf.fields import replace
@@ -28,6 +28,7 @@ OPEN: Final = (
     "security is open: whoever reaches this agent can read its logs and run code as its user "
     "(elf keys init makes keys)"
 )
+TOKEN_CHARS_MIN: Final = 16
 _MAKE: Final = "make keys (elf keys init, elf keys enrol), or write security: open to let anybody in"
 
 
@@ -112,7 +113,7 @@ def principal_of(certificate: Certificate) -> Principal:
 def open_keyring(config: Config, *, make: bool = True) -> Keyring:
     """The keys of an agent with this configuration. Raises ``ConfigProblems`` where it must not start with
     them. ``make``: the loopback key, where there is none yet."""
-    problems = _wrong_http(config)
+    problems = _wrong_http(config) + _wrong_inputs(config)
     try:
         keyring = _keyring(config, make=make)
     except UserError as error:
@@ -185,12 +186,64 @@ def _wrong_http(config: Config) -> list[str]:
     return []
 
 
-def _unusable(certificate: str, key: str) -> str:
+def _wrong_inputs(config: Config) -> list[str]:
+    """What keeps lines from being received."""
+    found = []
+    for name, stream in config.streams.items():
+        if stream.type not in LISTENING:
+            continue
+        receive, key = stream.receive, f"streams.{name}.receive"
+        if bool(receive.tls_cert) != bool(receive.tls_key):
+            found.append(f"{key}.tls_cert and {key}.tls_key go together: one of them is missing")
+        elif receive.tls_cert and (why := _unusable(receive.tls_cert, receive.tls_key, receive.tls_ca)):
+            found.append(f"{key}.tls_cert, tls_key, tls_ca: the files cannot be used: {why}")
+        try:
+            token_of(receive.token_file)
+        except UserError as error:
+            found.append(f"{key}.token_file: {error}")
+        open_to_all = config.security == "open" or receive.open
+        if not receive.listen or open_to_all or is_loopback(split_address(receive.listen)[0]):
+            continue
+        if not receive.token_file and not receive.tls_ca:
+            ways = "receive.tls_ca" if stream.type == "syslog" else "receive.token_file or receive.tls_ca"
+            found.append(
+                f"{key}.listen: other machines can reach {receive.listen}, and anybody could send lines: set "
+                f"{ways}, or say receive.open: true"
+            )
+        elif receive.token_file and not receive.tls_cert and stream.type != "forward":
+            found.append(
+                f"{key}.listen: other machines can reach {receive.listen}: set receive.tls_cert and "
+                "receive.tls_key, so that nobody on the way reads the token"
+            )
+    return found
+
+
+def token_of(path: str) -> str:
+    """The secret in a file; empty: none is wanted. Raises ``UserError``."""
+    if not path:
+        return ""
+    try:
+        token, mode = Path(path).read_text(encoding="utf-8").strip(), Path(path).stat().st_mode
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} cannot be read: {getattr(error, 'strerror', None) or 'not UTF-8'}") from None
+    if mode & 0o077:
+        raise UserError(f"other users may read {path}; close it: chmod 600 {path}")
+    if len(token) < TOKEN_CHARS_MIN:
+        raise UserError(
+            f"{path} has no token of {TOKEN_CHARS_MIN} characters at least (openssl rand -hex 32)"
+        )
+    return token
+
+
+def _unusable(certificate: str, key: str, ca: str = "") -> str:
     """What is wrong with these files of TLS; empty: nothing."""
     import ssl  # where it is used
 
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate, key)
+        made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        made.load_cert_chain(certificate, key)
+        if ca:
+            made.load_verify_locations(ca)
     except (OSError, ValueError) as error:
         return (getattr(error, "strerror", None) or str(error)).lower()
     return ""

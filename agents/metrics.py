@@ -122,6 +122,13 @@ class Metrics:
         self._rows = self._counter("rows", "Rows that were parsed.", "stream")
         self._bytes = self._counter("input_bytes", "Bytes that were read from inputs.", "stream")
         self._rejected = self._counter("rows_rejected", "Lines that did not parse.", "stream", "reason")
+        self._received = self._counter("received_bytes", "Bytes of lines that were sent here.", "stream")
+        self._receive_refused = self._counter(
+            "receive_refused",
+            "Messages and connections that a stream's receiver did not take (full: their sender waits).",
+            "stream",
+            "reason",
+        )
         self._left_out = self._counter(
             "rows_left_out", "Parsed rows that are in no result.", "stream", "kind"
         )
@@ -206,6 +213,14 @@ class Metrics:
 
     def rejected(self, stream: str, reason: str, lines: int = 1) -> None:
         self._rejected.add(lines, self._stream(stream), self._reason(reason))
+
+    def received(self, stream: str, nbytes: int) -> None:
+        """Lines that a receiver has taken."""
+        self._received.add(nbytes, self._stream(stream))
+
+    def receive_refused(self, stream: str, reason: str, times: int = 1) -> None:
+        """What a receiver did not take."""
+        self._receive_refused.add(times, self._stream(stream), self._reason(reason))
 
     def left_out(self, stream: str, kind: LeftOut, rows: int = 1) -> None:
         self._left_out.add(rows, self._stream(stream), kind)

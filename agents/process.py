@@ -36,7 +36,7 @@ from agents.answering.keys import NodeKeys
 from agents.answering.quotas import Quotas
 from agents.audit import Audit
 from agents.bearers import Tls
-from agents.config import Config, FunctionsConfig, OutputsConfig, StreamConfig
+from agents.config import FILES, Config, FunctionsConfig, OutputsConfig, StreamConfig
 from agents.connections import Bounds, names_of
 from agents.disk import modes
 from agents.disk.modes import Access, too_open
@@ -60,6 +60,7 @@ from agents.node.beginning import (
 )
 from agents.node.node import Node
 from agents.outputs.delivering import Deliveries
+from agents.receiving.opening import Receiver, open_input
 from agents.rekeying import Rekeying
 from agents.restore import contacts, restore
 from agents.status import Aside, Status
@@ -353,8 +354,9 @@ def _driver(
         log.info(
             "lines are read by DuckDB alone, which is slower: elf's native part is not there", reason=why
         )
+    receivers: list[Receiver] = []
     streams = [
-        _stream(config, name, stream, store, folder, me, metrics, functions)
+        _stream(config, name, stream, store, folder, me, metrics, functions, receivers)
         for name, stream in config.streams.items()
     ]
     restored = restore(store, {task.facts.stream: task.worker for task, _ in streams})
@@ -375,6 +377,7 @@ def _driver(
         know=rekeying.known,
         audit=audit,
         outputs=_outputs(config.outputs, me.address),
+        receivers=receivers,
     )
     return driver, _contacts(config, keyring, restored, store, me)
 
@@ -492,9 +495,10 @@ def _stream(
     me: Identity,
     metrics: Metrics,
     functions: FunctionsAt,
+    receivers: list[Receiver],
 ) -> tuple[StreamTask, Input]:
     """A stream's stream task, restored to its last checkpoint, and its input, opened where that checkpoint
-    stands."""
+    stands. What receives its lines is added to ``receivers``."""
     format_ = get_format(stream.format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
     facts = TaskStatus(name, format_, stream.timestamp, config.archive.path, declared)
@@ -537,17 +541,22 @@ def _stream(
         spill=_spill(config, folder, name),
         reading=reading,
     )
-    tail = Tail(
-        stream.include,
-        stream.exclude,
-        initial="end" if stream.initial_read_offset == "end" else "beginning",
-        max_line_bytes=stream.max_line_bytes,
-        rotate_wait_secs=stream.rotate_wait_secs,
-        positions=task.positions,
-    )
+    source: Input
+    if stream.type == FILES:
+        source = Tail(
+            stream.include,
+            stream.exclude,
+            initial="end" if stream.initial_read_offset == "end" else "beginning",
+            max_line_bytes=stream.max_line_bytes,
+            rotate_wait_secs=stream.rotate_wait_secs,
+            positions=task.positions,
+        )
+    else:
+        source, receiver = open_input(config, name, stream, folder, task.positions, metrics)
+        receivers.append(receiver)
     if stream.mask:
-        return task, Masked(tail, format_, stream.mask, read_key(folder))
-    return task, tail
+        return task, Masked(source, format_, stream.mask, read_key(folder))
+    return task, source
 
 
 def _reading(stream: StreamConfig, settings: WorkerSettings) -> Reading:

@@ -24,13 +24,14 @@ from typing import Final
 
 import psutil
 
-from agents.config import Config, ConfigProblems, StreamConfig
+from agents.config import FILES, Config, ConfigProblems, StreamConfig
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
 from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.process import STORE_FILE, in_use, open_folders
+from agents.receiving.opening import cannot_receive
 from agents.tasks.samples import HARDLY, better_format, fitting
 from elf.addresses import clash, is_loopback, split_address
 from elf.client.credentials import NONE
@@ -88,7 +89,13 @@ def _in_the_way(one: Config, other: Config) -> list[str]:
 
 
 def _addresses(config: Config) -> list[tuple[str, str | None]]:
-    return [("agent.listen", config.agent.listen), ("http.listen", config.http.listen)]
+    received = [
+        (f"streams.{name}.receive.listen", stream.receive.listen)
+        for name, stream in config.streams.items()
+        if stream.receive.listen
+        and "tcp" in (stream.receive.transport if stream.type == "syslog" else ("tcp",))
+    ]
+    return [("agent.listen", config.agent.listen), ("http.listen", config.http.listen), *received]
 
 
 def validate(config: Config, beside: frozenset[str] = frozenset()) -> Found:
@@ -99,7 +106,10 @@ def validate(config: Config, beside: frozenset[str] = frozenset()) -> Found:
     _folders(config, found)
     _ports(config, found)
     for name, stream in config.streams.items():
-        _files(f"streams.{name}", stream, found)
+        if stream.type == FILES:
+            _files(f"streams.{name}", stream, found)
+        else:
+            found.machine += cannot_receive(f"streams.{name}", stream)
     _fleet(config, found, beside, keyring)
     _surroundings(config, found)
     return found

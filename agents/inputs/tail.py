@@ -307,6 +307,9 @@ class Tail:
         done, self._finished = tuple(self._finished), []
         return done
 
+    def kept(self, positions: tuple[Position, ...]) -> None:
+        """See ``Input``. Log files are not ours to remove."""
+
     def close(self) -> None:
         for follower in self._files.followers.values():
             follower.close()

@@ -159,6 +159,11 @@ class Input(Protocol):
         """Ids of sources that ended since this was last asked: no chunk of theirs will follow."""
         ...
 
+    def kept(self, positions: tuple[Position, ...]) -> None:
+        """A durable checkpoint has these positions: what is before them is asked for no more. On the thread
+        of the stream task."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -175,3 +180,6 @@ class ReadOnce:
 
     def gaps(self) -> tuple[Missed, ...]:
         return ()
+
+    def kept(self, positions: tuple[Position, ...]) -> None:
+        """Nothing is to be forgotten."""

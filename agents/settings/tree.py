@@ -129,7 +129,7 @@ def _named_variable(root: Branch, cls: type, name: str) -> tuple[str, Setting] |
         names = list(below.children) if isinstance(below, Branch) else []
         ends = sorted(settings_of(member.metadata["named"]), key=lambda item: -len(item[0]))
         for key, known in ends:
-            end = f"_{key.upper()}"
+            end = f"_{key.upper().replace('.', '_')}"
             middle = name[len(start) : -len(end)]
             if name.endswith(end) and middle:
                 fits = (known_name for known_name in names if variable(known_name) == ENV_PREFIX + middle)

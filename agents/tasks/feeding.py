@@ -333,6 +333,7 @@ def _idle_every_ms(stream: _Stream) -> int:
 
 def _stream(task: StreamTask, source: Input) -> _Stream:
     name = task.facts.stream
+    task.when_kept = source.kept
     return _Stream(
         task,
         source,

@@ -89,6 +89,9 @@ class Masked:
     def finished(self) -> tuple[str, ...]:
         return tuple(map(self._named, self._source.finished()))
 
+    def kept(self, positions: tuple[Position, ...]) -> None:
+        self._source.kept(positions)
+
     def close(self) -> None:
         self._source.close()
         self._lines.close()

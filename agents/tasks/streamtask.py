@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Final
@@ -171,6 +171,8 @@ class StreamTask:
         self._samples.extend((line, "") for line in spread(samples, SAMPLE_LINES))
         self._learning = not samples
         self._row_samples = RowSamples(facts.stream, settings)
+        self.when_kept: Callable[[tuple[Position, ...]], None] = lambda positions: None
+        """Is told the positions of each checkpoint, when it is durable."""
 
     def feed(
         self,
@@ -225,6 +227,7 @@ class StreamTask:
         archive, rejects = self._sinks.sync()
         stored = StoredCheckpoint(checkpoint, self.positions, archive, rejects, self._engine.event_time)
         self._checkpoints.save(stored, outcome)
+        self.when_kept(stored.positions)
         self.metrics.checkpoint(time.perf_counter() - began)
         self._sinks.covered(archive)
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agents.inputs.tail import Tail
-from agents.inputs.values import Chunk
+from agents.inputs.values import Chunk, Input
 
 
 def written(folder: Path, text: str) -> Path:
@@ -19,7 +18,7 @@ def write(path: Path, text: str) -> None:
         file.write(text)
 
 
-def drain(tail: Tail, now_ms: int, bytes_max: int = 1 << 20) -> list[Chunk]:
+def drain(tail: Input, now_ms: int, bytes_max: int = 1 << 20) -> list[Chunk]:
     chunks = []
     while (chunk := tail.read(bytes_max, now_ms)) is not None:
         chunks.append(chunk)
