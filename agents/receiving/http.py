@@ -10,6 +10,7 @@ refused, and what has no token too, where one is wanted.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import ssl
 import zlib
@@ -26,6 +27,7 @@ from agents.receiving.intake import Intake
 from agents.serving import Served
 
 BODY_SECS: Final = 60.0
+REST_SECS: Final = 2.0
 HELD_BYTES_MAX: Final = 64 << 20
 UNPACKED_AT_ONCE: Final = 2
 BUSY_SECS: Final = "1"
@@ -94,11 +96,21 @@ class HttpReceiver:
             response = await self._response(request, address)
         except Refused as refused:
             self._intake.refuse(refused.reason, address, str(refused))
+            if "expect" not in request.headers:
+                await self._pass_over(receive)
             response = answer({"error": str(refused)}, refused.status)
             response.headers["connection"] = "close"
         except ClientDisconnect:
             return
         await response(scope, receive, send)
+
+    async def _pass_over(self, receive: Receive) -> None:
+        """The rest of a request, for a moment: who still writes does not read why it is refused."""
+        left = 4 * self._most
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REST_SECS):
+                while left > 0 and (piece := await receive()).get("more_body", False):
+                    left -= len(piece.get("body", b""))
 
     async def _response(self, request: Request, address: str) -> Response:
         take = self._paths.get(request.url.path)
@@ -147,8 +159,6 @@ class HttpReceiver:
             return unpacked(body, self._most)
         async with self._unpacking:
             return await asyncio.to_thread(unpacked, body, self._most)
-
-    # -- lines -----------------------------------------------------------------------------------------------
 
 
 class Lines:

@@ -18,11 +18,13 @@ ROOM_POLL_S: Final = 0.05
 SAID_EVERY_S: Final = 60.0
 NEWLINE: Final = b"#012"
 """A newline within a message, as rsyslog writes it."""
+ENDS: Final = b"\r\n\0"
+"""What ends a message, and is not of it."""
 
 
 def line(text: bytes) -> bytes:
     """A message as one line."""
-    text = text.rstrip(b"\r\n\0")
+    text = text.rstrip(ENDS)
     return (text.replace(b"\n", NEWLINE) if b"\n" in text else text) + b"\n"
 
 

@@ -17,7 +17,7 @@ import ssl
 from collections.abc import Sequence
 from typing import Final
 
-from agents.receiving.intake import Intake, line
+from agents.receiving.intake import ENDS, Intake, line
 from agents.receiving.listening import Bounds, Listener, some
 from agents.serving import bound
 from elf.addresses import split_address
@@ -28,7 +28,9 @@ BUFFER_BYTES: Final = 8 << 20
 """What the kernel is asked to keep of UDP until it is read."""
 _RXQ_OVFL: Final = 40
 """``SO_RXQ_OVFL`` of Linux: with each message comes how many were dropped before it."""
-_COUNT_DIGITS: Final = 9
+LENGTH_DIGITS: Final = 9
+HEADER_BYTES_MAX: Final = 8 << 10
+"""What may stand in front of a line besides."""
 
 HEADER: Final = re.compile(
     rb"""^<\d{1,3}>(?:
@@ -76,37 +78,25 @@ class Syslog:
             if "udp" in self._transports:
                 group.create_task(self._serve_udp())
 
-    def _text(self, message: bytes) -> bytes:
-        return message if self._whole else HEADER.sub(b"", message, count=1)
-
     # -- TCP -------------------------------------------------------------------------------------------------
 
     async def _talk(self, reader: asyncio.StreamReader, _: asyncio.StreamWriter, address: str) -> None:
-        first = await some(reader, begun=False)
-        counted = first[:1].isdigit()
-        framing = _Counted(self._max) if counted else _Lines(self._max)
-        data = first
+        data = await some(reader, begun=False)
+        framing = (_Counted if data[:1].isdigit() else _Lines)(self._max)
         while data:
             try:
-                messages = framing.take(data)
+                pieces = framing.take(data)
             except ValueError as error:
                 self._intake.refuse("framing", address, str(error))
                 return
-            await self._take(address, messages, counted=counted)
+            await self._take(address, pieces)
             data = await some(reader, begun=framing.begun)
-        if rest := framing.rest():
-            await self._take(address, [rest], counted=counted)
+        await self._take(address, framing.rest())
 
-    async def _take(self, address: str, messages: list[bytes], *, counted: bool) -> None:
-        """Returns when they have room. Those with newlines between come as blocks."""
-        if not messages:
-            return
-        if counted:
-            lines = b"".join(line(self._text(message)) for message in messages)
-        else:
-            lines = b"".join(messages)
-            lines = lines if self._whole else HEADER.sub(b"", lines)
-        while not self._intake.offer(address, lines):
+    async def _take(self, address: str, pieces: list[_Piece]) -> None:
+        """Returns when they have room."""
+        lines = b"".join(text if is_cut or self._whole else HEADER.sub(b"", text) for text, is_cut in pieces)
+        while lines and not self._intake.offer(address, lines):
             await self._intake.room()
 
     # -- UDP -------------------------------------------------------------------------------------------------
@@ -135,7 +125,9 @@ class Syslog:
         with contextlib.suppress(BlockingIOError):
             for _ in range(DATAGRAMS_AT_ONCE):
                 data, ancillary, _, peer = sock.recvmsg(DATAGRAM_BYTES_MAX, socket.CMSG_SPACE(4))
-                came.setdefault(peer[0], []).append(line(self._text(data)))
+                came.setdefault(peer[0], []).append(
+                    line(data if self._whole else HEADER.sub(b"", data.rstrip(ENDS)))
+                )
                 self._count_dropped(ancillary)
         for address, lines in came.items():
             block = b"".join(lines)
@@ -151,12 +143,16 @@ class Syslog:
                 self._dropped = total
 
 
+_Piece = tuple[bytes, bool]
+"""One or several messages, each with its newline; or the beginning of one that is too long to be a line,
+which has no more than that to say (True)."""
+
+
 class _Lines:
-    """Messages that end with a newline, as blocks of whole ones. Of one that is too long the beginning stays,
-    which is one byte too long to be a line."""
+    """Messages that end with a newline, as blocks of whole ones."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._cut_at = most + HEADER_BYTES_MAX
         self._rest = b""
         self._over = False
 
@@ -164,34 +160,32 @@ class _Lines:
     def begun(self) -> bool:
         return bool(self._rest) or self._over
 
-    def take(self, data: bytes) -> list[bytes]:
-        found = []
+    def take(self, data: bytes) -> list[_Piece]:
+        found: list[_Piece] = []
         if self._over:
             _, newline, data = data.partition(b"\n")
-            if not newline:
-                return []
-            self._over = False
+            self._over = not newline
         data = self._rest + data
         end = data.rfind(b"\n") + 1
         if end:
-            found.append(data[:end])
+            found.append((data[:end], False))
         self._rest = data[end:]
-        if len(self._rest) > self._most + 2:
-            found.append(self._rest[: self._most + 1] + b"\n")
+        if len(self._rest) > self._cut_at:
+            found.append((self._rest[: self._cut_at] + b"\n", True))
             self._rest, self._over = b"", True
         return found
 
-    def rest(self) -> bytes:
+    def rest(self) -> list[_Piece]:
         """The last message needs no newline when the connection ends."""
         rest, self._rest = self._rest, b""
-        return line(rest) if rest else b""
+        return [(rest + b"\n", False)] if rest else []
 
 
 class _Counted:
     """Messages with their length in front."""
 
     def __init__(self, most: int) -> None:
-        self._most = most
+        self._cut_at = most + HEADER_BYTES_MAX
         self._data = bytearray()
         self._left = 0
         """Bytes of a message that is too long, which are passed over."""
@@ -200,35 +194,30 @@ class _Counted:
     def begun(self) -> bool:
         return bool(self._data) or self._left > 0
 
-    def take(self, data: bytes) -> list[bytes]:
+    def take(self, data: bytes) -> list[_Piece]:
         """Raises ``ValueError`` where there is no length."""
         self._data += data
-        found = []
-        at = self._passed_over()
-        while (blank := self._data.find(b" ", at, at + _COUNT_DIGITS + 1)) >= 0:
-            digits = bytes(self._data[at:blank])
-            if not digits.isdigit():
-                raise ValueError("a message over TCP begins with its length, as the first one did")
-            begin, size = blank + 1, int(digits)
-            if len(self._data) < begin + min(size, self._most + 1):
+        found: list[_Piece] = []
+        at = min(self._left, len(self._data))
+        self._left -= at
+        while (size := self._size(at)) is not None:
+            begin = self._data.index(b" ", at) + 1
+            kept = min(size, self._cut_at)
+            if len(self._data) < begin + kept:
                 break
-            found.append(bytes(self._data[begin : begin + min(size, self._most + 1)]))
+            found.append((line(bytes(self._data[begin : begin + kept])), kept < size))
             at = min(begin + size, len(self._data))
-            if begin + size > len(self._data):
-                self._left = begin + size - len(self._data)
-                break
-        else:
-            rest = bytes(self._data[at : at + _COUNT_DIGITS + 1])
-            if rest and (not rest.isdigit() or len(rest) > _COUNT_DIGITS):
-                raise ValueError("a message over TCP begins with its length, as the first one did")
+            self._left = begin + size - at
         del self._data[:at]
         return found
 
-    def _passed_over(self) -> int:
-        gone = min(self._left, len(self._data))
-        self._left -= gone
-        return gone
+    def _size(self, at: int) -> int | None:
+        """The length that stands there; None: it is not whole yet."""
+        digits, blank, _ = bytes(self._data[at : at + LENGTH_DIGITS + 1]).partition(b" ")
+        if (digits and not digits.isdigit()) or (blank and not digits) or len(digits) > LENGTH_DIGITS:
+            raise ValueError("each message begins with its length here, as the first one did")
+        return int(digits) if blank else None
 
-    def rest(self) -> bytes:
+    def rest(self) -> list[_Piece]:
         """A piece of a message is none."""
-        return b""
+        return []
