@@ -166,11 +166,9 @@ class StreamConfig:
         (),
         many(_PATTERN),
         "The files to follow (type file), or journal files and folders (type journal; none: the system's).",
+        ("/var/log/shop/clicks*.log",),
     )
     type: str = setting(FILES, choice(FILES, *LISTENING, JOURNAL), "Where lines come from (docs/inputs.md).")
-    receive: ReceiveConfig = section(
-        ReceiveConfig, "How lines come that are in no file (all types but file)."
-    )
     exclude: tuple[str, ...] = setting((), many(_PATTERN), "Files not to follow, though they are included.")
     timestamp: str | None = setting(
         None,
@@ -199,6 +197,9 @@ class StreamConfig:
         "Files of other agents that are seen here too, under the same paths (NFS), and that this agent may "
         "read in their place: with STRAGGLERS MIRROR one agent reads what another one that is behind has "
         "not. Links are followed first. Empty: it shares no files of the stream.",
+    )
+    receive: ReceiveConfig = section(
+        ReceiveConfig, "How lines come that are in no file (all types but file)."
     )
 
 

@@ -93,8 +93,8 @@ class HttpServer:
         app = self._app()
         guarded = Bearers(app, look) if look else app
         secret = None if tls is None else tls.context()
-        door = Door(guarded, names | names_of(listen), bounds, refused, secret)
-        self._server = Served(listen, door, "http.listen")
+        self._door = Door(guarded, names | names_of(listen), bounds, refused, secret)
+        self._server = Served(listen, self._door, "http.listen")
         self._keep_alive_secs = keep_alive_secs
         self._stopping = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()

@@ -20,7 +20,7 @@ from typing import Final
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from agents.connections import Bounds, Door, names_of
 from agents.receiving.intake import Intake
@@ -90,14 +90,22 @@ class HttpReceiver:
     # -- requests --------------------------------------------------------------------------------------------
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
-        request = Request(scope, receive)
+        ended = False
+
+        async def heard() -> Message:
+            nonlocal ended
+            message = await receive()
+            ended = not message.get("more_body", False)
+            return message
+
+        request = Request(scope, heard)
         address = scope["client"][0] if scope["client"] else ""
         try:
             response = await self._response(request, address)
         except Refused as refused:
             self._intake.refuse(refused.reason, address, str(refused))
-            if "expect" not in request.headers:
-                await self._pass_over(receive)
+            if not ended and "expect" not in request.headers:
+                await self._pass_over(heard)
             response = answer({"error": str(refused)}, refused.status)
             response.headers["connection"] = "close"
         except ClientDisconnect:

@@ -24,7 +24,8 @@ WIDTH = 100
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known about one key. A ``required`` one has no default but an example."""
+    """What is known about one key. A ``required`` one has no default but an example, which stands in the
+    example file; another may have one in the place of its default."""
 
     kind: Kind[object]
     about: str
@@ -33,9 +34,9 @@ class Setting:
     example: object = None
 
 
-def setting(default: T, kind: Kind[T], about: str) -> T:
+def setting(default: T, kind: Kind[T], about: str, example: T | None = None) -> T:
     """A field of a section: its default, its kind, and what it is for (one or two sentences)."""
-    known = Setting(cast("Kind[object]", kind), about, default)
+    known = Setting(cast("Kind[object]", kind), about, default, example=example)
     return field(default_factory=lambda: default, metadata={"setting": known})
 
 
@@ -120,7 +121,7 @@ def _section(cls: type, prefix: str, indent: str, comment: str) -> Iterator[str]
 
 def _setting(name: str, path: str, known: Setting, before: str) -> Iterator[str]:
     yield from _wrapped(f"{known.about} ({known.kind.name}; {variable(path)})", f"{before}# ")
-    if known.required:
+    if known.example is not None:
         yield f"{before}{name}: {_yaml(known.example)}"
     else:
         yield f"{before}# {name}: {_yaml(known.default)}"

@@ -93,9 +93,9 @@ def test_all_that_can_be_written(tmp_path: Path) -> None:
 
 
 def test_only_files_can_be_shared(tmp_path: Path) -> None:
-    stream = "streams: {a: {include: [/a], format: json, type: syslog, shared: [/b]}}"
+    stream = "streams: {a: {format: json, type: journal, shared: [/b]}}"
     (problem,) = problems(tmp_path, stream)
-    assert problem == 'elf.yaml:1: streams.a.type must be one of file, not "syslog" (nearest: file)'
+    assert problem == "streams.a.shared: only files can be read by other agents (type file)"
     stream = "streams: {a: {include: [/a], format: json, shared: nfs}}"
     (problem,) = problems(tmp_path, stream)
     assert (
@@ -204,9 +204,9 @@ def test_code_runs_by_default_where_nobody_else_gets_at(agent: dict[str, str], a
 
 @pytest.mark.parametrize("path", sorted(KEYS))
 def test_every_key_can_be_given_by_its_variable(path: str) -> None:
-    """A default (of a required key: its example) written in the environment reads back as it is."""
+    """An example, or else the default, written in the environment reads back as it is."""
     known = KEYS[path]
-    value = known.example if known.required else known.default
+    value = known.default if known.example is None else known.example
     match value:
         case None:
             line = "none"
@@ -230,9 +230,9 @@ def test_wrong_variables_are_named() -> None:
         load(None, env)
     assert caught.value.problems == [
         "ELF_AGENT_LISTEN: agent.listen 'nowhere' is not host:port",
-        "ELF_STREAMS_C_FORMAT: streams.c.include is missing: The files to follow.",
         'ELF_STREAMS_C_FORMAT: streams.c.format is wrong: unknown format "jsn"; did you mean "json"?',
         'ELF_ARCHIVE_ROLL_SECS: archive.roll_secs must be a number above 0, not "soon"',
+        "streams.c.include is missing: the files to follow (type file)",
     ]
 
 
@@ -318,7 +318,7 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
             "streams.a b: a name has letters, digits, - and _ only",
         ),
         ("streams: {c: {include: x.log, format: json}}", "streams.c.include must be an absolute path"),
-        ("streams: {c: {include: [], format: json}}", "streams.c.include must be a list of at least one"),
+        ("streams: {c: {include: [], format: json}}", "streams.c.include is missing: the files to follow"),
         (
             "streams: {c: {include: /x, format: json, columns: {a: integer}}}",
             'streams.c.columns a must be one of bigint, double, text, boolean, timestamp, not "integer"',
@@ -326,6 +326,27 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
         (
             "streams: {c: {include: /x, format: json, columns: [a]}}",
             "streams.c.columns must be names with values",
+        ),
+        ("streams: {c: {format: json, type: syslog}}", "streams.c.receive.listen is missing"),
+        (
+            "streams: {c: {format: json, include: /x, receive: {open: true}}}",
+            "streams.c.receive is for streams of another type than file",
+        ),
+        (
+            "streams: {c: {format: json, type: http, include: /x, receive: {listen: 'a:1'}}}",
+            "streams.c.include: no files are followed by a stream of type http",
+        ),
+        (
+            "streams: {c: {format: json, type: syslog, receive: {listen: 'a:1', token_file: /x}}}",
+            "streams.c.receive.token_file: syslog knows no tokens",
+        ),
+        (
+            "streams: {c: {format: json, type: syslog, receive: {listen: 'a:1', tls_cert: /x}}}",
+            "streams.c.receive.transport must be tcp with receive.tls_cert",
+        ),
+        (
+            "streams: {c: {format: json, type: http, receive: {listen: 'a:1', spool_bytes_max: 2000000}}}",
+            "streams.c.receive.spool_bytes_max must be twice receive.body_bytes_max at least",
         ),
         (
             "streams: {c: {includ: /x, format: json}}",
