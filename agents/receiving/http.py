@@ -13,7 +13,6 @@ import asyncio
 import contextlib
 import hmac
 import ssl
-import zlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -24,6 +23,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agents.connections import Bounds, Door, names_of
 from agents.receiving.intake import Intake
+from agents.receiving.unpacking import TooLarge, gunzipped
 from agents.serving import Served
 
 BODY_SECS: Final = 60.0
@@ -34,7 +34,6 @@ BUSY_SECS: Final = "1"
 """After which a sender may come again."""
 _HERE_BYTES: Final = 64 << 10
 """What is larger is unpacked on a thread."""
-_GZIP: Final = 31
 
 
 class Refused(Exception):
@@ -163,10 +162,15 @@ class HttpReceiver:
     async def _unpacked(self, request: Request, body: bytes) -> bytes:
         if request.headers.get("content-encoding", "identity").lower() != "gzip":
             return body
-        if len(body) < _HERE_BYTES:
-            return unpacked(body, self._most)
-        async with self._unpacking:
-            return await asyncio.to_thread(unpacked, body, self._most)
+        try:
+            if len(body) < _HERE_BYTES:
+                return gunzipped(body, self._most)
+            async with self._unpacking:
+                return await asyncio.to_thread(gunzipped, body, self._most)
+        except TooLarge:
+            raise _too_large(self._most) from None
+        except ValueError as error:
+            raise Refused(400, "encoding", f"the body cannot be unpacked: {error}") from None
 
 
 class Lines:
@@ -197,20 +201,3 @@ def no_room() -> Response:
 
 def _too_large(most: int) -> Refused:
     return Refused(413, "large", f"a request has {most} bytes at most (receive.body_bytes_max), unpacked too")
-
-
-def unpacked(body: bytes, most: int) -> bytes:
-    """What gzip makes of it, all of its parts. Raises ``Refused``; never holds more than ``most`` bytes."""
-    found, rest = bytearray(), body
-    while rest:
-        part = zlib.decompressobj(_GZIP)
-        try:
-            found += part.decompress(rest, most + 1 - len(found))
-        except zlib.error as error:
-            raise Refused(400, "encoding", f"the body is no gzip: {error}") from None
-        if len(found) > most:
-            raise _too_large(most)
-        if not part.eof:
-            raise Refused(400, "encoding", "the body is no whole gzip")
-        rest = part.unused_data
-    return bytes(found)

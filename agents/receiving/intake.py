@@ -95,6 +95,11 @@ class Intake:
         if self._seldom.now((reason, address), time.monotonic()):
             self._log.warning("what was sent is refused", reason=text or reason, address=address)
 
+    def failed(self, error: Exception) -> None:
+        """A fault of ours ends one connection, and nothing else."""
+        self._metrics.receive_refused(self.stream, "fault")
+        self._log.error("a connection has ended by a fault of elf's", reason=repr(error), exc_info=error)
+
     def _full(self) -> None:
         self._metrics.receive_refused(self.stream, "full")
         if self._seldom.now("full", time.monotonic()):

@@ -92,6 +92,8 @@ class Listener:
                 self._intake.refuse("tls", address, f"TLS: {error.reason or error}")
         except OSError:
             pass  # the connection is gone
+        except Exception as error:
+            self._intake.failed(error)
         finally:
             self._open[address] -= 1
             if not self._open[address]:

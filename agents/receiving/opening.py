@@ -16,6 +16,7 @@ from agents.inputs.values import Position
 from agents.keyring import token_of
 from agents.logs import get_logger
 from agents.metrics import Metrics
+from agents.receiving.forward import Forward
 from agents.receiving.http import HttpReceiver, Lines, Take
 from agents.receiving.intake import Intake
 from agents.receiving.listening import Bounds
@@ -78,6 +79,16 @@ def _receiver(config: Config, stream: StreamConfig, intake: Intake) -> Receiver:
             names=names_of(config.agent.listen, config.agent.advertise, also=config.http.hosts),
             bounds=HttpBounds(bounds.connections, bounds.an_address, answers=1 << 20, bodies=True),
             body_bytes_max=receive.body_bytes_max,
+            tls=tls,
+        )
+    if stream.type == "forward":
+        return Forward(
+            receive.listen,
+            intake,
+            whole=whole,
+            shared_key=token_of(receive.token_file),
+            bounds=bounds,
+            message_bytes_max=receive.body_bytes_max,
             tls=tls,
         )
     raise ElfBug(f"a stream of type {stream.type} is received by nobody")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gzip
+import hashlib
 import json
 import socket
 import ssl
@@ -14,12 +15,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from agents.config import AgentConfig, Config, ReceiveConfig, StreamConfig
 from agents.inputs.spooled import Spooled
 from agents.metrics import Metrics
 from agents.receiving import intake, listening
+from agents.receiving.forward import Boundary
 from agents.receiving.opening import open_input
 from elf.addresses import split_address
 from elf.fields import replace
@@ -156,12 +159,62 @@ async def http_gzip(side: Side, texts: list[str]) -> bool:
     return status == 202
 
 
+TIME = msgspec.msgpack.Ext(0, (1_800_000_000).to_bytes(4, "big") + (5_000_000).to_bytes(4, "big"))
+pack = msgspec.msgpack.encode
+
+
+def entries(texts: list[str]) -> list[list[object]]:
+    return [[TIME, {"log": f"{text}\n", "stream": "stdout"}] for text in texts]
+
+
+async def forward(side: Side, *messages: list[object]) -> list[object]:
+    """The chunks that were acknowledged, of those messages that have one."""
+    reader, writer = await asyncio.open_connection(*side.at)
+    writer.write(b"".join(map(pack, messages)))
+    writer.write_eof()
+    answer = await reader.read()
+    writer.close()
+    found = []
+    while answer:
+        end = Boundary().end(answer)
+        found.append(msgspec.msgpack.decode(answer[:end])["ack"])
+        answer = answer[end:]
+    return found
+
+
+async def forward_each(side: Side, texts: list[str]) -> bool:
+    messages: list[list[object]] = [["tag", *one, {"chunk": str(one)}] for one in entries(texts)]
+    return len(await forward(side, *messages)) == len(texts)
+
+
+async def forward_array(side: Side, texts: list[str]) -> bool:
+    chunk = f"{texts}"
+    return await forward(side, ["tag", entries(texts), {"chunk": chunk}]) == [chunk]
+
+
+async def forward_packed(side: Side, texts: list[str]) -> bool:
+    """As Fluent Bit does since 2.1, with metadata beside the time."""
+    block = b"".join(pack([[TIME, {}], record]) for _, record in entries(texts))
+    chunk = f"{texts}"
+    return await forward(side, ["tag", block, {"chunk": chunk, "size": len(texts)}]) == [chunk]
+
+
+async def forward_gzip(side: Side, texts: list[str]) -> bool:
+    block = gzip.compress(b"".join(map(pack, entries(texts))))
+    chunk = f"{texts}"
+    return await forward(side, ["tag", block, {"chunk": chunk, "compressed": "gzip"}]) == [chunk]
+
+
 Send = Callable[[Side, list[str]], Awaitable[bool]]
 SENDERS: list[tuple[str, Send]] = [
     ("syslog", syslog_lines),
     ("syslog", syslog_counted),
     ("http", http),
     ("http", http_gzip),
+    ("forward", forward_each),
+    ("forward", forward_array),
+    ("forward", forward_packed),
+    ("forward", forward_gzip),
 ]
 
 
@@ -299,18 +352,22 @@ async def test_what_is_refused_over_http(tmp_path: Path) -> None:
     token.chmod(0o600)
     bomb = gzip.compress(b"x" * 3_000_000)
     async with receiving(tmp_path, "http", token_file=str(token), body_bytes_max=2_000_000) as side:
-        good = {"authorization": "Bearer 0123456789abcdef"}
+        good = "Bearer 0123456789abcdef"
         assert (await post(side, b"a\n"))[0] == 401
         assert (await post(side, b"a\n", authorization="Bearer 0123456789abcdeX"))[0] == 401
-        assert (await post(side, b"a\n", "/other", **good))[0] == 404
-        assert (await post(side, b"a" * 2_000_001, **good))[0] == 413
-        assert (await post(side, b"a" * 2_000_001, chunked=True, **good))[0] == 413
-        assert (await post(side, bomb, content_encoding="gzip", **good))[0] == 413
-        assert (await post(side, b"no gzip", content_encoding="gzip", **good))[0] == 400
-        assert (await post(side, gzip.compress(b"half")[:-9], content_encoding="gzip", **good))[0] == 400
-        assert (await post(side, b"a\n", content_encoding="br", **good))[0] == 415
-        assert (await post(side, b"", **good)) == (202, {"lines": 0})
-        assert (await post(side, gzip.compress(b"a\n") * 2, content_encoding="gzip", **good))[0] == 202
+        assert (await post(side, b"a\n", "/other", authorization=good))[0] == 404
+        assert (await post(side, b"a" * 2_000_001, authorization=good))[0] == 413
+        assert (await post(side, b"a" * 2_000_001, chunked=True, authorization=good))[0] == 413
+        assert (await post(side, bomb, content_encoding="gzip", authorization=good))[0] == 413
+        assert (await post(side, b"no gzip", content_encoding="gzip", authorization=good))[0] == 400
+        assert (await post(side, gzip.compress(b"half")[:-9], content_encoding="gzip", authorization=good))[
+            0
+        ] == 400
+        assert (await post(side, b"a\n", content_encoding="br", authorization=good))[0] == 415
+        assert (await post(side, b"", authorization=good)) == (202, {"lines": 0})
+        assert (await post(side, gzip.compress(b"a\n") * 2, content_encoding="gzip", authorization=good))[
+            0
+        ] == 202
         assert side.look() == ["a", "a"]
         assert side.refusals() == {"token": 2, "path": 1, "large": 3, "encoding": 3}
     async with receiving(tmp_path / "b", "http") as side:
@@ -318,3 +375,86 @@ async def test_what_is_refused_over_http(tmp_path: Path) -> None:
         assert (await post(side, b"a\n", idempotency_key="one"))[0] == 202
         assert (await post(side, b"a\n", idempotency_key="one"))[0] == 202
         assert side.look() == ["a"]
+
+
+# -- forward -------------------------------------------------------------------------------------------------
+
+
+async def test_a_record_is_a_line(tmp_path: Path) -> None:
+    async with receiving(tmp_path, "forward", "json") as side:
+        record = {"message": "a\nb", "n": 1, "deep": {"x": [None, b"\xff"]}, "tag": "its own"}
+        await forward(
+            side, ["web", 1_800_000_000, record], ["web", [[1.5, {"@timestamp": "x"}]]], ["web", b""]
+        )
+        await side.until(
+            '{"@timestamp":"2027-01-15T08:00:00.000000Z","tag":"its own","message":"a\\nb","n":1,'
+            '"deep":{"x":[null,"/w=="]}}',
+            '{"@timestamp":"x","tag":"web"}',
+        )
+
+
+async def test_a_chunk_that_is_sent_again_is_acknowledged_again_and_taken_once(tmp_path: Path) -> None:
+    async with receiving(tmp_path, "forward") as side:
+        message: list[object] = ["tag", entries(["one"]), {"chunk": "c1"}]
+        assert await forward(side, message, message) == ["c1", "c1"]
+        assert await forward(side, message, ["tag", entries(["two"]), {"chunk": "c2"}]) == ["c1", "c2"]
+        await side.until("one", "two")
+        assert side.read.spool.repeated == 2
+
+
+async def test_what_is_no_entry_is_a_rejected_line_and_what_is_with_it_is_not(tmp_path: Path) -> None:
+    async with receiving(tmp_path, "forward") as side:
+        bad = b"\x92\x01\x81\xa3log\xa2\xff\xfe"
+        block = pack([1, {"log": "good"}]) + bad + pack([1, {"log": "fine"}])
+        assert await forward(side, ["tag", block, {"chunk": "c", "size": 3}]) == ["c"]
+        assert await forward(side, ["tag", [[None, {}], "x", [1e300, {}]], {"chunk": "d"}]) == ["d"]
+        await side.until("good", "fine", "[None, {}]", "'x'", "[1e+300, {}]")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason"),
+    [
+        (b"\xc1", "malformed"),
+        (b"GET / HTTP/1.1\r\n", "malformed"),
+        (b"\x91" * 40, "malformed"),
+        (b"\x92\xa1t\xc0", "malformed"),
+        (pack(["tag", b"\x92", {}]), "malformed"),
+        (pack(["tag", b"no gzip", {"compressed": "gzip"}]), "malformed"),
+        (pack(["tag", b"", {"compressed": "zstd"}]), "malformed"),
+        (pack(["tag", gzip.compress(b"\xc0" * 200_000), {"compressed": "gzip"}]), "large"),
+        (b"\x92\xa1t\xc6\xff\xff\xff\xff" + b"x" * 110_000, "large"),
+        (b"\xdd\xff\xff\xff\xff" * 20 + b"\xc0" * 110_000, "large"),
+    ],
+)
+async def test_what_is_no_message_ends_the_connection(tmp_path: Path, data: bytes, reason: str) -> None:
+    async with receiving(tmp_path, "forward", body_bytes_max=100_000) as side:
+        reader, writer = await asyncio.open_connection(*side.at)
+        writer.write(data)
+        assert await ended(reader)
+        writer.close()
+        await side.refused(reason)
+        assert side.look() == []
+
+
+async def test_a_shared_key(tmp_path: Path) -> None:
+    token = tmp_path / "key"
+    token.write_text("0123456789abcdef")
+    token.chmod(0o600)
+
+    async def sent(side: Side, key: bytes) -> bool:
+        reader, writer = await asyncio.open_connection(*side.at)
+        name, helo = msgspec.msgpack.decode(await reader.read(1_000))
+        assert name == "HELO"
+        digest = hashlib.sha512(b"salt" + b"web-1" + helo["nonce"] + key).hexdigest()
+        writer.write(pack(["PING", "web-1", b"salt", digest, "", ""]))
+        _, right, _, host, proof = msgspec.msgpack.decode(await reader.read(1_000))
+        assert not right or proof == hashlib.sha512(b"salt" + host.encode() + helo["nonce"] + key).hexdigest()
+        writer.write(pack(["tag", 1, {"log": "text"}]))
+        writer.close()
+        return bool(right)
+
+    async with receiving(tmp_path / "s", "forward", token_file=str(token)) as side:
+        assert not await sent(side, b"another")
+        await side.refused("token")
+        assert await sent(side, b"0123456789abcdef")
+        await side.until("text")
