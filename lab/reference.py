@@ -177,7 +177,7 @@ Every stream has four kinds of columns more, all of them TEXT, which no `*` stan
 | column | what it has |
 |---|---|
 | `_agent` | the name of the agent that has read the row (`agent.name`); in `elf run` that of the machine |
-| `_source` | the path of the log that the row is in; also when rotation has given its file another name |
+| `_source` | the path of the log that the row is in; also when rotation has given its file another name. Of lines that were sent: their type and the sender's address, `syslog:10.0.0.7` |
 | `_labels.NAME` | what the agent's `agent.labels` have under that name; NULL where they have none |
 | `_line` | the line as it is written |
 

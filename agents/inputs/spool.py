@@ -2,7 +2,7 @@
 
 Files wait for an agent; a sender does not know of its crashes. So what is received is appended to a *spool*,
 made durable, and only then acknowledged; ``Spooled`` reads it as other inputs read files. Invariants
-(protocol 11.4 to 11.6):
+(protocol 11.7, protocol 11.8, protocol 11.9):
 
 - What was acknowledged is in the spool, whole, or a checkpoint has passed it: nothing is read, and no future
   of ``take`` is done, before its bytes are synced; nothing is removed that ``covered`` has not passed.
@@ -45,8 +45,8 @@ LINES: Final = 0
 KEYS: Final = 1
 LOSS: Final = 2
 Kind = Literal[0, 1, 2]
-"""Of a record. Its contents are lines, each with its newline; keys; or how many messages, of how many bytes,
-were lost."""
+"""Of a record. Its contents are lines, each with its newline; keys; or how many messages, of how many bytes
+(0: nobody knows), were lost."""
 
 KEYS_MAX: Final = 16_384
 KEY_BYTES_MAX: Final = 1_024
@@ -222,8 +222,7 @@ class Spool:
         return done
 
     def lost(self, origin: str, messages: int, size: int) -> None:
-        """Messages of so many bytes are gone, for want of room. It is written down with what is taken
-        next."""
+        """Messages of so many bytes (0: nobody knows) are gone. It is written with what is taken next."""
         known = self._lost.get(origin, (0, 0))
         self._lost[origin] = known[0] + messages, known[1] + size
 

@@ -25,7 +25,7 @@ from elf.job.gaps import Missed
 
 SILENT_MS: Final = 600_000
 """An origin that says nothing for so long is no source any more; it may become one again."""
-FULL: Final = "there was no room for it, and its sender could not wait"
+FULL: Final = "it was not taken, and its sender could not wait"
 DAMAGED: Final = "the spool is damaged there"
 GONE: Final = "the spool was removed, or a part of it"
 _HEAD_BYTES: Final = 64
@@ -116,10 +116,10 @@ class Spooled:
 
     def _lose(self, one: Record) -> None:
         _, size = msgspec.msgpack.decode(one.data, type=tuple[int, int])
-        self._miss(one.origin, one.offset, size, FULL)
+        self._miss(one.origin, one.offset, size or None, FULL)
 
-    def _miss(self, origin: str, offset: int, size: int, why: str) -> None:
-        self.counters.lost_bytes += size
+    def _miss(self, origin: str, offset: int, size: int | None, why: str) -> None:
+        self.counters.lost_bytes += size or 0
         self._gaps.append(Missed(self._id(origin), origin, offset, size, why, ended=True))
 
     def _records(self, bytes_max: int, *, exactly: bool) -> list[Record]:

@@ -60,7 +60,11 @@ class Intake:
     async def deliver(self, address: str, lines: bytes, key: bytes = b"") -> bool:
         """True when these lines are durable; False: there is no room for them. ``key``: see
         ``Spool.take``."""
-        future = self.spool.take(self.origin(address), lines, self._key(key))
+        return await self.keep(address, lines, self._key(key))
+
+    async def keep(self, address: str, lines: bytes, key: bytes) -> bool:
+        """The same, with a key that the spool gives back (``Spool.last_key``)."""
+        future = self.spool.take(self.origin(address), lines, key)
         if future is None:
             self._full()
             return False

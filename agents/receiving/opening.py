@@ -7,19 +7,22 @@ import ssl
 from pathlib import Path
 from typing import Protocol
 
-from agents.config import Config, StreamConfig
+from agents.config import JOURNAL, Config, StreamConfig
 from agents.connections import Bounds as HttpBounds
 from agents.connections import names_of
-from agents.inputs.spool import Spool
+from agents.inputs.spool import KEYS_MAX, Spool
 from agents.inputs.spooled import Spooled, begins_at
 from agents.inputs.values import Position
 from agents.keyring import token_of
 from agents.logs import get_logger
 from agents.metrics import Metrics
+from agents.receiving import journal, otlp
 from agents.receiving.forward import Forward
 from agents.receiving.http import HttpReceiver, Lines, Take
 from agents.receiving.intake import Intake
+from agents.receiving.journal import Journal
 from agents.receiving.listening import Bounds
+from agents.receiving.otlp import PATH, OtlpLogs
 from agents.receiving.syslog import Syslog
 from agents.serving import bound
 from elf.errors import ElfBug, UserError
@@ -46,7 +49,10 @@ def open_input(
     ``positions``: of the last checkpoint. Raises ``ElfError``."""
     receive = stream.receive
     spool = Spool(
-        folder / "spool" / name, bytes_max=receive.spool_bytes_max, begin=begins_at(name, positions)
+        folder / "spool" / name,
+        bytes_max=receive.spool_bytes_max,
+        begin=begins_at(name, positions),
+        keys_max=1 if stream.type == JOURNAL else KEYS_MAX,
     )
     read = Spooled(name, spool, max_line_bytes=stream.max_line_bytes, positions=positions)
     log = get_logger().bind(agent=config.agent.name)
@@ -69,8 +75,19 @@ def _receiver(config: Config, stream: StreamConfig, intake: Intake) -> Receiver:
             bounds=bounds,
             tls=tls,
         )
-    if stream.type == "http":
+    if stream.type == JOURNAL:
+        return Journal(
+            intake,
+            stream.include,
+            receive.matches,
+            from_end=stream.initial_read_offset == "end",
+            whole=whole,
+            entry_bytes_max=receive.body_bytes_max,
+        )
+    if stream.type in ("http", "otlp"):
         paths: dict[str, Take] = {"/": Lines(intake).take}
+        if stream.type == "otlp":
+            paths = {PATH: OtlpLogs(intake, whole=whole).take}
         return HttpReceiver(
             receive.listen,
             intake,
@@ -96,6 +113,14 @@ def _receiver(config: Config, stream: StreamConfig, intake: Intake) -> Receiver:
 
 def cannot_receive(key: str, stream: StreamConfig) -> list[str]:
     """Why lines cannot be received here and now; ``key``: of the stream."""
+    try:
+        if stream.type == JOURNAL:
+            journal.check()
+            return []
+        if stream.type == "otlp":
+            otlp.check()
+    except UserError as error:
+        return [f"{key}.type: {error}"]
     kinds = [socket.SOCK_STREAM]
     if stream.type == "syslog":
         kinds = [

@@ -8,96 +8,29 @@ import contextlib
 import gzip
 import hashlib
 import json
+import lzma
+import os
+import shutil
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from agents.config import AgentConfig, Config, ReceiveConfig, StreamConfig
-from agents.inputs.spooled import Spooled
-from agents.metrics import Metrics
 from agents.receiving import intake, listening
 from agents.receiving.forward import Boundary
-from agents.receiving.opening import open_input
 from elf.addresses import split_address
-from elf.fields import replace
-from tests.support.files import drain, lines
-
-CONFIG = Config(agent=AgentConfig(advertise="web-1:7071"))
-MAX = 1_000
-"""Bytes of a line."""
+from tests.support.files import drain
+from tests.support.receiving import LINE_BYTES_MAX, Side, receiving
 
 
-@dataclass
-class Side:
-    """A receiver at work, and what it has come to."""
-
-    read: Spooled
-    receiver: object
-    metrics: Metrics
-    got: list[str] = field(default_factory=list)
-
-    @property
-    def at(self) -> tuple[str, int]:
-        host, port = split_address(self.receiver.address)  # type: ignore[attr-defined]
-        return host, port
-
-    def look(self) -> list[str]:
-        """All lines that have come."""
-        self.got += lines(drain(self.read, 0))
-        return self.got
-
-    async def until(self, *expected: str) -> None:
-        async with asyncio.timeout(10):
-            while len(self.look()) < len(expected):
-                await asyncio.sleep(0.002)
-        assert self.got == list(expected)
-
-    async def refused(self, reason: str, times: int = 1) -> None:
-        """It is counted so."""
-        async with asyncio.timeout(10):
-            while self.refusals().get(reason, 0) < times:
-                await asyncio.sleep(0.002)
-
-    def refusals(self) -> dict[str, float]:
-        (family,) = [one for one in self.metrics.families() if one.name == "elf_receive_refused"]
-        return {reason: count for (_, reason), count in family.values()}
-
-    def fill(self) -> None:
-        """Until there is no room."""
-        for size in (900, 30, 1):
-            while (done := self.read.spool.take("", b"x" * size + b"\n")) is not None:
-                done.result(10)
-
-    def free(self) -> None:
-        drain(self.read, 0)
-        self.read.kept(self.read.positions())
-
-
-@asynccontextmanager
-async def receiving(
-    folder: Path, type: str, format: str = "combined", **receive: object
-) -> AsyncIterator[Side]:
-    settings = replace(ReceiveConfig(), listen="127.0.0.1:0", **receive)
-    stream = StreamConfig(format=format, type=type, receive=settings, max_line_bytes=MAX)
-    metrics = Metrics()
-    read, receiver = open_input(CONFIG, "s", stream, folder, (), metrics)
-    task = asyncio.ensure_future(receiver.serve())
-    try:
-        while split_address(getattr(receiver, "address", "x:1"))[1] == 0 and not task.done():
-            await asyncio.sleep(0.002)
-        if task.done():
-            task.result()
-        yield Side(read, receiver, metrics)
-    finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        read.close()
+@pytest.fixture(autouse=True)
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done when is the matter of the spool's tests."""
+    monkeypatch.setattr(os, "fdatasync", lambda file: None)
+    monkeypatch.setattr(os, "fsync", lambda file: None)
 
 
 async def talk(side: Side, data: bytes, tls: ssl.SSLContext | None = None) -> None:
@@ -229,7 +162,9 @@ async def test_the_contract(tmp_path: Path, type: str, send: Send) -> None:
         assert side.read.positions()[1].path == f"{type}:127.0.0.1"
         # A line that is too long is rejected, and those beside it are not.
         before = side.read.counters
-        assert await send(side, ["short", "x" * (MAX + 9_000), "y" * (MAX + 1), "after"])
+        assert await send(
+            side, ["short", "x" * (LINE_BYTES_MAX + 9_000), "y" * (LINE_BYTES_MAX + 1), "after"]
+        )
         await side.until(*texts, "short", "after")
         assert before.lost_bytes == 0
         # No room: either it says so, or it waits until there is some.
@@ -458,3 +393,100 @@ async def test_a_shared_key(tmp_path: Path) -> None:
         await side.refused("token")
         assert await sent(side, b"0123456789abcdef")
         await side.until("text")
+
+
+# -- OTLP ----------------------------------------------------------------------------------------------------
+
+
+async def test_logs_of_opentelemetry(tmp_path: Path) -> None:
+    service = pytest.importorskip("opentelemetry.proto.collector.logs.v1.logs_service_pb2")
+    tree = {
+        "resourceLogs": [
+            {
+                "resource": {"attributes": [{"key": "service.name", "value": {"stringValue": "shop"}}]},
+                "scopeLogs": [
+                    {
+                        "scope": {"name": "lib"},
+                        "logRecords": [
+                            {
+                                "timeUnixNano": "1800000000000001000",
+                                "severityNumber": 17,
+                                "body": {"stringValue": "a\nb"},
+                                "traceId": "0af7651916cd43dd8448eb211c80319c",
+                                "attributes": [
+                                    {"key": "n", "value": {"intValue": "1"}},
+                                    {"key": "l", "value": {"arrayValue": {"values": [{"boolValue": True}]}}},
+                                ],
+                            }
+                        ],
+                    }
+                ],
+            }
+        ]
+    }
+    line = (
+        '{"@timestamp":"2027-01-15T08:00:00.000001Z","severity":"ERROR","body":"a\\nb",'
+        '"attributes":{"n":1,"l":[true]},"resource":{"service.name":"shop"},"scope":"lib",'
+        '"trace_id":"0af7651916cd43dd8448eb211c80319c"}'
+    )
+    from google.protobuf import json_format
+
+    export = json_format.ParseDict(
+        tree | {"unknown": 1}, service.ExportLogsServiceRequest(), ignore_unknown_fields=True
+    )
+    export.resource_logs[0].scope_logs[0].log_records[0].trace_id = bytes.fromhex(
+        "0af7651916cd43dd8448eb211c80319c"
+    )
+    packed = export.SerializeToString()
+    async with receiving(
+        tmp_path / "a", "otlp", "json", body_bytes_max=100_000, spool_bytes_max=200_000
+    ) as side:
+        kind = "application/x-protobuf"
+        body = gzip.compress(packed)
+        assert await post(side, body, "/v1/logs", content_type=kind, content_encoding="gzip") == (200, {})
+        assert (await post(side, json.dumps(tree).encode(), "/v1/logs", content_type="application/json"))[
+            0
+        ] == 200
+        assert (await post(side, packed, "/v1/logs", content_type=kind))[0] == 200
+        await side.until(line, line)
+        assert side.read.spool.repeated == 1
+        assert (await post(side, b"\xff", "/v1/logs", content_type=kind))[0] == 400
+        assert (await post(side, b"[1]", "/v1/logs", content_type="application/json"))[0] == 400
+        assert (await post(side, b"[" * 90_000, "/v1/logs", content_type="application/json"))[0] == 400
+        assert (await post(side, b"a", "/v1/logs", content_type="text/plain"))[0] == 415
+        assert (await post(side, b"a", "/", content_type=kind))[0] == 404
+        side.fill()
+        packed = packed.replace(b"shop", b"shap")
+        assert (await post(side, packed, "/v1/logs", content_type=kind))[0] == 503
+    async with receiving(tmp_path / "b", "otlp") as side:
+        assert (await post(side, packed, "/v1/logs", content_type=kind))[0] == 200
+        await side.until("a#012b")
+
+
+# -- the journal ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(shutil.which("journalctl") is None, reason="this machine has no journalctl")
+async def test_the_journal_goes_on_behind_its_cursor(tmp_path: Path) -> None:
+    """``tests/support/five.journal.xz`` has five entries; systemd-journal-remote has made it."""
+    place = tmp_path / "five.journal"
+    packed = Path(__file__).parents[1] / "support" / "five.journal.xz"
+    place.write_bytes(lzma.decompress(packed.read_bytes()))
+    texts = [f"line {number}" for number in range(5)]
+    async with receiving(tmp_path / "a", "journal", include=(str(place),)) as side:
+        await side.until(*texts)
+        side.read.kept(side.read.positions())
+    async with receiving(tmp_path / "a", "journal", include=(str(place),)) as side:
+        await asyncio.sleep(0.3)
+        assert side.look() == texts, "those of the spool, and none twice"
+    async with receiving(
+        tmp_path / "b", "journal", "json", include=(str(tmp_path),), matches=("PRIORITY=6",)
+    ) as side:
+        async with asyncio.timeout(10):
+            while len(side.look()) < 5:
+                await asyncio.sleep(0.01)
+        first = json.loads(side.got[0])
+        assert (first["@timestamp"], first["_SYSTEMD_UNIT"]) == (
+            "2026-11-26T13:33:20.000000Z",
+            "nginx.service",
+        )

@@ -5,14 +5,13 @@ from __future__ import annotations
 import http.client
 import json
 import socket
-import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.fleet.test_rotation import archived, until_archived
+from tests.support.archived import archived, until_archived
 from tests.support.fleet import STREAM, Agent, Fleet, free_ports
 from tests.support.waiting import wait_until
 
@@ -47,25 +46,25 @@ def test_what_was_acknowledged_is_there_once(agent: Agent) -> None:
         STREAM: {"type": "http", "format": "json", "receive": {"listen": f"127.0.0.1:{port}"}},
         "system": {"type": "syslog", "format": "syslog", "receive": {"listen": f"127.0.0.1:{syslog}"}},
     }
-    agent.start()
+    agent.more["archive"] = {"path": str(agent.folder / "archive"), "roll_secs": 0.5}
+    agent.fork()
     wait_until(partial(post, port, 0), agent.said)
-    for number in range(1, 200):
-        if number in (60, 140):
+    for number in range(1, 60):
+        if number == 30:
             agent.kill()
             assert not post(port, number)
-            agent.start()
+            agent.fork()
         wait_until(partial(post, port, number), agent.said)
         if number % 20 == 0:
             assert post(port, number), "the same once more"
-            time.sleep(0.1)
     udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     udp.sendto(b"<13>Nov 26 20:00:00 web-1 app: over UDP", ("127.0.0.1", syslog))
     with socket.create_connection(("127.0.0.1", syslog)) as tcp:
         tcp.sendall(b"<13>Nov 26 20:00:00 web-1 app: over TCP\n")
-    until_archived(agent, 202)
+    until_archived(agent, 62)
     agent.terminate()
     found = archived(agent)
     assert {text: count for text, count in found.items() if count > 1} == {}
-    assert found.keys() >= {line(number) for number in range(200)}
-    assert len(found) == 202
+    assert found.keys() >= {line(number) for number in range(60)}
+    assert len(found) == 62
     udp.close()

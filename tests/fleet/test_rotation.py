@@ -6,18 +6,16 @@ import gzip
 import os
 import shutil
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
-import pyarrow.parquet as pq
 import pytest
 
 from lab.bench.rotation.cells import cells
 from lab.bench.rotation.side import Task, run
+from tests.support.archived import until_archived
 from tests.support.fleet import Agent, Fleet
-from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -28,21 +26,6 @@ def agent(tmp_path: Path) -> Iterator[Agent]:
     one.write_config()
     yield one
     fleet.stop()
-
-
-def archived(agent: Agent) -> Counter[str]:
-    """Lines in the archive by how often they are there."""
-    files = sorted((agent.folder / "archive").rglob("*.parquet"))
-    return Counter(line for file in files for line in pq.ParquetFile(file).read(["line"])["line"].to_pylist())
-
-
-def until_archived(agent: Agent, count: int) -> Counter[str]:
-    def enough() -> Counter[str] | None:
-        return found if len(found := archived(agent)) >= count else None
-
-    found = wait_until(enough, lambda: f"{count} lines, not {len(archived(agent))}: {agent.said()}")
-    assert found is not None
-    return found
 
 
 def write(agent: Agent, count: int) -> None:

@@ -1,5 +1,5 @@
-"""Lines as web servers and what stands around them write them, after their public documents, and what each line
-says: the same requests, drawn from a seed, in forty formats."""
+"""Lines as web servers and what stands around them write them, after their public documents, and what each
+line says: the same requests, drawn from a seed, in forty formats."""
 
 from __future__ import annotations
 

@@ -13,9 +13,11 @@ HOSTS = (
     "GROUP BY c_ip, sc_status HAVING COUNT(*) > 1 ORDER BY hits DESC LIMIT 5 WINDOWING 10 MINUTES"
 )
 BY_HAND = """
-    (SELECT a, a + INTERVAL 10 MINUTES AS b, c_ip, sc_status, COUNT(*) AS hits, COUNT(DISTINCT cs_uri_stem) AS pages
+    (SELECT a, a + INTERVAL 10 MINUTES AS b, c_ip, sc_status, COUNT(*) AS hits, COUNT(DISTINCT cs_uri_stem) AS
+    pages
      FROM (SELECT *, W(600) AS a FROM log) GROUP BY a, c_ip, sc_status HAVING COUNT(*) > 1
-     QUALIFY ROW_NUMBER() OVER (PARTITION BY a ORDER BY hits DESC, c_ip NULLS LAST, sc_status NULLS LAST) <= 5)
+     QUALIFY ROW_NUMBER() OVER (PARTITION BY a ORDER BY hits DESC, c_ip NULLS LAST, sc_status NULLS LAST) <=
+     5)
 """
 
 
