@@ -157,6 +157,38 @@ LISTENING: Final = ("syslog", "http", "forward", "otlp")
 """Types of streams to which lines are sent."""
 
 
+def expression() -> Kind[str]:
+    """A regular expression in what RE2 reads."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise Unfit("must be a regular expression")
+        import pyarrow as pa  # with Arrow, as above
+        import pyarrow.compute as pc
+
+        try:
+            pc.match_substring_regex(pa.array([""]), value)
+        except pa.ArrowInvalid as error:
+            raise Unfit(f"is no regular expression (RE2): {error}") from None
+        return value
+
+    return Kind("a regular expression (RE2)", read)
+
+
+@dataclass(frozen=True)
+class MultilineConfig:
+    """Records of several lines, in files."""
+
+    start: str = setting(
+        "",
+        empty_or(expression()),
+        "What is found in the first line of each record, as '^\\d{4}-'; empty: each line is a record.",
+    )
+    wait_secs: float = setting(
+        2.0, _SECS, "A record that no other follows is read when nothing has come for so long."
+    )
+
+
 @dataclass(frozen=True)
 class StreamConfig:
     """One named flow of log records."""
@@ -198,6 +230,7 @@ class StreamConfig:
         "read in their place: with STRAGGLERS MIRROR one agent reads what another one that is behind has "
         "not. Links are followed first. Empty: it shares no files of the stream.",
     )
+    multiline: MultilineConfig = section(MultilineConfig, "Records of several lines, in files.")
     receive: ReceiveConfig = section(
         ReceiveConfig, "How lines come that are in no file (all types but file)."
     )
@@ -559,7 +592,13 @@ def _wrong_input(stream: StreamConfig) -> list[str]:
             found.append("include is missing: the files to follow (type file)")
         if receive != ReceiveConfig():
             found.append("receive is for streams of another type than file; set type")
+        if stream.multiline.start and stream.shared:
+            found.append(
+                "shared: the work of another agent is run again line by line, and not with multiline"
+            )
         return found
+    if stream.multiline.start:
+        found.append("multiline is for files (type file): a message that is sent is a record")
     if stream.shared:
         found.append("shared: only files can be read by other agents (type file)")
     if stream.type == JOURNAL:

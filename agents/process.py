@@ -45,6 +45,7 @@ from agents.disk.store import Store
 from agents.driver import Driver, End
 from agents.formats import get_format
 from agents.http import AgentStatus, HttpServer
+from agents.inputs.records import Records
 from agents.inputs.tail import Tail
 from agents.inputs.values import Input
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
@@ -550,6 +551,7 @@ def _stream(
             max_line_bytes=stream.max_line_bytes,
             rotate_wait_secs=stream.rotate_wait_secs,
             positions=task.positions,
+            records=records_of(stream),
         )
     else:
         source, receiver = open_input(config, name, stream, folder, task.positions, metrics)
@@ -557,6 +559,12 @@ def _stream(
     if stream.mask:
         return task, Masked(source, format_, stream.mask, read_key(folder))
     return task, source
+
+
+def records_of(stream: StreamConfig) -> Records | None:
+    """None: each line is one."""
+    several = stream.multiline
+    return Records(several.start, _ms(several.wait_secs)) if several.start else None
 
 
 def _reading(stream: StreamConfig, settings: WorkerSettings) -> Reading:

@@ -29,8 +29,9 @@ from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
 from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
+from agents.inputs.records import Records
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
-from agents.process import STORE_FILE, in_use, open_folders
+from agents.process import STORE_FILE, in_use, open_folders, records_of
 from agents.receiving.opening import cannot_receive
 from agents.tasks.samples import HARDLY, better_format, fitting
 from elf.addresses import clash, is_loopback, split_address
@@ -237,7 +238,7 @@ def _files(key: str, stream: StreamConfig, found: Found) -> None:
             why = "no file is there" if there else f"there is no folder {folder}"
             found.notes.append(f"{key}.include: {pattern} matches nothing now: {why}")
     paths = sorted(path for path in _paths(stream.include) - _paths(stream.exclude) if _is_regular(path))
-    heads = {path: _head(path) for path in paths[:FILES_MAX]}
+    heads = {path: _head(path, records_of(stream)) for path in paths[:FILES_MAX]}
     closed = [
         f"{path} cannot be read {_user()}: {why}" for path, why in heads.items() if isinstance(why, str)
     ]
@@ -261,8 +262,9 @@ def _is_regular(path: str) -> bool:
         return True
 
 
-def _head(path: str) -> list[str] | str:
-    """The first whole lines of a file, none of one that is compressed; or why it cannot be read."""
+def _head(path: str, records: Records | None) -> list[str] | str:
+    """The first whole lines of a file, or records, none of one that is compressed; or why it cannot be
+    read."""
     try:
         with Path(path).open("rb") as file:
             head = file.read(HEAD_BYTES)
@@ -271,7 +273,8 @@ def _head(path: str) -> list[str] | str:
     if head.startswith((GZIP_MAGIC, *UNREAD_MAGIC)):
         return []  # an agent passes it over
     whole = head[: head.rfind(b"\n") + 1].decode("utf-8", "replace")
-    return [line for line in whole.splitlines() if line.strip()][:LINES_MAX]
+    lines = [line for line in whole.split("\n") if line.strip()]
+    return (lines if records is None else records.of(lines)[:-1] or lines)[:LINES_MAX]
 
 
 def _formats(key: str, stream: StreamConfig, heads: Mapping[str, list[str]], found: Found) -> None:

@@ -21,6 +21,7 @@ from typing import Final
 from agents.inputs.contents import Content, Plain, opened
 from agents.inputs.copies import Ended
 from agents.inputs.follower import Follower
+from agents.inputs.records import Records
 from agents.inputs.rotated import FileId, Rotated
 from agents.inputs.values import Counters, Position
 
@@ -69,6 +70,7 @@ class Files:
         from_end: bool,
         max_line_bytes: int,
         positions: Sequence[Position],
+        records: Records | None = None,
     ) -> None:
         self.followers: OrderedDict[FileId, Follower] = OrderedDict()
         self.resume = {(p.device, p.inode): p for p in positions if not p.finished}
@@ -82,6 +84,7 @@ class Files:
         self._first = not positions
         self._from_end = from_end and not positions
         self._max_line_bytes = max_line_bytes
+        self._records = records
         self._generations: OrderedDict[FileId, int] = OrderedDict()
         self._unopened: dict[FileId, _Unopened] = {}
         self._ended: list[Ended] = []
@@ -273,7 +276,8 @@ class Files:
 
     def _follower(self, key: FileId, path: str, content: Content) -> Follower:
         generation = self._generations.get(key, -1) + 1
-        follower = Follower(path, content, generation=generation, max_line_bytes=self._max_line_bytes)
+        most, records = self._max_line_bytes, self._records
+        follower = Follower(path, content, generation=generation, max_line_bytes=most, records=records)
         follower.log = self.rotated.log_of(path)
         return follower
 

@@ -14,6 +14,7 @@ from typing import Final
 
 from agents.inputs.contents import HEAD_BYTES, Content
 from agents.inputs.copies import RECENT_BYTES, Ended
+from agents.inputs.records import Records, joined
 from agents.inputs.split import split
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Position, Reject, Source, too_long
 
@@ -33,7 +34,15 @@ class Follower:
     system's clock.
     """
 
-    def __init__(self, path: str, content: Content, *, generation: int = 0, max_line_bytes: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        content: Content,
+        *,
+        generation: int = 0,
+        max_line_bytes: int,
+        records: Records | None = None,
+    ) -> None:
         status = content.status()
         self.path = self.log = path
         self.device = status.st_dev
@@ -50,6 +59,9 @@ class Follower:
         """Why what was written behind it is gone; empty: nothing is known to be."""
         self.content = content
         self._max_line_bytes = max_line_bytes
+        self._records = records
+        self._held_ms: int | None = None
+        """Since when its last record waits for the next one to begin; None: it does not."""
         self._searched = self._handed = 0
         self._looked = -1, -1
         self.same_at = -1
@@ -211,10 +223,15 @@ class Follower:
 
     # -- lines -----------------------------------------------------------------------------------------------
 
-    def read(self, bytes_max: int) -> Chunk | None:
+    def read(self, bytes_max: int, now_ms: int = 0, *, all_of_it: bool = False) -> Chunk | None:
         """The next whole lines, at most ``bytes_max`` unless the first alone is longer; None when there
-        were none at the last ``look``."""
-        if self.size <= self._searched or not self.identify():
+        were none at the last ``look``. Of records whole ones, but that the last one has waited until
+        ``now_ms``, or ``all_of_it`` is wanted."""
+        if self._held_ms is not None:
+            all_of_it |= self._records is not None and now_ms - self._held_ms >= self._records.wait_ms
+        if (
+            self.size <= self._searched and not (self._held_ms is not None and all_of_it)
+        ) or not self.identify():
             return None
         longest = self._max_line_bytes + 2
         if self._searched - self.offset >= longest:
@@ -227,15 +244,41 @@ class Follower:
             data = self.content.read(asked, self.offset)
             end = data.find(b"\n") + 1
         if not end and len(data) >= longest and data[0] == 0 and self._skip_hole():
-            return self.read(bytes_max)
+            return self.read(bytes_max, now_ms)
         if not end:
             self._searched = self.offset + len(data)
             return self._search() if len(data) >= longest else None
         if not self._grow_head():
             self._looked = -1, -1
             return None
+        if self._records is not None:
+            return self._whole_records(data, end, now_ms, asked, all_of_it=all_of_it)
         at_end = len(data) < asked and data.find(b"\n", end) < 0
         return self._chunk(data, end, at_end=at_end)
+
+    def _whole_records(
+        self, data: bytes, end: int, now_ms: int, asked: int, *, all_of_it: bool
+    ) -> Chunk | None:
+        """Those of ``data[:end]``, which was read where ``asked`` bytes were wanted."""
+        source, start = self._known_source(), self.offset
+        records = self._records
+        if records is None:
+            raise RuntimeError(f"{self.path}: it is read by lines")
+        found = split(source, data, start, self._max_line_bytes, end)
+        firsts = records.firsts(found.lines, found.offsets, self._max_line_bytes)
+        stop, count = start + end, len(firsts)
+        if len(firsts) and not all_of_it:
+            stop, count = int(found.offsets[firsts[-1]]), len(firsts) - 1
+        if stop == start:
+            if len(data) == asked:
+                return self.read(max(2 * asked, self._max_line_bytes + 2), now_ms)
+            self._searched, self._held_ms = start + len(data), now_ms
+            return None
+        kept = found.lines[: int(firsts[count])] if count < len(firsts) else found.lines
+        lines = joined(kept, firsts[:count]) if count else kept[:0]
+        rejects = tuple(one for one in found.rejects if one.offset < stop)
+        begin = self._pass_to(data, stop - start)
+        return Chunk(source, begin, stop, lines, found.offsets[firsts[:count]], rejects, at_end=False)
 
     def _skip_hole(self) -> bool:
         """To behind the NULs that stand here, if anything does. Many of them are not even on the disk."""
@@ -255,7 +298,13 @@ class Follower:
         return False
 
     def last_line(self) -> Chunk | None:
-        """What lies behind the last newline of a file that nobody will write to again."""
+        """What lies behind the last newline of a file that nobody will write to again, and the last record
+        before it."""
+        if (
+            self._held_ms is not None
+            and (chunk := self.read(self._max_line_bytes, all_of_it=True)) is not None
+        ):
+            return chunk
         if self.source is None or self.size <= self.offset:
             return None
         if self.size - self.offset > self._max_line_bytes + 2:
@@ -265,14 +314,19 @@ class Follower:
         return self._chunk(data, len(data), at_end=True) if data else None
 
     def _chunk(self, data: bytes, end: int, *, at_end: bool) -> Chunk:
-        source = self._known_source()
-        start, begin = self.offset, self._handed
-        self.offset = self._searched = self._handed = start + end
-        last = data[max(end - RECENT_BYTES, 0) : end]
-        self._recent = (self._recent + last)[-RECENT_BYTES:]
-        self._recent_print = None
+        source, start = self._known_source(), self.offset
+        begin = self._pass_to(data, end)
         found = split(source, data, start, self._max_line_bytes, end)
         return Chunk(source, begin, self.offset, found.lines, found.offsets, found.rejects, at_end)
+
+    def _pass_to(self, data: bytes, end: int) -> int:
+        """``data[:end]`` is handed out; from where on, with what was passed over before it."""
+        begin = self._handed
+        self.offset = self._searched = self._handed = self.offset + end
+        last = data[max(end - RECENT_BYTES, 0) : end]
+        self._recent = (self._recent + last)[-RECENT_BYTES:]
+        self._recent_print = self._held_ms = None
+        return begin
 
     def _search(self) -> Chunk | None:
         """Look for the end of an overlong line: a bounded piece of it a turn."""

@@ -29,6 +29,7 @@ from agents.inputs.copies import Ended, goes_on_at, is_beginning, named_after
 from agents.inputs.files import COMPRESSED, CUT, Files
 from agents.inputs.follower import Follower
 from agents.inputs.ranges import MAGIC_BYTES, is_compressed, may_be_compressed
+from agents.inputs.records import Records
 from agents.inputs.rotated import FileId
 from agents.inputs.values import Chunk, Counters, Position
 from elf.fields import replace
@@ -60,7 +61,9 @@ class Tail:
         rotate_wait_secs: float = 5.0,
         positions: Sequence[Position] = (),
         scan_every_ms: int = _SCAN_EVERY_MS,
+        records: Records | None = None,
     ) -> None:
+        """``records``: of several lines (None: each line is one)."""
         self.counters = Counters()
         self._files = Files(
             include,
@@ -69,6 +72,7 @@ class Tail:
             from_end=initial == "end",
             max_line_bytes=max_line_bytes,
             positions=positions,
+            records=records,
         )
         self._rotate_wait_ms = int(rotate_wait_secs * 1000)
         self._scan_every_ms = scan_every_ms
@@ -116,7 +120,7 @@ class Tail:
                 return None
             if follower.log in self._files.families and decided and follower.pending:
                 self._pass_gaps(follower)
-            chunk = follower.read(bytes_max) if decided else None
+            chunk = follower.read(bytes_max, now_ms) if decided else None
             if chunk is not None:
                 follower.quiet_ms = now_ms
                 self._files.followers.move_to_end(key)
