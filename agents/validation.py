@@ -28,7 +28,7 @@ from agents.config import FILES, Config, ConfigProblems, StreamConfig
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
-from agents.inputs.ranges import GZIP_MAGIC, UNREAD_MAGIC
+from agents.inputs.ranges import is_compressed
 from agents.inputs.records import Records
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.process import STORE_FILE, in_use, open_folders, records_of
@@ -270,7 +270,7 @@ def _head(path: str, records: Records | None) -> list[str] | str:
             head = file.read(HEAD_BYTES)
     except OSError as error:
         return str(error.strerror).lower()
-    if head.startswith((GZIP_MAGIC, *UNREAD_MAGIC)):
+    if is_compressed(head):
         return []  # an agent passes it over
     whole = head[: head.rfind(b"\n") + 1].decode("utf-8", "replace")
     lines = [line for line in whole.split("\n") if line.strip()]

@@ -6,33 +6,19 @@ contents. Going back by more than the last read begins again at the front, so re
 
 from __future__ import annotations
 
-import bz2
 import fcntl
-import gzip
-import io
-import lzma
 import os
-import zlib
-from collections.abc import Callable
-from typing import BinaryIO, Final, Protocol, cast
+from typing import Final, Protocol
 
+from agents.inputs.packed import DAMAGE, GZIP, magic_of, unpacking
 from agents.inputs.ranges import MAGIC_BYTES
 
 HEAD_BYTES: Final = 256
 """The fingerprint of a file covers at most so many bytes of its beginning."""
 
-_GZIP: Final = b"\x1f\x8b"
-READ_MAGIC: Final[dict[bytes, Callable[[BinaryIO, str], object]]] = {
-    _GZIP: gzip.open,
-    b"BZh": bz2.open,
-    b"\xfd7zXZ\0": lzma.open,
-}
-"""How files begin that are compressed in a way that is read here."""
-
 _BLOCK_BYTES: Final = 1 << 20
 _GET_VERSION: Final = 0x80087601
 """``FS_IOC_GETVERSION`` of Linux."""
-_DAMAGE: Final = (OSError, EOFError, zlib.error, lzma.LZMAError)
 
 
 class Content(Protocol):
@@ -106,7 +92,7 @@ class Compressed:
     def __init__(self, descriptor: int, magic: bytes) -> None:
         self._magic = magic
         self._raw = os.fdopen(descriptor, "rb")
-        self._file = cast(io.BufferedReader, READ_MAGIC[magic](self._raw, "rb"))
+        self._file = unpacking(self._raw, magic)
         self._window, self._window_at = b"", 0
         self.damage = ""
         self._size: int | None = None
@@ -125,7 +111,7 @@ class Compressed:
 
     def is_of_size(self, size: int) -> bool:
         """By what gzip writes behind the contents: the lowest 32 bits of their size. False of others."""
-        if self._magic != _GZIP:
+        if self._magic != GZIP:
             return False
         end = os.pread(self._raw.fileno(), 4, max(self.status().st_size - 4, 0))
         return int.from_bytes(end, "little") == size % (1 << 32)
@@ -152,7 +138,7 @@ class Compressed:
             while missing and (piece := self._file.read1(min(missing, _BLOCK_BYTES))):
                 pieces.append(piece)
                 missing -= len(piece)
-        except _DAMAGE as error:
+        except DAMAGE as error:
             self.damage = str(error)
         data = b"".join(pieces)
         self._window, self._window_at = before + data, offset - len(before)
@@ -181,5 +167,5 @@ def opened(path: str) -> Content:
     except OSError:
         os.close(descriptor)
         raise
-    magic = next((magic for magic in READ_MAGIC if head.startswith(magic)), None)
-    return Plain(descriptor) if magic is None else Compressed(descriptor, magic)
+    magic = magic_of(head)
+    return Compressed(descriptor, magic) if magic else Plain(descriptor)

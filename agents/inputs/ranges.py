@@ -1,7 +1,7 @@
 """Finite inputs: which bytes of which files each agent of ``elf run`` reads.
 
-A line belongs to the range in which it begins, so ranges may be cut anywhere. What cannot be cut (gzip,
-pipes) is read whole.
+A line belongs to the range in which it begins, so ranges may be cut anywhere. What cannot be cut (compressed
+files, pipes) is read whole.
 """
 
 from __future__ import annotations
@@ -13,17 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from agents.inputs.packed import MAGICS, is_packed
 from elf.errors import InputError
 
-GZIP_MAGIC: Final = b"\x1f\x8b"
-UNREAD_MAGIC: Final = {
-    b"\xfd7zXZ\0": ("xz", "xz -dc"),
-    b"BZh": ("bzip2", "bzip2 -dc"),
-    b"\x28\xb5\x2f\xfd": ("zstd", "zstd -dc"),
-    b"PK\x03\x04": ("zip", "unzip -p"),
-}
+UNREAD_MAGIC: Final = {b"PK\x03\x04": ("zip", "unzip -p")}
 """How files begin that are compressed in a way that is not read here: its name, and what undoes it."""
-MAGIC_BYTES: Final = max(map(len, UNREAD_MAGIC))
+_ALL: Final = (*MAGICS, *UNREAD_MAGIC)
+MAGIC_BYTES: Final = max(map(len, _ALL))
 
 
 @dataclass(frozen=True)
@@ -70,18 +66,12 @@ def check_path(path: str) -> os.stat_result:
 
 def is_compressed(head: bytes) -> bool:
     """Whether a file with this beginning is, in any way that is known."""
-    return head.startswith((GZIP_MAGIC, *UNREAD_MAGIC))
+    return head.startswith(_ALL)
 
 
 def may_be_compressed(head: bytes) -> bool:
     """Whether a file with so little in it may still turn out to be."""
-    return any(magic != head and magic.startswith(head) for magic in (GZIP_MAGIC, *UNREAD_MAGIC))
-
-
-def is_gzip(path: str) -> bool:
-    """Whether a regular file begins as gzip does."""
-    with Path(path).open("rb") as file:
-        return file.read(2) == GZIP_MAGIC
+    return any(magic != head and magic.startswith(head) for magic in _ALL)
 
 
 def split_inputs(paths: Sequence[str], parts: int, *, whole_files: bool = False) -> list[list[Range]]:
@@ -104,7 +94,7 @@ def split_inputs(paths: Sequence[str], parts: int, *, whole_files: bool = False)
 
 
 def _divisible(path: str, status: os.stat_result) -> bool:
-    return stat.S_ISREG(status.st_mode) and not is_gzip(path)
+    return stat.S_ISREG(status.st_mode) and not is_packed(path)
 
 
 def _cut(files: list[tuple[str, int]], shares: list[_Share]) -> None:

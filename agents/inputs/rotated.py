@@ -38,7 +38,7 @@ _RECENTLY_MS: Final = 2_000
 _MARK: Final = r"(?:\d[\d\-_.T:]*|old)"
 _BEHIND: Final = re.compile(rf"[.\-_]{_MARK}$")
 _DATED: Final = re.compile(r"(.+?)(?:\.\d+|[.\-_]\d{4}[\d\-_T]{2,})(\.[A-Za-z]\w*)$")
-_PACKED: Final = re.compile(r"\.(?:gz|bz2|xz)$")
+_PACKED: Final = re.compile(r"\.(?:gz|bz2|xz|zst)$")
 _NUMBER: Final = re.compile(r"\d+")
 
 FileId = tuple[int, int]

@@ -1,22 +1,21 @@
 """Finite inputs, read once from beginning to end: what ``elf run`` feeds its agents with.
 
 The same lines come out whatever the chunk sizes and however the files were cut into ranges. The last line
-counts without its newline too. gzip is read transparently; a damaged one gives the lines before the damage
-and is named.
+counts without its newline too. What is compressed is unpacked; a damaged file gives the lines before the
+damage and is named.
 """
 
 from __future__ import annotations
 
-import gzip
 import os
-import zlib
 from collections import deque
 from collections.abc import Sequence
 from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from agents.inputs.ranges import Range, check_path, is_gzip
+from agents.inputs.packed import DAMAGE, is_packed, magic_of, unpacking
+from agents.inputs.ranges import MAGIC_BYTES, Range, check_path
 from agents.inputs.split import split
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, ReadOnce, Reject, Source, too_long
 
@@ -56,7 +55,7 @@ class _ReadBuffer:
         try:
             with memoryview(self.data) as whole, whole[self.size : needed] as free:
                 read = self._file.readinto(free) or 0
-        except (OSError, EOFError, zlib.error) as error:
+        except DAMAGE as error:
             self.problem = str(error)
             read = 0
         self.at_end = not read
@@ -261,14 +260,30 @@ class Whole(ReadOnce):
             self._reader = None
 
 
-class _Gzip(gzip.GzipFile):
+class _Unpacked:
     """Read a piece at a time, so that damage takes nothing along that stands before it."""
 
+    def __init__(self, path: str) -> None:
+        self._raw = Path(path).open("rb")  # noqa: SIM115 (``close`` does)
+        magic = magic_of(self._raw.read(MAGIC_BYTES))
+        self._raw.seek(0)
+        self._file = unpacking(self._raw, magic)
+
+    def fileno(self) -> int:
+        return self._raw.fileno()
+
+    def seek(self, offset: int) -> int:
+        return self._file.seek(offset)
+
     def readinto(self, buffer: WriteableBuffer) -> int:
-        return self.readinto1(buffer)
+        return self._file.readinto1(buffer)
+
+    def close(self) -> None:
+        self._file.close()
+        self._raw.close()
 
 
-def _open(path: str) -> _Gzip | FileIO:
-    if Path(path).is_file() and is_gzip(path):
-        return _Gzip(path, "rb")
+def _open(path: str) -> _Unpacked | FileIO:
+    if Path(path).is_file() and is_packed(path):
+        return _Unpacked(path)
     return FileIO(path, "rb")

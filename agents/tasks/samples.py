@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import gzip
 import re
-import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,7 +21,8 @@ from agents.formats import FORMATS, TEXTS, Format, get_format, written_out
 from agents.formats.csv import looks_like_header, separator_of, values
 from agents.formats.nested import Nested
 from agents.formats.w3c import W3C, fields_in, of_fields
-from agents.inputs.ranges import check_path, is_gzip
+from agents.inputs.packed import DAMAGE, is_packed, magic_of, unpacking
+from agents.inputs.ranges import MAGIC_BYTES, check_path
 from agents.inputs.split import BYTE_ORDER_MARK, split
 from agents.inputs.values import Source
 from elf.errors import InputError, UserError
@@ -88,7 +87,7 @@ def spread(lines: Sequence[str], lines_max: int) -> list[str]:
 
 
 def _all_places(path: str) -> list[bytes]:
-    return _gzip_places(path) if is_gzip(path) else _places(path)
+    return _packed_places(path) if is_packed(path) else _places(path)
 
 
 def _places(path: str) -> list[bytes]:
@@ -107,11 +106,14 @@ def _places(path: str) -> list[bytes]:
         return places
 
 
-def _gzip_places(path: str) -> list[bytes]:
-    """The beginning only: gzip cannot be entered elsewhere. Damage ends it early."""
-    with gzip.open(path, "rb") as file:
+def _packed_places(path: str) -> list[bytes]:
+    """The beginning only: it cannot be entered elsewhere. Damage ends it early."""
+    with Path(path).open("rb") as raw:
+        magic = magic_of(raw.read(MAGIC_BYTES))
+        raw.seek(0)
+        file = unpacking(raw, magic)
         data, whole = bytearray(), _PLACES * _PLACE_BYTES
-        with contextlib.suppress(OSError, EOFError, zlib.error):
+        with contextlib.suppress(*DAMAGE):
             while len(data) < whole and (piece := file.read1(whole - len(data))):
                 data += piece
             return [_cut_end(bytes(data)) if len(data) == whole else bytes(data)]

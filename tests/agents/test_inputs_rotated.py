@@ -16,9 +16,14 @@ import pytest
 from agents.inputs.tail import Tail
 from agents.inputs.values import Chunk, Position
 from elf.job.gaps import Missed
-from tests.support.files import lines, write
+from tests.support.files import lines, write, zstd
 
-PACK: dict[str, Callable[[bytes], bytes]] = {"gz": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress}
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "gz": gzip.compress,
+    "bz2": bz2.compress,
+    "xz": lzma.compress,
+    "zst": zstd,
+}
 
 
 class Site:
@@ -155,7 +160,7 @@ def number_of(line: str) -> int:
 
 
 @pytest.mark.parametrize("include", ["access.log", "access.log*"])
-@pytest.mark.parametrize("packs", ["gz", "bz2", "xz"])
+@pytest.mark.parametrize("packs", ["gz", "bz2", "xz", "zst"])
 @pytest.mark.parametrize("rotations", [1, 2, 3])
 @pytest.mark.parametrize("how", ["rename", "delay", "dated", "copy"])
 @pytest.mark.parametrize("read_before", [0, 3])

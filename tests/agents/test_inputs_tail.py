@@ -395,10 +395,10 @@ def test_idle_files_cost_one_question_each(tmp_path: Path, monkeypatch: pytest.M
     calls = 0
     read = Follower.read
 
-    def counted(follower: Follower, bytes_max: int) -> Chunk | None:
+    def counted(follower: Follower, bytes_max: int, now_ms: int) -> Chunk | None:
         nonlocal calls
         calls += 1
-        return read(follower, bytes_max)
+        return read(follower, bytes_max, now_ms)
 
     def forbidden(descriptor: int, count: int, offset: int) -> bytes:
         raise AssertionError("a file that did not change was read")

@@ -6,14 +6,17 @@ json`` prints; ``Refused`` a part of the one message, of a run that fails.
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
+import lzma
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.support.files import zstd
 from tests.support.run_command import elf_run
 
 T = '"ts":"2025-10-10T00:00:00Z"'
@@ -72,9 +75,13 @@ CONTENTS: dict[str, tuple[bytes, Expected]] = {
     "bad UTF-8 in a line": (LINE * 8 + b'{"a":"\xff"}\n', n(8, "1 of 9 lines rejected")),
     "an image": (b"\x89PNG\r\n\x1a\n" + bytes(200), Refused("")),
     "an ELF file": (b"\x7fELF\x02\x01\x01" + bytes(200), Refused("")),
-    "xz": (b"\xfd7zXZ\0" + bytes(40), Refused("xz -dc")),
-    "bzip2": (b"BZh9" + bytes(40), Refused("bzip2 -dc")),
-    "zstd": (b"\x28\xb5\x2f\xfd" + bytes(40), Refused("zstd -dc")),
+    "xz": (lzma.compress(TWO), n(2)),
+    "bzip2": (bz2.compress(TWO) + bz2.compress(LINE), n(3)),
+    "zstd": (zstd(TWO) + zstd(LINE), n(3)),
+    "xz that is none": (b"\xfd7zXZ\0" + bytes(40), Refused("not read to the end")),
+    "bzip2 that is none": (b"BZh9" + bytes(40), Refused("not read to the end")),
+    "zstd that is none": (b"\x28\xb5\x2f\xfd" + bytes(40), Refused("not read to the end")),
+    "zstd that is cut": (zstd(TWO * 400)[:-9], Refused("not read to the end")),
     "zip": (b"PK\x03\x04" + bytes(40), Refused("unzip -p")),
     "gz": (gzip.compress(TWO), n(2)),
     "two gz": (gzip.compress(LINE) + gzip.compress(LINE), n(2)),

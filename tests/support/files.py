@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
+
 from agents.inputs.values import Chunk, Input
 
 
@@ -11,6 +13,12 @@ def written(folder: Path, text: str) -> Path:
     path = folder / "elf.yaml"
     path.write_text(text, encoding="utf-8")
     return path
+
+
+def zstd(data: bytes) -> bytes:
+    """Compressed."""
+    packed: bytes = pa.Codec("zstd").compress(data, asbytes=True)
+    return packed
 
 
 def write(path: Path, text: str) -> None:
