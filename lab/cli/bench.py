@@ -83,6 +83,10 @@ BENCHES: Final = {
         "lab.bench.rotation.bench.RotationBench",
         "A log is rotated in every way, its agent dies meanwhile: is each row in a window or in a named gap?",
     ),
+    "inputs": (
+        "lab.bench.inputs.bench.InputsBench",
+        "curl, OpenTelemetry, rsyslog and nginx send, and their agent is killed: what is lost, or twice?",
+    ),
     "fuzz": (
         "lab.bench.fuzz.bench.Fuzz",
         "Frames that no honest agent sends, by the million: does any agent stop, fail, grow or change?",
