@@ -40,7 +40,8 @@ statements end with ;   \\q leaves   help shows this   Ctrl-C stops a SELECT or 
 SELECT …;   CREATE JOB name AS SELECT …;   SUBSCRIBE name;   DROP JOB name;
 CREATE OUTPUT name FROM JOB job TO 'https://…';   DROP OUTPUT name;
 CREATE ALERT name ON JOB job WHEN condition FOR 3 WINDOWS NOTIFY 'https://…';   DROP ALERT name;
-SHOW JOBS | OUTPUTS | ALERTS | STREAMS | MEMBERS;   DESCRIBE name;   EXPLAIN name;   all of it: docs/elf-ql.md"""
+SHOW JOBS | OUTPUTS | ALERTS | STREAMS | MEMBERS;   DESCRIBE name;   EXPLAIN name;
+all of it: docs/elf-ql.md"""
 _QUIT: Final = ("\\q", "quit", "exit")
 _ASKED: Final = ("\\?", "\\h", "help", "?")
 
