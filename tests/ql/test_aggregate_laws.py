@@ -312,7 +312,7 @@ def test_other_windows_are_those_of_the_same_group(lagged: tuple[Engine, Engine]
     missed = []
 
     @given(ROWS, st.lists(st.integers(-12, 24), min_size=2, max_size=2, unique=True).map(sorted))
-    @settings(max_examples=cases(6, 250), deadline=None)
+    @settings(max_examples=cases(8, 250), deadline=None, derandomize=True)
     def check(rows: list[tuple[object, ...]], cuts: list[int]) -> None:
         panes = whole.merge(whole.map(rows))
         if not panes.num_rows:
