@@ -3,10 +3,11 @@
 What is kept of a job (``Kept``) spares reading and merging panes again, and decides nothing.
 
 What is kept of a *version* of a job (that, and prepared statements) is one thread's at a time: who leads a
-job group anew may still be at work on windows that it began in the term before. Versions with equal plans, of
-whichever jobs, have in common what their windows have in common (``alike``), which is made once. One thread
-alone adds versions and lets them go, so that none comes back with work that was waiting; their statements are
-closed at once, or by the thread that is at work on them.
+job group anew may still be at work on windows that it began in the term before. What was kept in another term
+is gone: it may be of panes that were about to be committed then (protocol 5.11). Versions with equal plans,
+of whichever jobs, have in common what their windows have in common (``alike``), which is made once. One
+thread alone adds versions and lets them go, so that none comes back with work that was waiting; their
+statements are closed at once, or by the thread that is at work on them.
 """
 
 from __future__ import annotations
@@ -160,16 +161,23 @@ class Version:
         self._lock = threading.Lock()
         self._finisher: FinisherPort | None = None
         self._kept = Kept()
+        self._term = 0
         self._gone = False
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[tuple[FinisherPort, Kept]]:
-        """For one thread, while it makes windows."""
+    def alone(self, term: int = 0) -> Iterator[tuple[FinisherPort, Kept]]:
+        """For one thread, while it makes windows in a term of their job group. Nothing is kept of those that
+        cannot be made."""
         try:
             with self._lock:
                 if self._finisher is None:
                     self._finisher = self._finishing(self.plan)
+                if self.common is not None and self._term != term:
+                    self._term, self._kept = term, Kept()
                 yield self._finisher, self._kept
+        except BaseException:
+            self._kept = Kept()
+            raise
         finally:
             if self._gone:
                 self._close()
@@ -202,6 +210,10 @@ class Versions:
         self._finishing = finishing
         self._versions: dict[tuple[str, int], Version] = {}
         self._common: dict[Plan, Version] = {}
+
+    def own(self, work: CommitWindows) -> Version:
+        """What windows of panes that are not committed are made with: no other job may have them."""
+        return self._version(work.spec)
 
     def maker(self, work: CommitWindows) -> Version:
         """What these windows are made with: the version's own, or what equal ones have in common."""

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Protocol
 import pyarrow as pa
 
 from agents.committing import panecommits, windowcommits
+from agents.committing.committed import WithPanes
 from agents.committing.finals import FinalFunction, running
 from agents.committing.finals import why_not as final_fails
 from agents.committing.kept import Version, Versions, bounded
@@ -29,7 +30,7 @@ from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
 from agents.committing.sides import finished, staged
 from agents.committing.status import status_of_windows
-from agents.committing.windowcommits import Treat, names_of, pieces_of, treated
+from agents.committing.windowcommits import Treat, drafted_windows, names_of, pieces_of, treated
 from agents.disk.store import Store, StoreError
 from agents.ports import Queue, Reports
 from agents.tasks.streams import Call, FunctionsAt, Running
@@ -38,11 +39,14 @@ from elf.errors import ElfBug, ElfError, PeerError
 from elf.fields import replace
 from elf.job.assembly.windows import Assembly
 from elf.job.catalog.membership import Identity
+from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.contributions import Piece
 from elf.job.counters import COUNTER_STATES
 from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
 from elf.job.events import Combined, EarlyMade, Failure, FunctionsTried, PanesCommitted, WindowsCommitted
 from elf.job.group.port import Draft, Drafted
+from elf.job.group.records import JointCommit
+from elf.job.group.records import encode as encode_record
 from elf.job.ports import FinisherPort
 from elf.job.spec import JobSpec
 from elf.ql.plan import Fragment, Function, Plan
@@ -101,10 +105,11 @@ class Making:
                 return _queue(_reduce_of(effect), "commit"), partial(self._commit_panes, effect)
             case Draft(work=CommitWindows() as work):
                 version = self.versions.maker(work)
-                return _queue(work.spec.plan.final), partial(self._draft, work, version)
+                return _queue(work.spec.plan.final), partial(self._draft, work, version, effect.term)
             case Draft(work=CommitPanes() as work):
                 self._reports.panes_committed()
-                return _queue(_reduce_of(work)), partial(self._draft_panes, effect, work)
+                windows = [(one, self.versions.own(one)) for one in effect.windows]
+                return _queue(_reduce_of(work)), partial(self._draft_panes, effect, work, windows)
         raise TypeError(f"nothing is made for {effect!r}")
 
     def stop(self) -> None:
@@ -132,19 +137,45 @@ class Making:
         self._has_failed(done)
         return done
 
-    def _draft_panes(self, effect: Draft, work: CommitPanes) -> Drafted:
+    def _draft_panes(
+        self, effect: Draft, work: CommitPanes, windows: Sequence[tuple[CommitWindows, Version]]
+    ) -> Drafted:
         with self._reduce(work) as reduce:
-            drafted = panecommits.draft_panes(effect, work, self._store, reduce, self._functions.types)
-        self._has_failed(drafted.done)
-        return drafted
+            panes, done = panecommits.made_panes(work, self._store, effect.seq, reduce, self._functions.types)
+        self._has_failed(done)
+        if panes is None:
+            return Drafted(work, done)
+        made = self._completed(panes, windows, effect.term)
+        both = JointCommit(panes, tuple(row for row, _ in made)) if made else panes
+        return Drafted(work, done, encode_record(both), tuple(said for _, said in made))
+
+    def _completed(
+        self, panes: PaneCommit, windows: Sequence[tuple[CommitWindows, Version]], term: int
+    ) -> list[tuple[WindowCommit, WindowsCommitted]]:
+        """The windows that panes complete. Those that cannot be made are tried again when these are
+        committed, and it is said then why not."""
+        made: list[tuple[WindowCommit, WindowsCommitted]] = []
+        committed = WithPanes(self._store, panes)
+        for work, version in windows:
+            try:
+                with version.alone(term) as (finisher, kept):
+                    row, done = drafted_windows(work, committed, finisher, self._me.address, kept)
+            except StoreError:
+                raise
+            except (ElfError, *WRONG):
+                continue
+            if row is not None:
+                self._reports.windows_committed()
+                made.append((row, done))
+        return made
 
     def _has_failed(self, done: PanesCommitted | WindowsCommitted | Failure) -> None:
         if isinstance(done, PanesCommitted) and done.failure:
             self._reports.function_failed("reduce", done.failure)
 
-    def _draft(self, work: CommitWindows, version: Version) -> Drafted:
+    def _draft(self, work: CommitWindows, version: Version, term: int) -> Drafted:
         try:
-            with version.alone() as (finisher, kept), self._final(work.spec) as final:
+            with version.alone(term) as (finisher, kept), self._final(work.spec) as final:
                 me = self._me.address
                 drafted = windowcommits.draft_windows(work, self._store, finisher, me, kept, final)
         except StoreError:

@@ -28,8 +28,6 @@ from elf.job.contributions import Piece, UnusablePieces, members_of, to_bytes
 from elf.job.counters import COUNTER_SCHEMA, COUNTER_STATES, UNREDUCED
 from elf.job.effects import Combine, CommitPanes, ReadCommits, StorePanes
 from elf.job.events import Combined, CommitsRead, PanesCommitted, PanesStored
-from elf.job.group.port import Draft, Drafted
-from elf.job.group.records import encode as encode_record
 from elf.job.messages.rollup import PaneRow
 from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -81,14 +79,6 @@ def commit_panes(
     missing, or some pieces cannot be used."""
     row, done = made_panes(work, store, 0, reduces, types)
     return done if row is None else replace(done, seq=store.commit_panes(row))
-
-
-def draft_panes(
-    draft: Draft, work: CommitPanes, store: Store, reduces: ReduceFunction | None, types: Types | None
-) -> Drafted:
-    """The same of a replicated job group, but for the commit. ``work``: that of the draft."""
-    row, done = made_panes(work, store, draft.seq, reduces, types)
-    return Drafted(work, done, b"" if row is None else encode_record(row))
 
 
 def made_panes(

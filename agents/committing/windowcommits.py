@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pyarrow as pa
 
+from agents.committing.committed import Committed
 from agents.committing.finals import FinalFunction
 from agents.committing.kept import Contents, Kept, PaneRange, alike, bounded, reached
 from agents.committing.panetables import (
@@ -86,14 +87,27 @@ def draft_windows(
 ) -> Drafted:
     """The work of a replicated job group's commit, but for the commit. ``final``: the final function of the
     version."""
+    row, done = drafted_windows(work, store, finisher, master, kept, final)
+    return Drafted(work, done, b"" if row is None else encode_record(row))
+
+
+def drafted_windows(
+    work: CommitWindows,
+    committed: Committed,
+    finisher: FinisherPort,
+    master: str,
+    kept: Kept | None = None,
+    final: FinalFunction | None = None,
+) -> tuple[WindowCommit | None, WindowsCommitted]:
+    """What is to be committed, and what is said then; None where it is committed, or its panes are gone."""
     began = cpu_us()
     try:
-        row, new = made_windows(work, store, finisher, kept, final)
+        row, new = made_windows(work, committed, finisher, kept, final)
     except PanesGone:
-        return Drafted(work, WindowsCommitted(work, None, gone=True))
-    record, result = encode_record(row) if new else b"", published(work, row, master)
-    rows, failure = decode(row.rows).num_rows, "" if final is None else final.failure
-    return Drafted(work, WindowsCommitted(work, result, rows, cpu_us() - began, failure), record)
+        return None, WindowsCommitted(work, None, gone=True)
+    result, failure = published(work, row, master), "" if final is None else final.failure
+    done = WindowsCommitted(work, result, decode(row.rows).num_rows, cpu_us() - began, failure)
+    return row if new else None, done
 
 
 def published(effect: CommitWindows, row: WindowCommit, master: str) -> WindowResult | None:
@@ -105,7 +119,7 @@ def published(effect: CommitWindows, row: WindowCommit, master: str) -> WindowRe
 
 def made_windows(
     effect: CommitWindows,
-    store: Store,
+    store: Committed,
     finisher: FinisherPort,
     kept: Kept | None = None,
     treat: Treat | None = None,
@@ -194,7 +208,7 @@ def window_result(name: str, row: WindowCommit, master: str, *, final: bool = Fa
     )
 
 
-def _stored(effect: CommitWindows, store: Store, revision: int) -> WindowCommit | None:
+def _stored(effect: CommitWindows, store: Committed, revision: int) -> WindowCommit | None:
     rows = store.windows(effect.spec.uid, effect.first_us - 1, effect.last_us + 1)
     version = effect.spec.version
     same = [r for r in rows if (r.first_start, r.last_end) == (effect.first_us, effect.last_us)]
@@ -202,7 +216,7 @@ def _stored(effect: CommitWindows, store: Store, revision: int) -> WindowCommit 
     return next((r for r in same if r.revision == revision), None)
 
 
-def names_of(effect: CommitWindows, store: Store) -> list[PaneCommitName]:
+def names_of(effect: CommitWindows, store: Committed) -> list[PaneCommitName]:
     """The pane commits that the effect speaks of: none that was made after it."""
     found: dict[PaneRange, PaneCommitName] = {}
     for part in effect.coverage:
@@ -222,7 +236,9 @@ def check_there(effect: CommitWindows, names: Sequence[PaneCommitName]) -> None:
             check_covered(part.flow, known[part.flow, part.revision], part.start, part.end)
 
 
-def pieces_of(effect: CommitWindows, store: Store, start: int, end: int, flows: Flows = None) -> list[Piece]:
+def pieces_of(
+    effect: CommitWindows, store: Committed, start: int, end: int, flows: Flows = None
+) -> list[Piece]:
     """The committed panes of ``[start, end)`` (of these flows), as they were when the effect was made: those
     of one flow are disjoint.
     """
@@ -238,7 +254,7 @@ def pieces_of(effect: CommitWindows, store: Store, start: int, end: int, flows: 
 def _assemble(
     effect: CommitWindows,
     names: Sequence[PaneCommitName],
-    store: Store,
+    store: Committed,
     finisher: FinisherPort,
     kept: Kept,
 ) -> tuple[pa.Table, pa.Table]:
@@ -306,7 +322,7 @@ def _without_skipped(rows: pa.Table, status: pa.Table) -> pa.Table:
     return without(rows, skipped) if skipped else rows
 
 
-def _published(effect: CommitWindows, store: Store) -> dict[Span, tuple[int, pa.Table]]:
+def _published(effect: CommitWindows, store: Committed) -> dict[Span, tuple[int, pa.Table]]:
     """What was said last of each window that ends in the effect's range: (revision, rows)."""
     found: dict[Span, tuple[int, pa.Table]] = {}
     for row in store.windows(effect.spec.uid, effect.first_us, effect.last_us):

@@ -62,8 +62,8 @@ def job_record(job: SaveJob | log.JobKept) -> bytes:
     return msgspec.msgpack.encode(_JobRecord(job.spec, job.first_pane, job.versions))
 
 
-def apply(store: Store, record: bytes) -> int:
-    """Write a record; returns the number of a commit of panes or of windows."""
+def apply(store: Store, record: bytes) -> tuple[int, ...]:
+    """Write a record; returns the numbers of its commits of panes and of windows."""
     fact = log.record_of(record)
     with store.unsynced():
         match fact:
@@ -74,9 +74,11 @@ def apply(store: Store, record: bytes) -> int:
             case log.FlowKept():
                 store.save_flow(fact.flow, fact.first_pane)
             case PaneCommit():
-                return _keep_panes(store, fact)
+                return (_keep_panes(store, fact),)
             case WindowCommit():
-                return _keep_windows(store, fact)
+                return (_keep_windows(store, fact),)
+            case log.JointCommit():
+                return (_keep_panes(store, fact.panes), *(_keep_windows(store, one) for one in fact.windows))
             case log.PanesDropped():
                 store.prune_panes(fact.flow, fact.below)
             case log.WindowsDropped():
@@ -85,7 +87,7 @@ def apply(store: Store, record: bytes) -> int:
                 store.drop_output(fact.job, fact.output)
             case OutputKept():
                 store.save_output(fact.job, fact.output, fact.number, log.encode(fact))
-    return 0
+    return ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ def _applied(store: Store, effect: Apply) -> Applied:
     except ElfBug as error:
         if effect.commit is not None:
             raise
-        return Applied(effect.group, effect.record, 0, why=str(error))
+        return Applied(effect.group, effect.record, why=str(error))
 
 
 def _keep_panes(store: Store, row: PaneCommit) -> int:

@@ -257,9 +257,10 @@ class SimAgent:
         """Whether the agent still runs; it may die before any effect."""
         if self.up:
             self.world.point(self)
-        work = effect.work if isinstance(effect, groups.Draft) else effect
-        if self.up and self.world.ledger is not None and isinstance(work, do.CommitWindows):
-            self.world.ledger.means(work)
+        works = (effect.work, *effect.windows) if isinstance(effect, groups.Draft) else (effect,)
+        for work in works:
+            if self.up and self.world.ledger is not None and isinstance(work, do.CommitWindows):
+                self.world.ledger.means(work)
         return self.up
 
     def settled(self) -> None:

@@ -15,7 +15,6 @@ from elf.batch import decode, encode
 from elf.job.commits import PaneCommit
 from elf.job.effects import CommitPanes, CommitWindows, Coverage
 from elf.job.events import PanesCommitted, WindowsCommitted
-from elf.job.group.port import Draft, Drafted
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.planner import plan as planned
@@ -156,8 +155,7 @@ def test_panes_that_were_dropped_are_not_revised(start: int, end: int) -> None:
     store.prune_panes("flow", 2)
     work = revision_of(start, end)
     assert panecommits.commit_panes(work, store) == PanesCommitted(work, 0, gone=True)
-    gone = Drafted(work, PanesCommitted(work, 0, gone=True))
-    assert panecommits.draft_panes(Draft(work, 4), work, store, None, None) == gone
+    assert panecommits.made_panes(work, store, 4, None, None) == (None, PanesCommitted(work, 0, gone=True))
     assert not [name for name in store.committed("flow") if name.revision]
     store.close()
 

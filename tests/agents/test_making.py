@@ -6,18 +6,24 @@ import threading
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 
+import msgspec
 import pyarrow as pa
 import pytest
 
 from agents.committing.kept import VERSIONS_MADE, alike
 from agents.committing.making import Made, Making, Sandboxed
+from agents.committing.windowcommits import made_windows
 from agents.disk.store import Store
 from agents.ports import Told
 from agents.tasks import engine
+from elf.batch import decode
 from elf.fields import replace
 from elf.job.catalog.membership import Identity
-from elf.job.effects import CommitWindows, Named, SaveJob
+from elf.job.commits import PaneCommit, WindowCommit
+from elf.job.contributions import Piece
+from elf.job.effects import CommitPanes, CommitWindows, Named, SaveJob
 from elf.job.events import Delivered, WindowsCommitted
+from elf.job.group.port import Draft, Drafted
 from elf.job.spec import JobSpec, VersionRecord
 from lab.chaos.engine import planned
 from tests.support.window_commits import commit, effect, spec
@@ -163,6 +169,43 @@ def test_windows_of_equal_jobs_are_made_once(making: Pooled) -> None:
         assert len(Watched.opened) == 1, "somebody needs it"
         making.versions.forget(of(name, wanted()).spec.uid)
     assert not Watched.opened
+
+
+def test_windows_of_panes_that_are_not_committed(making: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are what they would be if these were committed, in one record with them; in another term these
+    panes are others, and nothing is left of the windows (protocol 5.11)."""
+    monkeypatch.setattr(engine, "types_of", lambda fragment: decode(PANES[0].payload).schema)
+
+    def joint(term: int, last: int, row: PaneCommit, *before: PaneCommit) -> list[WindowCommit]:
+        piece = Piece(row.start, row.end, 1, row.counters, row.payload)
+        flow, made = version(1).flows[0], [*PANES, *before, row]
+        panes = CommitPanes(flow, row.start, row.end, (piece,), 0, 1, 1)
+        windows = effect(version(1), last - 3, last, made)
+        done = making.task(Draft(panes, 13, term, (windows,)))[1]()
+        assert isinstance(done, Drafted)
+        assert [one.done for one in done.windows] == [windows]
+        kind, (_, *fields), rows = msgspec.msgpack.decode(done.record)
+        assert kind == "JointCommit"
+        assert PaneCommit(*fields).name == row.name
+        return [WindowCommit(*fields) for _, *fields in rows]
+
+    def apart(last: int, *rows: PaneCommit) -> WindowCommit:
+        store = Store(":memory:")
+        store.commit_panes(*PANES, *rows)
+        finisher = engine.Finisher.of(version(1).plan)
+        made, new = made_windows(effect(version(1), last - 3, last, [*PANES, *rows]), store, finisher)
+        finisher.close()
+        store.close()
+        assert new
+        return made
+
+    first, other = (commit(9, 1, 0, [(name, 3, 0.5, "x")]) for name in "ab")
+    assert joint(1, 10, first) == [apart(10, first)]
+    assert not making._store.pane_commits("flow", 9, 10)
+    making._store.commit_panes(other)
+    later = commit(10, 3, 0, [])
+    (row,) = joint(2, 13, later, other)
+    assert row.rows == apart(13, other, later).rows
 
 
 def test_what_equal_jobs_do_not_have_in_common(making: Pooled) -> None:

@@ -19,8 +19,6 @@ from elf.fields import replace
 from elf.job.contributions import Piece
 from elf.job.counters import counters
 from elf.job.effects import Combine, CommitPanes
-from elf.job.events import PanesCommitted
-from elf.job.group.port import Draft
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.root import Root
 from elf.job.spec import Flow
@@ -105,11 +103,10 @@ def works(work: CommitPanes) -> list[tuple[tuple[Piece, str], ...]]:
     store = Store(":memory:")
     try:
         alone = panecommits.commit_panes(work, store, types=types_of)
-        drafted = panecommits.draft_panes(Draft(work, 1), work, store, None, types_of)
-        assert isinstance(drafted.done, PanesCommitted)
+        row, done = panecommits.made_panes(work, store, 1, None, types_of)
         assert bool(store.committed("uid")) is not bool(alone.unusable)
-        assert bool(drafted.record) is not bool(drafted.done.unusable)
-        return [alone.unusable, drafted.done.unusable]
+        assert (row is None) is bool(done.unusable)
+        return [alone.unusable, done.unusable]
     finally:
         store.close()
 

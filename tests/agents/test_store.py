@@ -356,4 +356,6 @@ def test_records_that_follow_each_other_are_written_in_runs(store: Store) -> Non
     ]
     done = [one for run in runs if isinstance(run, ApplyRun) for one in apply_run(store, run)]
     assert [one.record for one in done] == [one.record for one in (*applies, applies[0])]
-    assert [one.seq for one in done] == [*range(1, len(rows) + 1), 1], "the first word under a name stays"
+    assert [one.seqs for one in done] == [*((n + 1,) for n in range(len(rows))), (1,)], (
+        "the first word under a name stays"
+    )

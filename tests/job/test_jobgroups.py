@@ -4,6 +4,7 @@ exactly."""
 from __future__ import annotations
 
 import os
+from collections import Counter
 from functools import partial
 
 import pytest
@@ -14,11 +15,11 @@ from agents.disk.store import Store
 from elf.errors import ElfBug
 from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
-from elf.job.commits import PaneCommit
+from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.effects import CommitWindows, PruneWindows
 from elf.job.group.group import WINDOWS_KEPT, JobGroup
 from elf.job.group.master import Master
-from elf.job.group.records import encode, group_key
+from elf.job.group.records import JointCommit, encode, group_key, record_of
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import VersionRecord
 from elf.wire.base import Answer
@@ -44,6 +45,10 @@ def test_the_home_dies_for_good_and_its_windows_go_on() -> None:
     moved(world, spec, lead)
     world.run(until - world.now + 12_000)
     exact(world, spec, until, 12, (lead,))
+    log = world.leader(spec).store.load_groups()[group_key(spec.uid)].entries
+    said = Counter(type(record_of(entry.payload)) for entry in log if entry.payload)
+    assert said[JointCommit] >= 12, "a pane and its window are one record (protocol 5.11)"
+    assert not said[WindowCommit]
 
 
 @pytest.mark.parametrize("seed", [84, 88])
@@ -244,7 +249,7 @@ def test_a_commit_that_was_known_by_its_name_is_completed_by_a_state() -> None:
     store = Store(":memory:")
     whole = PaneCommit("f" * 24, 3, 4, 0, b"\1", 1, b"tally", b"rows", seq=5)
     for fact in (whole.bare, whole, whole.bare, whole):
-        assert groupstore.apply(store, encode(fact)) == 5
+        assert groupstore.apply(store, encode(fact)) == (5,)
     (row,) = store.pane_commits("f" * 24, 0, 9)
     assert (row.members, row.counters, row.payload, row.seq) == (b"\1", b"tally", b"rows", 5)
     with pytest.raises(ElfBug):

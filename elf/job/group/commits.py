@@ -49,8 +49,8 @@ class Commits:
         self._job_groups = groups
         self._router = router
         self._holds = holds
-        self._drafts: dict[int, tuple[CommitPanes | CommitWindows, str, int]] = {}
-        """Drafts under way, by identity, with their job group and its term."""
+        self._drafts: dict[int, tuple[Draft, str]] = {}
+        """Drafts under way, by the identity of their work, with their job group."""
 
     def wanted(self, effect: Wanted) -> list[Step] | None:
         """What to do for a replicated job group; None: it is not replicated, and the driver performs the
@@ -93,26 +93,38 @@ class Commits:
         term = self._job_groups.term(uid)
         if term is None:
             return []
-        self._drafts[id(work)] = work, uid, term
-        seq = self._job_groups.roots.next_seq(work.flow.uid) if isinstance(work, CommitPanes) else 0
-        return [Draft(work, seq)]
+        draft = Draft(work, term=term)
+        if isinstance(work, CommitPanes):
+            windows = self._job_groups.reading.completed(uid, work)
+            draft = Draft(work, self._job_groups.roots.next_seq(work.flow.uid), term, windows)
+        self._drafts[id(work)] = draft, uid
+        return [draft]
 
     def drafted(self, event: Drafted, now_ms: int) -> Sequence[Effect | Commit]:
         """The draft of a commit is done."""
-        work, uid, term = self._drafts.pop(id(event.work), (None, "", 0))
-        if work is None or self._job_groups.term(uid) != term:
+        draft, uid = self._drafts.pop(id(event.work), (None, ""))
+        if draft is None or self._job_groups.term(uid) != draft.term:
             return []  # of a term that is over
-        if not event.record:
-            return self._told(event, 0, now_ms)
-        told, whole = event.record, b""
+        told, whole, fact = event.record, b"", None
         if len(told) > record.RECORD_BYTES_MAX:
             fact = record.record_of(told)
+        if isinstance(fact, record.JointCommit):
+            fact, told = fact.panes, record.encode(fact.panes)
+            event = replace(event, record=told, windows=())
+        made = [done.done for done in event.windows]
+        for work in draft.windows:
+            if work not in made:  # they are made when the panes are committed
+                self._router.panes_gone(work)
+        if not told:
+            return self._told(event, (), now_ms)
+        if len(told) > record.RECORD_BYTES_MAX:
             if isinstance(fact, PaneCommit):
                 told, whole = record.encode(fact.bare), told
-            elif isinstance(work, CommitWindows):
-                text = f"job {work.spec.name}: windows of {len(told)} bytes are too large to be committed"
-                return self._router.handle(Failure(work.spec.uid, text, work.spec.version), now_ms)
-        return [Commit(uid, term, told, whole, event)]
+            elif isinstance(draft.work, CommitWindows):
+                spec = draft.work.spec
+                text = f"job {spec.name}: windows of {len(told)} bytes are too large to be committed"
+                return self._router.handle(Failure(spec.uid, text, spec.version), now_ms)
+        return [Commit(uid, draft.term, told, whole, event)]
 
     def applied(self, event: Applied, now_ms: int) -> list[Effect]:
         """A record is committed, and applied here."""
@@ -121,9 +133,11 @@ class Commits:
         commit = event.commit
         if commit is None or commit.done is None or self._job_groups.term(commit.uid) != commit.term:
             return []
-        return self._told(commit.done, event.seq, now_ms)
+        return self._told(commit.done, event.seqs, now_ms)
 
-    def _told(self, done: Drafted | SaveJob | SaveFlow | SaveOutput, seq: int, now_ms: int) -> list[Effect]:
+    def _told(
+        self, done: Drafted | SaveJob | SaveFlow | SaveOutput, seqs: tuple[int, ...], now_ms: int
+    ) -> list[Effect]:
         match done:
             case SaveJob():
                 return self._router.saved(done, now_ms)
@@ -132,7 +146,10 @@ class Commits:
             case SaveOutput():
                 return self._router.kept(done, now_ms)
             case Drafted():
-                return self._done(done.done, seq, now_ms)
+                first, *others = seqs or (0,)
+                with_it = zip(done.windows, others, strict=True)  # first: somebody waits for these
+                windows = [effect for one, seq in with_it for effect in self._done(one, seq, now_ms)]
+                return [*windows, *self._done(done.done, first, now_ms)]
 
     def _done(self, done: PanesCommitted | WindowsCommitted | Failure, seq: int, now_ms: int) -> list[Effect]:
         """A commit is made, with this number (0: it had one), or cannot be made."""

@@ -404,6 +404,11 @@ class Master:
         readers = [v for v in self.versions if any(flow.flow.uid == uid for flow in v.flows)]
         return [effect for version in readers for effect in version.panes_committed(segment)]
 
+    def completed(self, panes: Panes) -> list[CommitWindows]:
+        """Windows that are complete with panes that are about to be committed, in flight from now on."""
+        found = [version.completed(panes) for version in self.versions]
+        return [work for work in found if work is not None]
+
     def recover(self) -> list[Effect]:
         """After a restart."""
         for version in self.versions:

@@ -33,6 +33,10 @@ class Draft(msgspec.Struct, frozen=True):
     work: CommitPanes | CommitWindows
     seq: int = 0
     """The number of a pane commit."""
+    term: int = 0
+    """In which we lead the job group: what is kept of its windows is of one term."""
+    windows: tuple[CommitWindows, ...] = ()
+    """Those that a pane commit completes: work of the same record, if it can be done now."""
 
 
 class Apply(msgspec.Struct, frozen=True):
@@ -84,11 +88,13 @@ JobGroupEffect = Draft | Apply | InstallJobGroup | SummariseJobGroup | LoadJobGr
 
 class Drafted(msgspec.Struct, frozen=True):
     """``record`` is to be committed; ``done`` is the answer after that. Without a record there is nothing to
-    commit: the store has it already, or ``done`` says why it cannot be committed."""
+    commit: the store has it already, or ``done`` says why it cannot be committed. ``windows``: the answers of
+    those that the record commits together with panes."""
 
     work: CommitPanes | CommitWindows
     done: PanesCommitted | WindowsCommitted | Failure
     record: bytes = b""
+    windows: tuple[WindowsCommitted, ...] = ()
 
 
 class FoundJobGroup(msgspec.Struct, frozen=True):
@@ -110,12 +116,12 @@ class Commit(msgspec.Struct, frozen=True, eq=False):
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """``seq``: the number of a pane commit. ``why``: the record says otherwise what is committed already,
-    and was skipped."""
+    """``seqs``: the numbers of the commits in the record. ``why``: it says otherwise what is committed
+    already, and was skipped."""
 
     group: bytes
     record: bytes
-    seq: int
+    seqs: tuple[int, ...] = ()
     commit: Commit | None = None
     why: str = ""
 

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Container, Iterator, Mapping
 
 from elf.job.catalog.log import CatalogLog
-from elf.job.effects import Effect
+from elf.job.effects import CommitPanes, CommitWindows, Effect
 from elf.job.events import PanesCommitted, PanesStored
 from elf.job.group.group import JobGroup
 from elf.job.group.master import Master
@@ -127,6 +127,16 @@ class Reading:
                 leader.master.detach()
 
     # -- new ones --------------------------------------------------------------------------------------------
+
+    def completed(self, uid: str, work: CommitPanes) -> tuple[CommitWindows, ...]:
+        """The windows of the job whose group this is (``uid``) that these panes of a flow of its own
+        complete: work for the same commit."""
+        group, root = self._job_groups.get(uid), self.roots.get(work.flow.uid)
+        if group is None or root is None or work.revision:
+            return ()
+        segment = Segment(work.start, work.end, work.revision, work.members, 0, parts=work.parts)
+        with root.supposing(segment):
+            return tuple(group.master.completed(root))
 
     def panes_committed(self, event: PanesCommitted, now_ms: int) -> list[Effect]:
         segment, found = self.roots.committed(event, now_ms)

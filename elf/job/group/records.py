@@ -97,7 +97,16 @@ class WindowsDropped(msgspec.Struct, frozen=True, array_like=True, tag=True):
     below_us: Micros
 
 
-JobGroupRecord = JobKept | FlowKept | PaneCommit | WindowCommit | PanesDropped | WindowsDropped | OutputKept
+class JointCommit(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """Panes of a flow, and the windows that they complete (protocol 5.11)."""
+
+    panes: PaneCommit
+    windows: tuple[WindowCommit, ...]
+
+
+JobGroupRecord = (
+    JobKept | FlowKept | PaneCommit | WindowCommit | JointCommit | PanesDropped | WindowsDropped | OutputKept
+)
 
 
 class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
@@ -140,12 +149,15 @@ def record_of(data: bytes, uid: str = "") -> JobGroupRecord | str:
         return str(error)
     match fact:
         case JobKept():
-            job = fact.spec.uid
+            jobs = [fact.spec.uid]
         case WindowCommit() | WindowsDropped() | OutputKept():
-            job = fact.job
+            jobs = [fact.job]
+        case JointCommit():
+            jobs = [one.job for one in fact.windows]
         case _:
             return fact
-    return fact if job == uid or not uid else f"it is of {job}"
+    others = [job for job in jobs if uid and job != uid]
+    return f"it is of {others[0]}" if others else fact
 
 
 def state_of(data: bytes) -> JobGroupState | str:

@@ -166,6 +166,18 @@ class Version:
             self._revised.append((segment.start, segment.end))
         return self.assemble()
 
+    def completed(self, panes: Panes) -> CommitWindows | None:
+        """Windows that are complete with panes of the version's one flow that are about to be committed
+        (``Panes.supposing``), to be committed together with these: in flight from now on."""
+        alone = len(self.flows) == 1 and self.flows[0] is panes
+        waits = self._in_flight is not None or self._revised or self.failed
+        begun = self.record.state == "committed" and self.first_pane is not None
+        if not alone or waits or not begun or self.spec.plan.final is not None:
+            return None
+        span = self._complete_span() if panes.durable_to() < END_OF_TIME else None
+        self._in_flight = self._commit(*span) if span is not None else None
+        return self._in_flight
+
     def recover(self) -> None:
         """After a restart: revise windows with panes whose revision a crash may have kept from them."""
         for flow in self.flows:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 
 import msgspec
@@ -170,6 +171,16 @@ class Panes:
     def first_pane(self) -> int | None:
         """Panes from this one on are (or will be) here; None until that is decided."""
         return self._first
+
+    @contextmanager
+    def supposing(self, segment: Segment) -> Iterator[None]:
+        """Have panes for the time being that are about to be committed."""
+        known = self.history
+        self.history = History([*known, segment])
+        try:
+            yield
+        finally:
+            self.history = known
 
     def set_roster(self, members: tuple[Member, ...], version: int) -> None:
         self.roster = Roster(self.flow.fragment.pane_us, members, version)
