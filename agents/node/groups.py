@@ -6,7 +6,8 @@ fsync), and the loop must not wait for it; so writes leave as one ``Persist`` fo
 it on a thread and hands ``Persisted`` back. Meanwhile everything that groups say waits here, in order, behind
 it; what they write meanwhile goes into the next ``Persist`` as one transaction. So nothing is sent, and no
 machine told, before what it rests on is on the disk, and a busy agent makes one fsync for many records, and
-one message to each peer.
+one message to each peer. A leader's records rest on nothing: other voters write them while it does (protocol
+5.12).
 
 What the records of a group mean is its *machine*'s to say: one object a group, told in the order of the
 indices, from the group's snapshot on, at every start again. The catalog log's is ``ReplicatedLog``, that of a
@@ -275,8 +276,12 @@ class GroupDesk:
             writes = tuple(w for effect in batch if isinstance(effect, raft.Persist) for w in effect.writes)
             rest = [effect for effect in batch if not isinstance(effect, raft.Persist)]
             if writes:
-                self._writing, self._behind = True, rest
-                found.append(raft.Persist(writes))
+                ahead: list[raft.Send] = []
+                for effect in rest:
+                    goes = isinstance(effect, raft.Send) and self.groups.ahead(effect, writes)
+                    (ahead if goes else self._behind).append(effect)  # type: ignore[arg-type]
+                self._writing = True
+                found += [raft.Persist(writes), *self.groups.gathered(ahead)]
             else:
                 found.extend(self._perform(rest, now_ms))
         return found

@@ -9,7 +9,7 @@ from typing import Any, Final
 from overlay.effects import Rng
 from overlay.ids import Peer
 from overlay.raft.config import RaftConfig
-from overlay.raft.effects import Effect, Persist, Send, Write
+from overlay.raft.effects import Effect, Persist, Recorded, Send, Write
 from overlay.raft.messages import (
     AppendReplies,
     AppendReply,
@@ -110,6 +110,21 @@ def gathered(sends: Sequence[Send], me: Peer, config: RaftConfig) -> list[Send]:
     for (to, kind), some in parts.items():
         found[to, kind] = _sends(to, kind, some, me, config)
     return [send for several in found.values() for send in several]
+
+
+def ahead(send: Send, writes: Sequence[Write]) -> bool:
+    """Whether a message may leave before these writes, which stand before it, are durable: a leader's records
+    (Raft thesis, 10.2.1), in a term and with a membership that are durable. What it says is decided is so
+    without the writes: we do not count ourselves for what our disk does not have."""
+    message = send.message
+    return isinstance(message, AppendRequests) and not any(
+        not isinstance(write, Recorded)
+        or write.entries[0].index <= part.commit
+        or any(entry.membership for entry in write.entries)
+        for part in message.parts
+        for write in writes
+        if write.group == part.header.group
+    )
 
 
 def _sends(to: str, kind: type[Part], parts: Sequence[Part], me: Peer, config: RaftConfig) -> list[Send]:

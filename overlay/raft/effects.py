@@ -2,7 +2,8 @@
 
 **The order is the contract.** Effects are performed in order, and a :class:`Persist` is durable before any
 effect behind it is performed; a crash may keep any prefix of it. A driver may join several lists, first all
-their ``Persist`` as one transaction, then the rest: to be durable earlier is never wrong.
+their ``Persist`` as one transaction, then the rest: to be durable earlier is never wrong. It need not wait
+for the disk with what ``Groups.ahead`` lets go.
 """
 
 from __future__ import annotations

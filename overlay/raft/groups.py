@@ -9,8 +9,8 @@ from overlay.effects import Rng
 from overlay.errors import OverlayError
 from overlay.ids import Peer, to_int
 from overlay.raft.config import RaftConfig
-from overlay.raft.context import Context, gathered
-from overlay.raft.effects import Effect, Event, Received, Send
+from overlay.raft.context import Context, ahead, gathered
+from overlay.raft.effects import Effect, Event, Received, Send, Write
 from overlay.raft.group import Group
 from overlay.raft.leading import Origin
 from overlay.raft.reception import Reception
@@ -204,6 +204,12 @@ class Groups:
         if group is not None:
             group.compact(index, state)
         return self._take()
+
+    @staticmethod
+    def ahead(send: Send, writes: Sequence[Write]) -> bool:
+        """Whether a message may leave before these writes are durable (protocol 5.12), for a caller that
+        holds back what stands behind them."""
+        return ahead(send, writes)
 
     def gathered(self, sends: Sequence[Send]) -> list[Send]:
         """Messages that were held back, for a caller that performs the effects of several calls at once: the

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections import deque
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from agents.disk.store import Store
-from agents.node.groups import GroupDesk
+from agents.node.groups import GroupDesk, GroupStep
 from elf.job.effects import Effect, SaveFact
 from lab.raft.world import Inhabitant, Weather, World
 from overlay import raft
 from overlay.ids import Peer
+from overlay.raft.messages import AppendReplies, AppendReply, AppendRequest, AppendRequests, Header
 
 KEY = b"k" * 16
 
@@ -123,6 +126,71 @@ def test_nothing_is_said_or_done_before_it_is_durable_and_nothing_twice(seed: in
 
 def repr_of(write: raft.Write) -> bytes:
     return b"".join(e.payload for e in write.entries) if isinstance(write, raft.Recorded) else b""
+
+
+def test_what_leaves_while_a_leader_writes() -> None:
+    """Its records do, to the others, who may have them before it has; it is as if nobody had, until it has
+    (protocol 5.12)."""
+    names, now = ("a:1", "b:1", "c:1"), 1_000
+    machines = {name: Counted() for name in names}
+    desks = {
+        name: GroupDesk(
+            raft.Groups(Peer(name, 1), raft.RaftConfig(size=3), random.Random(name)),
+            {KEY: machine}.__getitem__,
+        )
+        for name, machine in machines.items()
+    }
+
+    def perform(name: str, steps: Sequence[GroupStep], *, held: str = "") -> None:
+        """And what they lead to; nothing is written at who is ``held``."""
+        todo = deque((name, step) for step in steps)
+        while todo:
+            at, step = todo.popleft()
+            if isinstance(step, raft.Send):
+                todo.extend((step.to, one) for one in desks[step.to].received(step.message, now))
+            elif isinstance(step, raft.Persist) and at != held:
+                todo.extend((at, one) for one in desks[at].persisted(now))
+
+    for name in names:
+        perform(name, desks[name].start(now))
+    perform("a:1", desks["a:1"].create(KEY, b"", now))
+    for name in names[1:]:
+        perform("a:1", desks["a:1"].invite(KEY, name, now))
+    for _ in range(20):
+        now += 300
+        for name in names:
+            perform(name, desks[name].tick(now))
+    assert desks["a:1"].voters(KEY) == names
+    steps = desks["a:1"].propose(KEY, b"one", now)
+    write, *sends = steps
+    assert isinstance(write, raft.Persist)
+    assert {send.to for send in sends if isinstance(send, raft.Send)} == {"b:1", "c:1"}
+    perform("a:1", sends, held="a:1")
+    assert desks["b:1"].standing(KEY) != desks["a:1"].standing(KEY), "it counts itself"
+    assert [machine.records for machine in machines.values()] == [[], [], []]
+    perform("a:1", desks["a:1"].persisted(now))
+    now += 300
+    perform("a:1", desks["a:1"].tick(now))
+    assert [machine.records for machine in machines.values()] == [[b"one"]] * 3
+
+
+@pytest.mark.parametrize(
+    ("writes", "goes"),
+    [
+        ((raft.Recorded(KEY, (raft.Entry(8, 2, b"x", ()),)),), True),
+        ((raft.Recorded(KEY, (raft.Entry(7, 2, b"x", ()),)),), False),
+        ((raft.Recorded(KEY, (raft.Entry(8, 2, b"", (raft.Membership(1, (), ()),)),)),), False),
+        ((raft.Promised(KEY, 2, 1), raft.Recorded(KEY, (raft.Entry(8, 2, b"x", ()),))), False),
+        ((raft.Promised(b"l" * 16, 2, 1),), True),
+    ],
+)
+def test_what_a_leaders_records_rest_on(writes: tuple[raft.Write, ...], goes: bool) -> None:
+    header = Header(KEY, 1, 2, 1, 2)
+    request = AppendRequest(header, 5, 7, 2, 7, ())
+    send = raft.Send("b:1", AppendRequests(Peer("a:1", 1), (request,)))
+    assert raft.Groups.ahead(send, writes) is goes
+    reply = AppendReplies(Peer("a:1", 1), (AppendReply(header, 5, True, 7, 7),))
+    assert not raft.Groups.ahead(raft.Send("b:1", reply), writes)
 
 
 def test_a_state_that_is_too_large_stays_records() -> None:
