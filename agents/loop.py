@@ -37,7 +37,7 @@ from overlay import raft
 TICK_MS_MIN: Final = 1
 """Between two ticks of the node, at least."""
 FORGET_MS: Final = 1_000
-"""What is forgotten within so long is one transaction: each is a sync of the disk."""
+"""What is forgotten within so long is one transaction."""
 
 Effect = NodeEffect | groupstore.ApplyRun
 
@@ -246,7 +246,7 @@ class Loop:
 
     def _forget_all(self) -> None:
         names, self._forgotten = self._forgotten, []
-        self._aside(partial(self.store.delete_snapshots, names))
+        self._aside(partial(forget, self.store, names))
 
     def _aside(self, work: Callable[[], object]) -> None:
         self._ports.work.submit("aside", work, lambda _: None)
@@ -258,6 +258,13 @@ def offloaded(effect: do.Offload) -> was.Offloaded:
         return was.Offloaded(effect.id, effect.work(), None)
     except Exception as error:
         return was.Offloaded(effect.id, None, error)
+
+
+def forget(store: Store, names: Sequence[SnapshotName]) -> None:
+    """After a crash they may be there again, and are offered once more: that is no reason to wait for the
+    disk."""
+    with store.unsynced():
+        store.delete_snapshots(names)
 
 
 def fetched(effect: do.Fetch, store: Store) -> was.Fetched:

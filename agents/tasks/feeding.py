@@ -48,8 +48,6 @@ one that found something is at once)."""
 IDLE_EVERY_MS: Final = 250
 UNREAD_EVERY_MS: Final = 1_000
 """The same of a stream that no flow reads."""
-QUIET_MS: Final = 100
-"""From a chunk to the first ``Idle``: what that does can wait until what the chunk has caused is over."""
 ROOM_POLL_S: Final = 0.2
 ROLLS_WAITING_MAX: Final = 32
 """Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
@@ -253,7 +251,7 @@ class Feeding:
                 full = 2 * (chunk.end - chunk.start) >= asked
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
                 stream.read_bytes += chunk.end - chunk.start
-                idle_ms = self._now_ms() + QUIET_MS - IDLE_EVERY_MS
+                idle_ms = self._now_ms()  # what an Idle does can wait until what the chunk has caused is over
                 task, source = stream.task, stream.input
                 self._log.debug("lines read", stream=task.facts.stream, lines=len(chunk.lines))
                 ahead = task.ahead.parse(chunk, task.worker.wanted)
