@@ -17,8 +17,11 @@ from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.effects import CommitWindows, PruneWindows
+from elf.job.group import records
+from elf.job.group.commits import alone
 from elf.job.group.group import WINDOWS_KEPT, JobGroup
 from elf.job.group.master import Master
+from elf.job.group.port import Drafted
 from elf.job.group.records import JointCommit, encode, group_key, record_of
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import VersionRecord
@@ -254,6 +257,21 @@ def test_a_commit_that_was_known_by_its_name_is_completed_by_a_state() -> None:
     assert (row.members, row.counters, row.payload, row.seq) == (b"\1", b"tally", b"rows", 5)
     with pytest.raises(ElfBug):
         groupstore.apply(store, encode(replace(whole, payload=b"others")))
+
+
+def test_windows_with_which_a_record_is_too_large_are_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are made when their panes are committed (protocol 5.11)."""
+    job = made_of(1, 1)
+    panes = PaneCommit("f" * 24, 3, 4, 0, b"\1", 1, b"tally", b"rows", seq=5)
+    row = WindowCommit(job.uid, 3, 4, 0, 1, False, b"", b"", b"")
+    wanted = CommitWindows(job, 3, 4, (), ())
+    record = encode(JointCommit(panes, (row,)))
+    assert record_of(record, job.uid) == JointCommit(panes, (row,))
+    assert isinstance(record_of(record, made_of(2, 1).uid[::-1]), str), "it is of another job"
+    draft = Drafted(wanted, was.WindowsCommitted(wanted, None), record, (was.WindowsCommitted(wanted, None),))
+    assert alone(draft) is draft
+    monkeypatch.setattr(records, "RECORD_BYTES_MAX", len(record) - 1)
+    assert (record_of(alone(draft).record), alone(draft).windows) == (panes, ())
 
 
 def test_what_a_home_has_committed_outlives_a_start_before_the_log_knows_of_it() -> None:

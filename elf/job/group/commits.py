@@ -105,12 +105,8 @@ class Commits:
         draft, uid = self._drafts.pop(id(event.work), (None, ""))
         if draft is None or self._job_groups.term(uid) != draft.term:
             return []  # of a term that is over
-        told, whole, fact = event.record, b"", None
-        if len(told) > record.RECORD_BYTES_MAX:
-            fact = record.record_of(told)
-        if isinstance(fact, record.JointCommit):
-            fact, told = fact.panes, record.encode(fact.panes)
-            event = replace(event, record=told, windows=())
+        event = alone(event)
+        told, whole = event.record, b""
         made = [done.done for done in event.windows]
         for work in draft.windows:
             if work not in made:  # they are made when the panes are committed
@@ -118,6 +114,7 @@ class Commits:
         if not told:
             return self._told(event, (), now_ms)
         if len(told) > record.RECORD_BYTES_MAX:
+            fact = record.record_of(told)
             if isinstance(fact, PaneCommit):
                 told, whole = record.encode(fact.bare), told
             elif isinstance(draft.work, CommitWindows):
@@ -163,3 +160,11 @@ class Commits:
                 return self._router.handle(replace(done, result=result), now_ms)
             case Failure():
                 return self._router.handle(done, now_ms)
+
+
+def alone(draft: Drafted) -> Drafted:
+    """A draft of panes without the windows that are in its record too, if that is too large with them."""
+    both = record.record_of(draft.record) if len(draft.record) > record.RECORD_BYTES_MAX else None
+    if not isinstance(both, record.JointCommit):
+        return draft
+    return replace(draft, record=record.encode(both.panes), windows=())
