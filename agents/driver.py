@@ -41,6 +41,7 @@ from elf.errors import ElfError
 from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import Sandboxes
 from elf.job import effects as do
+from elf.job.output import OutputSpec
 from elf.job.program.port import ProgramEvent
 from elf.security.certificates import Signed
 from elf.transport.base import Closed, Received, Transport
@@ -49,6 +50,8 @@ from elf.wire.clients import Failed, Stats
 from elf.wire.frames import FrameRefused, OtherCluster
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
+LET_GO_MS: Final = 30_000
+"""Between two looks at connections of outputs that are another agent's by now."""
 REFUSED_SECS: Final = 60.0
 """Between two lines of the log about messages of a key that are refused for the same reason."""
 
@@ -163,6 +166,7 @@ class Driver:
         if self.audit is not None:
             self.audit.record("agent starts", {"address": self.node.me.address, "version": __version__})
         self._loop.start(contacts)
+        self._clock.after(LET_GO_MS, self._let_go)
         jobs = [self._receive(), self.readiness.watch(), *self._feeding.readers()]
         jobs += [receiver.serve() for receiver in self._receivers]
         self._tasks = [loop.create_task(job) for job in jobs]
@@ -312,10 +316,15 @@ class Driver:
 
     def gauges(self) -> list[Metric]:
         """What outputs to ``prometheus:`` show here: those of jobs whose master is here."""
-        node = self.node
-        return self._outputs.gauges(
-            lambda one: node.job_groups.has(one.job) and node.log.output(one.uid) == one
-        )
+        return self._outputs.gauges(self._delivers)
+
+    def _delivers(self, output: OutputSpec) -> bool:
+        """Whether there is such an output, and the master of its job is here."""
+        return self.node.job_groups.has(output.job) and self.node.log.output(output.uid) == output
+
+    def _let_go(self) -> None:
+        self._outputs.let_go(self._delivers)
+        self._clock.after(LET_GO_MS, self._let_go)
 
     def gaps(self) -> list[dict[str, object]]:
         """See ``Feeding.gaps``."""

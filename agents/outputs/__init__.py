@@ -2,6 +2,7 @@
 
     store ─▶ delivering: reads results after a number ─▶ parcels ─▶ a target ─▶ Delivered
                                                                      ├ files      a file a window
+                                                                     ├ kafka      a message a window
                                                                      ├ otlp       a request a window
                                                                      ├ postgres   a table, by window
                                                                      ├ prometheus gauges of the newest window

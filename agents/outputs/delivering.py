@@ -52,7 +52,7 @@ class Deliveries:
         self._master = master
         self.allow = allow
         self._secrets = secrets
-        self._open: OrderedDict[str, Target] = OrderedDict()
+        self._open: OrderedDict[str, tuple[OutputSpec, Target]] = OrderedDict()
         self._lock = Lock()
         self._closed = False
 
@@ -76,9 +76,17 @@ class Deliveries:
     def gauges(self, lives: Callable[[OutputSpec], bool]) -> list[Metric]:
         """The gauges of outputs that are still this agent's."""
         with self._lock:
-            shown = [target for target in self._open.values() if isinstance(target, Gauges)]
+            shown = [one for _, one in self._open.values() if isinstance(one, Gauges)]
         families = (family for one in shown if lives(one.output) for family in one.families())
         return list({family.name: family for family in families}.values())
+
+    def let_go(self, lives: Callable[[OutputSpec], bool]) -> None:
+        """Close what is not this agent's any more: another one is the master, or there is no such output."""
+        with self._lock:
+            over = [uid for uid, (output, _) in self._open.items() if not lives(output)]
+            targets = [self._open.pop(uid)[1] for uid in over]
+        for target in targets:
+            target.close()
 
     def _target(self, output: OutputSpec) -> Target:
         if why := why_not(output.target, dict(output.options)):
@@ -89,13 +97,13 @@ class Deliveries:
             known = self._open.get(output.uid)
             if known is not None:
                 self._open.move_to_end(output.uid)
-                return known
+                return known[1]
         target = self._openers[output.kind](output, self._secret(output.option("secret")))
         with self._lock:
-            self._open[output.uid] = target
+            self._open[output.uid] = output, target
             if self._closed:
                 raise UserError("the agent stops")
-            oldest = self._open.popitem(last=False)[1] if len(self._open) > OPEN_MAX else None
+            oldest = self._open.popitem(last=False)[1][1] if len(self._open) > OPEN_MAX else None
         if oldest is not None:
             oldest.close()
         return target
@@ -116,15 +124,15 @@ class Deliveries:
     def _forget(self, output: OutputSpec) -> None:
         """The next delivery opens it anew."""
         with self._lock:
-            target = self._open.pop(output.uid, None)
-        if target is not None:
-            target.close()
+            known = self._open.pop(output.uid, None)
+        if known is not None:
+            known[1].close()
 
     def close(self) -> None:
         """What is under way ends soon."""
         with self._lock:
             self._closed = True
-            targets = list(self._open.values())
+            targets = [target for _, target in self._open.values()]
             self._open.clear()
         for target in targets:
             target.close()

@@ -41,11 +41,16 @@ class Parcel:
         return generation, self.window.version, self.window.revision
 
     @property
+    def place(self) -> str:
+        """What it is of: of all with the same place one counts."""
+        start, end = (int(at.timestamp() * 1_000_000) if at is not None else "" for at in self.span)
+        return f"{self.output.name}:{start}:{end}"
+
+    @property
     def key(self) -> str:
         """Two with the same key are the same."""
-        start, end = (int(at.timestamp() * 1_000_000) if at is not None else "" for at in self.span)
         window = self.window
-        return f"{self.output.uid}:{window.job}:{start}:{end}:{window.version}:{window.revision}"
+        return f"{self.output.uid}:{window.job}:{self.place}:{window.version}:{window.revision}"
 
     @cached_property
     def json(self) -> bytes:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
 from agents.outputs.files import Files
+from agents.outputs.kafka import Kafka
 from agents.outputs.otlp import Otlp
 from agents.outputs.parcels import Parcel
 from agents.outputs.postgres import Postgres
@@ -31,6 +32,7 @@ OPENERS: Final[Mapping[str, Opener]] = {
     "file": Files,
     "http": Webhook,
     "https": Webhook,
+    "kafka": Kafka,
     "otlp+http": Otlp,
     "otlp+https": Otlp,
     "postgres": Postgres,

@@ -31,6 +31,7 @@ _SERIES: Final = frozenset({"labels", "series"})
 SERIES_MAX: Final = 10_000
 _POSTGRES: Final = frozenset({"secret", "table"})
 _TABLE: Final = re.compile(r"\A[^\W\d]\w{0,62}(\.[^\W\d]\w{0,62})?\Z")
+_TOPIC: Final = re.compile(r"\A/[\w.-]{1,249}\Z", re.ASCII)
 _TLS: Final = re.compile(r"\A(sslmode=[a-z-]+)?\Z")
 ALERTED: Final = frozenset({"http", "https"})
 """The schemes of targets that take what an alert says."""
@@ -40,6 +41,7 @@ KINDS: Final[Mapping[str, frozenset[str]]] = {
     "https": _HTTP,
     "postgres": _POSTGRES,
     "postgresql": _POSTGRES,
+    "kafka": frozenset({"secret"}),
     "prometheus": _SERIES,
     "otlp+http": _SERIES | {"secret"},
     "otlp+https": _SERIES | {"secret"},
@@ -122,14 +124,16 @@ def why_not(target: str, options: Mapping[str, str]) -> str:
         return (
             "a password does not belong in a statement: put it in a file of the hosts, WITH (secret = 'NAME')"
         )
-    if "http" in kind and url.username is not None:
-        return "a target of http has no user: the hosts have a secret, WITH (secret = 'NAME')"
+    if ("http" in kind or kind == "kafka") and url.username is not None:
+        return f"a target of {kind}: has no user: the hosts have a secret, WITH (secret = 'NAME')"
     if kind != "file" and kind != "prometheus" and (not url.hostname or port == 0):
         return f"the target names no host: {target[:80]!r}"
     if kind == "file" and (url.netloc or not url.path.startswith("/") or ".." in url.path.split("/")):
         return "the target of files is an absolute folder, such as 'file:/var/lib/elf/out'"
     if kind in ("postgres", "postgresql") and not (_TLS.match(url.query) and len(url.path) > 1):
         return "the target of PostgreSQL is 'postgres://user@host:5432/database', at most with ?sslmode=…"
+    if kind == "kafka" and not (_TOPIC.match(url.path) and not url.query):
+        return "the target of Kafka is 'kafka://host:9092/topic'"
     if kind == "prometheus" and url.path:
         return "the target of gauges is 'prometheus:' alone"
     series = options.get("series", "1")
