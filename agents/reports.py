@@ -18,6 +18,7 @@ from agents.node.node import Node
 from agents.ports import Told
 from elf.job import effects as do
 from elf.job.events import Delivered
+from elf.job.work import OutputWork
 from elf.wire.clients import ONE_SHOT_PREFIX, Stats, StreamStats
 
 RETRY_MS: Final = 60_000
@@ -176,7 +177,13 @@ def stats_of(
         cpu_us=int((times.user + times.system) * 1e6),
         runs_no_code=runs_no_code,
         outputs=outputs,
+        outputs_stopped=sum(bool(one.error) for one in outputs_of(node)),
     )
+
+
+def outputs_of(node: Node) -> list[OutputWork]:
+    """How the outputs of the jobs are whose master is here."""
+    return [one for group in node.job_groups for one in group.outputs.work()]
 
 
 def _mastered(node: Node) -> int:

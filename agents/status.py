@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from agents.driver import Driver
 from agents.exposition import exposition
 from agents.http import Fact, NotServing
+from agents.reports import outputs_of
 from elf.batch import decode
 from elf.client.values import plain, rfc3339
-from elf.job.work import OutputWork
 from elf.wire.clients import ONE_SHOT_PREFIX, Cancel, Execute, KeepAlive, Published, Reply, WindowResult
 
 
@@ -63,12 +63,8 @@ class Status:
             metrics.rolls_waiting(stream, rolls)
         for kind, count in self._driver.losses().items():
             metrics.lost(kind, count)
-        metrics.outputs_waiting(sum(one.waiting for one in self._outputs()))
+        metrics.outputs_waiting(sum(one.waiting for one in outputs_of(node)))
         return exposition(metrics, self._driver.gauges())
-
-    def _outputs(self) -> list[OutputWork]:
-        """Those of the jobs whose master is here."""
-        return [one for group in self._driver.node.job_groups for one in group.outputs.work()]
 
     def jobs(self) -> Sequence[Fact]:
         return [

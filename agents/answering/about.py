@@ -36,6 +36,11 @@ def job_row(spec: JobSpec, log: CatalogLog, reason: str) -> dict[str, object]:
     }
 
 
+def outputs_of(job: str, log: CatalogLog) -> list[str]:
+    """The outputs of a job, for people."""
+    return [f"{one.name} to {one.target}" for one in log.outputs(job)]
+
+
 def describe(
     facts: JobStatus,
     log: CatalogLog,
@@ -53,6 +58,7 @@ def describe(
         **({"kept by": ", ".join(map(named, facts.voters))} if facts.voters else {}),
         "creator": facts.spec.creator,
         "query": plan.sql,
+        **({"outputs": ", ".join(out)} if (out := outputs_of(facts.spec.uid, log)) else {}),
         **({"function": text} if (text := functions_told(plan)) else {}),
         **{f"table {place}": described(one) for place, one in enumerate(_tables(plan), 1)},
         **({"reads": ", ".join(read_jobs(plan, log))} if plan.reads else {}),

@@ -57,6 +57,7 @@ class Row(msgspec.Struct, frozen=True):
     shed: int | None = None
     leapt: int | None = None
     uncast: int | None = None
+    outputs_stopped: int | None = None
     jobs: int | None = None
     flows: int | None = None
     snapshots_retained: int | None = None
@@ -169,6 +170,7 @@ def _row(one: AgentStats, before: Stats | None) -> Row:
         shed=sum(s.shed for s in streams),
         leapt=sum(s.leapt for s in streams),
         uncast=sum(s.uncast for s in streams),
+        outputs_stopped=now.outputs_stopped,
         jobs=now.jobs,
         flows=now.flows,
         snapshots_retained=now.retained,
@@ -259,6 +261,8 @@ def head(one: Round) -> Text:
     count = len(one.agents)
     agents = "1 agent" if count == 1 else f"{count:,} agents"
     silent = f" ({one.silent:,} without an answer)" if one.silent else ""
+    stopped = sum(row.outputs_stopped or 0 for row in one.agents)
+    outputs = f" ({stopped:,} of their outputs stopped: SHOW OUTPUTS)" if stopped else ""
     jobs = "1 job" if one.jobs == 1 else f"{one.jobs:,} jobs"
     rates = [
         f"{text}{unit}"
@@ -269,8 +273,8 @@ def head(one: Round) -> Text:
         )
         if text
     ]
-    moment = f"{one.time:%H:%M:%S} UTC"
-    return Text.assemble((agents, "bold"), (silent, "red"), f", {', '.join([jobs, *rates, moment])}")
+    rest = ", ".join([*rates, f"{one.time:%H:%M:%S} UTC"])
+    return Text.assemble((agents, "bold"), (silent, "red"), f", {jobs}", (outputs, "red"), f", {rest}")
 
 
 def _columns(rows: Sequence[Row], width: int) -> list[tuple[_Column, int]]:

@@ -242,6 +242,7 @@ class Stats(msgspec.Struct, frozen=True):
         cpu_us (int): CPU time of its process, in microseconds.
         runs_no_code (str): why it runs no users' code; empty where it runs some.
         outputs (tuple[str, ...]): the beginnings of targets that its host lets outputs go to.
+        outputs_stopped (int): outputs of its jobs that something is against (SHOW OUTPUTS).
 
     Example:
         >>> Stats(1, 0, "live", (), 0, 0, 0, 0, 0, 0).state
@@ -260,6 +261,7 @@ class Stats(msgspec.Struct, frozen=True):
     cpu_us: Count
     runs_no_code: Text = ""
     outputs: tuple[Label, ...] = ()
+    outputs_stopped: Count = 0
 
 
 class AgentStats(msgspec.Struct, frozen=True):

@@ -93,6 +93,9 @@ def test_the_head_says_what_the_fleet_does() -> None:
         "2 agents (1 without an answer), 2 jobs, 12,345 rows/s, 1.2 MiB/s, 1 windows/s, 12:00:00 UTC"
     )
     assert head(looked(fleet(agent("a", 1, stats(0, 0))))).plain == "1 agent, 2 jobs, 12:00:00 UTC"
+    stopped = agent("a", 1, msgspec.structs.replace(stats(0, 0), outputs_stopped=2))
+    said = "1 agent, 2 jobs (2 of their outputs stopped: SHOW OUTPUTS), 12:00:00 UTC"
+    assert head(looked(fleet(stopped))).plain == said
 
 
 def test_columns_go_where_the_screen_is_narrow_and_rows_where_it_is_low() -> None:

@@ -374,6 +374,13 @@ def test_code_needs_its_role_and_its_author(fleet: Enrolled, tmp_path: Path) -> 
     assert "is version 2 now" in fleet.sql(f"ALTER JOB coded {change}", coder, fleet.addresses[1])
     assert "is version 3 now" in fleet.sql("ROLLBACK JOB coded TO VERSION 1", coder, fleet.addresses[2])
     assert "is version 4 now" in fleet.sql("ROLLBACK JOB coded TO VERSION 2", coder)
+    out = "CREATE OUTPUT o FROM JOB plain TO 'http://127.0.0.1:1/'"
+    with pytest.raises(UserError, match="only henry may change it"):
+        fleet.sql(out, coder)
+    assert "output o created" in fleet.sql(out, writer, fleet.addresses[1])
+    with pytest.raises(UserError, match="output o is henry's, and only henry may drop it"):
+        fleet.sql("DROP OUTPUT o", coder)
+    assert "output o dropped" in fleet.sql("DROP OUTPUT o", writer, fleet.addresses[2])
     for name, by in (("plain", writer), ("coded", coder)):
         assert "dropped" in fleet.sql(f"DROP JOB {name}", by)
 
