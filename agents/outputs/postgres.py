@@ -73,6 +73,7 @@ class Postgres:
         self._table = Identifier(*self._name.split("."))
         self._columns: set[str] = set()
         self._connection: Connection[Any] | None = None
+        self._of = output, secret
         with self._saying():
             self._open(output, secret)
 
@@ -108,10 +109,18 @@ class Postgres:
 
     def put(self, parcels: Sequence[Parcel]) -> None:
         with self._saying():
-            self._put_all(parcels)
+            try:
+                self._put_all(parcels)
+            except self._errors:
+                if self._connection is None or not self._connection.broken:
+                    raise
+                self.close()  # the server had closed it since the last time, say
+                self._open(*self._of)
+                self._put_all(parcels)
 
     def _put_all(self, parcels: Sequence[Parcel]) -> None:
-        assert self._connection is not None
+        if self._connection is None:
+            raise UserError("it was closed")
         columns = {field.name: field.type for parcel in parcels for field in parcel.window.table.schema}
         if new := {name: kind for name, kind in columns.items() if name not in self._columns}:
             self._widen(self._connection, new)

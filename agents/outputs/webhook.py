@@ -43,22 +43,29 @@ class Poster:
     def post(self, body: bytes, headers: Mapping[str, str]) -> bytes:
         """The beginning of the answer. Raises ``UserError`` or ``OSError`` unless it is 2xx."""
         said = {"Content-Type": "application/json", "User-Agent": f"elf/{__version__}", **headers}
+        was_open = self._connection.sock is not None
         try:
-            self._connection.request("POST", self._path, body, said)
+            status, text = self._tried(body, said)
+        except (HTTPException, ConnectionError) as error:
+            self._connection.close()
+            if not was_open:
+                raise UserError(f"the server breaks off: {error!r}") from None
+            status, text = self._tried(body, said)  # it had closed what was open since the last request
+        if not 200 <= status < 300:
+            raise UserError(f"the server answers {status}: {text.decode(errors='replace')}")
+        return text
+
+    def _tried(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        try:
+            self._connection.request("POST", self._path, body, headers)
             answer = self._connection.getresponse()
             text = answer.read(SAID_BYTES)
             if answer.read(1):
                 self._connection.close()  # a long answer is not read to its end
-        except HTTPException as error:
-            self._connection.close()
-            raise UserError(f"the server broke off: {error!r}") from None
         except OSError:
             self._connection.close()
             raise
-        if not 200 <= answer.status < 300:
-            shown = " ".join(text.decode(errors="replace").split()) or answer.reason
-            raise UserError(f"the server answers {answer.status}: {shown}")
-        return text
+        return answer.status, text or answer.reason.encode()
 
     def close(self) -> None:
         """From any thread: a request that is under way fails."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -18,10 +19,19 @@ class Server:
     url: str = ""
     answers: list[int] = field(default_factory=list)
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
+    open: list[socket.socket] = field(default_factory=list)
+    """Of its connections."""
 
     @property
     def bodies(self) -> list[dict[str, Any]]:
         return [json.loads(body) for _, body in self.requests]
+
+    def drop(self) -> None:
+        """Close what is open."""
+        for one in self.open:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
+        self.open.clear()
 
 
 @contextmanager
@@ -30,6 +40,10 @@ def serving() -> Iterator[Server]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+
+        def setup(self) -> None:
+            super().setup()
+            server.open.append(self.connection)
 
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
