@@ -15,6 +15,7 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -210,7 +211,16 @@ class Killing:
         )
 
     async def _sign(self, done: Callable[[], bool], of: str) -> None:
-        await until(done, lambda: of, WAIT_SECS, 0.02)
+        """Wait for it. Raises ``ElfError`` that says how the output and the job are, as the fleet tells."""
+        try:
+            await until(done, lambda: of, WAIT_SECS, 0.02)
+        except ElfError as error:
+            told: list[object] = []
+            with suppress(ElfError):
+                async with self.fleet.client() as client:
+                    for statement in ("SHOW OUTPUTS", "SHOW JOBS", "SHOW MEMBERS", f"DESCRIBE {JOB}"):
+                        told.append(await _rows(client, statement))
+            raise ElfError(f"{error}; {told}") from None
 
 
 async def _rows(client: Any, statement: str) -> list[dict[str, object]]:
