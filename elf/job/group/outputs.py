@@ -32,6 +32,8 @@ PAUSE_MS: Final = 1_000
 PAUSE_MS_MAX: Final = 60_000
 SAVE_MS: Final = 1_000
 """Between two records of an output."""
+UNDER_WAY_MS_MAX: Final = 900_000
+"""A delivery of which nothing has been heard by then is begun anew."""
 SAVED_MS_MAX: Final = 5_000
 """A record that is not committed by then is proposed again."""
 NOTHING: Final[tuple[OutputKept, ...]] = ()
@@ -100,14 +102,14 @@ class Outputs:
             one.saving, one.saved_ms = SaveOutput(one.at), now_ms
             found.append(one.saving)
         if self._has_more(one) and now_ms >= one.due_ms and self._job is not None and one.at is not None:
-            one.under_way = Deliver(one.spec, self._job, one.at)
+            one.under_way, one.due_ms = Deliver(one.spec, self._job, one.at), now_ms + UNDER_WAY_MS_MAX
             found.append(one.under_way)
         return found
 
     def _has_more(self, one: _Output) -> bool:
         """Whether something can be delivered, now or later."""
         behind = one.at is not None and one.at.number < self._published
-        return behind and one.saved is not None and one.under_way is None and self._job is not None
+        return behind and one.saved is not None and self._job is not None
 
     def _save_due_ms(self, one: _Output, now_ms: int) -> int:
         """When a record is to be proposed; long from now: it need not be."""
@@ -127,10 +129,10 @@ class Outputs:
         one = self._outputs.get(event.done.output.uid)
         if one is None or one.under_way is not event.done:
             return []  # of another term, or the output is over
-        one.under_way, one.at, one.error = None, event.kept, event.error
+        one.under_way, one.at, one.error, one.due_ms = None, event.kept, event.error, now_ms
         moved = event.kept.number > event.done.kept.number
-        one.failures = 0 if moved or not event.error else one.failures + 1
-        if event.error:
+        one.failures = 0 if moved else one.failures + 1
+        if event.error or not moved:
             one.due_ms = now_ms + min(PAUSE_MS << min(max(one.failures - 1, 0), 10), PAUSE_MS_MAX)
         return self._advance(one, now_ms)
 

@@ -15,7 +15,6 @@ import random
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -215,12 +214,17 @@ class Killing:
         try:
             await until(done, lambda: of, WAIT_SECS, 0.02)
         except ElfError as error:
-            told: list[object] = []
-            with suppress(ElfError):
-                async with self.fleet.client() as client:
-                    for statement in ("SHOW OUTPUTS", "SHOW JOBS", "SHOW MEMBERS", f"DESCRIBE {JOB}"):
-                        told.append(await _rows(client, statement))
+            told = dict.fromkeys(("SHOW OUTPUTS", "SHOW JOBS", "SHOW MEMBERS", f"DESCRIBE {JOB}"), "")
+            for statement in told:
+                told[statement] = await self._said(statement)
             raise ElfError(f"{error}; {told}") from None
+
+    async def _said(self, statement: str) -> str:
+        try:
+            async with self.fleet.client() as client:
+                return str(await _rows(client, statement))
+        except ElfError as error:
+            return str(error)
 
 
 async def _rows(client: Any, statement: str) -> list[dict[str, object]]:
