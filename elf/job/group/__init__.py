@@ -5,6 +5,7 @@
     group            one job group: master, reconfiguration, subscribers
     master           the life of a job; ``versions``: one version's windows
     reconfiguration  how a job is changed; who waits for that
+    outputs          the job's windows on their way out of the fleet
     reading          the panes of flows that masters here read
     commits          what a job group commits, and who is told; ``records``: its log
     proposals        what the catalog log should say of job groups and does not say yet
