@@ -35,6 +35,15 @@ if TYPE_CHECKING:  # it is an extra
 
 TIMEOUT_SECS: Final = 10
 STATEMENT_SECS: Final = 60
+_SESSION: Final = {
+    "statement_timeout": f"{STATEMENT_SECS}s",
+    "lock_timeout": f"{STATEMENT_SECS}s",
+    "idle_in_transaction_session_timeout": f"{STATEMENT_SECS}s",
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+"""A master whose host is gone, cable and all, holds its last window's row no longer than that."""
 WINDOWS: Final = """
 CREATE TABLE IF NOT EXISTS elf_windows (
   "table" text NOT NULL, window_start timestamptz NOT NULL, window_end timestamptz NOT NULL,
@@ -75,22 +84,26 @@ class Postgres:
         self._connection: Connection[Any] | None = None
         self._of = output, secret
         with self._saying():
-            self._open(output, secret)
+            try:
+                self._open(output, secret)
+            except BaseException:
+                self.close()
+                raise
 
     def _open(self, output: OutputSpec, secret: str) -> None:
         import psycopg
 
-        limits = f"-c statement_timeout={STATEMENT_SECS}s -c lock_timeout={STATEMENT_SECS}s"
         self._connection = psycopg.connect(
             output.target,
             password=secret or None,
             connect_timeout=TIMEOUT_SECS,
             tcp_user_timeout=STATEMENT_SECS * 1_000,
             keepalives_idle=TIMEOUT_SECS,
-            options=limits,
             application_name=f"elf output {output.name}"[:63],
             autocommit=True,
         )
+        for name, value in _SESSION.items():
+            self._connection.execute("SELECT set_config(%s, %s, false)", (name, value))
         with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             cursor.execute(WINDOWS)
