@@ -35,7 +35,9 @@ class Shape:
         self.most = int(output.option("series", SERIES_DEFAULT))
 
     def labels(self, table: pa.Table) -> tuple[str, ...]:
-        """Raises ``UserError`` for a name that is no column's."""
+        """Raises ``UserError`` for a name that is no column's. A window without rows may have no columns."""
+        if not table.num_rows:
+            return ()
         names = [name for name in table.column_names if name not in WINDOW_COLUMNS]
         if self._named is None:
             return tuple(name for name in names if not _is_number(table.schema.field(name).type))
@@ -48,7 +50,7 @@ class Shape:
         labels, seen = self.labels(table), set[tuple[str, ...]]()
         numbers = [name for name in table.column_names if name not in labels and name not in WINDOW_COLUMNS]
         numbers = [name for name in numbers if _is_number(table.schema.field(name).type)]
-        for row in table.slice(0, self.most).to_pylist():
+        for row in table.slice(0, min(self.most, table.num_rows)).to_pylist():
             said = tuple(cell(row[name]) for name in labels)
             if said in seen:
                 raise UserError(

@@ -220,6 +220,13 @@ def test_the_newest_window_is_gauges_with_a_bounded_number_of_labels(store: Stor
         "elf_output_out_rows_left_out 1.0",
     ]
     assert to.gauges(lambda one: False) == []
+    commit(store, 20, [])
+    assert deliver(to, spec, store, 2).error == ""
+    shown = exposition(Metrics(), to.gauges(lambda one: True)).decode().splitlines()
+    assert [line for line in shown if line.startswith("elf_output_out_")] == [
+        "elf_output_out_window_end_seconds 30.0",
+        "elf_output_out_rows_left_out 0.0",
+    ]
     plain = deliver(to, output("prometheus:", 2), store).error
     assert plain.startswith("two rows have the same labels (page: /); WITH (labels = 'column, …')")
     assert "no column host" in deliver(to, output("prometheus:", 3, labels="host"), store).error

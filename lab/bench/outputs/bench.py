@@ -3,9 +3,9 @@
 Some real agents on loopback; beside each a log that grows all the time, whether its agent lives or not. One
 job counts the lines of each log a window, and has an output to a table, from its beginning. Again and again
 the job's master is killed with SIGKILL, at any moment, and started again once the next master has brought
-windows to the table; and enough agents keep the job that one may die. Late rows revise windows, so in the end
-each window must have every line. Then each window in the table is compared with what was written: one that is
-not there is *missing*, one with other rows *different*.
+windows to the table; the next kill waits until windows miss nobody, and enough agents keep the job. Late rows
+revise windows, so in the end each window must have every line. Then each window in the table is compared with
+what was written: one that is not there is *missing*, one with other rows *different*.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ WAIT_SECS: Final = 90.0
 ENOUGH: Final = 3
 """Agents that keep the log and the job, before one is killed."""
 NEW_WINDOWS: Final = 2
-"""That must have come to the table after a kill, before the next."""
+"""That miss nobody must have come to the table after a restart, before the next kill."""
+CALM: Final = """SELECT count(*) FROM elf_windows
+WHERE window_start > to_timestamp(%s) AND status->'missing' = '[]'"""
 COUNTS: Final = f"SELECT extract(epoch FROM window_start) * 1000, agent, n FROM {TABLE}"
 WINDOWS: Final = "SELECT extract(epoch FROM window_start) * 1000 FROM elf_windows"
 
@@ -155,9 +157,14 @@ class Killing:
         await self._sign(lambda: max(self._windows()) > known, f"a window after {master.name} was killed")
         took = 1e3 * (time.time() - at)
         await self.fleet.restart(master)
-        later = known + NEW_WINDOWS * self.ledger.window_ms
-        await self._sign(lambda: max(self._windows()) >= later, "windows after a restart")
+        since = time.time_ns() // 1_000_000
+        await self._sign(lambda: self._calm(since), "windows that miss nobody")
         return took
+
+    def _calm(self, since_ms: int) -> bool:
+        """Whether windows from then on miss nobody: who was started again takes part."""
+        found = self._base.execute(CALM, (since_ms / 1e3,)).fetchone()
+        return found is not None and found[0] >= NEW_WINDOWS
 
     async def _master(self) -> Agent:
         """The job's master, as soon as it may die."""
