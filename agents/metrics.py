@@ -122,7 +122,9 @@ class Metrics:
         self._rows = self._counter("rows", "Rows that were parsed.", "stream")
         self._bytes = self._counter("input_bytes", "Bytes that were read from inputs.", "stream")
         self._rejected = self._counter("rows_rejected", "Lines that did not parse.", "stream", "reason")
-        self._received = self._counter("received_bytes", "Bytes of lines that were sent here.", "stream")
+        self._received = self._counter(
+            "lines_received_bytes", "Bytes of lines that were sent here.", "stream"
+        )
         self._receive_refused = self._counter(
             "receive_refused",
             "Messages and connections that a stream's receiver did not take (full: their sender waits).",

@@ -58,6 +58,7 @@ class Spooled:
         self._heard: dict[str, int | None] = {
             one.path: None for one in positions if one.source != self._place
         }
+        self._origins: tuple[Position, ...] = ()
         self._gaps: list[Missed] = []
         self._finished: list[str] = []
         self._open: tuple[Segment, int] | None = None
@@ -182,8 +183,9 @@ class Spooled:
         """Where the spool was read to, and the origins that are sources now."""
         size = self._end - self._at if self._done else 0
         place = Position(self._place, str(self.spool.folder), self._at, 0, 0, self._done, size, 0)
-        origins = (Position(self._id(one), one, self._at, 0, 0, 0, 0, 0) for one in self._heard)
-        return (place, *origins)
+        if len(self._origins) != len(self._heard):
+            self._origins = tuple(Position(self._id(one), one, 0, 0, 0, 0, 0, 0) for one in self._heard)
+        return (place, *self._origins)
 
     def kept(self, positions: tuple[Position, ...]) -> None:
         """See ``Input``."""
@@ -199,6 +201,7 @@ class Spooled:
                 self._heard[origin] = now_ms
             elif now_ms - heard_ms >= SILENT_MS:
                 del self._heard[origin]
+                self._origins = ()
                 self._finished.append(self._id(origin))
 
     def finished(self) -> tuple[str, ...]:

@@ -79,9 +79,9 @@ class Intake:
         return hashlib.blake2b(key, digest_size=16, person=self.kind.encode()).digest() if key else b""
 
     async def room(self) -> None:
-        """Returns when there is some: until then a receiver reads nothing."""
+        """Returns when there may be some: until then a receiver reads nothing."""
+        await asyncio.sleep(ROOM_POLL_S)
         while not self.spool.has_room:
-            self._full()
             await asyncio.sleep(ROOM_POLL_S)
 
     def lose(self, address: str, messages: int, size: int) -> None:

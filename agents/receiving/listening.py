@@ -1,14 +1,16 @@
 """Connections over TCP, with TLS or without: who may hold one, and for how long.
 
 The connections of all are bounded, and those of one address; one that is too many is closed at once, before a
-byte of it is read. A handshake of TLS has ``WAIT_SECS``, and so has whatever was begun; one that is silent
-between two messages may be so for ``IDLE_SECS``.
+byte of it is read. A handshake of TLS has ``WAIT_SECS``, and so has whatever was begun. Between two messages
+a sender may be silent for as long as it likes: who is cut off loses what it says next. TCP itself finds out
+whether it is still there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -20,7 +22,8 @@ from agents.serving import bound
 from elf.addresses import split_address
 
 WAIT_SECS: Final = 10.0
-IDLE_SECS: Final = 3_600.0
+ALIVE_SECS: Final = (60, 10, 3)
+"""TCP asks a silent peer after so long whether it lives, again so often, so many times."""
 READ_BYTES: Final = 1 << 16
 
 Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter, str], Awaitable[None]]
@@ -75,6 +78,7 @@ class Listener:
         if self._tls is not None:
             # Before a byte has come that is for TLS.
             cast(asyncio.Transport, writer.transport).pause_reading()
+        _keep_alive(writer.get_extra_info("socket"))
         self._open[address] += 1
         task = asyncio.ensure_future(self._run(reader, writer, address))
         self._tasks.add(task)
@@ -98,13 +102,22 @@ class Listener:
             self._open[address] -= 1
             if not self._open[address]:
                 del self._open[address]
-            writer.transport.abort() if not writer.can_write_eof() else writer.close()
-            with contextlib.suppress(OSError, asyncio.TimeoutError):
+            writer.close()
+            with contextlib.suppress(OSError, TimeoutError):
                 async with asyncio.timeout(1):
                     await writer.wait_closed()
+            writer.transport.abort()
+
+
+def _keep_alive(sock: socket.socket) -> None:
+    first, again, times = ALIVE_SECS
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, first)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, again)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, times)
 
 
 async def some(reader: asyncio.StreamReader, *, begun: bool) -> bytes:
     """What comes next; nothing at the end. ``begun``: it is awaited. Raises ``TimeoutError``."""
-    async with asyncio.timeout(WAIT_SECS if begun else IDLE_SECS):
+    async with asyncio.timeout(WAIT_SECS if begun else None):
         return await reader.read(READ_BYTES)

@@ -59,6 +59,7 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
     "durability": ("",),
     "differential": ("--queries 300",),
     "rotation": ("--quick",),
+    "inputs": ("",),
 }
 """By bench, the options of each command."""
 QUICK: Final[Mapping[str, Sequence[str]]] = {
@@ -83,6 +84,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     ),
     "differential": ("--queries 2",),
     "rotation": ("--only compress/alive/100 --writer python",),
+    "inputs": ("--seconds 4 --rate 50 --only http",),
 }
 """The same, as small as they can be."""
 

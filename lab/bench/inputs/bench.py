@@ -25,8 +25,8 @@ QUIET_SECS: Final = 3.0
 SETTLE_SECS: Final = 60.0
 POLL_SECS: Final = 0.5
 DEAD_SECS: Final = 1.0
-WINDOW_SECS: Final = 3.0
-"""A row that is written later than the last one is needed for the last windows: so long they may take."""
+LATENESS_SECS: Final = 20.0
+"""rsyslog's queue sends what is new before what has waited."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,7 @@ class Receiving(Beside):
     def _settings(self, include: Path) -> dict[str, object]:
         receive = {"listen": f"127.0.0.1:{self.port}", "line": "message"}
         stream = {"type": self._type, "format": self._format, "receive": receive, "idle_timeout_secs": 3}
+        stream["lateness_secs"] = LATENESS_SECS
         if self._format == "json":
             stream["columns"] = {"ts": "timestamp", "cs_uri_stem": "text"}
         return super()._settings(include) | {"streams": {STREAM: stream}}
@@ -95,8 +96,8 @@ class InputsBench(Bench[str, Came]):
                 agent.kill()
                 time.sleep(DEAD_SECS)
                 agent.start()
+                agent.ready()
             time.sleep(self.seconds / (kills + 1))
-            agent.ready()
             traffic.end()
             found = self._settled(agent, traffic.wrote)
             sender.close()
