@@ -8,6 +8,7 @@ This file is the one table of settings: the reader, its messages, ``deploy/elf.e
 # ruff: noqa: RUF009 (the calls declare fields, as dataclasses.field does)
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import socket
@@ -533,6 +534,16 @@ def _on_loopback(agent: AgentConfig) -> bool:
     return all(is_loopback(split_address(place)[0]) for place in places)
 
 
+def listeners(config: Config) -> list[tuple[str, str | None]]:
+    """Where an agent listens over TCP, by key; None: nowhere."""
+    found = [("agent.listen", config.agent.listen), ("http.listen", config.http.listen)]
+    for name, stream in config.streams.items():
+        transports = stream.receive.transport if stream.type == "syslog" else ("tcp",)
+        if stream.type in LISTENING and "tcp" in transports:
+            found.append((f"streams.{name}.receive.listen", stream.receive.listen))
+    return found
+
+
 def _contradictions(config: Config) -> list[str]:
     """What is wrong though each key alone is right."""
     found = []
@@ -544,8 +555,9 @@ def _contradictions(config: Config) -> list[str]:
         for peer in config.cluster.bootstrap
         if split_address(peer)[1] == 0
     ]
-    if clash(config.agent.listen, config.http.listen):
-        found.append(f"http.listen: {config.http.listen} is where agent.listen is; choose another port")
+    for (first, one), (second, other) in itertools.combinations(listeners(config), 2):
+        if clash(one, other):
+            found.append(f"{second}: {other} is where {first} is; choose another port")
     found += [
         f"agent.labels: {label} must be a word of letters, digits and _, as _labels.{label} is a column"
         for label in config.agent.labels

@@ -24,7 +24,7 @@ from typing import Final
 
 import psutil
 
-from agents.config import FILES, Config, ConfigProblems, StreamConfig
+from agents.config import FILES, Config, ConfigProblems, StreamConfig, listeners
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
@@ -83,20 +83,10 @@ def _in_the_way(one: Config, other: Config) -> list[str]:
         found.append(f"agent.name: {other.agent.name} is also the name in")
     if one.data_dir == other.data_dir:
         found.append(f"data_dir: {other.data_dir} is also the folder in")
-    for (key, mine), (before, its) in itertools.product(_addresses(other), _addresses(one)):
+    for (key, mine), (before, its) in itertools.product(listeners(other), listeners(one)):
         if clash(mine, its):
             found.append(f"{key}: {mine} is {before} in")
     return found
-
-
-def _addresses(config: Config) -> list[tuple[str, str | None]]:
-    received = [
-        (f"streams.{name}.receive.listen", stream.receive.listen)
-        for name, stream in config.streams.items()
-        if stream.receive.listen
-        and "tcp" in (stream.receive.transport if stream.type == "syslog" else ("tcp",))
-    ]
-    return [("agent.listen", config.agent.listen), ("http.listen", config.http.listen), *received]
 
 
 def validate(config: Config, beside: frozenset[str] = frozenset()) -> Found:

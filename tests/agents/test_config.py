@@ -329,6 +329,22 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
         ),
         ("streams: {c: {format: json, type: syslog}}", "streams.c.receive.listen is missing"),
         (
+            "streams: {c: {format: json, type: http, receive: {listen: '127.0.0.1:7072'}}}",
+            "streams.c.receive.listen: 127.0.0.1:7072 is where http.listen is; choose another port",
+        ),
+        (
+            "streams: {c: {format: json, include: /x, multiline: {start: '('}}}",
+            "elf.yaml:1: streams.c.multiline.start is no regular expression (RE2): ",
+        ),
+        (
+            "streams: {c: {format: json, include: /x, multiline: {start: a}, shared: [/y]}}",
+            "streams.c.shared: the work of another agent is run again line by line",
+        ),
+        (
+            "streams: {c: {format: json, type: journal, multiline: {start: a}}}",
+            "streams.c.multiline is for files",
+        ),
+        (
             "streams: {c: {format: json, include: /x, receive: {open: true}}}",
             "streams.c.receive is for streams of another type than file",
         ),
