@@ -93,6 +93,23 @@ def test_validate_tries_to_listen_and_to_write(tmp_path: Path) -> None:
             assert said.startswith(line)
 
 
+def test_validate_tries_to_receive_and_reads_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "app.log").write_text('{"ts": 1,\n "a": 2}\n' * 9 + "{")
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        at = f"127.0.0.1:{taken.getsockname()[1]}"
+        text = f"""
+            streams:
+              app: {{include: {tmp_path}/app.log, format: json, multiline: {{start: "^{{"}}}}
+              web: {{type: http, format: json, receive: {{listen: "{at}"}}}}
+              udp: {{type: syslog, format: syslog, receive: {{listen: "{at}", transport: udp}}}}
+              system: {{type: journal, format: json}}
+        """
+        monkeypatch.setenv("PATH", str(tmp_path))
+        web, system = validated(tmp_path, text).machine
+        assert web.startswith(f"streams.web.receive.listen: cannot receive lines on {at}: the port is in use")
+        assert system.startswith("streams.system.type: streams of type journal need journalctl")
+
+
 def test_validate_sees_that_a_data_folder_is_in_use(tmp_path: Path) -> None:
     """By whoever holds its lock, as long as it is held; a lock that a dead agent left is none."""
     folder = tmp_path / "data"
