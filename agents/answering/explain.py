@@ -193,7 +193,7 @@ def graph(plan: Plan) -> list[str]:
         where = "at their roots" if side.trees > 1 else "at its root"
         parts.append(f"{what} {where}{_by(one.reduce.function if one.reduce is not None else None)}")
         parts += ["panes of joined rows at the master"] if meets else []
-        parts += [f"{side.join.about} beside each, at the master"] if side.join and not meets else []
+        parts += [f"panes beside those of {side.join.about}"] if side.join and not meets else []
         parts += [f"windows of {stage.window.text} → map and reduce at the master" for stage in side.stages]
         parts.append("; ".join(f"windows of {kind.text}" for kind in side.windows) or "one result")
         if len(plan.sides) == 1:
@@ -211,6 +211,7 @@ def _by(function: Function | None) -> str:
 def _join(join: StreamJoin) -> Told:
     return {
         "partners": join.about,
+        "streams": join.side != "",
         "before_s": join.before_us / 1e6,
         "after_s": join.after_us / 1e6,
         "keys": list(join.keys[: len(join.keys) - len(join.cells)]),

@@ -82,9 +82,10 @@ def _fragment(fragment: Mapping[str, Any]) -> list[str]:
 
 def _join(join: Mapping[str, Any]) -> list[str]:
     around = f"from {join['before_s']:g} s before it to {join['after_s']:g} s after it"
+    held = f"the rows of a pane, and those of the right stream {around}"
     pairs = [
-        ("partners", join["partners"]),
-        ("held", f"the rows of a pane, and those of the right stream {around}"),
+        ("partners" if join["streams"] else "beside each", join["partners"]),
+        ("held", held if join["streams"] else f"the groups of a window's panes, and those {around}"),
         ("windows wait", f"{join['after_s']:g} s longer than without the join"),
         ("group keys", ", ".join(join["keys"]) or "none"),
         ("states", ", ".join(join["states"]) or "none"),
@@ -92,7 +93,8 @@ def _join(join: Mapping[str, Any]) -> list[str]:
     ]
     lines = [line.rstrip() for line in _pairs(pairs, INDENT)]
     sql = textwrap.indent(join["joining"], 4 * " ").splitlines()
-    return ["join, at the master, of panes of the flows", *lines, *sql]
+    what = "join, at the master, of panes of the flows"
+    return [what if join["streams"] else "LAG, at the master, of panes of the flow", *lines, *sql]
 
 
 def _flows(flows: Sequence[Mapping[str, Any]], *, running: bool) -> list[str]:

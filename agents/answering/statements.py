@@ -21,7 +21,7 @@ from agents.answering.changes import Changes
 from agents.answering.explain import Explanations
 from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests
-from agents.answering.looking import look
+from agents.answering.looking import MEMBERS_MAX, look
 from agents.answering.masters import Masters, check_owner, facts_of
 from agents.answering.once import Once, author_of, authors_of
 from agents.answering.outputs import Outputs
@@ -262,10 +262,17 @@ class Statements:
         return Reply(request=asked.request, text=text)
 
     def _explain(self, asked: Execute, statement: statements.Explain) -> Procedure:
+        from elf.ql.looks import is_look
+
         if isinstance(statement.target, str):
             spec = self.masters.find(statement.target, asked.creator)
             return (
                 yield from self._explanations.of(asked.request, spec.plan, spec, analyze=statement.analyze)
+            )
+        if is_look(statement.target):
+            raise UserError(
+                "a SELECT without groups has no plan and makes no job: it looks at once at lines that agents "
+                f"keep, of {MEMBERS_MAX} agents at most"
             )
         if not statement.analyze:
             definition = yield from self.planning.plan(asked, statement.target)

@@ -41,7 +41,6 @@ def lag_of(draft: Draft, states: States, pane_us: int) -> StreamJoin | None:
         return None
     whole, slide = states.whole, slide_us(draft)
     pane = f"CAST(g._pane + o.step * {slide // pane_us} AS BIGINT) AS _pane"
-    told = [f"{abs(step)} {'before' if step > 0 else 'after'}" for step in states.beside]
     return StreamJoin(
         sql="\n".join(_select(draft, states, "duckdb", [pane], "groups")),
         keys=(*(f"k{index}" for index in range(len(draft.keys))), *whole.cells),
@@ -50,8 +49,14 @@ def lag_of(draft: Draft, states: States, pane_us: int) -> StreamJoin | None:
         side="",
         before_us=max(0, *states.beside) * slide,
         after_us=max(0, *(-step for step in states.beside)) * slide,
-        about=f"the same group in the window {', '.join(told)}",
+        about=f"the same group in the window {', '.join(map(_told, states.beside))}",
     )
+
+
+def _told(step: int) -> str:
+    """For people: which window."""
+    way = "before" if step > 0 else "after"
+    return way if abs(step) == 1 else f"{abs(step)} {way}"
 
 
 def windows_beside(draft: Draft, states: States, groups: str) -> str:
