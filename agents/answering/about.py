@@ -62,7 +62,7 @@ def describe(
         **({"function": text} if (text := functions_told(plan)) else {}),
         **{f"table {place}": described(one) for place, one in enumerate(_tables(plan), 1)},
         **({"reads": ", ".join(read_jobs(plan, log))} if plan.reads else {}),
-        **({"joins": plan.join.about} if plan.join is not None else {}),
+        **({"joins" if plan.join.side else "beside": plan.join.about} if plan.join is not None else {}),
         "windows": "; ".join(kind.text for kind in plan.windows) or "none",
         "emits": _emission(plan.fragment),
         "stragglers": _stragglers(facts, roots),

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 MEMBERS_MAX = 64
 """How many members are asked."""
 PATIENCE_MS = 2_000
+BYTES_MAX = 4 << 20
+BYTES_TOGETHER_MAX = 32 << 20
+"""What a member shows, and all of them."""
 
 
 def look(asked: Execute, query: Query, log: CatalogLog, fleet: Fleet) -> Procedure:
@@ -37,16 +40,17 @@ def look(asked: Execute, query: Query, log: CatalogLog, fleet: Fleet) -> Procedu
         raise UserError(f"there is no stream {stream}; streams: {streams or 'none'}")
     schema = (yield from fleet.view(stream)).schema
     found = yield from offload(partial(look_of, query, schema))
-    request = LookAt(id=0, origin="", stream=stream, query=query.sql, columns=found.columns)
     some = members[:MEMBERS_MAX]
+    each = min(BYTES_MAX, BYTES_TOGETHER_MAX // len(some))
+    request = LookAt(id=0, origin="", stream=stream, query=query.sql, columns=found.columns, bytes_max=each)
     answers = yield [ToAddress(member.address, request, PATIENCE_MS) for member in some]
-    tables, silent, kept = [], [], 0
+    tables, silent, kept, large = [], [], 0, 0
     for member, answer in zip(some, answers, strict=True):
         try:
             if answer.error:
                 raise PeerError(answer.error)
             sampled = msgspec.msgpack.decode(answer.body, type=SampledRows)
-            kept += sampled.hidden
+            kept, large = kept + sampled.unseen, large + sampled.hidden
             if sampled.rows:
                 tables.append(decode(sampled.rows))
         except (PeerError, msgspec.MsgspecError) as error:
@@ -58,5 +62,6 @@ def look(asked: Execute, query: Query, log: CatalogLog, fleet: Fleet) -> Procedu
         f"a sample: the last {count} rows that match, of {kept:,} lines that {len(some) - len(silent)} of "
         f"{len(members)} agents keep; elf tap {stream} shows rows as they come, GROUP BY is over all of them"
     )
+    text += f"; {large:,} rows are more than {each >> 20} MiB of an agent" if large else ""
     text += "".join(f"; no rows of {why}" for why in silent)
     return Reply(request=asked.request, text=text, payload=b"" if last is None else encode(last))

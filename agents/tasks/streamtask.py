@@ -301,8 +301,11 @@ class StreamTask:
             rows = looking.rows(lines, logs)
         finally:
             looking.close()
-        rows = rows.slice(max(0, rows.num_rows - look.rows)).combine_chunks()
-        return SampledRows(encode(rows) if rows.num_rows else b"", len(kept), 0)
+        rows = shown = rows.slice(max(0, rows.num_rows - look.rows))
+        while shown.nbytes > request.bytes_max:
+            shown = shown.slice((shown.num_rows + 1) // 2)
+        payload = encode(shown.combine_chunks()) if shown.num_rows else b""
+        return SampledRows(payload, rows.num_rows - shown.num_rows, len(kept))
 
     def close(self, *, checkpoint: bool) -> None:
         """End of life; with ``checkpoint`` everything read so far is written down first."""

@@ -18,7 +18,7 @@ import pytest
 
 from agents import codec
 from agents.tasks.engine import Statement, instance, one_select
-from elf.batch import encode
+from elf.batch import decode, encode
 from elf.client import Client
 from elf.client.tables import read_table
 from elf.errors import ElfBug, QueryError, UserError
@@ -254,11 +254,23 @@ async def test_a_peer_s_condition_is_a_condition_and_nothing_else(one: Fleet, tm
             bytes_max=1 << 20,
         )
 
+    def look(number: int, query: str) -> inquiries.LookAt:
+        return inquiries.LookAt(
+            id=number, origin=them.address, stream=STREAM, query=query, columns=columns, bytes_max=1 << 10
+        )
+
     async with await connected(one, 0), stranger(one) as them:
         for number, where in enumerate(CONDITIONS, 1):
-            answer = await them.ask(sample(number, where.format(out=out, secret=SECRET)))
-            assert answer.error, where
-            assert answer.body == b""
+            text = where.format(out=out, secret=SECRET)
+            for asked in (
+                sample(number, text),
+                look(number + 1_000, f"SELECT id FROM x WHERE {text} LIMIT 9"),
+            ):
+                answer = await them.ask(asked)
+                assert answer.error, where
+                assert answer.body == b""
+        for number, query in enumerate(("SELECT 1", "DROP JOB x", "SELECT COUNT(*) FROM x LIMIT 1"), 2_000):
+            assert (await them.ask(look(number, query))).error == "one SELECT without groups is wanted"
         good = sample(100, "id > 0")
         assert not (await them.ask(good)).error
         agent.append([(time.time_ns() // 1000, "Doom", 1)])
@@ -268,6 +280,12 @@ async def test_a_peer_s_condition_is_a_condition_and_nothing_else(one: Fleet, tm
                 await asyncio.sleep(0.1)
                 answer = await them.ask(good)
                 rows = msgspec.msgpack.decode(answer.body, type=inquiries.SampledRows).rows
+        shown = []
+        for number, bytes_max in ((3_000, 1 << 10), (3_001, 1)):
+            request = msgspec.structs.replace(look(number, "SELECT id FROM x LIMIT 3"), bytes_max=bytes_max)
+            found = msgspec.msgpack.decode((await them.ask(request)).body, type=inquiries.SampledRows)
+            shown.append((len(decode(found.rows)) if found.rows else 0, found.hidden, found.unseen))
+        assert shown == [(1, 0, 1), (0, 1, 1)]
     assert not out.exists()
 
 

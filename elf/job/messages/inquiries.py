@@ -93,12 +93,14 @@ class SampleRows(Request, frozen=True, kw_only=True):
 class LookAt(Request, frozen=True, kw_only=True):
     """To a member: rows of the lines that it keeps of the stream, as ``query`` asks for them: a SELECT
     without groups over these columns, which it plans by itself (``elf.ql.looks``). Answered with
-    ``SampledRows``, ``hidden`` being how many lines there are.
+    ``SampledRows``: the last rows that ``bytes_max`` holds, ``hidden`` those that it does not, ``unseen`` of
+    how many lines.
     """
 
     stream: Name
     query: Statement
     columns: tuple[Column, ...]
+    bytes_max: Annotated[int, msgspec.Meta(ge=1, le=32 << 20)]
 
 
 class TreeEdge(msgspec.Struct, frozen=True):
