@@ -190,7 +190,8 @@ class Client:
     # -- statements ------------------------------------------------------------------------------------------
 
     async def sql(self, text: str) -> Result:
-        """Perform one statement that ends: CREATE, SHOW, DESCRIBE, ALTER, DROP, EXPLAIN …
+        """Perform one statement that ends: CREATE, SHOW, DESCRIBE, ALTER, DROP, EXPLAIN …, and a SELECT of some
+        rows (``SELECT * FROM clicks LIMIT 10``).
 
         Args:
             text (str): one statement of ELF-QL. Files that it names are read on this machine.
@@ -199,8 +200,8 @@ class Client:
             Result: a text, rows, or both.
 
         Raises:
-            UserError: for a statement that is wrong or refused, a file that cannot be read, and a SELECT or
-                SUBSCRIBE, which does not end.
+            UserError: for a statement that is wrong or refused, a file that cannot be read, and a SELECT
+                of windows or SUBSCRIBE, which does not end.
             ElfError: when the agent is lost or does not answer.
 
         Example:
