@@ -190,8 +190,8 @@ class Client:
     # -- statements ------------------------------------------------------------------------------------------
 
     async def sql(self, text: str) -> Result:
-        """Perform one statement that ends: CREATE, SHOW, DESCRIBE, ALTER, DROP, EXPLAIN …, and a SELECT of some
-        rows (``SELECT * FROM clicks LIMIT 10``).
+        """Perform one statement that ends: CREATE, SHOW, DESCRIBE, ALTER, DROP, EXPLAIN …, and a SELECT of
+        some rows (``SELECT * FROM clicks LIMIT 10``).
 
         Args:
             text (str): one statement of ELF-QL. Files that it names are read on this machine.
