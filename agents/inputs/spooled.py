@@ -20,6 +20,7 @@ import numpy as np
 from agents.inputs.split import split
 from agents.inputs.spool import KEYS, LOSS, Record, Segment, Spool, records, size_of
 from agents.inputs.values import Chunk, Counters, Position, Source
+from elf.errors import InputError
 from elf.fields import replace
 from elf.job.gaps import Missed
 
@@ -29,6 +30,10 @@ FULL: Final = "it was not taken, and its sender could not wait"
 DAMAGED: Final = "the spool is damaged there"
 GONE: Final = "the spool was removed, or a part of it"
 _HEAD_BYTES: Final = 64
+FEW: Final = 8
+PACE_MS: Final = 5
+"""Of more than a few origins small blocks are not read at once: a chunk of a few lines costs half a
+millisecond, so each of them takes a tenth of a core at most."""
 
 
 @dataclass
@@ -62,6 +67,8 @@ class Spooled:
         self._gaps: list[Missed] = []
         self._finished: list[str] = []
         self._open: tuple[Segment, int] | None = None
+        self._paced_ms = self._pace_ms = 0
+        """When the last block was read, and how long the next one waits after it."""
 
     @property
     def exhausted(self) -> bool:
@@ -79,14 +86,17 @@ class Spooled:
         return bool(self._groups)
 
     def read(self, bytes_max: int, now_ms: int) -> Chunk | None:
-        """The next lines of one origin; None when there are no more right now. Raises ``OSError`` when the
+        """The next lines of one origin; None when there are no more right now. Raises ``InputError`` when the
         spool has failed."""
-        if self.spool.failure is not None:
-            raise self.spool.failure
+        if (failure := self.spool.failure) is not None:
+            raise InputError(
+                f"cannot write to the spool {self.spool.folder}: {failure.strerror}"
+            ) from failure
         self._forget_silent(now_ms)
         while not self._groups:
-            if not self._next_block(bytes_max):
+            if self._waits(bytes_max, now_ms) or not self._next_block(bytes_max):
                 return None
+            self._paced_ms, self._pace_ms = now_ms, PACE_MS * max(len(self._groups) - FEW, 0)
         origin, group = self._groups.popleft()
         self._heard[origin] = now_ms
         chunk = self._chunk(origin, group)
@@ -96,6 +106,11 @@ class Spooled:
         return chunk
 
     # -- blocks ----------------------------------------------------------------------------------------------
+
+    def _waits(self, bytes_max: int, now_ms: int) -> bool:
+        """Whether more should come first."""
+        is_small = self.spool.durable - self._at < bytes_max
+        return is_small and 0 <= now_ms - self._paced_ms < self._pace_ms
 
     def _next_block(self, bytes_max: int) -> bool:
         """Whether there is one. One that was begun before a restart has the bytes that it had."""

@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from agents.disk.room import is_refusal
 from agents.inputs.spool import Spool
-from agents.inputs.spooled import DAMAGED, FULL, GONE, SILENT_MS, Spooled, begins_at
+from agents.inputs.spooled import DAMAGED, FEW, FULL, GONE, PACE_MS, SILENT_MS, Spooled, begins_at
 from agents.inputs.values import Chunk, Position
+from elf.errors import InputError
 from tests.support.files import drain, lines
 
 BYTES_MAX = 1 << 20
@@ -65,6 +67,21 @@ def test_a_block_is_a_chunk_an_origin_and_offsets_are_those_of_the_spool(tmp_pat
     put(read, "a", "more")
     (after,) = drain(read, 0)
     assert after.offsets[0] >= first.end
+    read.close()
+
+
+def test_many_origins_are_read_in_larger_blocks(tmp_path: Path) -> None:
+    """A chunk costs the same however few lines it has."""
+    read = opened(tmp_path)
+    for _ in range(2):
+        for number in range(50):
+            put(read, f"o{number}", "text")
+        assert len(drain(read, 0)) in (50, 0)
+    wait_ms = PACE_MS * (50 - FEW)
+    assert drain(read, wait_ms - 1) == []
+    assert len(drain(read, wait_ms)) == 50
+    put(read, "o1", "more")
+    assert len(drain(read, wait_ms, bytes_max=1)) == 1, "what is asked for is there"
     read.close()
 
 
@@ -196,8 +213,9 @@ def test_a_disk_that_refuses_ends_the_input(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OSError, match="No space"):
         put(read, "a", "one")
     assert read.spool.take("a", b"two\n") is None
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(InputError, match=r"cannot write to the spool .*: No space") as raised:
         read.read(1, 0)
+    assert is_refusal(raised.value), "the agent waits for room"
     read.close()
 
 
