@@ -312,6 +312,23 @@ async def test_what_is_refused_over_http(tmp_path: Path) -> None:
         assert side.look() == ["a"]
 
 
+async def test_a_body_that_does_not_come_or_is_too_much_beside_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.receiving.http.BODY_SECS", 0.05)
+    monkeypatch.setattr("agents.receiving.http.REST_SECS", 0.05)
+    monkeypatch.setattr("agents.receiving.http.HELD_BYTES_MAX", 100)
+    async with receiving(tmp_path, "http") as side:
+        reader, writer = await asyncio.open_connection(*side.at)
+        writer.write(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nhalf")
+        assert (await reader.read()).startswith(b"HTTP/1.1 408 ")
+        writer.close()
+        assert (await post(side, b"x" * 101))[0] == 503
+        assert (await post(side, b"x\n"))[0] == 202, "nothing is held any more"
+        assert side.look() == ["x"]
+        assert side.refusals() == {"slow": 1, "busy": 1}
+
+
 # -- forward -------------------------------------------------------------------------------------------------
 
 
