@@ -345,6 +345,20 @@ async def test_a_record_is_a_line(tmp_path: Path) -> None:
         )
 
 
+async def test_fluentds_own_sender(tmp_path: Path) -> None:
+    sender = pytest.importorskip("fluent.sender")
+    async with receiving(tmp_path, "forward", "json") as side:
+
+        def send() -> bool:
+            one = sender.FluentSender("app", "127.0.0.1", side.at[1], nanosecond_precision=True)
+            sent = one.emit_with_time("x", sender.EventTime(1_800_000_000.5), {"k": [1, 2.5, None, "é"]})
+            one.close()
+            return bool(sent)
+
+        assert await asyncio.to_thread(send)
+        await side.until('{"@timestamp":"2027-01-15T08:00:00.500000Z","tag":"app.x","k":[1,2.5,null,"é"]}')
+
+
 async def test_a_chunk_that_is_sent_again_is_acknowledged_again_and_taken_once(tmp_path: Path) -> None:
     async with receiving(tmp_path, "forward") as side:
         message: list[object] = ["tag", entries(["one"]), {"chunk": "c1"}]

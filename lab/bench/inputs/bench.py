@@ -31,7 +31,8 @@ LATENESS_SECS: Final = 20.0
 
 @dataclass(frozen=True)
 class Came:
-    """What came of a sender. ``told``: rows that are in no window, as the windows say."""
+    """What came of a sender. ``told``: rows that are in no window, as the windows say (late, mostly);
+    ``lost``: those of which nobody says so."""
 
     wrote: int = 0
     lost: int = 0
@@ -143,5 +144,5 @@ class InputsBench(Bench[str, Came]):
 
 def judged(wrote: int, counts: Counter[str], told: int) -> Came:
     """Of the rows 0 to ``wrote``."""
-    lost = sum(stem(number) not in counts for number in range(wrote))
-    return Came(wrote, lost, sum(count - 1 for count in counts.values()), told)
+    missing = sum(stem(number) not in counts for number in range(wrote))
+    return Came(wrote, max(missing - told, 0), sum(count - 1 for count in counts.values()), told)
