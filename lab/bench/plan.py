@@ -22,8 +22,9 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AddJob
 from elf.job.spec import Flow, JobSpec, app_id, flow_topic, flow_uid
 from elf.ql.catalogue import CLAUSES
+from elf.ql.looks import is_look
 from elf.ql.plan import Plan
-from elf.ql.statements import joined_files
+from elf.ql.statements import joined_files, parse_query
 from elf.schema import Column, Schema
 from lab.bench.measure import plan_of
 from lab.bench.options import Fragments, Jobs
@@ -104,8 +105,14 @@ class Planning(Bench[str, dict[str, float]]):
 
 
 def _texts() -> dict[str, str]:
-    texts = {clause.name: clause.example for clause in CLAUSES if not joined_files(clause.example)}
+    examples = {clause.name: clause.example for clause in CLAUSES if not joined_files(clause.example)}
+    texts = {name: text for name, text in examples.items() if not _is_look(text)}
     return texts | {path.name: path.read_text(encoding="utf-8") for path in sorted(PANELS.glob("*.sql"))}
+
+
+def _is_look(text: str) -> bool:
+    query = parse_query(text)
+    return query is not None and is_look(query)
 
 
 def _schema_for(text: str) -> Schema:
