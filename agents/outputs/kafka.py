@@ -30,7 +30,7 @@ class Kafka:
         try:
             from confluent_kafka import Producer
         except ImportError:
-            raise UserError("Kafka needs a package here: pip install 'elf[kafka]'") from None
+            raise UserError("Kafka needs a package here: pip install 'elf-stream[kafka]'") from None
         url = urlsplit(output.target)
         self._topic = url.path.strip("/")
         self._against: str = ""

@@ -73,7 +73,7 @@ class Postgres:
         try:
             import psycopg
         except ImportError:
-            raise UserError("PostgreSQL needs a package here: pip install 'elf[postgres]'") from None
+            raise UserError("PostgreSQL needs a package here: pip install 'elf-stream[postgres]'") from None
         from psycopg.sql import Identifier
 
         self._errors = psycopg.Error
