@@ -341,7 +341,9 @@ class _Level:
             names = [f"k{index}" for index in range(len(draft.keys))]
             names += [f"z{index}" for index in range(len(draft.keys) if draft.sets else 0)]
             same += [f"{at}.{name} IS NOT DISTINCT FROM g.{name}" for name in names]
-            joins.append(f"LEFT JOIN {groups} AS {at} ON {' AND '.join(same)}")
+            # A set that occurs twice has its rows twice, each of which is beside one.
+            once = f"(SELECT DISTINCT ON ({', '.join(['window_start', *names])}) * FROM {groups})"
+            joins.append(f"LEFT JOIN {once} AS {at} ON {' AND '.join(same)}")
             for one, slot in self.aggregates.items():
                 if one.offset == step:
                     items.append(f"{at}.{self.aggregates[replace(one, offset=0)]} AS {slot}")
