@@ -118,6 +118,12 @@ class JobGroupMachine:
         if commit.whole:
             self._whole[commit.record] = commit.whole
 
+    def wants_no_more(self) -> None:
+        """We lead it no more: another leader may commit the same panes with other contents, which are told by
+        the same words."""
+        self.commits.clear()
+        self._whole.clear()
+
     def state(self, index: int) -> list[JobGroupEffect]:
         return [SummariseJobGroup(self.key, index, self.uid, self.flows, self.founder)]
 

@@ -151,7 +151,7 @@ class Hosting:
         del self._led[key]
         self._unbegun.discard(key)
         machine = self._machines[key]
-        machine.commits.clear()
+        machine.wants_no_more()
         self._job_groups.wait_no_more(machine.uid)
         return self._job_groups.release(machine.uid, now_ms) if led.begun else ()
 

@@ -13,9 +13,10 @@ from agents.disk.store import Store
 from agents.tasks.checkpoints import counted
 from elf.batch import decode
 from elf.errors import PeerError
+from elf.fields import replace
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Feed, Finish, Idle, Install
-from elf.job.counters import COUNTER_STATES, PaneCounters, counters
+from elf.job.counters import COUNTER_STATES, GAP_PANES_MAX, PaneCounters, counters
 from elf.job.gaps import (
     GAPS,
     GAPS_MAX,
@@ -81,6 +82,20 @@ def test_the_panes_from_the_last_row_before_a_gap_to_the_first_one_behind_it_lac
     found = marked(sealed)
     assert set(found) == panes(10 * SECOND - LATENESS, behind + LATENESS) >= {10}
     assert set.union(*found.values()) == {gap}
+
+
+def test_a_gap_is_marked_in_its_own_panes_however_late_rows_may_be() -> None:
+    late = replace(FLOW, fragment=replace(FLOW.fragment, lateness_us=PANE * 2 * GAP_PANES_MAX))
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    worker.handle(Install(late))
+    begin = PANE * 3 * GAP_PANES_MAX // SECOND
+    worker.handle(Feed(chunk(at(begin), 0), 0))
+    worker.handle(Feed(chunk(at(begin + 20), 2), 0, missed=(lost(),)))
+    (state,) = worker.states().values()
+    ((first, end, _),) = state.counters._gaps
+    own = range(begin * SECOND // PANE, (begin + 20) * SECOND // PANE + 1)
+    assert first < own[0] <= own[-1] < end
+    assert end - first <= GAP_PANES_MAX
 
 
 def test_a_gap_behind_which_nothing_was_written_ends_now_and_is_durable_at_once() -> None:

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from agents.disk import groupstore
 from agents.disk.store import Store
+from agents.node.groups import JobGroupMachine
 from elf.errors import ElfBug
 from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
@@ -21,7 +22,7 @@ from elf.job.group import records
 from elf.job.group.commits import alone
 from elf.job.group.group import WINDOWS_KEPT, JobGroup
 from elf.job.group.master import Master
-from elf.job.group.port import Drafted
+from elf.job.group.port import Apply, Commit, Drafted
 from elf.job.group.records import JointCommit, encode, group_key, record_of
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import VersionRecord
@@ -257,6 +258,20 @@ def test_a_commit_that_was_known_by_its_name_is_completed_by_a_state() -> None:
     assert (row.members, row.counters, row.payload, row.seq) == (b"\1", b"tally", b"rows", 5)
     with pytest.raises(ElfBug):
         groupstore.apply(store, encode(replace(whole, payload=b"others")))
+
+
+def test_what_was_too_large_to_be_told_is_not_taken_for_the_next_leaders() -> None:
+    """Its commit of the same panes has other members, and is told by the same words."""
+    whole = PaneCommit("f" * 24, 3, 4, 0, b"\1", 1, b"tally", b"rows", seq=5)
+    told = encode(whole.bare)
+    for led_on, expected in ((True, encode(whole)), (False, told)):
+        machine = JobGroupMachine(bytes(16))
+        machine.wants(Commit("", 1, told, encode(whole)))
+        if not led_on:
+            machine.wants_no_more()
+        (effect,) = machine.apply(told)
+        assert isinstance(effect, Apply)
+        assert effect.record == expected
 
 
 def test_windows_with_which_a_record_is_too_large_are_not_in_it(monkeypatch: pytest.MonkeyPatch) -> None:

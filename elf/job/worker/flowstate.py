@@ -18,7 +18,7 @@ from elf.batch import decode, encode
 from elf.cbt import BufferTree
 from elf.job.approximate import keep_best, with_cut
 from elf.job.checkpoint import FlowCheckpoint
-from elf.job.counters import PaneCounters
+from elf.job.counters import GAP_PANES_MAX, PaneCounters
 from elf.job.gaps import Gap
 from elf.job.messages.rollup import FlowProgress
 from elf.job.parts import LateRows
@@ -226,10 +226,11 @@ class FlowState:
         """Rows of this time are gone, or of so much before and after it as rows are out of order. Those of
         sealed panes would have been late; those before the flow are not its own."""
         pane_us, place = self.flow.fragment.pane_us, self.flow.fragment.range[0]
-        lateness_us = self.lateness_us or 0
         first = last = 0
         if pane_us:
-            first, last = (gap.from_us - lateness_us) // pane_us, (gap.to_us + lateness_us) // pane_us
+            room_us = (GAP_PANES_MAX * pane_us - (gap.to_us - gap.from_us)) // 2 - pane_us
+            around_us = min(self.lateness_us or 0, max(room_us, 0))
+            first, last = (gap.from_us - around_us) // pane_us, (gap.to_us + around_us) // pane_us
         if last >= self.live_from and not place:
             self.dirty = self._changed = True
             self.counters.mark(max(first, self._open_pane), max(last, self._open_pane), gap)
