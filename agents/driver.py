@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, Protocol
-
-from prometheus_client.core import Metric
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agents.arrivals import Arrivals, plan_all
 from agents.audit import Audit
@@ -48,6 +46,9 @@ from elf.transport.base import Closed, Received, Transport
 from elf.wire.base import Message
 from elf.wire.clients import Failed, Stats
 from elf.wire.frames import FrameRefused, OtherCluster
+
+if TYPE_CHECKING:  # as in agents.outputs.delivering
+    from prometheus_client.core import Metric
 
 MESSAGE_BYTES_MAX: Final = 64 << 20
 LET_GO_MS: Final = 30_000

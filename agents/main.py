@@ -135,7 +135,13 @@ def ended(work: Callable[[], int]) -> int:
 def main() -> None:
     """Entry point."""
     arguments = _parser().parse_args()
-    sys.exit(ended(lambda: run(arguments)))
+    status = ended(lambda: run(arguments))
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except OSError:  # who started it, and its terminal, are gone: that is no failure of the agent
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -203,7 +203,9 @@ def _prepare_everything() -> None:
     import agents.process
     import agents.tasks.direct
     import agents.tasks.mapping  # noqa: F401
+    import elf.ql.conditions
     import elf.ql.jobs
+    import elf.ql.looks
     import elf.ql.planner
     import elf.ql.signed
     import elf.ql.statements

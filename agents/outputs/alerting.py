@@ -23,7 +23,6 @@ from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.errors import UserError
 from elf.job.alerts import GROUPS_MAX, Alert, Memory, Transition, Verdict, judged
 from elf.job.worker.fitting import ARROW_TYPES
-from elf.ql.conditions import condition
 from elf.ql.plan import Plan
 from elf.schema import Column, ColumnType, Schema
 
@@ -148,6 +147,7 @@ class _Chooser:
 
     def __init__(self, when: str, schema: Schema) -> None:
         from agents.tasks.engine import Mapper
+        from elf.ql.conditions import condition
 
         read = condition(when, schema, stream="rows")
         self._columns = read.columns

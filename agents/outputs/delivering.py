@@ -11,13 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from threading import Lock
-from typing import Final
-
-from prometheus_client.core import Metric
+from typing import TYPE_CHECKING, Final
 
 from agents.disk.store import StoreError
 from agents.outputs.parcels import said
-from agents.outputs.prometheus import Gauges
 from agents.outputs.targets import OPENERS, Opener, Target
 from agents.ports import Results
 from elf.errors import UserError
@@ -25,6 +22,9 @@ from elf.fields import replace
 from elf.job.effects import Deliver
 from elf.job.events import Delivered
 from elf.job.output import OutputKept, OutputSpec, is_allowed, why_not
+
+if TYPE_CHECKING:  # without outputs an agent does not load it, nor does `elf run`
+    from prometheus_client.core import Metric
 
 RESULTS_MAX: Final = 64
 """That are delivered at a time."""
@@ -75,6 +75,8 @@ class Deliveries:
 
     def gauges(self, lives: Callable[[OutputSpec], bool]) -> list[Metric]:
         """The gauges of outputs that are still this agent's."""
+        from agents.outputs.prometheus import Gauges
+
         with self._lock:
             shown = [one for _, one in self._open.values() if isinstance(one, Gauges)]
         families = (family for one in shown if lives(one.output) for family in one.families())

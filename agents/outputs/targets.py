@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Final, Protocol
 
-from agents.outputs.files import Files
-from agents.outputs.kafka import Kafka
-from agents.outputs.otlp import Otlp
 from agents.outputs.parcels import Parcel
-from agents.outputs.postgres import Postgres
-from agents.outputs.prometheus import Gauges
-from agents.outputs.webhook import Webhook
 from elf.job.output import OutputSpec
 
 
@@ -28,15 +23,27 @@ class Target(Protocol):
 
 Opener = Callable[[OutputSpec, str], Target]
 
+
+def _opener(module: str, name: str) -> Opener:
+    """An agent without outputs does not load what they need."""
+
+    def opened(output: OutputSpec, secret: str) -> Target:
+        target: Target = getattr(import_module(f"agents.outputs.{module}"), name)(output, secret)
+        return target
+
+    return opened
+
+
 OPENERS: Final[Mapping[str, Opener]] = {
-    "file": Files,
-    "http": Webhook,
-    "https": Webhook,
-    "kafka": Kafka,
-    "otlp+http": Otlp,
-    "otlp+https": Otlp,
-    "postgres": Postgres,
-    "postgresql": Postgres,
-    "prometheus": Gauges,
+    scheme: _opener(*where)
+    for schemes, where in {
+        ("file",): ("files", "Files"),
+        ("http", "https"): ("webhook", "Webhook"),
+        ("kafka",): ("kafka", "Kafka"),
+        ("otlp+http", "otlp+https"): ("otlp", "Otlp"),
+        ("postgres", "postgresql"): ("postgres", "Postgres"),
+        ("prometheus",): ("prometheus", "Gauges"),
+    }.items()
+    for scheme in schemes
 }
 """By the scheme of a target: what opens it, with the text of its secret, which may be empty."""
