@@ -3,8 +3,16 @@ replaces itself; where they are is in the job's group."""
 
 from __future__ import annotations
 
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from agents.outputs.parcels import Parcel
 from elf.batch import decode
+from elf.errors import UserError
 from elf.job.effects import PruneWindows
+from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
 from lab.chaos.world import World
 from tests.support.histories import begun, settled
@@ -32,10 +40,19 @@ def out_is_in(world: World, spec: JobSpec, until_ms: int, least: int) -> None:
         assert {row["k0"]: row["s0"] for row in rows} == counts
 
 
-def test_all_windows_come_out_whoever_is_the_master() -> None:
+def test_all_windows_come_out_whoever_is_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(91, 3, checking=False)
     spec, until = begun(world, 20_000, rate_ms=1_000)
     staffed(world, spec, 3)
+    take, rng = world.outside.take, random.Random(91)
+
+    def taken(output: OutputSpec, parcels: Sequence[Parcel]) -> None:
+        """And now and then the answer gets lost."""
+        take(output, parcels)
+        if world.now < until and rng.random() < 0.3:
+            raise UserError("no answer")
+
+    monkeypatch.setattr(world.outside, "take", taken)
     said(world, 2, f"{CREATE} FROM BEGINNING")
     world.run(3_000)
     for _ in range(2):
@@ -52,7 +69,7 @@ def test_all_windows_come_out_whoever_is_the_master() -> None:
     out_is_in(world, spec, until, 9)
     numbers = came(world).numbers
     assert set(numbers) == set(range(1, max(numbers) + 1))  # none is left out
-    assert numbers != sorted(set(numbers))  # some came again, behind later ones
+    assert len(numbers) > len(set(numbers)), "some came again"
     positions = [agent.store.outputs(spec.uid) for agent in world.agents]
     assert all(one == positions[0] for one in positions)
     row = shown(world)
@@ -66,6 +83,7 @@ def test_a_dead_output_holds_up_nothing_and_what_falls_out_is_named_as_a_gap() -
     world.run(3_000)
     assert said(world, 1, CREATE).text == "output out created, of what comes from now on"
     world.run(2_000)
+    world.run_until(lambda: bool(world.outside.came and came(world).numbers))
     world.outside.is_down = True
     lead = leader(world, spec)
     made = len(lead.store.windows_after(spec.uid, 0))
