@@ -30,7 +30,17 @@ from tests.support.storms import EQUAL, NODES, equal, gone, reduced, schedule, u
 ROOT = Path(__file__).parents[2]
 FIXED = range(1, 1 + int(os.environ.get("ELF_CHAOS_SEEDS", cases("25", "500"))))
 """Seeds that are always run; ``ELF_CHAOS_SEEDS=500`` runs more."""
-RARE = [(567, 4), (1085, 4), (1101, 4), (4653, 4), (500041, 8), (520126, 8), (520244, 8), (520389, 8)]
+RARE = [
+    (567, 4),
+    (1085, 4),
+    (1101, 4),
+    (4653, 4),
+    (500041, 8),
+    (520126, 8),
+    (520244, 8),
+    (520389, 8),
+    (600068, 8),
+]
 """Seeds and nodes: sides over one stream, one of which lacks rows; a gap behind a copy; cuts within cuts, and
 after them; a packed file that grows; who leaves before the log has it as a member, and holds copies; a file
 after one that is deleted; a master that dies with a window of a paused job."""
