@@ -14,6 +14,7 @@ from sqlglot import exp
 from elf.ql.bind_operators import comparable
 from elf.ql.draft import Draft
 from elf.ql.expressions import TRUE, Call, Constant, Expr, Ref
+from elf.ql.kinds import become
 from elf.ql.rules_joins import is_file, name_of
 from elf.ql.tables import Joined, distinct_of
 
@@ -45,13 +46,15 @@ def _read(draft: Draft, node: exp.In) -> Draft:
     if found is None:
         names = ", ".join(one.name for one in contents.columns)
         raise source.at(column, f'{table.name} has no column "{column.name}"; columns: {names}')
-    values, has_null = distinct_of(contents, found)
-    if not values.rows:
-        return replace(draft, members={**draft.members, id(node): _FALSE})
     scope = draft.scope("WHERE", aggregates=False)
-    there: Expr = Ref(found.name, found.type, 0, joined.place)
     value = scope.bind(node.this)
-    equal = Call("=", comparable(node.this, value, column, there, scope), "boolean")
+    if not contents.rows:
+        return replace(draft, members={**draft.members, id(node): _FALSE})
+    there = Ref(found.name, found.type, 0, joined.place)
+    left, right = comparable(node.this, value, column, there, scope)
+    values, has_null = distinct_of(contents, found, right.kind)
+    there = replace(there, kind=values.columns[0].type)
+    equal = Call("=", (left, become(there, right.kind)), "boolean")
     inside = Call("not", (Call("is_null", (there,), "boolean"),), "boolean")
     unknown = TRUE if has_null else Call("is_null", (value,), "boolean")
     told = Call("case", (inside, TRUE, unknown, _UNKNOWN, _FALSE), "boolean")

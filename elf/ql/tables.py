@@ -9,16 +9,18 @@ state). To all clauses after FROM the rows are just wider: a column of the table
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from elf.batch import decode, encode
 from elf.errors import PeerError, UserError
 from elf.ipcsize import NotArrow, decoded_bytes
-from elf.ql.expressions import Expr, Ref, Spelled, rewrite
+from elf.ql.expressions import Expr, Kind, Ref, Spelled, rewrite
 from elf.ql.fuel import BYTES_A_PART, burn
 from elf.ql.plan import Table
 from elf.ql.render import render
@@ -115,12 +117,20 @@ def _narrowed(table: Table, names: set[str]) -> Table:
     return replace(table, columns=columns, data=data, digest=_digest(data))
 
 
-def distinct_of(table: Table, column: Column) -> tuple[Table, bool]:
-    """The different values of a column, and whether NULL is one of them."""
+def distinct_of(table: Table, column: Column, kind: Kind) -> tuple[Table, bool]:
+    """The different values of a column, and whether NULL is one of them. They are different as ``kind``, as
+    which they are compared: if that is double they are doubles, among which 0.0 equals -0.0, NaN itself, and
+    2^53 what was 2^53 + 1."""
     narrowed = _narrowed(table, {column.name})
+    if kind == "double":
+        narrowed = replace(narrowed, columns=(Column(column.name, "double"),))
     if not narrowed.data:
         return narrowed, False
     contents = decode(narrowed.data, TABLE_BYTES_MAX)
+    if kind == "double":
+        doubles = pc.add(contents[column.name].cast(pa.float64(), safe=False), 0.0)
+        doubles = pc.if_else(pc.is_nan(doubles), math.nan, doubles)
+        contents = pa.table({column.name: doubles})
     values = contents.group_by(column.name, use_threads=False).aggregate([]).combine_chunks()
     data = encode(values.replace_schema_metadata(None), small=True)
     found = replace(narrowed, data=data, digest=_digest(data), rows=values.num_rows)

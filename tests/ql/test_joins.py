@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 
@@ -108,6 +109,28 @@ def test_as_duckdb_over_all_rows(con: duckdb.DuckDBPyConnection, asked: str, by_
     assert wanted[1]
     for parts in (1, 5):
         assert difference(run_live(con, made, TABLE, parts=parts, seed=parts), wanted) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "asked"),
+    [
+        ([0.0, -0.0, None, math.nan, -math.nan], 0.0),
+        ([0, 7], -0.0),
+        ([2**53, 2**53 + 1], 2.0**53),
+        ([0.0, -0.0, math.nan, -math.nan], math.nan),
+    ],
+)
+def test_a_row_meets_at_most_one_of_the_values_that_are_equal_to_it(
+    con: duckdb.DuckDBPyConnection, values: list[float | None], asked: float
+) -> None:
+    schema = Schema((Column("ts", "timestamp"), Column("d", "double")), "ts")
+    text = query("SELECT COUNT(*) AS n FROM x WHERE d IN (SELECT v FROM 'f.csv')")
+    made = plan(text, schema, stream="x", tables=tables_of(text, {"f.csv": encode(pa.table({"v": values}))}))
+    for table in made.fragment.tables:
+        con.register(table.relation, decode(table.data))
+    one = pa.table({"_pane": pa.array([0], pa.int64()), "d": pa.array([asked], pa.float64())})
+    con.register("rows", one)
+    assert con.sql(made.fragment.map_sql).fetchall() == [(0, 1)]
 
 
 def test_a_fragment_takes_what_it_needs_and_is_shared_by_contents() -> None:
