@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from elf.ql.bind_operators import comparable
 from elf.ql.draft import Draft
-from elf.ql.expressions import TRUE, Call, Constant, Expr, Ref
+from elf.ql.expressions import TRUE, Call, Constant, Ref
 from elf.ql.kinds import become
 from elf.ql.rules_joins import is_file, name_of
 from elf.ql.tables import Joined, distinct_of
