@@ -102,12 +102,15 @@ class Kept:
         self._assembly, self._counters = None, None
         return Sides(effect.spec.plan, effect.calendar), effect.calendar.needs_from(effect.first_us)
 
-    def count(self, counters: pa.Table | None, start: int) -> pa.Table | None:
-        """The counters of the windows, and keep it: what was kept from pane ``start`` on, and
-        ``counters``."""
+    def count(self, counters: pa.Table | None, held: int, start: int) -> pa.Table | None:
+        """The counters of the windows, and keep them: what was kept of panes ``[held, start)``, and
+        ``counters`` from pane ``start`` on, or all of them where nothing was kept."""
         kept = self._counters
         if kept is not None:
-            kept = kept.filter(pc.greater_equal(kept["_pane"], start))
+            panes = kept["_pane"]
+            kept = kept.filter(pc.and_(pc.greater_equal(panes, held), pc.less(panes, start)))
+            if counters is not None:
+                counters = counters.filter(pc.greater_equal(counters["_pane"], start))
         self._counters = joined([kept, counters])
         return self._counters
 
@@ -170,14 +173,15 @@ class Version:
         cannot be made."""
         try:
             with self._lock:
-                if self._finisher is None:
-                    self._finisher = self._finishing(self.plan)
-                if self.common is not None and self._term != term:
-                    self._term, self._kept = term, Kept()
-                yield self._finisher, self._kept
-        except BaseException:
-            self._kept = Kept()
-            raise
+                try:
+                    if self._finisher is None:
+                        self._finisher = self._finishing(self.plan)
+                    if self.common is not None and self._term != term:
+                        self._term, self._kept = term, Kept()
+                    yield self._finisher, self._kept
+                except BaseException:
+                    self._kept = Kept()  # before another thread may go on from it
+                    raise
         finally:
             if self._gone:
                 self._close()

@@ -46,6 +46,7 @@ from elf.functions.cpu import cpu_us
 from elf.job.approximate import with_bounds
 from elf.job.commits import UNNUMBERED, PaneCommitName, WindowCommit
 from elf.job.contributions import Piece
+from elf.job.counters import completed
 from elf.job.effects import CommitWindows, ReadWindows
 from elf.job.events import WindowsCommitted, WindowsRead
 from elf.job.gaps import gaps_alone, gaps_of
@@ -282,13 +283,17 @@ def _assemble(
         own = finisher.side(number) if number else finisher
         pieces = pieces_of(effect, store, *reach, flows)
         panes.append(staged(side, _made_of(side, pieces, (start, end), own), from_us, effect.last_us, own))
-        if counted != flows:  # what its panes lack is a window's all the same
-            counter_tables += map(gaps_alone, opened_counters(piece.clip(start, end) for piece in pieces))
+        if counted != flows or reach != (
+            start,
+            end,
+        ):  # what panes lack that are not counted is told all the same
+            counter_tables += [completed(gaps_alone(table)) for table in opened_counters(pieces)]
+        if counted != flows:
             pieces = pieces_of(effect, store, start, end, counted)
         counter_tables += opened_counters(piece.clip(start, end) for piece in pieces)
     rows = assembly.rows(effect.first_us, effect.last_us, panes, finisher)
-    held = bounded(effect.calendar.needs_from(effect.first_us), pane_us)
-    counters = kept.count(joined(counter_tables), held)
+    held, _ = reached(effect, effect.calendar.needs_from(effect.first_us), effect.last_us)
+    counters = kept.count(joined(counter_tables), held, start)
     kept.keep(assembly, effect)
     rows = with_bounds(rows, counters, plan)
     calendar = assembly.calendar

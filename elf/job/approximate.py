@@ -101,7 +101,7 @@ def with_bounds(rows: pa.Table, counted: pa.Table | None, plan: Plan) -> pa.Tabl
     """Result rows whose last column is their credit, with their error bound in its place."""
     if plan.fragment.keep is None or not rows.num_rows or counted is None:
         return rows
-    cuts = counted[CUT].to_numpy()
+    cuts = _floats(counted, CUT)  # nothing was cut where a pane only names its gaps
     if plan.windows:
         bounds = [rows[name].cast(pa.timestamp("us")).cast(pa.int64()).to_pylist() for name in _BOUNDS]
         panes, pane_us = counted["_pane"].to_numpy(), plan.fragment.pane_us

@@ -10,6 +10,7 @@ from collections import defaultdict
 
 import duckdb
 import pyarrow as pa
+import pytest
 
 from agents.committing import windowcommits
 from agents.committing.kept import Kept
@@ -19,6 +20,7 @@ from elf.batch import encode
 from elf.job.commits import PaneCommit
 from elf.job.counters import counters
 from elf.job.effects import CommitWindows, Coverage
+from elf.job.gaps import Gap, with_gaps
 from elf.job.spec import Flow
 from elf.ql.planner import plan_streams
 from elf.ql.statements import Select, parse
@@ -53,7 +55,8 @@ class Job:
     def __init__(self, query: str) -> None:
         (asked,) = parse(query)
         assert isinstance(asked, Select)
-        self.plan = plan_streams(asked.query, {"clicks": CLICKS, "buys": BUYS})
+        streams = {"clicks": CLICKS, "buys": BUYS} if " buys " in query else {"clicks": CLICKS}
+        self.plan = plan_streams(asked.query, streams)
         assert self.plan.join is not None
         self.finisher = Finisher(self.plan.final_sql, self.plan.join.sql)
         flows = [Flow(one.stream, one, bytes(16), "") for one in self.plan.fragments]
@@ -62,9 +65,10 @@ class Job:
         self.rows: dict[str, list[Row]] = {"clicks": [], "buys": []}
         self.revisions: dict[tuple[str, int], int] = {}
         self.said: dict[tuple[int, int], tuple[int, Said]] = {}
+        self.gaps: dict[tuple[int, int], list[str]] = {}
 
-    def commit(self, stream: str, pane: int, rows: list[Row]) -> None:
-        """These rows too are in the pane."""
+    def commit(self, stream: str, pane: int, rows: list[Row], lacks: str = "") -> None:
+        """These rows too are in the pane. ``lacks``: the source of a gap there."""
         self.rows[stream] += rows
         revision = self.revisions.get((stream, pane), -1) + 1
         self.revisions[stream, pane] = revision
@@ -79,8 +83,12 @@ class Job:
         )
         self.connection.register("rows", table)
         payload = encode(self.connection.sql(fragment.map_sql).to_arrow_table()) if inside else b""
-        counts = encode(counters(pa.array([pane]).to_numpy(), rows_in=len(inside)))
-        self.store.commit_panes(PaneCommit(stream, pane, pane + 1, revision, b"\1", 1, counts, payload))
+        counted = counters(pa.array([pane]).to_numpy(), rows_in=len(inside))
+        if lacks:
+            gap = Gap(pane * SECOND, pane * SECOND, "me", lacks)
+            counted = with_gaps(counted, {pane: {gap}})
+        row = PaneCommit(stream, pane, pane + 1, revision, b"\1", 1, encode(counted), payload)
+        self.store.commit_panes(row)
 
     def windows(self, first_us: int, last_us: int, revised: tuple[int, int] | None = None) -> None:
         known = sorted(self.revisions.items())
@@ -95,6 +103,7 @@ class Job:
             assert status["rows_in"] == sum(
                 span[0] <= t < span[1] for some in self.rows.values() for _, t in some
             )
+            self.gaps[span] = [gap["source"] for gap in status["gaps"]]
             self.said[span] = (status["revision"], {row["user"]: (row["n"], row["met"]) for row in rows})
 
 
@@ -153,3 +162,35 @@ def test_what_is_kept_is_not_gone_on_from_when_a_partner_came_later() -> None:
         job.commit("buys", pane, [])
     job.windows(8 * SECOND, 12 * SECOND)
     assert job.said[4 * SECOND, 10 * SECOND][1] == job.said[6 * SECOND, 12 * SECOND][1] == {"a": (1, 1)}
+
+
+@pytest.mark.parametrize(
+    ("query", "stream", "reach"),
+    [
+        (QUERY.format("LEFT"), "buys", (2, 1)),
+        (
+            "SELECT user, COUNT(*) AS n, LAG(COUNT(*), 2) + LEAD(COUNT(*)) AS met FROM clicks GROUP BY user "
+            "WINDOWING 5 SECONDS SLIDE 2 SECONDS",
+            "clicks",
+            (4, 2),
+        ),
+    ],
+)
+def test_windows_name_the_gaps_of_the_panes_that_they_reach_for(
+    query: str, stream: str, reach: tuple[int, int]
+) -> None:
+    lacking = (3, 9, 14)
+    for again in (False, True):
+        job = Job(query)
+        assert job.plan.reach == tuple(seconds * SECOND for seconds in reach)
+        assert job.plan.fragment.pane_us == SECOND
+        for pane in range(20):
+            for one in {"clicks", stream}:
+                job.commit(one, pane, [], f"at {pane}" if one == stream and pane in lacking else "")
+        for start in range(2, 16, 2):
+            job.windows(start * SECOND, (start + 2) * SECOND)
+            job.kept = Kept() if again else job.kept
+        assert len(job.gaps) >= 5
+        for (start, end), told in job.gaps.items():
+            near = range(start // SECOND - reach[0], end // SECOND + reach[1])
+            assert told == [f"at {pane}" for pane in lacking if pane in near], (start, end)
