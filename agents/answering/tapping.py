@@ -18,11 +18,14 @@ import pyarrow as pa
 
 from agents.answering.asks import SILENT, Procedure, ToAddress, offload
 from agents.answering.fleet import Fleet
+from agents.answering.looking import as_asked
 from elf.batch import decode, encode
 from elf.errors import PeerError, UserError
 from elf.job.catalog.log import CatalogLog, Member
 from elf.job.messages.inquiries import SampledRows, SampleRows, StreamSeen
+from elf.job.worker.fitting import arrow_schema
 from elf.schema import Column, Schema, merge_schemas
+from elf.wire.base import Answer
 from elf.wire.clients import LINES_MAX, RETRY_MS_MIN, ROWS_MAX, Call, Reply, TapOptions, TapReply
 
 ROWS_TOGETHER_MAX = 20_000
@@ -131,23 +134,36 @@ def _ask(request: int, tap: _Tap, members: Sequence[Member]) -> Procedure:
     each = _bounded(tap.request, len(members))
     asked = tap.asked(members)
     answers = yield [ToAddress(member.address, each, PATIENCE_MS) for member in asked]
+    for member, answer in zip(asked, answers, strict=True):
+        if answer.error == SILENT:
+            tap.silent[member.address] = SKIPS
+    return (yield from offload(partial(_told, request, tap, each, len(members), asked, answers)))
+
+
+def _told(
+    request: int,
+    tap: _Tap,
+    each: SampleRows,
+    members: int,
+    asked: Sequence[Member],
+    answers: Sequence[Answer],
+) -> Reply:
+    """It may take a while."""
     tables: list[pa.Table] = []
     hidden = unseen = 0
     silent: dict[str, str] = {}
     for member, answer in zip(asked, answers, strict=True):
         if answer.error:
             silent[member.name] = answer.error
-            if answer.error == SILENT:
-                tap.silent[member.address] = SKIPS
             continue
-        sampled = msgspec.msgpack.decode(answer.body, type=SampledRows)
-        hidden, unseen = hidden + sampled.hidden, unseen + sampled.unseen
-        if sampled.rows:
-            try:
+        try:
+            sampled = msgspec.msgpack.decode(answer.body, type=SampledRows)
+            if sampled.rows:
                 tables.append(_named(decode(sampled.rows), member.name, tap))
-            except PeerError as error:
-                silent[member.name] = str(error)
-    retry_ms = max(RETRY_MS_MIN, 1_000 * len(members) // ASKED_A_SECOND)
+            hidden, unseen = hidden + sampled.hidden, unseen + sampled.unseen
+        except (PeerError, msgspec.MsgspecError) as error:
+            silent[member.name] = str(error)
+    retry_ms = max(RETRY_MS_MIN, 1_000 * members // ASKED_A_SECOND)
     told = TapReply(hidden, unseen, each.rows_max, each.lines_max, silent, retry_ms=retry_ms)
     return _reply(request, tables, told)
 
@@ -164,7 +180,10 @@ def _bounded(request: SampleRows, members: int) -> SampleRows:
 
 
 def _named(rows: pa.Table, agent: str, tap: _Tap) -> pa.Table:
-    """Rows with the time first (the event time's column, or when they were read), then the agent."""
+    """Rows with the time first (the event time's column, or when they were read), then the agent. Raises
+    ``PeerError``."""
+    shown = [column for column in tap.request.columns if column.name in tap.shown]
+    rows = as_asked(rows, arrow_schema([Column(TS, "bigint"), *shown]))
     time = tap.event_time if tap.event_time in tap.shown else TS
     first = rows[time] if time != TS else rows[TS].cast(pa.timestamp("us"))
     agents = pa.array([agent] * rows.num_rows, pa.string())
@@ -176,5 +195,5 @@ def _reply(request: int, tables: Sequence[pa.Table], told: TapReply) -> Reply:
     body = msgspec.json.encode(told)
     if not tables:
         return Reply(request=request, body=body)
-    rows = pa.concat_tables(tables, promote_options="permissive")
+    rows = pa.concat_tables(tables)
     return Reply(request=request, body=body, payload=encode(rows.sort_by(rows.column_names[0])))

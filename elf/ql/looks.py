@@ -18,7 +18,7 @@ from elf.errors import QueryError
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.bind_lags import LAGS
 from elf.ql.draft import Draft
-from elf.ql.expressions import Ref, walk
+from elf.ql.expressions import Kind, Ref, walk
 from elf.ql.fuel import fuelled
 from elf.ql.render import render
 from elf.ql.render_map import where_clause
@@ -36,12 +36,14 @@ _CLAUSES: Final = frozenset({"expressions", "from_", "where", "limit"})
 
 @dataclass(frozen=True)
 class Look:
-    """``sql``: DuckDB, over ``rows`` with ``TIME`` and these columns."""
+    """``sql``: DuckDB, over ``rows`` with ``TIME`` and these columns. ``shown``: names and types of what it
+    gives, after ``TIME``."""
 
     stream: str
     columns: tuple[Column, ...]
     sql: str
     rows: int
+    shown: tuple[tuple[str, Kind], ...]
 
 
 def is_look(query: Query) -> bool:
@@ -84,17 +86,20 @@ def look_of(query: Query, schema: Schema) -> Look:
     try:
         with fuelled():
             values, draft = raw_columns(Draft(source, bare, schema))
+            if TIME in map(str.lower, values):
+                raise source.at(tree, f"{TIME} is the rows' event time: call this column otherwise")
             read = {
                 part.name
                 for value in (*values.values(), *draft.where)
                 for part in walk(value)
                 if isinstance(part, Ref)
             }
-            shown = [
+            items = [
                 f"{render(value, 'duckdb')} AS {name(called, 'duckdb')}" for called, value in values.items()
             ]
-            sql = [f"SELECT {', '.join([f'r.{TIME} AS {TIME}', *shown])}", "FROM rows AS r"]
+            sql = [f"SELECT {', '.join([f'r.{TIME} AS {TIME}', *items])}", "FROM rows AS r"]
             sql += where_clause(draft.where, "duckdb")
     except RecursionError as error:
         raise QueryError("the query is nested too deeply") from error
-    return Look(stream_of(query), schema.chosen(read), "\n".join(sql), int(limit.name))
+    shown = tuple((called, value.kind) for called, value in values.items())
+    return Look(stream_of(query), schema.chosen(read), "\n".join(sql), int(limit.name), shown)

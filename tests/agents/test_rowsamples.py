@@ -9,13 +9,20 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from agents.answering.looking import _last_rows
+from agents.answering.tapping import _Tap, _told
 from agents.formats import get_format
 from agents.tasks.rowsamples import LEASE_MS, ROW_SAMPLES_MAX, Allowance, RowSamples
-from elf.batch import decode
+from elf.batch import decode, encode
 from elf.errors import UserError
+from elf.job.catalog.log import Member
 from elf.job.messages.inquiries import SampledRows, SampleRows
 from elf.job.worker.stream import WorkerSettings
-from elf.schema import Column
+from elf.ql.looks import look_of
+from elf.ql.statements import parse_query
+from elf.schema import Column, Schema
+from elf.wire.base import Answer
+from elf.wire.clients import TapReply
 
 JSON = get_format("json")
 COLUMNS = (Column("ts", "timestamp"), Column("n", "bigint"))
@@ -172,3 +179,30 @@ def test_few_look_at_once_and_a_place_is_free_when_one_has_gone() -> None:
 def test_an_allowance_is_for_a_second_of_the_clock() -> None:
     allowance = Allowance(5)
     assert [allowance.take(*one) for one in ((3, 0), (3, 999), (3, 999), (9, 1_000))] == [3, 2, 0, 5]
+
+
+def test_a_member_that_answers_something_else_is_named_and_the_others_are_shown() -> None:
+    query = parse_query("SELECT n, n * 99999999999999999999 AS m, NULL AS none FROM s LIMIT 3")
+    assert query is not None
+    look = look_of(query, Schema(COLUMNS, "ts"))
+    rows = {"_ts": [1, None, 3, 2], "n": [1, 0, 3, 2], "m": [1, 0, 3, 2], "none": [None] * 4}
+    kinds = zip(rows, (pa.int64(), pa.int64(), pa.decimal128(38, 0), pa.int32()), strict=True)
+    right = pa.table(rows, pa.schema(list(kinds)))
+    texts = right.set_column(0, "_ts", pa.array(["now"] * 4))
+    told = [right, right.drop_columns(["_ts"]), texts, right.append_column("n", right["n"])]
+    bodies = [msgspec.msgpack.encode(SampledRows(encode(table), 0, 9)) for table in told]
+    members = [Member(number, "", f"web-{number}", 1, f"10.0.0.{number}:1", 0) for number in range(5)]
+    answers = [Answer(id=1, body=body) for body in (*bodies, b"what")]
+    last, silent, kept, _ = _last_rows(look, members, answers)
+    assert last is not None
+    assert last["n"].to_pylist() == [1, 2, 3], "a row without an event time is none of the last"
+    assert ([one.split(":")[0] for one in silent], kept) == (["web-1", "web-2", "web-3", "web-4"], 9)
+
+    tap = _Tap(proposal(), "ts", ("ts", "n"))
+    right = pa.table({"_ts": [1], "ts": pa.array([1], pa.timestamp("us")), "n": [1]})
+    told = [right, right.drop_columns(["n"]), right.set_column(2, "n", pa.array(["x"]))]
+    bodies = [msgspec.msgpack.encode(SampledRows(encode(table), 0, 9)) for table in told]
+    answers = [Answer(id=1, body=body) for body in (*bodies, b"what")]
+    reply = _told(1, tap, proposal(), 4, members[:4], answers)
+    assert decode(reply.payload)["_agent"].to_pylist() == ["web-0"]
+    assert list(msgspec.json.decode(reply.body, type=TapReply).silent) == ["web-1", "web-2", "web-3"]

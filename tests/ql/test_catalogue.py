@@ -6,6 +6,7 @@ import duckdb
 import pytest
 
 from elf.client.files import tables_of as read_tables
+from elf.errors import QueryError
 from elf.ql.catalogue import Entry, catalogue
 from elf.ql.files import tables_of
 from elf.ql.looks import is_look, look_of
@@ -50,6 +51,13 @@ def test_the_examples_of_clauses_are_planned(entry: Entry) -> None:
         return
     tables = tables_of(statement.query, read_tables(entry.example))
     assert plan_text(entry.example, ACCESS, tables=tables).final_sql
+
+
+def test_a_look_has_one_event_time() -> None:
+    (statement,) = parse('SELECT cs_method AS "_TS" FROM access LIMIT 5')
+    assert isinstance(statement, Select)
+    with pytest.raises(QueryError, match="_ts is the rows' event time: call this column otherwise"):
+        look_of(statement.query, ACCESS)
 
 
 def test_everything_is_described() -> None:
