@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final, Literal, NoReturn
 
 from sqlglot import Token, TokenType, exp
@@ -52,7 +52,9 @@ class Query:
     @property
     def reads_raw_lines(self) -> bool:
         """Whether the whole lines that rows were read from are named in it."""
-        return any(column.name.lower() == RAW_COLUMN for column in self.tree.find_all(exp.Column, exp.Dot))
+        using = (name for join in self.tree.find_all(exp.Join) for name in join.args.get("using") or ())
+        named = chain(self.tree.find_all(exp.Column, exp.Dot), using)
+        return any(column.name.lower() == RAW_COLUMN for column in named)
 
     def with_values(self, changes: Mapping[str, str]) -> Query:
         """The query with other values of its parameters, each as written in SQL. Raises ``QueryError``."""

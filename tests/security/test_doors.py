@@ -316,6 +316,7 @@ async def test_a_token_brings_a_host_and_nothing_else(closed: Closed) -> None:
         ("rita", "SHOW JOBS; DROP JOB mine", "write"),
         ("rita", f"SELECT * FROM {STREAM} LIMIT 1", "tap"),
         ("rita", f"EXPLAIN SELECT MAX(_line) FROM {STREAM} WINDOWING 1 SECONDS", "tap"),
+        ("rita", f"SELECT COUNT(*) FROM {STREAM} AS a JOIN {STREAM} AS b USING (id, _LINE)", "tap"),
         ("will", f"CREATE JOB l AS SELECT _line FROM {STREAM} GROUP BY _line WINDOWING 1 SECONDS", "tap"),
     ],
 )
