@@ -24,6 +24,8 @@ ROWS_MAX: Final = 1_000_000
 PANES_MAX: Final = 100_000
 """The most panes of a window (a day has 86,400 seconds): each is rolled up by itself, and kept while a window
 has it."""
+LAGS_US_MAX: Final = 3_660 * DAY_US
+"""The longest time of which one window needs panes, with those of LAG and LEAD."""
 
 
 def windows_of(source: Source, clause: Windowings) -> tuple[Kind, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -9,6 +10,7 @@ from sqlglot import exp
 
 from elf.ql.bind_names import name_in_subquery
 from elf.ql.bind_over import ordered_within
+from elf.ql.bind_windows import LAGS_US_MAX, PANES_MAX
 from elf.ql.draft import Draft, Order, Output, about, has_aggregates, ordinal
 from elf.ql.expressions import (
     Aggregate,
@@ -26,7 +28,8 @@ from elf.ql.expressions import (
 from elf.ql.fragments import after_grouping
 from elf.ql.scope import Scope
 from elf.ql.source import start_of
-from elf.windows import Session, Sliding
+from elf.windows import Session, Sliding, pane_us_of
+from elf.windows.kinds import span
 
 _RAW = (
     "gives raw rows, which would need unbounded state; group them, for instance with SELECT DISTINCT, or "
@@ -111,24 +114,29 @@ def bind_order(draft: Draft, clause: exp.Expr) -> Draft:
 def read_lags(draft: Draft) -> Draft:
     """LAG and LEAD of windows: a window has the groups of its own rows. Raises ``QueryError``."""
     values = after_grouping(draft)
-    found = (part for value in values for part in walk(value) if isinstance(part, Aggregate) and part.offset)
-    first = next(found, None)
-    if first is None:
+    found = [part for value in values for part in walk(value) if isinstance(part, Aggregate) and part.offset]
+    if not found:
         return draft
-    if (refused := _no_lags(draft)) is not None:
-        raise draft.source.error(f"LAG and LEAD of windows {refused}", first.at)
+    if (refused := _no_lags(draft, [part.offset for part in found])) is not None:
+        raise draft.source.error(f"LAG and LEAD of windows {refused}", found[0].at)
     present = Call(">", (Aggregate("count_star", (), "bigint"), Constant(0, "bigint")), "boolean")
     return replace(draft, having=connect("and", (*conjuncts(draft.having), present)))
 
 
-def _no_lags(draft: Draft) -> str | None:
-    """Why a query cannot have LAG; None if it can."""
+def _no_lags(draft: Draft, offsets: Sequence[int]) -> str | None:
+    """Why a query cannot have LAG of windows so far away; None if it can."""
     if draft.below is not None:
         return "are over the rows of a stream: say them in the subquery, or in the job that is read"
     if any(joined.streams for joined in draft.joins):
         return "do not go with a join of streams"
     if len(draft.windows) != 1 or not isinstance(draft.windows[0], Sliding):
         return "need windows of one size, as in WINDOWING 1 MINUTE"
+    (window,), pane_us = draft.windows, pane_us_of(draft.windows)
+    needed_us = window.size_us + (max(0, *offsets) - min(0, *offsets)) * window.slide_us
+    if needed_us > PANES_MAX * pane_us:
+        return f"would need {needed_us // pane_us:,} panes of {span(pane_us)}, and {PANES_MAX:,} is the most"
+    if needed_us > LAGS_US_MAX:
+        return f"would need the panes of {span(needed_us)}, and {span(LAGS_US_MAX)} is the most"
     return "do not go with EMIT CHANGES" if draft.changes_us is not None else None
 
 
