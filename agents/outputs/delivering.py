@@ -119,9 +119,14 @@ class Deliveries:
             raise UserError(f"a secret has a name like a file, not {name!r}")
         try:
             with (self._secrets / name).open("rb") as file:
-                return file.read(SECRET_BYTES_MAX).decode().strip()
-        except (OSError, UnicodeDecodeError) as error:
+                text = file.read(SECRET_BYTES_MAX).decode().strip()
+        except OSError as error:
             raise UserError(f"secret {name} cannot be read: {error}") from None
+        except UnicodeDecodeError:
+            raise UserError(f"secret {name} is no text (UTF-8)") from None
+        if not text.isprintable():
+            raise UserError(f"secret {name} is not one line")
+        return text
 
     def _forget(self, output: OutputSpec) -> None:
         """The next delivery opens it anew."""
@@ -150,6 +155,6 @@ def advanced(got: OutputKept, number: int, windows: int) -> OutputKept:
 
 
 def _told(failure: Exception) -> str:
-    """In a line."""
-    text = str(failure) if isinstance(failure, UserError | OSError) else repr(failure)
-    return " ".join(text.split())[:ERROR_CHARS_MAX] or type(failure).__name__
+    """In a line. What others raise may have a secret in its text, so of that only the kind is said."""
+    text = str(failure) if isinstance(failure, UserError | OSError) else ""
+    return " ".join(text.split())[:ERROR_CHARS_MAX] or f"it fails ({type(failure).__name__})"

@@ -27,6 +27,8 @@ class Otlp:
     """Of one output. With a secret each request has it as ``Authorization: Bearer``."""
 
     def __init__(self, output: OutputSpec, secret: str) -> None:
+        if not secret.isascii():
+            raise UserError("a bearer token is ASCII, and the secret is not")
         self._output = output
         self._shape = Shape(output)
         self._headers = {"Authorization": f"Bearer {secret}"} if secret else {}

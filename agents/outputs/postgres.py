@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
 
 import msgspec
 import pyarrow as pa
@@ -93,8 +94,13 @@ class Postgres:
     def _open(self, output: OutputSpec, secret: str) -> None:
         import psycopg
 
-        self._connection = psycopg.connect(
-            output.target,
+        url = urlsplit(output.target)
+        self._connection = psycopg.connect(  # of its parts: what libpq makes of a URL is another matter
+            host=url.hostname,
+            port=url.port,
+            dbname=unquote(url.path[1:]),
+            user=unquote(url.username) if url.username else None,
+            sslmode=url.query.removeprefix("sslmode=") or None,
             password=secret or None,
             connect_timeout=TIMEOUT_SECS,
             tcp_user_timeout=STATEMENT_SECS * 1_000,

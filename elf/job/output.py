@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Annotated, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
@@ -33,6 +33,10 @@ _POSTGRES: Final = frozenset({"secret", "table"})
 _TABLE: Final = re.compile(r"\A[^\W\d]\w{0,62}(\.[^\W\d]\w{0,62})?\Z")
 _TOPIC: Final = re.compile(r"\A/[\w.-]{1,249}\Z", re.ASCII)
 _TLS: Final = re.compile(r"\A(sslmode=[a-z-]+)?\Z")
+_DATABASE: Final = re.compile(r"\A/[\w.$ -]{1,63}\Z")
+_HOST: Final = re.compile(r"\A([\w.-]+|[0-9a-f:.]+)\Z", re.ASCII)
+_UNFIT: Final = re.compile(r"[\s#\\]")
+"""What no target has: programs do not agree on what it means in a URL."""
 ALERTED: Final = frozenset({"http", "https"})
 """The schemes of targets that take what an alert says."""
 KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -111,31 +115,53 @@ def kind_of(target: str) -> str:
 
 
 def why_not(target: str, options: Mapping[str, str]) -> str:
-    """Why nothing can be delivered there; empty: it can, where a host allows it."""
+    """Why nothing can be delivered there; empty: it can, where a host allows it. What a target is for
+    ``is_allowed`` it is for everybody: nothing in it, decoded or not, leads elsewhere."""
     kind, known = kind_of(target), ", ".join(f"{name}:" for name in KINDS)
     if kind not in KINDS:
         return f"no target begins like {target[:40]!r}; there are {known}"
     try:
         url = urlsplit(target)
-        port = url.port
+        _ = url.port
     except ValueError as error:
         return f"the target is no URL: {error}"
     if url.password:
         return (
             "a password does not belong in a statement: put it in a file of the hosts, WITH (secret = 'NAME')"
         )
+    path = _plain(url.path)
+    if _UNFIT.search(target) or not target.isprintable() or not path.isprintable():
+        return f"a target has no spaces, no # and no \\: {target[:80]!r}"
+    if any(part.partition(";")[0] in (".", "..") for part in re.split(r"[/\\]", path)):
+        return f"a target has no . and no .. in its path: {target[:80]!r}"
+    return _why_not_kind(kind, url, path) or _why_not_options(kind, options)
+
+
+def _plain(path: str) -> str:
+    """As whoever decodes it sees it, however often."""
+    while (plain := unquote(path)) != path:
+        path = plain
+    return path
+
+
+def _why_not_kind(kind: str, url: SplitResult, path: str) -> str:
+    if kind == "prometheus":
+        return "" if not url.path and not url.query else "the target of gauges is 'prometheus:' alone"
+    if kind == "file":
+        fit = path.startswith("/") and not url.netloc and not url.query
+        return "" if fit else "the target of files is an absolute folder, such as 'file:/var/lib/elf/out'"
     if ("http" in kind or kind == "kafka") and url.username is not None:
         return f"a target of {kind}: has no user: the hosts have a secret, WITH (secret = 'NAME')"
-    if kind != "file" and kind != "prometheus" and (not url.hostname or port == 0):
-        return f"the target names no host: {target[:80]!r}"
-    if kind == "file" and (url.netloc or not url.path.startswith("/") or ".." in url.path.split("/")):
-        return "the target of files is an absolute folder, such as 'file:/var/lib/elf/out'"
-    if kind in ("postgres", "postgresql") and not (_TLS.match(url.query) and len(url.path) > 1):
+    if not _HOST.match(url.hostname or "") or url.port == 0 or not url.geturl().isascii():
+        return f"the target names no host: {url.geturl()[:80]!r}"
+    if kind in ("postgres", "postgresql") and not (_TLS.match(url.query) and _DATABASE.match(path)):
         return "the target of PostgreSQL is 'postgres://user@host:5432/database', at most with ?sslmode=…"
     if kind == "kafka" and not (_TOPIC.match(url.path) and not url.query):
         return "the target of Kafka is 'kafka://host:9092/topic'"
-    if kind == "prometheus" and url.path:
-        return "the target of gauges is 'prometheus:' alone"
+    return ""
+
+
+def _why_not_options(kind: str, options: Mapping[str, str]) -> str:
     series = options.get("series", "1")
     if not series.isdecimal() or not 0 < int(series) <= SERIES_MAX:
         return f"series is a number up to {SERIES_MAX:,}, not {series!r}"

@@ -17,8 +17,9 @@ from agents.disk.store import Store
 from agents.exposition import exposition
 from agents.metrics import Metrics
 from agents.outputs.delivering import Deliveries
+from agents.outputs.targets import Target
 from elf.fields import replace
-from elf.job.output import is_allowed, why_not
+from elf.job.output import OutputSpec, is_allowed, why_not
 from tests.support.delivered import JOB, SECOND, commit, deliver, output
 from tests.support.receiver import serving
 
@@ -61,8 +62,27 @@ def test_a_host_allows_what_its_configuration_begins(target: str, allowed: bool)
         ("https://x:99999/y", {}, "is no URL"),
         ("https://x/y", {"format": "csv"}, "https: has no option format; options: secret"),
         ("file:out", {}, "an absolute folder"),
-        ("file:/var/../etc", {}, "an absolute folder"),
+        ("file:/var/../etc", {}, "no . and no .. in its path"),
         ("file://host/var", {}, "an absolute folder"),
+        ("file:/srv/elf/%2e%2e/etc", {}, "no . and no .. in its path"),
+        ("file:/srv/elf/..%2fetc", {}, "no . and no .. in its path"),
+        ("file:/srv/elf/%252e%252e/etc", {}, "no . and no .. in its path"),
+        ("file:/srv/elf/%00", {}, "no spaces"),
+        ("https://h/elf/../admin", {}, "no . and no .. in its path"),
+        ("https://h/elf/.%2E/admin", {}, "no . and no .. in its path"),
+        ("https://h/elf/..;a/admin", {}, "no . and no .. in its path"),
+        ("https://h/elf/..\\admin", {}, "no spaces"),
+        ("otlp+https://h/./v1", {}, "no . and no .. in its path"),
+        ("postgres://elf@db.example/stats#?host=evil&port=1", {}, "no spaces, no #"),
+        ("postgres://elf@db.example/stats?host=evil", {}, "at most with ?sslmode="),
+        ("postgres://elf@db.example/stats?sslmode=disable&host=evil", {}, "at most with ?sslmode="),
+        ("postgres://elf@db.example/host=evil", {}, "the target of PostgreSQL"),
+        ("postgres://elf@db.example,evil/stats", {}, "names no host"),
+        ("postgres://elf@%2ftmp/stats", {}, "names no host"),
+        ("postgres://elf@[::1]:5432/stats?sslmode=verify-full", {}, ""),
+        ("https://h/elf\r\nx", {}, "no spaces"),
+        ("https://hé/elf", {}, "names no host"),
+        ("https://h/a.b/..c?d=../e", {}, ""),
         ("file:/var/out", {"format": "xml"}, "json, csv, parquet, not 'xml'"),
         ("file:/var/out", {"format": "csv"}, ""),
     ],
@@ -185,6 +205,19 @@ def test_whatever_is_wrong_is_an_answer_in_a_line(tmp_path: Path, store: Store) 
     assert (
         "secret x cannot be read" in deliver(anybody, output("http://127.0.0.1:1", secret="x"), store).error
     )
+    for word, why in (("one\ntwo", "is not one line"), ("wörd", "a bearer token is ASCII")):
+        (tmp_path / "x").write_text(word)
+        to = Deliveries("a:1", ("otlp+http://127.0.0.1:1",), tmp_path)
+        error = deliver(to, output("otlp+http://127.0.0.1:1", secret="x"), store).error
+        assert why in error
+        assert word.split()[-1] not in error
+
+    def failing(_output: OutputSpec, secret: str) -> Target:
+        raise ValueError(f"it is {secret}")
+
+    (tmp_path / "x").write_text("word")
+    to = Deliveries("a:1", ("http://127.0.0.1:1",), tmp_path, {"http": failing})
+    assert deliver(to, output("http://127.0.0.1:1", secret="x"), store).error == "it fails (ValueError)"
     assert "a name like a file" in deliver(anybody, output("http://127.0.0.1:1", secret="../x"), store).error
 
 
