@@ -220,6 +220,14 @@ def test_an_output_is_what_its_jobs_owner_has_signed(spec: OutputSpec, why: str)
     assert len(log.outputs()) == (not why)
 
 
+def test_no_output_stands_before_its_job() -> None:
+    log, evil = log_with(), output(said(OUT), target="https://evil.example/")
+    assert "no such job" in log.refused_output(evil)
+    log.append(OutputAdded(seq=log.last + 1, spec=evil))
+    grow(log, AddJob(spec=job(said(CREATE))))
+    assert log.outputs() == ()
+
+
 def test_an_output_ends_by_a_word_of_its_owner_or_with_its_job() -> None:
     log, made = log_with(), job(said(CREATE))
     grow(log, AddJob(spec=made))

@@ -200,6 +200,8 @@ class CatalogLog:
     def refused_output(self, spec: OutputSpec) -> str:
         """Why an output is none, as far as the log knows; empty: it is one, or its job is over."""
         job = self._jobs.get(spec.job)
+        if job is None and spec.job not in self._dropped:
+            return "there is no such job yet"
         if job is not None and job.creator != spec.creator:
             return f"the job is {job.creator}'s, and the output {spec.creator}'s"
         return self.authors.refused_output(spec, "" if job is None else job.name)
