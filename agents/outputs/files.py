@@ -29,7 +29,7 @@ from elf.job.output import OutputSpec
 
 OWNER: Final = ".elf-output"
 """The file that says whose folder it is."""
-_RANKED: Final = re.compile(r"\A(?P<span>[^.]+)\.g(\d+)v(\d+)r(\d+)\.(?P<suffix>\w+)\Z")
+_RANKED: Final = re.compile(r"\A(?P<span>[^.]+)\.o(\d+)g(\d+)v(\d+)r(\d+)\.(?P<suffix>\w+)\Z")
 
 
 class Files:
@@ -63,8 +63,8 @@ class Files:
 
     def _put(self, parcel: Parcel) -> None:
         span = "_".join(_stamp(at) for at in parcel.span) if parcel.window.start is not None else "all"
-        generation, version, revision = parcel.rank
-        name = f"{span}.g{generation}v{version}r{revision}.{self._suffix}"
+        output, generation, version, revision = parcel.rank
+        name = f"{span}.o{output}g{generation}v{version}r{revision}.{self._suffix}"
         made = self._folder / f".{name}.tmp"
         with made.open("wb") as out:
             self._write(parcel.window.table, out)
@@ -77,9 +77,9 @@ class Files:
 
     def _of(self, span: str) -> list[tuple[tuple[int, ...], Path]]:
         """The files of a window, with their ranks."""
-        found = ((file, _RANKED.match(file.name)) for file in self._folder.glob(f"{span}.g*"))
+        found = ((file, _RANKED.match(file.name)) for file in self._folder.glob(f"{span}.o*"))
         return [
-            (tuple(map(int, match.groups()[1:4])), file)
+            (tuple(map(int, match.groups()[1:5])), file)
             for file, match in found
             if match is not None and match["span"] == span
         ]

@@ -21,6 +21,9 @@ from elf.job.output import OutputKept, OutputSpec
 _json: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
+Rank = tuple[int, int, int, int]
+
+
 @dataclass(frozen=True)
 class Parcel:
     """A window of a job. ``number``: of the result that it is in."""
@@ -34,11 +37,11 @@ class Parcel:
         return self.window.start, self.window.end
 
     @property
-    def rank(self) -> tuple[int, int, int]:
-        """Of two parcels of one output and span, the one with the higher rank counts: the job's generation,
-        the version, and the revision."""
+    def rank(self) -> Rank:
+        """Of two parcels for one place and span, the one with the higher rank counts: the generation of the
+        output, which may have been of another job before, that of the job, the version, and the revision."""
         generation = int(self.window.job.rpartition(".")[2])
-        return generation, self.window.version, self.window.revision
+        return self.output.generation, generation, self.window.version, self.window.revision
 
     @property
     def place(self) -> str:

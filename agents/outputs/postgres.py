@@ -2,13 +2,14 @@
 
 The table has the columns of the job's results, ``window_start`` and ``window_end`` first; it is made when the
 first rows come, and gets more columns when the job gets more. Beside it ``elf_windows`` has a row for each
-window: its rank, how many rows it has, and its status as JSON, so queries can leave out what is not whole.
-That row is the lock: of two agents that bring the same window one waits, and the one whose rank is not higher
-than what is there changes nothing.
+window: its rank (``created`` is the generation of the output, ``generation`` that of the job), how many rows
+it has, and its status as JSON, so queries can leave out what is not whole. That row is the lock: of two
+agents that bring the same window one waits, and the one whose rank is not higher than what is there changes
+nothing.
 
-A table is of one output. Its columns keep the types that they were made with: where a changed job has another
-one for a column, the server says so, and the output waits until somebody changes the table. A NUL in a text,
-which PostgreSQL takes nowhere, becomes U+FFFD.
+A table is of one output, which ``elf_tables`` says. Its columns keep the types that they were made with:
+where a changed job has another one for a column, the server says so, and the output waits until somebody
+changes the table. A NUL in a text, which PostgreSQL takes nowhere, becomes U+FFFD.
 """
 
 from __future__ import annotations
@@ -48,19 +49,23 @@ _SESSION: Final = {
 WINDOWS: Final = """
 CREATE TABLE IF NOT EXISTS elf_windows (
   "table" text NOT NULL, window_start timestamptz NOT NULL, window_end timestamptz NOT NULL,
-  output text NOT NULL, generation bigint NOT NULL, version bigint NOT NULL, revision bigint NOT NULL,
+  output text NOT NULL, created bigint NOT NULL,
+  generation bigint NOT NULL, version bigint NOT NULL, revision bigint NOT NULL,
   rows bigint NOT NULL, status jsonb NOT NULL, PRIMARY KEY ("table", window_start, window_end))"""
-_OTHERS: Final = 'SELECT 1 FROM elf_windows WHERE "table" = %s AND output <> %s LIMIT 1'
+TABLES: Final = 'CREATE TABLE IF NOT EXISTS elf_tables ("table" text PRIMARY KEY, output text NOT NULL)'
+_CLAIM: Final = """
+INSERT INTO elf_tables AS had VALUES (%s, %s)
+ON CONFLICT ("table") DO UPDATE SET output = had.output RETURNING output"""
 _COLUMNS: Final = (
     "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped"
 )
 _TAKE: Final = """
-INSERT INTO elf_windows AS had VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s)
+INSERT INTO elf_windows AS had VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s)
 ON CONFLICT ("table", window_start, window_end) DO UPDATE SET
-  generation = excluded.generation, version = excluded.version, revision = excluded.revision,
-  rows = excluded.rows, status = excluded.status
-WHERE (had.generation, had.version, had.revision)
-    < (excluded.generation, excluded.version, excluded.revision)
+  created = excluded.created, generation = excluded.generation, version = excluded.version,
+  revision = excluded.revision, rows = excluded.rows, status = excluded.status
+WHERE (had.created, had.generation, had.version, had.revision)
+    < (excluded.created, excluded.generation, excluded.version, excluded.revision)
 RETURNING 1"""
 _LOCK: Final = 0x656C66
 """An advisory lock: two sessions that make the same table at once get in each other's way."""
@@ -113,7 +118,8 @@ class Postgres:
         with self._connection.transaction(), self._connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             cursor.execute(WINDOWS)
-            if cursor.execute(_OTHERS, (self._name, self._output)).fetchone() is not None:
+            cursor.execute(TABLES)
+            if cursor.execute(_CLAIM, (self._name, self._output)).fetchone() != (self._output,):
                 raise UserError(f"table {self._name} has windows of another output; each needs its own")
             named = self._table.as_string(self._connection)
             self._columns = {name for (name,) in cursor.execute(_COLUMNS, (named,))}

@@ -17,7 +17,7 @@ from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
 
-from agents.outputs.parcels import Parcel
+from agents.outputs.parcels import Parcel, Rank
 from agents.outputs.series import Shape
 from elf.job.output import OutputSpec
 
@@ -30,7 +30,7 @@ class Gauges:
     def __init__(self, output: OutputSpec, _secret: str) -> None:
         self.output = output
         self._shape = Shape(output)
-        self._newest: tuple[tuple[float, tuple[int, int, int]], Sequence[Metric]] | None = None
+        self._newest: tuple[tuple[float, Rank], Sequence[Metric]] | None = None
 
     def put(self, parcels: Sequence[Parcel]) -> None:
         for parcel in parcels:

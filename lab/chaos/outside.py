@@ -10,7 +10,7 @@ from functools import partial
 from typing import Final
 
 from agents.outputs.delivering import Deliveries
-from agents.outputs.parcels import Notice, Parcel
+from agents.outputs.parcels import Notice, Parcel, Rank
 from elf.errors import UserError
 from elf.job.output import OutputSpec
 
@@ -22,9 +22,7 @@ class Arrivals:
     """Of one output. ``windows``: by start and end (s since the epoch), the rank and the rows that count;
     ``numbers``: of all results that came, in their order, as often as they came."""
 
-    windows: dict[tuple[float, float], tuple[tuple[int, int, int], list[dict[str, object]]]] = field(
-        default_factory=dict
-    )
+    windows: dict[tuple[float, float], tuple[Rank, list[dict[str, object]]]] = field(default_factory=dict)
     numbers: list[int] = field(default_factory=list)
     notices: list[tuple[str, bytes]] = field(default_factory=list)
     """Of an alert: all that came, each with its key."""

@@ -103,8 +103,8 @@ def test_a_file_for_each_window_and_a_newer_one_in_its_place(tmp_path: Path, sto
     done = deliver(to, spec, store)
     assert (done.error, done.kept.number, done.kept.windows) == ("", 3, 3)
     names = [
-        "19700101T000000Z_19700101T000010Z.g1v1r0.jsonl",
-        "19700101T000020Z_19700101T000030Z.g1v1r0.jsonl",
+        "19700101T000000Z_19700101T000010Z.o1g1v1r0.jsonl",
+        "19700101T000020Z_19700101T000030Z.o1g1v1r0.jsonl",
     ]
     assert sorted(file.name for file in folder.glob("*.jsonl")) == names
     first = [json.loads(line) for line in (folder / names[0]).read_text().splitlines()]
@@ -138,6 +138,9 @@ def test_a_folder_has_files_of_one_output(tmp_path: Path, store: Store) -> None:
     to, spec = Deliveries("a:1", (f"file:{tmp_path}",)), output(f"file:{tmp_path}")
     assert deliver(to, spec, store).error == ""
     assert deliver(to, output(f"file:{tmp_path}", 2), store).error == ""  # of that name, made anew
+    assert [file.name.split(".")[1] for file in tmp_path.glob("*.jsonl")] == ["o2g1v1r0"]
+    assert deliver(to, spec, store).error == ""  # the one before, by one who is behind
+    assert [file.name.split(".")[1] for file in tmp_path.glob("*.jsonl")] == ["o2g1v1r0"]
     done = deliver(to, replace(spec, name="other"), store)
     assert "has files of another output" in done.error
     assert done.kept.number == 0

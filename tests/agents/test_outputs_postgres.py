@@ -117,8 +117,17 @@ def test_a_changed_job_brings_its_columns_and_a_new_one_its_windows(base: Base) 
     ]
     changed = output(base.url, 2, secret="pg", table=base.table)  # DROP and CREATE under one name
     assert deliver(base.to, changed, base.store).error == ""
+    assert base.rows("SELECT DISTINCT created FROM elf_windows WHERE created > 1") == [(2,)]
+    assert deliver(base.agent(), base.out, base.store).error == ""  # the output before, by one who is behind
+    assert base.rows("SELECT DISTINCT created FROM elf_windows WHERE created > 1") == [(2,)]
     done = deliver(base.to, replace(changed, name="other"), base.store)
     assert "has windows of another output" in done.error
+
+
+def test_of_two_outputs_that_come_to_a_table_at_once_one_has_it(base: Base) -> None:
+    other = replace(base.out, name="other")
+    assert deliver(base.to, base.out, base.store).error == ""  # both are open before anything is there
+    assert "has windows of another output" in deliver(base.agent(), other, base.store).error
 
 
 def test_what_the_server_says_against_it_is_the_reason(base: Base) -> None:

@@ -36,7 +36,7 @@ def out_is_in(world: World, spec: JobSpec, until_ms: int, least: int) -> None:
     outside = {int(start * 1e6): entry for (start, _), entry in came(world).windows.items()}
     for start, (revision, counts, _) in windows.items():
         rank, rows = outside[start]
-        assert rank[2] == revision
+        assert rank[-1] == revision
         assert {row["k0"]: row["s0"] for row in rows} == counts
 
 
