@@ -7,6 +7,7 @@ and everything else goes on.
 from __future__ import annotations
 
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING, Final
 
 from agents.disk.store import StoreError
-from agents.outputs.parcels import said
+from agents.outputs.parcels import Refused, said
 from agents.outputs.targets import OPENERS, Opener, Target
 from agents.ports import Results
 from elf.errors import UserError
@@ -30,6 +31,8 @@ RESULTS_MAX: Final = 64
 """That are delivered at a time."""
 BYTES_MAX: Final = 16 << 20
 """Of rows; one result may have more."""
+DELIVERY_SECS: Final = 60
+"""After which no more of them begin: other outputs have their turn."""
 OPEN_MAX: Final = 256
 """Targets that stay open: those used last."""
 SECRET_BYTES_MAX: Final = 64 << 10
@@ -53,24 +56,41 @@ class Deliveries:
         self.allow = allow
         self._secrets = secrets
         self._open: OrderedDict[str, tuple[OutputSpec, Target]] = OrderedDict()
+        self._busy: set[str] = set()
+        """The uids of outputs that are being delivered."""
         self._lock = Lock()
         self._closed = False
 
     def deliver(self, effect: Deliver, results: Results) -> Delivered:
-        """On a thread, at most one for each output."""
+        """On a thread; of one output, one at a time."""
         got, error = effect.kept, ""
+        with self._lock:
+            if effect.output.uid in self._busy:
+                return Delivered(effect, got, "the delivery before it is still under way")
+            self._busy.add(effect.output.uid)
+        until = time.monotonic() + DELIVERY_SECS
         try:
             rows = results.some_windows_after(effect.job.uid, got.number, RESULTS_MAX, BYTES_MAX)
             target = self._target(effect.output)
             for row in rows:
+                if self._closed:
+                    raise UserError("the agent stops")
                 some, state = said(effect, row, self._master, got)
-                target.put(some)
+                try:
+                    target.put(some)
+                except Refused as refusal:
+                    error = _told(refusal)
                 got = replace(advanced(got, row.seq, len(some)), state=state)
+                if error or time.monotonic() > until:
+                    break
         except StoreError:
             raise
         except Exception as failure:
             error = _told(failure)
             self._forget(effect.output)
+        finally:
+            with self._lock:
+                self._busy.discard(effect.output.uid)
         return Delivered(effect, got, error)
 
     def gauges(self, lives: Callable[[OutputSpec], bool]) -> list[Metric]:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from agents.outputs.parcels import Parcel
+from agents.outputs.parcels import Parcel, Refused
 from agents.outputs.series import Shape
 from agents.outputs.webhook import Poster
 from elf import __version__
@@ -21,6 +21,16 @@ from elf.errors import UserError
 from elf.job.output import OutputSpec
 
 _json: Final = msgspec.json.Encoder().encode
+
+
+class _Part(msgspec.Struct):
+    points: int = msgspec.field(default=0, name="rejectedDataPoints")
+    """As a text, as often in JSON of protocol buffers, or as a number."""
+    why: str = msgspec.field(default="", name="errorMessage")
+
+
+class _Answer(msgspec.Struct):
+    partial: _Part | None = msgspec.field(default=None, name="partialSuccess")
 
 
 class Otlp:
@@ -35,10 +45,13 @@ class Otlp:
         self._poster = Poster(urlsplit(output.target.removeprefix("otlp+")))
 
     def put(self, parcels: Sequence[Parcel]) -> None:
+        rejected = ""
         for parcel in parcels:
             if parcel.window.table.num_rows:
                 said = self._poster.post(_json(self._request(parcel)), self._headers)
-                _check(said)
+                rejected = _rejected(said) or rejected
+        if rejected:
+            raise Refused(rejected)
 
     def close(self) -> None:
         self._poster.close()
@@ -70,13 +83,10 @@ def _attribute(name: str, text: str) -> dict[str, Any]:
     return {"key": name, "value": {"stringValue": text}}
 
 
-def _check(said: bytes) -> None:
-    """A server may take a part, and say so. Raises ``UserError``."""
+def _rejected(said: bytes) -> str:
+    """What of a request a server has not taken, and why; it must not be sent again."""
     try:
-        part = msgspec.json.decode(said or b"{}", type=dict[str, Any]).get("partialSuccess") or {}
+        part = msgspec.json.decode(said or b"{}", type=_Answer, strict=False).partial
     except msgspec.MsgspecError:
-        return
-    if int(part.get("rejectedDataPoints") or 0):
-        raise UserError(
-            f"the server rejects {part['rejectedDataPoints']} points: {part.get('errorMessage', '')}"
-        )
+        return ""  # it has taken it, and says so in words of its own
+    return f"the server rejects {part.points} points: {part.why}" if part is not None and part.points else ""

@@ -13,12 +13,17 @@ from agents.committing.windowcommits import window_result
 from agents.outputs.alerting import Alarm, alarms
 from elf.client.values import json_rows, rfc3339
 from elf.client.windows import Window, split
+from elf.errors import UserError
 from elf.job.alerts import interrupted, kept, remembered
 from elf.job.commits import WindowCommit
 from elf.job.effects import Deliver
 from elf.job.output import OutputKept, OutputSpec
 
 _json: Final = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class Refused(UserError):
+    """A target has taken what it takes of a result, and wants the rest never again."""
 
 
 Rank = tuple[int, int, int, int]

@@ -15,7 +15,8 @@ class Target(Protocol):
 
     def put(self, parcels: Sequence[Parcel]) -> None:
         """The windows of one result. They replace what is there of them and is not newer. When this returns
-        they are there for good; what it raises is why they are not, and they come again."""
+        they are there for good. What it raises is why they are not: they come again, unless it is
+        ``Refused``."""
 
     def close(self) -> None:
         """From any thread: what is under way fails soon."""

@@ -17,6 +17,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from threading import Timer
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -26,36 +27,81 @@ from elf.errors import UserError
 from elf.job.output import OutputSpec
 
 TIMEOUT_SECS: Final = 10.0
-SAID_BYTES: Final = 500
+"""For a server to say anything at all."""
+POST_SECS: Final = 30.0
+"""For the whole of a request and its answer, however slowly it goes on."""
+SAID_BYTES: Final = 64 << 10
 """Of an answer that are read."""
+SAID_CHARS: Final = 500
+"""Of one that people get to see."""
 SECRET_PREFIX: Final = "whsec_"
 """What stands before a secret that is base64, as others make them."""
 
 
+class _Plain(HTTPConnection):
+    """A connection that any thread may end, whatever it is at."""
+
+    over = False
+    _copy: socket.socket | None = None
+    """Of the socket below TLS, also while that is being agreed on."""
+
+    def connect(self) -> None:
+        super().connect()
+        self._copy = self.sock.dup()
+        if self.over:
+            self.end()
+            raise ConnectionAbortedError("it was closed")
+
+    def end(self) -> None:
+        self.over = True
+        if (copy := self._copy) is not None:
+            with suppress(OSError):
+                copy.shutdown(socket.SHUT_RDWR)
+
+
+class _Tls(HTTPSConnection, _Plain):
+    """It calls ``_Plain.connect`` before TLS begins."""
+
+
 class Poster:
-    """Requests to one server, over a connection that stays open."""
+    """Requests to one server, over a connection that stays open. One that takes too long ends it for good."""
 
     def __init__(self, url: SplitResult) -> None:
-        kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+        kind = _Tls if url.scheme == "https" else _Plain
         self._connection = kind(url.hostname or "", url.port, timeout=TIMEOUT_SECS)
         self._path = (url.path or "/") + (f"?{url.query}" if url.query else "")
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> bytes:
         """The beginning of the answer. Raises ``UserError`` or ``OSError`` unless it is 2xx."""
+        began, end = time.monotonic(), Timer(POST_SECS, self.close)
+        end.daemon = True
+        end.start()
+        try:
+            return self._post(body, headers)
+        except (UserError, OSError):
+            if time.monotonic() - began >= POST_SECS:
+                raise UserError(f"the server has not answered in {POST_SECS:g} s") from None
+            raise
+        finally:
+            end.cancel()
+
+    def _post(self, body: bytes, headers: Mapping[str, str]) -> bytes:
         said = {"Content-Type": "application/json", "User-Agent": f"elf/{__version__}", **headers}
         was_open = self._connection.sock is not None
         try:
             status, text = self._tried(body, said)
         except (HTTPException, ConnectionError) as error:
             self._connection.close()
-            if not was_open:
+            if not was_open or self._connection.over:
                 raise UserError(f"the server breaks off: {error!r}") from None
             status, text = self._tried(body, said)  # it had closed what was open since the last request
         if not 200 <= status < 300:
-            raise UserError(f"the server answers {status}: {text.decode(errors='replace')}")
+            raise UserError(f"the server answers {status}: {text.decode(errors='replace')[:SAID_CHARS]}")
         return text
 
     def _tried(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        if self._connection.over:
+            raise UserError("it was closed")
         try:
             self._connection.request("POST", self._path, body, headers)
             answer = self._connection.getresponse()
@@ -69,10 +115,7 @@ class Poster:
 
     def close(self) -> None:
         """From any thread: a request that is under way fails."""
-        under_way = self._connection.sock
-        with suppress(OSError):
-            if under_way is not None:
-                under_way.shutdown(socket.SHUT_RDWR)
+        self._connection.end()
 
 
 class Webhook:

@@ -7,7 +7,9 @@ import csv
 import hashlib
 import hmac
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -16,6 +18,7 @@ import pytest
 from agents.disk.store import Store
 from agents.exposition import exposition
 from agents.metrics import Metrics
+from agents.outputs import webhook
 from agents.outputs.delivering import Deliveries
 from agents.outputs.targets import Target
 from elf.fields import replace
@@ -191,6 +194,27 @@ def test_a_window_is_a_signed_request_and_comes_again_until_it_is_taken(tmp_path
     assert told["window_end"] == "1970-01-01T00:00:10.000Z"
 
 
+def test_a_server_that_never_ends_its_answer_holds_up_nobody(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(store, 0, [{"n": 1}])
+    with serving() as server, ThreadPoolExecutor(1) as pool:
+        server.drips = True
+        to, spec = Deliveries("a:1", (server.url,)), output(server.url)
+        slow = pool.submit(deliver, to, spec, store)
+        while not server.requests:
+            time.sleep(0.001)
+        assert "still under way" in deliver(to, spec, store).error
+        to.close()  # as the agent stops; it is not tried again
+        assert "breaks off" in slow.result().error
+        assert len(server.requests) == 1
+        assert "the agent stops" in deliver(to, spec, store).error
+        monkeypatch.setattr(webhook, "POST_SECS", 0.1)
+        to = Deliveries("a:1", (server.url,))
+        assert deliver(to, spec, store).error == "the server has not answered in 0.1 s"
+        server.drips = False
+
+
 def test_whatever_is_wrong_is_an_answer_in_a_line(tmp_path: Path, store: Store) -> None:
     commit(store, 0, [{"n": 1}])
     nobody, anybody = Deliveries("a:1"), Deliveries("a:1", ("http://127.0.0.1:1",), tmp_path)
@@ -278,8 +302,13 @@ def test_a_window_is_gauges_of_opentelemetry(tmp_path: Path, store: Store) -> No
         to = Deliveries("a:1", (f"otlp+{server.url}",), tmp_path)
         spec = output(f"otlp+{server.url}", labels="status", secret="token")
         assert deliver(to, spec, store).error == ""
+        rejected = {"partialSuccess": {"rejectedDataPoints": "2", "errorMessage": "too old" + " " * 900}}
+        server.says, server.answers = json.dumps(rejected).encode(), [200]
+        commit(store, 30, ROWS[:2])
+        done = deliver(to, spec, store, 2)  # is not sent again
+        assert (done.kept.number, done.error) == (3, "the server rejects 2 points: too old")
         to.close()
-    ((headers, _),) = server.requests
+    headers, _ = server.requests[0]
     assert headers["authorization"] == "Bearer word"
     (resource,) = server.bodies[0]["resourceMetrics"]
     (scope,) = resource["scopeMetrics"]

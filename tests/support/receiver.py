@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -18,6 +19,10 @@ class Server:
 
     url: str = ""
     answers: list[int] = field(default_factory=list)
+    says: bytes = b"busy\n"
+    """The body of answers other than 204."""
+    drips: bool = False
+    """Its answers never end: a byte a moment."""
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     open: list[socket.socket] = field(default_factory=list)
     """Of its connections."""
@@ -50,10 +55,17 @@ def serving() -> Iterator[Server]:
             server.requests.append(({k.lower(): v for k, v in self.headers.items()}, body))
             status = server.answers.pop(0) if server.answers else 204
             self.send_response(status)
-            self.send_header("content-length", "0" if status == 204 else "5")
+            while server.drips:
+                self.wfile.write(b"y")
+                time.sleep(0.01)
+            self.send_header("content-length", "0" if status == 204 else str(len(server.says)))
             self.send_header("location", "http://127.0.0.1:1/")
             self.end_headers()
-            self.wfile.write(b"" if status == 204 else b"busy\n")
+            self.wfile.write(b"" if status == 204 else server.says)
+
+        def handle(self) -> None:
+            with suppress(OSError):
+                super().handle()
 
         def log_message(self, *_: object) -> None:
             """Tests are quiet."""
