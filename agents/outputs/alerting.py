@@ -8,7 +8,7 @@ without rows has the one row that SQL gives over no rows, so ``COUNT(*) = 0`` is
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from threading import Lock
@@ -21,7 +21,7 @@ from agents.committing.windowcommits import one_without_rows
 from elf.client.values import json_rows
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.errors import UserError
-from elf.job.alerts import GROUPS_MAX, Alert, Memory, Transition, Verdict, judged
+from elf.job.alerts import GROUPS_MAX, Alert, Memory, Transition, Verdict, follow_on, judged
 from elf.job.worker.fitting import ARROW_TYPES
 from elf.ql.plan import Plan
 from elf.schema import Column, ColumnType, Schema
@@ -41,25 +41,28 @@ class Alarm:
     rows: tuple[str, ...]
 
 
-def alarms(alert: Alert, memory: Memory, plan: Plan, windows: Sequence[Window]) -> tuple[Memory, list[Alarm]]:
-    """The memory after these windows of a job, and what changes with each. ``plan``: the job's, by now."""
+def alarms(
+    alert: Alert, memory: Memory, plan: Callable[[int], Plan | None], windows: Sequence[Window]
+) -> tuple[Memory, list[Alarm]]:
+    """The memory after these windows of a job, and what changes with each. ``plan``: of a version."""
     found: list[Alarm] = []
     for window in windows:
-        verdict, rows = verdict_of(alert, plan, window)
+        verdict, rows = verdict_of(alert, plan(window.version), window)
         memory, change = judged(alert, memory, verdict)
         if change is not None:
             found.append(Alarm(change, window, rows))
     return memory, found
 
 
-def verdict_of(alert: Alert, plan: Plan, window: Window) -> tuple[Verdict, tuple[str, ...]]:
-    """What one window says, and the first rows for which the condition is true."""
+def verdict_of(alert: Alert, plan: Plan | None, window: Window) -> tuple[Verdict, tuple[str, ...]]:
+    """What one window says, and the first rows for which the condition is true. ``plan``: of its version;
+    None: nobody knows it any more."""
     assert window.start is not None
     assert window.end is not None
     start_us, end_us = (round(at.timestamp() * 1_000_000) for at in (window.start, window.end))
-    unknown = _why_unknown(alert, window)
+    unknown = _why_unknown(alert, plan, window)
     rows = window.table
-    if not unknown and not rows.num_rows and not _has_groups(plan):
+    if not unknown and not rows.num_rows and plan is not None and not _has_groups(plan):
         rows = _over_nothing(plan)
     try:
         true = rows.take(_chooser(alert.when, _schema(rows)).places(rows)) if rows.num_rows else rows
@@ -79,10 +82,14 @@ def verdict_of(alert: Alert, plan: Plan, window: Window) -> tuple[Verdict, tuple
     return verdict, tuple(json_rows(true.slice(0, ROWS_MAX)))
 
 
-def _why_unknown(alert: Alert, window: Window) -> tuple[str, ...]:
+def _why_unknown(alert: Alert, plan: Plan | None, window: Window) -> tuple[str, ...]:
     """The agents that are missing, where they are too many, or what else is against the window."""
     status = window.status
     expected, reported = (cast(int, status.get(name) or 0) for name in ("expected", "reported"))
+    if plan is None and not window.table.num_rows:
+        return (f"version {window.version} of the job is over, and its window has no rows",)
+    if plan is not None and not follow_on(plan):
+        return ("the job's windows do not follow one another any more",)
     if status.get("skipped"):
         return ("the window was skipped",)
     if status.get("function_failed"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import msgspec
@@ -18,6 +18,7 @@ from elf.job.alerts import interrupted, kept, remembered
 from elf.job.commits import WindowCommit
 from elf.job.effects import Deliver
 from elf.job.output import OutputKept, OutputSpec
+from elf.ql.plan import Plan
 
 _json: Final = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -145,5 +146,16 @@ def said(effect: Deliver, row: WindowCommit, master: str, got: OutputKept) -> tu
     memory, windows = remembered(got.state), [parcel.window for parcel in found]
     if row.seq > got.number + 1:
         memory = interrupted(memory)
-    memory, changes = alarms(output.alert, memory, effect.job.plan, windows)
+    memory, changes = alarms(output.alert, memory, partial(_plan, effect), windows)
     return [Notice(output, row.seq, one.window, one) for one in changes], kept(memory)
+
+
+def _plan(effect: Deliver, version: int) -> Plan | None:
+    """Of that version of the job, whichever is the newest now; None: nobody knows it any more. So whoever
+    judges a window again judges it by the same plan."""
+    for one in (effect.job, *effect.versions):
+        if one.version == version:
+            return one.plan
+    if version > effect.job.version:
+        raise UserError(f"version {version} of job {effect.job.name} is not known here yet")
+    return None

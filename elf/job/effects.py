@@ -223,11 +223,13 @@ class SaveOutput(msgspec.Struct, frozen=True, eq=False):
 
 class Deliver(msgspec.Struct, frozen=True, eq=False):
     """Read the committed results of a job numbered after those in ``kept``, as many as go at once, and bring
-    them out of the fleet; comes back as ``Delivered``."""
+    them out of the fleet; comes back as ``Delivered``. ``versions``: those of the job that the log still
+    knows."""
 
     output: OutputSpec
     job: JobSpec
     kept: OutputKept
+    versions: tuple[JobSpec, ...] = ()
 
 
 class SaveFact(msgspec.Struct, frozen=True):

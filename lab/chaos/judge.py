@@ -208,18 +208,23 @@ class Judge:
         """Everything that the committed results say to an alert has come out, by whichever masters, and
         nothing else."""
         name, got = f"alert {output.name} of {job.name}", OutputKept(job.uid, output.uid, 0)
-        wanted: dict[str, bytes] = {}
-        for row in leader.store.windows_after(job.uid, 0) if leader.up else ():
+        if not leader.up:
+            return
+        stored = next(one for one in stored_jobs(leader.store) if one.spec.uid == job.uid)
+        versions = tuple(one.spec for one in stored.versions)
+        wanted, due = dict[str, bytes](), set[str]()
+        for row in leader.store.windows_after(job.uid, 0):
+            some, state = said(Deliver(output, job, got, versions), row, "", got)
+            got = replace(got, number=row.seq, state=state)
+            wanted |= {notice.key: notice.json for notice in some}
             if row.last_end <= self._until_us:
-                some, state = said(Deliver(output, job, got), row, "", got)
-                got = replace(got, number=row.seq, state=state)
-                wanted |= {notice.key: notice.json for notice in some}
+                due |= {notice.key for notice in some}
         came = self._world.outside.came[output.uid].notices
         known = dict(came)
         for key, notice in came:
-            if key in wanted and notice != wanted[key]:
-                self._say(DOUBLED, f"{name}: {key} says {notice!r}, and should say {wanted[key]!r}")
-        if lacking := wanted.keys() - known.keys():
+            if notice != wanted.get(key):
+                self._say(DOUBLED, f"{name}: {key} says {notice!r}, and should say {wanted.get(key)!r}")
+        if lacking := due - known.keys():
             self._say(LOST, f"{name} has not said {sorted(lacking)}")
 
     def _wanted(self, record: VersionRecord, mine: Iterable[Span]) -> set[Span]:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 import pytest
 
+from agents.disk.store import Store
 from agents.outputs.alerting import alarms, verdict_of
+from agents.outputs.parcels import said
 from elf.client.windows import Window
 from elf.errors import UserError
 from elf.job.alerts import GROUPS_MAX, Alert, Memory, follow_on
+from elf.job.effects import Deliver
+from elf.job.output import OutputKept, OutputSpec
 from elf.ql.conditions import check_over
 from elf.ql.definition import Definition, Read
 from elf.ql.plan import Plan
 from elf.ql.planner import plan_text
 from elf.schema import Column, Schema
+from lab.chaos.engine import planned
+from tests.support.delivered import JOB, commit
 
 SCHEMA = Schema((Column("host", "text"), Column("status", "bigint"), Column("ts", "timestamp")), "ts")
 BEGIN = datetime(2026, 11, 26, tzinfo=UTC)
@@ -24,6 +31,13 @@ STEP = timedelta(seconds=10)
 
 def plan(text: str) -> Plan:
     return plan_text(f"{text} WINDOWING 10 SECONDS", SCHEMA, stream="access")
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    store = Store(":memory:")
+    yield store
+    store.close()
 
 
 PER_HOST = plan("SELECT host, COUNT(*) AS n, SUM(status) AS s FROM access GROUP BY host")
@@ -83,11 +97,37 @@ def test_who_is_missing_makes_it_unknown_if_they_are_more_than_it_bears() -> Non
 
 def test_a_job_that_lost_the_column_is_unknown_and_says_why() -> None:
     memory, found = alarms(
-        Alert("n > 1"), Memory(), ALL, [window(0, {"n": [4]}), window(1, {"m": [4]}, version=2)]
+        Alert("n > 1"), Memory(), lambda _: ALL, [window(0, {"n": [4]}), window(1, {"m": [4]}, version=2)]
     )
     assert [one.transition.state for one in found] == ["firing", "unknown"]
     assert '"n"' in found[1].transition.missing[0] or "n" in found[1].transition.missing[0]
     assert memory.firing == ("{}",)
+
+
+def test_a_window_is_judged_by_its_own_version_whichever_is_the_newest(store: Store) -> None:
+    """Else a master that knows of an ALTER says something else under the same number."""
+    spec = OutputSpec("out", "me", 1, JOB.uid, "https://x", alert=Alert("n = 0", coverage=0))
+    commit(store, 0, [])
+    (row,) = store.windows_after(JOB.uid, 0)
+    before, after = planned(JOB, ALL), planned(JOB, PER_HOST, version=2)
+    got = OutputKept(JOB.uid, spec.uid, 0)
+    first, *others = (
+        [notice.json for notice in said(deliver, row, "", got)[0]]
+        for deliver in (Deliver(spec, before, got), Deliver(spec, after, got, (after, before)))
+    )
+    assert b'"firing"' in first[0]
+    assert others == [first]
+    (nobody_knows,) = said(Deliver(spec, after, got), row, "", got)[0]
+    assert b"version 1 of the job is over" in nobody_knows.json
+    commit(store, 0, [], version=3, revision=1)
+    with pytest.raises(UserError, match="version 3 of job job is not known here yet"):
+        said(Deliver(spec, after, got, (after, before)), store.windows_after(JOB.uid, 0)[-1], "", got)
+
+
+def test_windows_that_do_not_follow_one_another_any_more_are_unknown() -> None:
+    text = "SELECT host, COUNT(*) AS n FROM access GROUP BY host WINDOWING SESSION 5 SECONDS"
+    verdict, _ = verdict_of(Alert("n > 1"), plan_text(text, SCHEMA, stream="access"), window(0, {"n": [4]}))
+    assert verdict.missing == ("the job's windows do not follow one another any more",)
 
 
 def test_long_keys_and_many_groups_are_bounded() -> None:

@@ -64,13 +64,14 @@ class Outputs:
         self._kept = {one.output: one for one in kept}
         self._outputs: dict[str, _Output] = {}
         self._job: JobSpec | None = None
+        self._versions: tuple[JobSpec, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self._outputs or self._kept)
 
     def follow(self, log: CatalogLog, now_ms: int) -> list[Effect]:
         """The log may have other outputs of the job."""
-        self._job = log.job(self._uid)
+        self._job, self._versions = log.job(self._uid), log.versions(self._uid)
         specs = {spec.uid: spec for spec in log.outputs(self._uid)}
         for uid in self._outputs.keys() - specs.keys():
             del self._outputs[uid]
@@ -102,7 +103,8 @@ class Outputs:
             one.saving, one.saved_ms = SaveOutput(one.at), now_ms
             found.append(one.saving)
         if self._has_more(one) and now_ms >= one.due_ms and self._job is not None and one.at is not None:
-            one.under_way, one.due_ms = Deliver(one.spec, self._job, one.at), now_ms + UNDER_WAY_MS_MAX
+            one.under_way = Deliver(one.spec, self._job, one.at, self._versions)
+            one.due_ms = now_ms + UNDER_WAY_MS_MAX
             found.append(one.under_way)
         return found
 
