@@ -395,7 +395,8 @@ class OutputsConfig:
     secrets: str = setting(
         "",
         empty_or(_FOLDER),
-        "The folder with a file for each secret that outputs name; empty: none.",
+        "The folder with a file for each secret that outputs name: 'for:' and the beginnings of targets in "
+        "its first line, the secret in the second; empty: none.",
     )
 
 

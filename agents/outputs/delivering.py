@@ -35,6 +35,8 @@ DELIVERY_SECS: Final = 60
 """After which no more of them begin: other outputs have their turn."""
 OPEN_MAX: Final = 256
 """Targets that stay open: those used last."""
+FOR: Final = "for:"
+"""What the file of a secret begins with: the targets that it is for follow, as in ``outputs.allow``."""
 SECRET_BYTES_MAX: Final = 64 << 10
 ERROR_CHARS_MAX: Final = 500
 _SECRET: Final = re.compile(r"\A\w[\w.-]{0,127}\Z")
@@ -120,7 +122,7 @@ class Deliveries:
             if known is not None:
                 self._open.move_to_end(output.uid)
                 return known[1]
-        target = self._openers[output.kind](output, self._secret(output.option("secret")))
+        target = self._openers[output.kind](output, self._secret(output.option("secret"), output.target))
         with self._lock:
             self._open[output.uid] = output, target
             if self._closed:
@@ -130,7 +132,8 @@ class Deliveries:
             oldest.close()
         return target
 
-    def _secret(self, name: str) -> str:
+    def _secret(self, name: str, target: str) -> str:
+        """Whoever makes an output names a secret and a target: the file says which targets it is for."""
         if not name:
             return ""
         if self._secrets is None:
@@ -144,9 +147,18 @@ class Deliveries:
             raise UserError(f"secret {name} cannot be read: {error}") from None
         except UnicodeDecodeError:
             raise UserError(f"secret {name} is no text (UTF-8)") from None
-        if not text.isprintable():
+        whom, _, word = text.partition("\n")
+        if not whom.startswith(FOR):
+            raise UserError(
+                f"secret {name}: the first line of its file says '{FOR} ' and the beginning of targets"
+            )
+        if not is_allowed(target, tuple(whom.removeprefix(FOR).split())):
+            raise UserError(
+                f"secret {name} is not for this target: the first line of its file says for which"
+            )
+        if not word.strip().isprintable():
             raise UserError(f"secret {name} is not one line")
-        return text
+        return word.strip()
 
     def _forget(self, output: OutputSpec) -> None:
         """The next delivery opens it anew."""

@@ -12,12 +12,14 @@ import csv
 import io
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 from urllib.parse import unquote, urlsplit
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,6 +31,8 @@ from elf.job.output import OutputSpec
 
 OWNER: Final = ".elf-output"
 """The file that says whose folder it is."""
+OLD_SECS: Final = 3_600
+"""After which nobody writes any more what was to be renamed."""
 _RANKED: Final = re.compile(r"\A(?P<span>[^.]+)\.o(\d+)g(\d+)v(\d+)r(\d+)\.(?P<suffix>\w+)\Z")
 
 
@@ -44,9 +48,10 @@ class Files:
     def put(self, parcels: Sequence[Parcel]) -> None:
         if not self._ours:
             self._take()
-        for parcel in parcels:
-            if parcel.window.table.num_rows or parcel.window.revision:
-                self._put(parcel)
+        spans = {
+            self._put(parcel) for parcel in parcels if parcel.window.table.num_rows or parcel.window.revision
+        }
+        self._tidy(spans)
         _sync(self._folder)
 
     def close(self) -> None:
@@ -55,34 +60,47 @@ class Files:
     def _take(self) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         file = self._folder / OWNER
-        with suppress(FileExistsError), file.open("x") as out:
-            out.write(self._owner)
+        if not file.exists():
+            made = self._made(lambda out: out.write(self._owner.encode()))
+            with suppress(FileExistsError):
+                os.link(made, file)  # it appears whole
+            made.unlink()
+        for old in self._folder.glob(".*.tmp"):
+            with suppress(FileNotFoundError):
+                if time.time() - old.stat().st_mtime > OLD_SECS:
+                    old.unlink()
         if file.read_text() != self._owner:
             raise UserError(f"{self._folder} has files of another output; each needs a folder of its own")
         self._ours = True
 
-    def _put(self, parcel: Parcel) -> None:
+    def _put(self, parcel: Parcel) -> str:
+        """Its window, as files are called."""
         span = "_".join(_stamp(at) for at in parcel.span) if parcel.window.start is not None else "all"
         output, generation, version, revision = parcel.rank
         name = f"{span}.o{output}g{generation}v{version}r{revision}.{self._suffix}"
-        made = self._folder / f".{name}.tmp"
-        with made.open("wb") as out:
-            self._write(parcel.window.table, out)
+        self._made(lambda out: self._write(parcel.window.table, out)).rename(self._folder / name)
+        return span
+
+    def _made(self, write: Callable[[io.BufferedIOBase], object]) -> Path:
+        """A file under a name of its own: another master may be writing the same window in this folder."""
+        made = self._folder / f".{uuid4().hex}.tmp"
+        with made.open("xb") as out:
+            write(out)
             out.flush()
             os.fsync(out.fileno())
-        made.rename(self._folder / name)
-        ranked = sorted(self._of(span))
-        for _, older in ranked[:-1]:
-            older.unlink(missing_ok=True)
+        return made
 
-    def _of(self, span: str) -> list[tuple[tuple[int, ...], Path]]:
-        """The files of a window, with their ranks."""
-        found = ((file, _RANKED.match(file.name)) for file in self._folder.glob(f"{span}.o*"))
-        return [
-            (tuple(map(int, match.groups()[1:5])), file)
-            for file, match in found
-            if match is not None and match["span"] == span
-        ]
+    def _tidy(self, spans: Collection[str]) -> None:
+        """Of each of these windows the file of the highest rank stays."""
+        ranked: dict[str, list[tuple[tuple[int, ...], Path]]] = {}
+        for file in self._folder.iterdir() if spans else ():
+            match = _RANKED.match(file.name)
+            if match is not None and match["span"] in spans:
+                rank = tuple(map(int, match.groups()[1:5]))
+                ranked.setdefault(match["span"], []).append((rank, file))
+        for some in ranked.values():
+            for _, older in sorted(some)[:-1]:
+                older.unlink(missing_ok=True)
 
 
 def _stamp(moment: datetime | None) -> str:

@@ -6,19 +6,21 @@ import base64
 import csv
 import hashlib
 import hmac
+import io
 import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from agents.disk.store import Store
 from agents.exposition import exposition
 from agents.metrics import Metrics
-from agents.outputs import webhook
+from agents.outputs import files, webhook
 from agents.outputs.delivering import Deliveries
 from agents.outputs.targets import Target
 from elf.fields import replace
@@ -121,6 +123,25 @@ def test_a_file_for_each_window_and_a_newer_one_in_its_place(tmp_path: Path, sto
     assert sorted(file.name for file in folder.glob("*.jsonl")) == [names[0].replace("r0", "r1"), names[1]]
 
 
+def test_two_masters_may_write_the_same_window_at_once(
+    tmp_path: Path, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(store, 0, [{"n": 1}])
+    one, other = (Deliveries(f"{who}:1", (f"file:{tmp_path}",)) for who in "ab")
+    spec, said = output(f"file:{tmp_path}"), list[str]()
+
+    def slow(table: pa.Table, out: io.BufferedIOBase) -> None:
+        if not said:
+            said.append("")
+            said.append(deliver(other, spec, store).error)
+        files._json(table, out)
+
+    monkeypatch.setattr(files, "_FORMATS", {"json": ("jsonl", slow)})
+    assert deliver(one, spec, store).error == ""
+    assert said == ["", ""]
+    assert sorted(file.suffix for file in tmp_path.iterdir()) == ["", ".jsonl"]
+
+
 def test_csv_and_parquet(tmp_path: Path, store: Store) -> None:
     commit(store, 0, [{"page": 'a"b', "n": 2}, {"page": None, "n": 3}])
     to = Deliveries("a:1", (f"file:{tmp_path}",))
@@ -150,10 +171,11 @@ def test_a_folder_has_files_of_one_output(tmp_path: Path, store: Store) -> None:
 
 
 def test_a_window_is_a_signed_request_and_comes_again_until_it_is_taken(tmp_path: Path, store: Store) -> None:
-    (tmp_path / "hook").write_text("whsec_" + base64.b64encode(b"secret").decode() + "\n")
     for start in (0, 10, 20):
         commit(store, start, [{"page": "/", "n": start}])
     with serving() as server:
+        word = base64.b64encode(b"secret").decode()
+        (tmp_path / "hook").write_text(f"for: {server.url}\nwhsec_{word}\n")
         to = Deliveries("a:1", (server.url,), tmp_path)
         spec = output(server.url, secret="hook")
         server.answers = [204, 503]
@@ -233,7 +255,7 @@ def test_whatever_is_wrong_is_an_answer_in_a_line(tmp_path: Path, store: Store) 
         "secret x cannot be read" in deliver(anybody, output("http://127.0.0.1:1", secret="x"), store).error
     )
     for word, why in (("one\ntwo", "is not one line"), ("wörd", "a bearer token is ASCII")):
-        (tmp_path / "x").write_text(word)
+        (tmp_path / "x").write_text(f"for: otlp+http:\n{word}")
         to = Deliveries("a:1", ("otlp+http://127.0.0.1:1",), tmp_path)
         error = deliver(to, output("otlp+http://127.0.0.1:1", secret="x"), store).error
         assert why in error
@@ -242,7 +264,14 @@ def test_whatever_is_wrong_is_an_answer_in_a_line(tmp_path: Path, store: Store) 
     def failing(_output: OutputSpec, secret: str) -> Target:
         raise ValueError(f"it is {secret}")
 
-    (tmp_path / "x").write_text("word")
+    for text, why in (
+        ("word", "the first line of its file says 'for: '"),
+        ("for: postgres://elf@db\nword", "not for this target"),
+        ("for:\nword", "not for this target"),
+    ):
+        (tmp_path / "x").write_text(text)
+        assert why in deliver(anybody, output("http://127.0.0.1:1", secret="x"), store).error
+    (tmp_path / "x").write_text("for: postgres://elf@db http://127.0.0.1:1\nword")
     to = Deliveries("a:1", ("http://127.0.0.1:1",), tmp_path, {"http": failing})
     assert deliver(to, output("http://127.0.0.1:1", secret="x"), store).error == "it fails (ValueError)"
     assert "a name like a file" in deliver(anybody, output("http://127.0.0.1:1", secret="../x"), store).error
@@ -295,7 +324,7 @@ def test_the_newest_window_is_gauges_with_a_bounded_number_of_labels(store: Stor
 
 
 def test_a_window_is_gauges_of_opentelemetry(tmp_path: Path, store: Store) -> None:
-    (tmp_path / "token").write_text("word")
+    (tmp_path / "token").write_text("for: otlp+http:\nword")
     commit(store, 10, ROWS[:2])
     commit(store, 20, [])
     with serving() as server:

@@ -30,7 +30,7 @@ class Base:
     """The tables of one test, and who brings windows to them."""
 
     def __init__(self, server: Server, folder: Path, table: str) -> None:
-        (folder / "pg").write_text(PASSWORD)
+        (folder / "pg").write_text(f"for: {server.url}\n{PASSWORD}")
         self.folder = folder
         self.url = server.url
         self.store = Store(":memory:")
@@ -137,5 +137,5 @@ def test_what_the_server_says_against_it_is_the_reason(base: Base) -> None:
     assert done.kept.number == 1
     assert 'invalid input syntax for type bigint: "many"' in done.error
     assert base.rows() == [(0, "/", 2)]
-    (base.folder / "pg").write_text("no word")
+    (base.folder / "pg").write_text(f"for: {base.url}\nno word")
     assert "password authentication failed" in deliver(base.agent(), base.out, base.store).error

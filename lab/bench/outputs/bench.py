@@ -70,7 +70,7 @@ class Outputs(Bench[str, Brought]):
         server = scratch.enter_context(running(scratch.folder))
         secrets = scratch.folder / "secrets"
         secrets.mkdir()
-        (secrets / "pg").write_text(PASSWORD)
+        (secrets / "pg").write_text(f"for: {server.url}\n{PASSWORD}")
         return {"elf": partial(self._fleet, scratch.folder, server.url, secrets)}
 
     def _fleet(self, folder: Path, url: str, secrets: Path) -> Brought:
