@@ -73,6 +73,8 @@ class Deliveries:
         until = time.monotonic() + DELIVERY_SECS
         try:
             rows = results.some_windows_after(effect.job.uid, got.number, RESULTS_MAX, BYTES_MAX)
+            if effect.output.from_beginning and not got.number and rows:
+                got = replace(got, number=rows[0].seq - 1)  # the beginning is what is kept now
             target = self._target(effect.output)
             for row in rows:
                 if self._closed:

@@ -12,7 +12,7 @@ shows them no more.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily, Metric
@@ -48,12 +48,13 @@ class Gauges:
         return () if newest is None else newest[1]
 
     def _made(self, parcel: Parcel, end: float) -> Iterator[Metric]:
-        table, output = parcel.window.table, self.output.name
-        names = [_UNFIT.sub("_", name) for name in self._shape.labels(table)]
+        table, output = parcel.window.table, _UNFIT.sub("_", self.output.name)
+        names = list(_fit(self._shape.labels(table)).values())
+        columns = _fit(table.column_names, {"window_end_seconds", "rows_left_out"})
         gauges: dict[str, GaugeMetricFamily] = {}
         for row in self._shape.rows(table):
             for column, value in row.values.items():
-                name = f"elf_output_{output}_{_UNFIT.sub('_', column)}"
+                name = f"elf_output_{output}_{columns[column]}"
                 about = f"Column {column} of job {parcel.window.name}, its newest window."
                 gauges.setdefault(name, GaugeMetricFamily(name, about, labels=names)).add_metric(
                     row.labels, value
@@ -65,3 +66,17 @@ class Gauges:
         yield GaugeMetricFamily(
             f"elf_output_{output}_rows_left_out", "Its rows that are no series.", left_out
         )
+
+
+def _fit(names: Iterable[str], taken: Collection[str] = ()) -> dict[str, str]:
+    """What each of these is called there: no two alike, and none as others are that are ``taken``."""
+    found: dict[str, str] = {}
+    for name in names:
+        plain = _UNFIT.sub("_", name)
+        if plain.startswith("__") or not plain[:1].isalpha():  # they have a meaning, or are none
+            plain = "_" + plain.lstrip("_")
+        had, number = {*taken, *found.values()}, 2
+        found[name] = plain
+        while found[name] in had:
+            found[name], number = f"{plain}_{number}", number + 1
+    return found

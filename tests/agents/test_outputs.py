@@ -283,6 +283,9 @@ def test_results_that_are_gone_are_counted_and_named(tmp_path: Path, store: Stor
     store.prune_windows(JOB.uid, 40 * SECOND)
     done = deliver(Deliveries("a:1", (f"file:{tmp_path}",)), output(f"file:{tmp_path}"), store, 1)
     assert (done.kept.number, done.kept.windows, done.kept.lost, done.kept.gap) == (6, 2, 3, (2, 4))
+    done = deliver(Deliveries("a:1"), replace(output(f"file:{tmp_path}"), from_beginning=True), store)
+    assert "does not allow" in done.error
+    assert (done.kept.number, done.kept.lost) == (4, 0)  # what was gone before it began is not lost
 
 
 # -- those who keep series -----------------------------------------------------------------------------------
@@ -321,6 +324,23 @@ def test_the_newest_window_is_gauges_with_a_bounded_number_of_labels(store: Stor
     plain = deliver(to, output("prometheus:", 2), store).error
     assert plain.startswith("two rows have the same labels (page: /); WITH (labels = 'column, …')")
     assert "no column host" in deliver(to, output("prometheus:", 3, labels="host"), store).error
+
+
+def test_no_two_gauges_and_no_two_labels_have_one_name(store: Store) -> None:
+    commit(
+        store, 0, [{"a.b": 1, "a-b": 2, "rows_left_out": 3, "2xx": "x", "__m": "y", "2-xx": "z", "2.xx": ""}]
+    )
+    to, spec = Deliveries("a:1", ("prometheus:",)), output("prometheus:")
+    assert deliver(to, spec, store).error == ""
+    shown = exposition(Metrics(), to.gauges(lambda one: True)).decode().splitlines()
+    labels = '{_2_xx="z",_2_xx_2="",_2xx="x",_m="y"}'
+    assert sorted(line for line in shown if line.startswith("elf_output_out_")) == [
+        f"elf_output_out_a_b_2{labels} 2.0",
+        f"elf_output_out_a_b{labels} 1.0",
+        "elf_output_out_rows_left_out 0.0",
+        f"elf_output_out_rows_left_out_2{labels} 3.0",
+        "elf_output_out_window_end_seconds 10.0",
+    ]
 
 
 def test_a_window_is_gauges_of_opentelemetry(tmp_path: Path, store: Store) -> None:
