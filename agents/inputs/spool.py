@@ -15,8 +15,10 @@ made durable, and only then acknowledged; ``Spooled`` reads it as other inputs r
   says so in the words of its protocol; only what cannot wait (UDP) is lost, and its loss is a record of the
   spool too.
 
-A *segment* is a file, named by its first offset; it is a row of records. A record that a crash has torn is at
-the end of the last one, is no record by its checksum, and was never acknowledged: the next start cuts it off.
+A *segment* is a file, named by its first offset, and has that name when its head is on the disk; it is a row
+of records. A record that a crash has torn is at the end of the last one, is no record by its checksum, and was
+never acknowledged: the next start cuts it off. What is no record and is no such end is damage. It stays, so
+that it is a gap where it is read; the records behind it are read, and a new segment follows.
 A write that fails leaves nothing behind that is known, so the spool takes nothing more (``failure``), and the
 agent begins anew, as it does wherever a disk refuses.
 """
@@ -49,7 +51,6 @@ Kind = Literal[0, 1, 2]
 (0: nobody knows), were lost."""
 
 KEYS_MAX: Final = 16_384
-KEY_BYTES_MAX: Final = 1_024
 SEGMENTS: Final = 8
 """A segment is closed at this part of ``bytes_max``."""
 LINGER_S: Final = 0.05
@@ -61,6 +62,10 @@ _HEAD: Final = struct.Struct("<IIBHH")
 _NAME: Final = re.compile(r"(\d{20})\.spool")
 _CHECKED: Final = 4
 """Bytes of the checksum, which covers all that follows it."""
+_LOOKS: Final = re.compile(rb"(?s)(?=.{8}[\x00-\x02].[\x00-\x0f].[\x00-\x0f])")
+"""Where the head of a record may be: its kind, and the sizes of a short origin and key."""
+_SOUGHT: Final = 4
+"""Records behind damage are looked for until so many times its bytes were summed up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +98,7 @@ def size_of(head: bytes) -> int:
     return _HEAD.size + int(origin) + int(key) + int(data)
 
 
-def records(data: bytes, offset: int) -> Iterator[Record]:
+def records(data: bytes | memoryview, offset: int) -> Iterator[Record]:
     """The whole records at the beginning of these bytes, which lie at ``offset``; nothing from the first one
     on that is none."""
     view, at = memoryview(data), 0
@@ -109,6 +114,21 @@ def records(data: bytes, offset: int) -> Iterator[Record]:
         key_bytes = bytes(view[key_at:lines_at])
         yield Record(offset + at, kind, name, key_bytes, data_view, offset + lines_at, offset + end)
         at = end
+
+
+def found_again(data: bytes, at: int) -> int | None:
+    """Where the first whole record begins behind what is none at ``at``."""
+    view, left = memoryview(data), _SOUGHT * len(data)
+    for look in _LOOKS.finditer(data, at + 1):
+        size = size_of(data[look.start() : look.start() + _HEAD.size])
+        if size > len(data) - look.start():
+            continue
+        if any(True for _ in records(view[look.start() : look.start() + size], 0)):
+            return look.start()
+        left -= size
+        if left < 0:
+            break
+    return None
 
 
 @dataclass
@@ -157,6 +177,8 @@ class Spool:
         self._lost: dict[str, tuple[int, int]] = {}
         try:
             folder.mkdir(parents=True, exist_ok=True)
+            for above in folder.parents[:2]:
+                _sync_folder(above)
             self._segments = _found(folder)
             self._file = self._resume(begin)
         except OSError as error:
@@ -211,10 +233,7 @@ class Spool:
         data = record(LINES, origin, key, lines)
         if self.failure is not None or not self._fits(len(data)):
             return None
-        for lost, (messages, size) in self._lost.items():
-            said = record(LOSS, lost, b"", msgspec.msgpack.encode((messages, size)))
-            self._enqueue(said, b"", Future[None](), hurry=False)
-        self._lost.clear()
+        self._say_lost()
         done = Future[None]()
         if key:
             self._remember(key, done)  # before the other thread has it
@@ -222,9 +241,16 @@ class Spool:
         return done
 
     def lost(self, origin: str, messages: int, size: int) -> None:
-        """Messages of so many bytes (0: nobody knows) are gone. It is written with what is taken next."""
+        """Messages of so many bytes (0: nobody knows) are gone. It is written with what is taken next, or at
+        the end."""
         known = self._lost.get(origin, (0, 0))
         self._lost[origin] = known[0] + messages, known[1] + size
+
+    def _say_lost(self) -> None:
+        for origin, lost in self._lost.items():
+            said = record(LOSS, origin, b"", msgspec.msgpack.encode(lost))
+            self._enqueue(said, b"", Future[None](), hurry=False)
+        self._lost.clear()
 
     def _enqueue(self, data: bytes, key: bytes, done: Future[None], *, hurry: bool) -> None:
         with self._lock:
@@ -294,21 +320,37 @@ class Spool:
     # -- segments --------------------------------------------------------------------------------------------
 
     def _resume(self, begin: int) -> int:
-        """Goes on in the last segment, if it is not before ``begin``; its descriptor."""
-        last = self._segments[-1] if self._segments else None
-        if last is None or last.end < begin:
-            return self._open(max(begin, last.end if last else 0))
+        """Goes on in the last segment, if it is whole and not before ``begin``; the descriptor."""
+        if not self._segments:
+            return self._open(begin)
+        last = self._segments[-1]
+        data = last.path.read_bytes()
+        if not any(True for _ in records(data[: size_of(data)], 0)) and len(self._segments) > 1:
+            self._learn(self._segments[-2].path.read_bytes())  # the head is gone
+        whole = self._learn(data)
+        rest = data[whole:]
+        is_torn = not 0 < size_of(rest) <= len(rest) or not rest.strip(b"\0")
         file = os.open(last.path, os.O_RDWR | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW)
-        whole = last.base
-        for one in records(last.path.read_bytes(), last.base):
-            whole = one.end
-            keys = msgspec.msgpack.decode(one.data, type=list[bytes]) if one.kind == KEYS else [one.key]
-            for key in filter(None, keys):
-                self._remember(key, None)
-        os.ftruncate(file, whole - last.base)
-        os.fsync(file)
-        last.end = whole
-        return file
+        if is_torn:
+            os.ftruncate(file, whole)
+            os.fsync(file)
+            last.end = last.base + whole
+        if is_torn and last.end >= begin:
+            return file
+        os.close(file)
+        return self._open(max(begin, last.end))
+
+    def _learn(self, data: bytes) -> int:
+        """The keys of a segment; the bytes up to the end of its last record."""
+        whole, at = 0, 0 if data else None
+        while at is not None:
+            for one in records(memoryview(data)[at:], at):
+                whole = one.end
+                keys = msgspec.msgpack.decode(one.data, type=list[bytes]) if one.kind == KEYS else [one.key]
+                for key in filter(None, keys):
+                    self._remember(key, None)
+            at = found_again(data, max(whole, at))
+        return whole
 
     def _next_segment(self, base: int) -> Segment:
         before, self._file = self._file, self._open(base)
@@ -318,12 +360,14 @@ class Spool:
     def _open(self, base: int) -> int:
         path = self.folder / f"{base:020d}.spool"
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        file = os.open(path, flags, 0o600)
+        unnamed = path.with_suffix(".new")
+        file = os.open(unnamed, flags, 0o600)
         with self._lock:
             known = [key for key, done in self._keys.items() if done is None]
         head = record(KEYS, "", b"", msgspec.msgpack.encode(known)) if known else b""
         _write(file, head)
         os.fsync(file)
+        unnamed.rename(path)
         _sync_folder(self.folder)
         with self._lock:
             self._segments.append(Segment(path, base, base + len(head)))
@@ -338,7 +382,8 @@ class Spool:
             one.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """What was taken is made durable first."""
+        """What was taken is made durable first, and what was lost."""
+        self._say_lost()
         with self._lock:
             self._closing = True
             self._wake.notify()

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from agents.inputs.split import split
-from agents.inputs.spool import KEYS, LOSS, Record, Segment, Spool, records, size_of
+from agents.inputs.spool import KEYS, LOSS, Record, Segment, Spool, found_again, records, size_of
 from agents.inputs.values import Chunk, Counters, Position, Source
 from elf.errors import InputError
 from elf.fields import replace
@@ -156,8 +156,10 @@ class Spooled:
             found = list(records(data, self._at))
             if found:
                 return found
-            self._miss("spool", self._at, stop - self._at, DAMAGED)
-            self._pass_to(stop)
+            again = found_again(self._bytes(segment, stop - self._at), 0)
+            behind = stop if again is None else self._at + again
+            self._miss("spool", self._at, behind - self._at, DAMAGED)
+            self._pass_to(behind)
         return []
 
     def _pass_to(self, offset: int) -> None:

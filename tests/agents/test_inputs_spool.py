@@ -183,6 +183,82 @@ def test_a_torn_end_is_cut_off_and_damage_is_a_gap(tmp_path: Path) -> None:
     again.close()
 
 
+def test_what_is_behind_damage_in_the_last_segment_is_read_and_keys_are_known(tmp_path: Path) -> None:
+    """Whether the damaged byte is of a text, or of a size; offsets never come again."""
+    for place, at in enumerate((70, 14, 12, 130)):
+        folder = tmp_path / f"{place}"
+        read = opened(folder)
+        for number in range(3):
+            put(read, "a", f"{number:030d}", key=b"k%d" % number)
+        end = read.spool.durable
+        read.close()
+        (path,) = folder.iterdir()
+        data = bytearray(path.read_bytes())
+        data[at] ^= 0x41
+        path.write_bytes(data)
+        again = opened(folder)
+        assert again.spool.durable >= end
+        put(again, "a", "new")
+        put(again, "a", "new", key=b"k2" if at < 100 else b"k0")
+        found = lines(drain(again, 0))
+        assert (found[-1], len(found)) == ("new", 3)
+        (gap,) = again.gaps()
+        assert (gap.why, gap.bytes) == (DAMAGED, end // 3)
+        again.close()
+
+
+def test_a_spool_whose_end_is_gone_goes_on_behind_the_checkpoint(tmp_path: Path) -> None:
+    read = opened(tmp_path)
+    for number in range(3):
+        put(read, "a", f"{number}", key=b"k%d" % number)
+    drain(read, 0)
+    place = read.positions()
+    read.close()
+    (path,) = tmp_path.iterdir()
+    path.write_bytes(path.read_bytes()[:-30])
+    again = opened(tmp_path, place)
+    assert again.spool.durable >= place[0].offset
+    put(again, "a", "0", key=b"k0")
+    put(again, "a", "new")
+    assert lines(drain(again, 0)) == ["new"]
+    again.close()
+    third = opened(tmp_path, place)
+    assert lines(drain(third, 0)) == ["new"]
+    third.close()
+
+
+def test_a_kill_while_a_segment_begins_loses_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = opened(tmp_path, bytes_max=8_000)
+    put(read, "a", "one", key=b"k1")
+    put(read, "a", "x" * 1_000, "fills the segment")
+
+    def killed(file: int, data: bytes) -> None:
+        os.write(file, data[: len(data) // 2])
+        raise OSError(5, "killed")
+
+    with monkeypatch.context() as patched, pytest.raises(OSError, match="killed"):
+        patched.setattr("agents.inputs.spool._write", killed)
+        put(read, "a", "never acknowledged")
+    read.close()
+    again = opened(tmp_path, bytes_max=8_000)
+    put(again, "a", "one", key=b"k1")
+    put(again, "a", "two")
+    assert lines(drain(again, 0))[0] == "one"
+    assert again.spool.repeated == 1
+    again.close()
+
+
+def test_what_was_lost_before_a_clean_end_is_told(tmp_path: Path) -> None:
+    read = opened(tmp_path)
+    read.spool.lost("b", 2, 40)
+    read.close()
+    again = opened(tmp_path)
+    assert drain(again, 0) == []
+    (gap,) = again.gaps()
+    assert (gap.path, gap.bytes, gap.why) == ("b", 40, FULL)
+    again.close()
+
+
 def test_a_spool_that_was_removed_goes_on_behind_it(tmp_path: Path) -> None:
     read = opened(tmp_path / "spool")
     put(read, "a", "one")
