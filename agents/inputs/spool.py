@@ -16,9 +16,9 @@ made durable, and only then acknowledged; ``Spooled`` reads it as other inputs r
   spool too.
 
 A *segment* is a file, named by its first offset, and has that name when its head is on the disk; it is a row
-of records. A record that a crash has torn is at the end of the last one, is no record by its checksum, and was
-never acknowledged: the next start cuts it off. What is no record and is no such end is damage. It stays, so
-that it is a gap where it is read; the records behind it are read, and a new segment follows.
+of records. A record that a crash has torn is at the end of the last one, is no record by its checksum, and
+was never acknowledged: the next start cuts it off. What is no record and is no such end is damage. It stays,
+so that it is a gap where it is read; the records behind it are read, and a new segment follows.
 A write that fails leaves nothing behind that is known, so the spool takes nothing more (``failure``), and the
 agent begins anew, as it does wherever a disk refuses.
 """

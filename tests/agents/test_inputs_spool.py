@@ -236,9 +236,10 @@ def test_a_kill_while_a_segment_begins_loses_no_key(tmp_path: Path, monkeypatch:
         os.write(file, data[: len(data) // 2])
         raise OSError(5, "killed")
 
-    with monkeypatch.context() as patched, pytest.raises(OSError, match="killed"):
+    with monkeypatch.context() as patched:
         patched.setattr("agents.inputs.spool._write", killed)
-        put(read, "a", "never acknowledged")
+        with pytest.raises(OSError, match="killed"):
+            put(read, "a", "never acknowledged")
     read.close()
     again = opened(tmp_path, bytes_max=8_000)
     put(again, "a", "one", key=b"k1")
