@@ -626,8 +626,8 @@ def _wrong_input(stream: StreamConfig) -> list[str]:
         found.append("receive.transport must be tcp with receive.tls_cert: UDP has no TLS")
     if receive.tls_ca and not receive.tls_cert:
         found.append("receive.tls_ca is for TLS: set receive.tls_cert and receive.tls_key")
-    if 2 * receive.body_bytes_max > receive.spool_bytes_max:
-        found.append("receive.spool_bytes_max must be twice receive.body_bytes_max at least")
+    if 3 * receive.body_bytes_max > receive.spool_bytes_max:
+        found.append("receive.spool_bytes_max must be three times receive.body_bytes_max at least")
     return found
 
 

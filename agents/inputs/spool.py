@@ -11,7 +11,8 @@ made durable, and only then acknowledged; ``Spooled`` reads it as other inputs r
 - What has a key is taken once. The keys of the last ``keys_max`` things are at the head of each segment, so
   they survive what they belong to, and a sender that repeats what a crash has left open is told that it is
   here.
-- All segments together have ``bytes_max`` bytes at most. What does not fit is not taken, and the receiver
+- All segments together have ``bytes_max`` bytes at most, and one record ``record_bytes_max``: it fits when
+  all before it is read, whatever the last segment has. What does not fit is not taken, and the receiver
   says so in the words of its protocol; only what cannot wait (UDP) is lost, and its loss is a record of the
   spool too.
 
@@ -168,6 +169,7 @@ class Spool:
         self._keys_max = keys_max
         self._linger_s = linger_s
         self._segment_bytes = max(bytes_max // SEGMENTS, 1)
+        self.record_bytes_max = bytes_max // 2 - self._segment_bytes
         self._keys: OrderedDict[bytes, Future[None] | None] = OrderedDict()
         self._lock = threading.Lock()
         self._wake = threading.Condition(self._lock)
@@ -301,7 +303,12 @@ class Spool:
             until = time.monotonic() + self._linger_s
             while not (self._hurry or self._closing) and (left := until - time.monotonic()) > 0:
                 self._wake.wait(left)
-            taken, self._pending, self._hurry = self._pending, [], False
+            count = size = 0
+            while count < len(self._pending) and size < self._segment_bytes:
+                size += len(self._pending[count].data)
+                count += 1
+            taken, self._pending = self._pending[:count], self._pending[count:]
+            self._hurry &= bool(self._pending)
             return taken
 
     def _write(self, data: bytes) -> None:

@@ -14,22 +14,31 @@ a file.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
 import secrets
 import socket
 import ssl
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
 
 from agents.receiving.intake import Intake, line
-from agents.receiving.listening import Bounds, Listener, some
-from agents.receiving.records import rendered
-from agents.receiving.unpacking import TooLarge, gunzipped
+from agents.receiving.listening import WAIT_SECS, Bounds, Listener, some
+from agents.receiving.records import block, rendered
+from agents.receiving.unpacking import HERE_BYTES_MAX, TooLarge, gunzipped
 
 DEPTH_MAX: Final = 32
+ITEMS_MAX: Final = 1 << 20
+"""Values in a message, a block of entries being one: each takes time to pass."""
+HANDSHAKE_BYTES_MAX: Final = 4 << 10
+HELD_BYTES_MAX: Final = 64 << 20
+"""Of messages that are not taken yet, of all connections."""
+READ_AT_ONCE: Final = 2
+"""On threads."""
 _EVENT_TIME: Final = 0
 """The type of the extension: seconds and nanoseconds, 32 bits each."""
 _HERE_BYTES: Final = 64 << 10
@@ -61,9 +70,10 @@ class Boundary:
         self._at = 0
         self._left = [1]
         """Values that are missing, of each container around the next one."""
+        self._items = 0
 
     def end(self, data: Data) -> int | None:
-        """Behind its last byte; None: it is not whole. Raises ``NoMessage``."""
+        """Behind its last byte; None: it is not whole. Raises ``NoMessage`` and ``TooLarge``."""
         left, at = self._left, self._at
         while left:
             if not left[-1]:
@@ -77,6 +87,9 @@ class Boundary:
             left[-1] -= 1
             if items:
                 left.append(items)
+                self._items += items
+                if self._items > ITEMS_MAX:
+                    raise TooLarge(f"it has more than {ITEMS_MAX} values beside blocks of entries")
                 if len(left) > DEPTH_MAX:
                     raise NoMessage(f"it is nested more than {DEPTH_MAX} deep")
         return at
@@ -141,6 +154,9 @@ class Forward:
         self._whole = whole
         self._key = shared_key.encode()
         self._most = message_bytes_max
+        self._lines_max = intake.lines_max(message_bytes_max)
+        self._held = _Held()
+        self._reading = asyncio.Semaphore(READ_AT_ONCE)
         self._tcp = Listener(listen, self._talk, intake, bounds, tls)
 
     @property
@@ -152,12 +168,12 @@ class Forward:
         await self._tcp.serve()
 
     async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, address: str) -> None:
-        messages = _Messages(reader, self._most)
+        messages = _Messages(reader, self._held)
         try:
             if self._key and not await self._shake_hands(messages, writer):
                 self._intake.refuse("token", address, "forward: the sender has another shared_key")
                 return
-            while (data := await messages.next()) is not None:
+            while (data := await messages.next(self._most)) is not None:
                 lines, chunk = await self._read(data)
                 await self._take(lines, chunk, address)
                 if chunk is not None:
@@ -167,6 +183,10 @@ class Forward:
             self._intake.refuse("large", address, f"forward: {error}")
         except NoMessage as error:
             self._intake.refuse("malformed", address, f"forward: {error}")
+        except Busy as error:
+            self._intake.refuse("busy", address, f"forward: {error}")
+        finally:
+            messages.close()
 
     async def _take(self, lines: bytes, chunk: object, address: str) -> None:
         if not lines:
@@ -180,14 +200,18 @@ class Forward:
 
     async def _read(self, data: bytes) -> tuple[bytes, object]:
         if len(data) < _HERE_BYTES:
-            return read(data, self._most, whole=self._whole)
-        return await asyncio.to_thread(read, data, self._most, whole=self._whole)
+            with contextlib.suppress(TooLarge):
+                most = min(self._most, self._lines_max, HERE_BYTES_MAX)
+                return read(data, most, most, whole=self._whole)
+        async with self._reading:
+            return await asyncio.to_thread(read, data, self._most, self._lines_max, whole=self._whole)
 
     async def _shake_hands(self, messages: _Messages, writer: asyncio.StreamWriter) -> bool:
         """Whether both have the key."""
         nonce = secrets.token_bytes(16)
         writer.write(_encode(["HELO", {"nonce": nonce, "auth": "", "keepalive": True}]))
-        data = await messages.next()
+        async with asyncio.timeout(WAIT_SECS):
+            data = await messages.next(HANDSHAKE_BYTES_MAX)
         ping = _opened(data) if data is not None else None
         match ping:
             case ["PING", str(host), str() | bytes() as salt, str(digest), *_]:
@@ -206,27 +230,52 @@ def _digest(salt: bytes, host: str, nonce: bytes, key: bytes) -> str:
     return hashlib.sha512(salt + host.encode() + nonce + key).hexdigest()
 
 
+class Busy(Exception):
+    """All connections hold more than they may together."""
+
+
+@dataclass
+class _Held:
+    """By all connections."""
+
+    bytes: int = 0
+
+
 class _Messages:
     """The messages of a connection, as bytes."""
 
-    def __init__(self, reader: asyncio.StreamReader, most: int) -> None:
+    def __init__(self, reader: asyncio.StreamReader, held: _Held) -> None:
         self._reader = reader
-        self._most = most
+        self._held = held
         self._data = bytearray()
+        self._given = 0
+        """The bytes of the last one: it is held until the next is asked for."""
 
-    async def next(self) -> bytes | None:
-        """None at the end. Raises ``NoMessage``, ``TooLarge`` and ``TimeoutError``."""
+    async def next(self, most: int) -> bytes | None:
+        """None at the end. Raises ``NoMessage``, ``TooLarge``, ``Busy`` and ``TimeoutError``."""
         boundary = Boundary()
+        self._held.bytes -= self._given
+        self._given = 0
         while (end := boundary.end(self._data)) is None:
-            if len(self._data) > self._most:
-                raise TooLarge(f"a message has {self._most} bytes at most (receive.body_bytes_max)")
+            if len(self._data) > most:
+                raise TooLarge(f"a message has {most} bytes at most here (receive.body_bytes_max)")
             more = await some(self._reader, begun=bool(self._data))
             if not more:
                 return None
             self._data += more
+            self._held.bytes += len(more)
+            if self._held.bytes > HELD_BYTES_MAX:
+                raise Busy("too much is on its way; connect again in a moment")
         found = bytes(self._data[:end])
         del self._data[:end]
+        self._given = end
         return found
+
+    def close(self) -> None:
+        """Holds nothing any more."""
+        self._held.bytes -= self._given + len(self._data)
+        self._given = 0
+        self._data.clear()
 
 
 def _opened(data: bytes) -> Any:
@@ -236,22 +285,22 @@ def _opened(data: bytes) -> Any:
         raise NoMessage(str(error)) from None
 
 
-def read(data: bytes, most: int, *, whole: bool) -> tuple[bytes, object]:
+def read(data: bytes, most: int, lines_max: int, *, whole: bool) -> tuple[bytes, object]:
     """The lines of a message, and the ``chunk`` to acknowledge (None: there is none). ``most``: bytes,
-    unpacked too. Raises ``NoMessage`` and ``TooLarge``."""
+    unpacked too; ``lines_max``: as lines. Raises ``NoMessage`` and ``TooLarge``."""
     tag, entries, options = _parts(data)
-    block = entries
+    packed = entries
     if options.get("compressed", "text") == "gzip":
         try:
-            block = gunzipped(entries, most)
+            packed = gunzipped(entries, most)
         except TooLarge:
             raise
         except ValueError as error:
             raise NoMessage(str(error)) from None
     elif options.get("compressed", "text") != "text":
         raise NoMessage(f"compressed with {str(options['compressed'])[:32]}, and gzip alone is read")
-    lines = b"".join(_line(tag, one, whole=whole) for one in _entries(block, options.get("size")))
-    return lines, options.get("chunk")
+    lines = (_line(tag, one, whole=whole) for one in _entries(packed, options.get("size")))
+    return block(lines, lines_max), options.get("chunk")
 
 
 def _parts(data: bytes) -> tuple[str, bytes, dict[str, Any]]:
@@ -261,6 +310,8 @@ def _parts(data: bytes) -> tuple[str, bytes, dict[str, Any]]:
     size, count = _head(data, 0)
     if data[0] & 0xF0 != 0x90 and data[0] not in (0xDC, 0xDD):
         raise NoMessage("a message is an array")
+    if not 2 <= count <= 4:
+        raise NoMessage(f"a message has two to four parts, and not {count}")
     at, parts = size or 0, []
     for _ in range(count):
         boundary = Boundary()
@@ -269,8 +320,6 @@ def _parts(data: bytes) -> tuple[str, bytes, dict[str, Any]]:
             raise NoMessage("it is not whole")
         parts.append(data[at : at + end])
         at += end
-    if not 2 <= count <= 4:
-        raise NoMessage(f"a message has two to four parts, and not {count}")
     tag = _opened(parts[0])
     first = parts[1][0]
     if first & 0xF0 == 0x90 or first in (0xDC, 0xDD):  # Forward

@@ -23,13 +23,14 @@ from starlette.types import Message, Receive, Scope, Send
 
 from agents.connections import Bounds, Door, names_of
 from agents.receiving.intake import Intake
-from agents.receiving.unpacking import TooLarge, gunzipped
+from agents.receiving.unpacking import HERE_BYTES_MAX, TooLarge, gunzipped
 from agents.serving import Served
 
 BODY_SECS: Final = 60.0
 REST_SECS: Final = 2.0
 HELD_BYTES_MAX: Final = 64 << 20
 UNPACKED_AT_ONCE: Final = 2
+"""On threads."""
 BUSY_SECS: Final = "1"
 """After which a sender may come again."""
 _HERE_BYTES: Final = 64 << 10
@@ -141,6 +142,8 @@ class HttpReceiver:
             return await take(request, await self._unpacked(request, bytes(body)), address)
         except TimeoutError:
             raise Refused(408, "slow", f"a request has {BODY_SECS:.0f} s to come whole") from None
+        except TooLarge as error:
+            raise Refused(413, "large", str(error)) from None
         finally:
             self._held -= held
 
@@ -164,7 +167,8 @@ class HttpReceiver:
             return body
         try:
             if len(body) < _HERE_BYTES:
-                return gunzipped(body, self._most)
+                with contextlib.suppress(TooLarge):
+                    return gunzipped(body, min(self._most, HERE_BYTES_MAX))
             async with self._unpacking:
                 return await asyncio.to_thread(gunzipped, body, self._most)
         except TooLarge:

@@ -8,11 +8,18 @@ import time
 from typing import Final
 
 from agents.inputs.spool import Spool
+from agents.inputs.spooled import SILENT_MS
 from agents.logs import Logger, Seldom
 from agents.metrics import Metrics
+from agents.receiving.unpacking import TooLarge
 
 ORIGINS_MAX: Final = 256
-"""Senders that are sources of their own; the lines of all others are one source."""
+"""Senders that are sources of their own, until they are silent for as long as sources may be; the lines of
+all others are one source."""
+LINES_TIMES: Final = 4
+"""So many times its size may a message have as lines."""
+_HERE_BYTES: Final = 256 << 10
+"""The digest of more is made on a thread."""
 OTHERS: Final = "other"
 ROOM_POLL_S: Final = 0.05
 SAID_EVERY_S: Final = 60.0
@@ -37,46 +44,73 @@ class Intake:
         self.spool = spool
         self._metrics = metrics
         self._log = log.bind(stream=stream, input=kind)
-        self._origins: dict[str, str] = {}
+        self._heard: dict[str, float] = {}
+        """When each of them was, the last one last."""
         self._seldom = Seldom(SAID_EVERY_S)
 
     def origin(self, address: str) -> str:
         """What ``_source`` says of lines from there."""
-        if (known := self._origins.get(address)) is not None:
-            return known
-        if len(self._origins) >= ORIGINS_MAX:
-            return f"{self.kind}:{OTHERS}"
-        self._origins[address] = named = f"{self.kind}:{address}"
-        return named
+        now = time.monotonic()
+        if self._heard.pop(address, None) is None and len(self._heard) >= ORIGINS_MAX:
+            oldest = next(iter(self._heard), None)
+            if oldest is None or now - self._heard[oldest] < SILENT_MS / 1_000:
+                return f"{self.kind}:{OTHERS}"
+            del self._heard[oldest]
+        self._heard[address] = now
+        return f"{self.kind}:{address}"
 
-    def offer(self, address: str, lines: bytes, key: bytes = b"", *, hurry: bool = False) -> bool:
-        """Whether there is room for these lines; nobody hears when they are durable."""
-        if self.spool.take(self.origin(address), lines, key, hurry=hurry) is None:
+    def lines_max(self, message_bytes_max: int) -> int:
+        """Bytes of the lines of one message."""
+        return min(LINES_TIMES * message_bytes_max, self.spool.record_bytes_max)
+
+    def _check(self, lines: bytes) -> None:
+        if len(lines) > self.spool.record_bytes_max:
+            most = self.spool.record_bytes_max
+            raise TooLarge(
+                f"its lines have {len(lines)} bytes, and {most} fit at once (receive.spool_bytes_max)"
+            )
+
+    def offer(self, address: str, lines: bytes) -> bool:
+        """Whether there is room for these lines; nobody hears when they are durable. Raises ``TooLarge``
+        where there never will be."""
+        self._check(lines)
+        if self.spool.take(self.origin(address), lines, hurry=False) is None:
             self._full()
             return False
         self._metrics.received(self.stream, len(lines))
         return True
 
     async def deliver(self, address: str, lines: bytes, key: bytes = b"") -> bool:
-        """True when these lines are durable; False: there is no room for them. ``key``: see
-        ``Spool.take``."""
-        return await self.keep(address, lines, self._key(key))
+        """True when these lines are durable; False: there is no room for them. ``key``: what its sender
+        says with the same lines again; others may say it with other lines. Raises ``TooLarge``."""
+        if len(lines) + len(key) < _HERE_BYTES:
+            return await self.keep(address, lines, self._key(key, lines))
+        return await self.keep(address, lines, await asyncio.to_thread(self._key, key, lines))
 
     async def keep(self, address: str, lines: bytes, key: bytes) -> bool:
         """The same, with a key that the spool gives back (``Spool.last_key``)."""
+        self._check(lines)
+        repeated = self.spool.repeated
         future = self.spool.take(self.origin(address), lines, key)
         if future is None:
             self._full()
             return False
+        is_new = self.spool.repeated == repeated
         try:
             await asyncio.shield(asyncio.wrap_future(future))
         except OSError:
             return False
-        self._metrics.received(self.stream, len(lines))
+        if is_new:
+            self._metrics.received(self.stream, len(lines))
         return True
 
-    def _key(self, key: bytes) -> bytes:
-        return hashlib.blake2b(key, digest_size=16, person=self.kind.encode()).digest() if key else b""
+    def _key(self, key: bytes, lines: bytes) -> bytes:
+        if not key:
+            return b""
+        found = hashlib.blake2b(len(key).to_bytes(8, "big"), digest_size=16, person=self.kind.encode())
+        found.update(key)
+        found.update(lines)
+        return found.digest()
 
     async def room(self) -> None:
         """Returns when there may be some: until then a receiver reads nothing."""
@@ -90,7 +124,7 @@ class Intake:
         self.spool.lost(self.origin(address), messages, size)
         if self._seldom.now("lost", time.monotonic()):
             self._log.warning(
-                "messages are lost: there was no room, and UDP does not wait", messages=messages
+                "messages are lost: there was no room, and their sender does not wait", messages=messages
             )
 
     def refuse(self, reason: str, address: str = "", text: str = "") -> None:

@@ -49,6 +49,7 @@ class Journal:
         self._from_end = from_end
         self._whole = whole
         self._most = entry_bytes_max
+        self._lines_max = min(entry_bytes_max, intake.spool.record_bytes_max)
         self._seek_lost = False
 
     async def serve(self) -> None:
@@ -87,13 +88,19 @@ class Journal:
         assert process.stderr is not None
         said = asyncio.ensure_future(process.stderr.read(1 << 12))
         try:
-            rest = b""
+            rest, is_over = bytearray(), False
             while data := await process.stdout.read(BATCH_BYTES):
-                whole, newline, rest = (rest + data).rpartition(b"\n")
-                if newline:
-                    await self._take(whole.split(b"\n"))
-                elif len(rest) > self._most:
-                    raise UserError(f"{PROGRAM} gives an entry of more than {self._most} bytes")
+                if is_over:
+                    _, newline, data = data.partition(b"\n")
+                    is_over = not newline
+                if end := data.rfind(b"\n") + 1:
+                    await self._take((bytes(rest) + data[: end - 1]).split(b"\n"))
+                    rest.clear()
+                rest += data[end:]
+                if len(rest) > self._most:
+                    self._pass_over()
+                    rest.clear()
+                    is_over = True
             return (await said).decode(errors="replace").strip()
         finally:
             said.cancel()
@@ -103,23 +110,41 @@ class Journal:
 
     async def _take(self, entries: Sequence[bytes]) -> None:
         """Returns when they are durable."""
-        lines, cursor = [], b""
+        lines, cursor = bytearray(), b""
         for text in entries:
-            try:
-                entry = msgspec.json.decode(text, type=dict[object, object])
-                micros = int(str(entry.get("__REALTIME_TIMESTAMP", 0)))
-                cursor = str(entry.get("__CURSOR", "")).encode()
-                if isinstance(message := entry.get("MESSAGE"), list):  # bytes that are no UTF-8
-                    entry["MESSAGE"] = (
-                        bytes(message).decode(errors="replace") if self._whole else bytes(message)
-                    )
-            except (msgspec.MsgspecError, ValueError, TypeError):
-                lines.append(text + b"\n")  # it is no line of a format, and counted as such
+            one, behind = self._line(text)
+            if len(one) > self._lines_max:
+                self._pass_over()
                 continue
-            lines.append(rendered(entry, micros * 1_000, {}, whole=self._whole))
-        while not await self._intake.keep(ORIGIN, b"".join(lines), cursor):
+            if len(lines) + len(one) > self._lines_max:
+                await self._keep(bytes(lines), cursor)
+                lines.clear()
+            lines += one
+            cursor = behind or cursor
+        if lines:
+            await self._keep(bytes(lines), cursor)
+
+    async def _keep(self, lines: bytes, cursor: bytes) -> None:
+        while not await self._intake.keep(ORIGIN, lines, cursor):
             await self._intake.room()
         self._seek_lost = False
+
+    def _line(self, text: bytes) -> tuple[bytes, bytes]:
+        """Of an entry, and its cursor (empty: it has none)."""
+        try:
+            entry = msgspec.json.decode(text, type=dict[object, object])
+            micros = int(str(entry.get("__REALTIME_TIMESTAMP", 0)))
+            cursor = str(entry.get("__CURSOR", "")).encode()
+            if isinstance(message := entry.get("MESSAGE"), list):  # bytes that are no UTF-8
+                entry["MESSAGE"] = bytes(message).decode(errors="replace") if self._whole else bytes(message)
+        except (msgspec.MsgspecError, ValueError, TypeError):
+            return text + b"\n", b""  # it is no line of a format, and counted as such
+        return rendered(entry, micros * 1_000, {}, whole=self._whole), cursor
+
+    def _pass_over(self) -> None:
+        """An entry: whoever writes one that large stops nobody."""
+        text = f"an entry has more than {self._lines_max} bytes (receive.body_bytes_max), and is passed over"
+        self._intake.refuse("large", text=text)
 
 
 def check() -> None:

@@ -87,7 +87,7 @@ def _receiver(config: Config, stream: StreamConfig, intake: Intake) -> Receiver:
     if stream.type in ("http", "otlp"):
         paths: dict[str, Take] = {"/": Lines(intake).take}
         if stream.type == "otlp":
-            paths = {PATH: OtlpLogs(intake, whole=whole).take}
+            paths = {PATH: OtlpLogs(intake, whole=whole, body_bytes_max=receive.body_bytes_max).take}
         return HttpReceiver(
             receive.listen,
             intake,

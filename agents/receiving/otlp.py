@@ -9,6 +9,7 @@ times, are the same records.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from agents.receiving.http import Refused, no_room
+from agents.receiving.http import UNPACKED_AT_ONCE, Refused, no_room
 from agents.receiving.intake import Intake
-from agents.receiving.records import rendered
+from agents.receiving.records import block, rendered
 from elf.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,6 +31,8 @@ PATH: Final = "/v1/logs"
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
 DEPTH_MAX: Final = 32
+_NO_EXPORT: Final = (AttributeError, TypeError, RecursionError)
+"""What JSON of another shape comes to."""
 
 
 def check() -> None:
@@ -45,8 +48,10 @@ def check() -> None:
 class OtlpLogs:
     """Takes the body of a request as an export of logs."""
 
-    def __init__(self, intake: Intake, *, whole: bool) -> None:
+    def __init__(self, intake: Intake, *, whole: bool, body_bytes_max: int) -> None:
         check()
+        self._lines_max = intake.lines_max(body_bytes_max)
+        self._reading = asyncio.Semaphore(UNPACKED_AT_ONCE)
         self._intake = intake
         self._whole = whole
 
@@ -55,12 +60,23 @@ class OtlpLogs:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind not in (PROTOBUF, JSON):
             raise Refused(415, "encoding", f"logs come as {PROTOBUF} or {JSON}")
-        found = list(records(body, is_json=kind == JSON))
-        lines = b"".join(rendered(record, ns, {}, whole=self._whole) for record, ns in found)
-        key = body if all(ns for _, ns in found) else b""
+        async with self._reading:
+            lines, key = await asyncio.to_thread(self._read, body, is_json=kind == JSON)
         if lines and not await self._intake.deliver(address, lines, key):
             return no_room()
         return Response(b"" if kind == PROTOBUF else b"{}", 200, media_type=kind)
+
+    def _read(self, body: bytes, *, is_json: bool) -> tuple[bytes, bytes]:
+        """The lines, and their key. Raises ``Refused`` and ``TooLarge``."""
+        times = set[bool]()
+
+        def lines() -> Iterator[bytes]:
+            for record, ns in records(body, is_json=is_json):
+                times.add(ns > 0)
+                yield rendered(record, ns, {}, whole=self._whole)
+
+        found = block(lines(), self._lines_max)
+        return found, b"" if False in times else body
 
 
 def records(body: bytes, *, is_json: bool) -> Iterator[tuple[dict[object, object], int]]:
@@ -78,7 +94,7 @@ def records(body: bytes, *, is_json: bool) -> Iterator[tuple[dict[object, object
             )
         else:
             found = ExportLogsServiceRequest.FromString(body)
-    except (DecodeError, json_format.ParseError, ValueError, RecursionError, TypeError) as error:
+    except (DecodeError, json_format.ParseError, ValueError, *_NO_EXPORT) as error:
         raise Refused(400, "malformed", f"the body is no export of logs: {str(error)[:200]}") from None
     for one in found.resource_logs:
         resource = _pairs(one.resource.attributes)

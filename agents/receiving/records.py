@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 
 from agents.receiving.intake import line
+from agents.receiving.unpacking import TooLarge
 
 TIME: Final = "@timestamp"
 TEXTS: Final = ("log", "message", "MESSAGE", "msg", "body")
@@ -36,3 +37,13 @@ def rendered(record: Mapping[object, object], ns: int, more: Mapping[str, object
         if isinstance(text, bytes):
             return line(text)
     return _encode({TIME: moment(ns), **more, **record}) + b"\n"
+
+
+def block(lines: Iterable[bytes], most: int) -> bytes:
+    """Of a message: what it says once may be in each of them. Raises ``TooLarge`` as soon as it is known."""
+    found = bytearray()
+    for one in lines:
+        found += one
+        if len(found) > most:
+            raise TooLarge(f"its lines come to more than {most} bytes; send fewer records at once")
+    return bytes(found)

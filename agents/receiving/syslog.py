@@ -19,8 +19,10 @@ from typing import Final
 
 from agents.receiving.intake import ENDS, Intake, line
 from agents.receiving.listening import Bounds, Listener, some
+from agents.receiving.unpacking import TooLarge
 from agents.serving import bound
 from elf.addresses import split_address
+from elf.errors import UserError
 
 DATAGRAM_BYTES_MAX: Final = 1 << 16
 DATAGRAMS_AT_ONCE: Final = 256
@@ -72,11 +74,14 @@ class Syslog:
 
     async def serve(self) -> None:
         """Until it is cancelled. Raises ``UserError`` where it cannot listen."""
-        async with asyncio.TaskGroup() as group:
-            if "tcp" in self._transports:
-                group.create_task(self._tcp.serve())
-            if "udp" in self._transports:
-                group.create_task(self._serve_udp())
+        try:
+            async with asyncio.TaskGroup() as group:
+                if "tcp" in self._transports:
+                    group.create_task(self._tcp.serve())
+                if "udp" in self._transports:
+                    group.create_task(self._serve_udp())
+        except* UserError as refused:
+            raise UserError("; ".join(str(one) for one in refused.exceptions)) from None
 
     # -- TCP -------------------------------------------------------------------------------------------------
 
@@ -94,10 +99,13 @@ class Syslog:
         await self._take(address, framing.rest())
 
     async def _take(self, address: str, pieces: list[_Piece]) -> None:
-        """Returns when they have room."""
+        """Returns when they have room, or never will."""
         lines = b"".join(text if is_cut or self._whole else HEADER.sub(b"", text) for text, is_cut in pieces)
-        while lines and not self._intake.offer(address, lines):
-            await self._intake.room()
+        try:
+            while lines and not self._intake.offer(address, lines):
+                await self._intake.room()
+        except TooLarge:
+            self._intake.lose(address, lines.count(b"\n"), len(lines))
 
     # -- UDP -------------------------------------------------------------------------------------------------
 
@@ -131,8 +139,10 @@ class Syslog:
                 self._count_dropped(ancillary)
         for address, lines in came.items():
             block = b"".join(lines)
-            if not self._intake.offer(address, block):
-                self._intake.lose(address, len(lines), len(block))
+            with contextlib.suppress(TooLarge):
+                if self._intake.offer(address, block):
+                    continue
+            self._intake.lose(address, len(lines), len(block))
 
     def _count_dropped(self, ancillary: Sequence[tuple[int, int, bytes]]) -> None:
         for level, kind, data in ancillary:
@@ -153,7 +163,7 @@ class _Lines:
 
     def __init__(self, most: int) -> None:
         self._cut_at = most + HEADER_BYTES_MAX
-        self._rest = b""
+        self._rest = bytearray()
         self._over = False
 
     @property
@@ -165,20 +175,20 @@ class _Lines:
         if self._over:
             _, newline, data = data.partition(b"\n")
             self._over = not newline
-        data = self._rest + data
         end = data.rfind(b"\n") + 1
         if end:
-            found.append((data[:end], False))
-        self._rest = data[end:]
+            found.append((bytes(self._rest) + data[:end], False))
+            self._rest.clear()
+        self._rest += data[end:]
         if len(self._rest) > self._cut_at:
-            found.append((self._rest[: self._cut_at] + b"\n", True))
-            self._rest, self._over = b"", True
+            found.append((bytes(self._rest[: self._cut_at]) + b"\n", True))
+            self._rest.clear()
+            self._over = True
         return found
 
     def rest(self) -> list[_Piece]:
         """The last message needs no newline when the connection ends."""
-        rest, self._rest = self._rest, b""
-        return [(rest + b"\n", False)] if rest else []
+        return [(bytes(self._rest) + b"\n", False)] if self._rest else []
 
 
 class _Counted:

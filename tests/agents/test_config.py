@@ -362,7 +362,7 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
         ),
         (
             "streams: {c: {format: json, type: http, receive: {listen: 'a:1', spool_bytes_max: 2000000}}}",
-            "streams.c.receive.spool_bytes_max must be twice receive.body_bytes_max at least",
+            "streams.c.receive.spool_bytes_max must be three times receive.body_bytes_max at least",
         ),
         (
             "streams: {c: {includ: /x, format: json}}",

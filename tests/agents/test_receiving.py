@@ -19,9 +19,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from agents.receiving import intake, listening
-from agents.receiving.forward import Boundary
+from agents.inputs.spool import Spool
+from agents.receiving import intake, listening, unpacking
+from agents.receiving.forward import Boundary, NoMessage, read
+from agents.receiving.syslog import Syslog
 from elf.addresses import split_address
+from elf.errors import UserError
 from tests.support.files import drain
 from tests.support.receiving import LINE_BYTES_MAX, Side, receiving
 
@@ -270,6 +273,26 @@ async def test_what_udp_loses_is_counted_and_a_gap(tmp_path: Path) -> None:
         udp.close()
 
 
+async def test_an_address_that_is_in_use_is_said(tmp_path: Path) -> None:
+    async with receiving(tmp_path, "syslog") as side:
+        at = f"127.0.0.1:{side.at[1]}"
+        own = side.receiver._intake  # type: ignore[attr-defined]
+        again = Syslog(at, own, transports=("tcp",), whole=False, max_line_bytes=1, bounds=listening.Bounds())
+        with pytest.raises(UserError, match=at):
+            await again.serve()
+
+
+async def test_a_sender_that_is_silent_makes_place_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(intake, "ORIGINS_MAX", 1)
+    async with receiving(tmp_path, "syslog") as side:
+        origin = side.receiver._intake.origin  # type: ignore[attr-defined]
+        assert [origin("a"), origin("b"), origin("a")] == ["syslog:a", "syslog:other", "syslog:a"]
+        monkeypatch.setattr(intake, "SILENT_MS", 0)
+        assert origin("b") == "syslog:b"
+
+
 async def test_more_senders_than_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "ORIGINS_MAX", 0)
     async with receiving(tmp_path, "syslog") as side:
@@ -327,6 +350,52 @@ async def test_a_body_that_does_not_come_or_is_too_much_beside_others(
         assert (await post(side, b"x\n"))[0] == 202, "nothing is held any more"
         assert side.look() == ["x"]
         assert side.refusals() == {"slow": 1, "busy": 1}
+
+
+async def test_a_key_is_of_its_lines_and_a_repeat_is_not_counted(tmp_path: Path) -> None:
+    async with receiving(tmp_path, "http") as side:
+        for body in (b"of a\n", b"of b\n", b"of a\n"):
+            assert (await post(side, body, idempotency_key="1"))[0] == 202
+        assert side.look() == ["of a", "of b"]
+        (family,) = [one for one in side.metrics.families() if one.name == "elf_lines_received_bytes"]
+        assert [count for _, count in family.values()] == [10]
+
+
+async def test_what_never_fits_is_too_large(tmp_path: Path) -> None:
+    async with receiving(tmp_path / "http", "http", spool_bytes_max=100_000) as side:
+        assert (await post(side, b"x" * 37_501))[0] == 413
+        assert (await post(side, (b"x" * 99 + b"\n") * 370))[0] == 202
+    async with receiving(tmp_path / "forward", "forward", spool_bytes_max=100_000) as side:
+        assert await forward(side, ["tag", entries(["x" * 99] * 400), {"chunk": "c"}]) == []
+        await side.refused("large")
+        assert await forward_array(side, ["fine"])
+    async with receiving(tmp_path / "syslog", "syslog", spool_bytes_max=20_000) as side:
+        await syslog_lines(side, ["x" * 99] * 100)
+        await side.refused("lost", 100)
+
+
+def test_whatever_fits_once_fits_again_when_all_is_read(tmp_path: Path) -> None:
+    """Also where much was written at once: a segment of its size would have to be passed first."""
+    spool = Spool(tmp_path, bytes_max=80_000, linger_s=10)
+    for _ in range(70):
+        assert spool.take("a", b"x" * 1_000, hurry=False) is not None
+    for size in (1, spool.record_bytes_max - 100, spool.record_bytes_max - 100):
+        done = spool.take("a", b"x" * size)
+        assert done is not None
+        done.result(10)
+        spool.covered(spool.durable)
+    spool.close()
+
+
+def test_a_gzip_of_many_parts_is_read_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = [os.urandom(size) for size in (0, 1, 5_000, 4_096, 20, 20)]
+    data = b"".join(map(gzip.compress, parts))
+    assert unpacking.gunzipped(data, 10_000) == b"".join(parts)
+    with pytest.raises(unpacking.TooLarge):
+        unpacking.gunzipped(data, sum(map(len, parts)) - 1)
+    monkeypatch.setattr(unpacking, "PARTS_MAX", 5)
+    with pytest.raises(unpacking.TooLarge, match="more than 5 parts"):
+        unpacking.gunzipped(data, 10_000)
 
 
 # -- forward -------------------------------------------------------------------------------------------------
@@ -400,6 +469,54 @@ async def test_what_is_no_message_ends_the_connection(tmp_path: Path, data: byte
         writer.close()
         await side.refused(reason)
         assert side.look() == []
+
+
+async def test_a_tag_that_is_in_each_line_is_bounded(tmp_path: Path) -> None:
+    async with receiving(tmp_path, "forward", "json", body_bytes_max=10_000) as side:
+        assert await forward(side, ["t" * 5_000, [[1, {}]] * 20, {"chunk": "c"}]) == []
+        await side.refused("large")
+        assert side.look() == []
+
+
+def test_a_message_of_many_values_is_not_looked_through() -> None:
+    many = b"\x93\xa1t\xdd" + (1 << 20).to_bytes(4, "big") + b"\xc0" * 10
+    with pytest.raises(unpacking.TooLarge):
+        Boundary().end(many)
+    with pytest.raises(NoMessage, match="and not 1000000"):
+        read(b"\xdd" + (1_000_000).to_bytes(4, "big") + b"\xc0", 10, 10, whole=True)
+
+
+async def test_what_connections_hold_together_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.receiving.forward.HELD_BYTES_MAX", 1_000)
+    async with receiving(tmp_path, "forward") as side:
+        half = b"\x92\xa1t\xc6\x00\x00\xff\xff" + b"x" * 600
+        _, first = await asyncio.open_connection(*side.at)
+        first.write(half)
+        await asyncio.sleep(0.02)
+        reader, second = await asyncio.open_connection(*side.at)
+        second.write(half)
+        assert await ended(reader)
+        await side.refused("busy")
+        first.close()
+        second.close()
+        await asyncio.sleep(0.02)
+        assert await forward_array(side, ["nothing is held any more"])
+
+
+async def test_who_has_no_key_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agents.receiving.forward.WAIT_SECS", 0.05)
+    token = tmp_path / "key"
+    token.write_text("0123456789abcdef")
+    token.chmod(0o600)
+    async with receiving(tmp_path / "s", "forward", token_file=str(token)) as side:
+        for data, reason in ((b"", "slow"), (b"\x96\xc6\x00\x00\xff\xff" + b"x" * 5_000, "large")):
+            reader, writer = await asyncio.open_connection(*side.at)
+            writer.write(data)
+            assert b"HELO" in await reader.read()
+            await side.refused(reason)
+            writer.close()
 
 
 async def test_a_shared_key(tmp_path: Path) -> None:
@@ -482,6 +599,17 @@ async def test_logs_of_opentelemetry(tmp_path: Path) -> None:
         await side.until(line, line)
         assert side.read.spool.repeated == 1
         assert (await post(side, b"\xff", "/v1/logs", content_type=kind))[0] == 400
+        for shape in ({"resourceLogs": ["x"]}, {"resourceLogs": 1}, {"resourceLogs": [{"scopeLogs": "x"}]}):
+            bad = json.dumps(shape).encode()
+            assert (await post(side, bad, "/v1/logs", content_type="application/json"))[0] == 400
+        logs = export.resource_logs[0]
+        large = service.ExportLogsServiceRequest()
+        large.resource_logs.add().CopyFrom(logs)
+        large.resource_logs[0].resource.attributes[0].value.string_value = "x" * 10_000
+        large.resource_logs[0].scope_logs[0].log_records.extend(
+            [logs.scope_logs[0].log_records[0].__class__()] * 10
+        )
+        assert (await post(side, large.SerializeToString(), "/v1/logs", content_type=kind))[0] == 413
         assert (await post(side, b"[1]", "/v1/logs", content_type="application/json"))[0] == 400
         assert (await post(side, b"[" * 90_000, "/v1/logs", content_type="application/json"))[0] == 400
         assert (await post(side, b"a", "/v1/logs", content_type="text/plain"))[0] == 415
@@ -495,6 +623,24 @@ async def test_logs_of_opentelemetry(tmp_path: Path) -> None:
 
 
 # -- the journal ---------------------------------------------------------------------------------------------
+
+
+async def test_an_entry_that_is_too_large_is_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Anybody may write one."""
+    entries = [
+        json.dumps({"__CURSOR": f"c{number}", "MESSAGE": text})
+        for number, text in enumerate(["a", "x" * 300_000, "b", "y" * 5_000, "c"])
+    ]
+    program = tmp_path / "journalctl"
+    program.write_text("#!/bin/sh\ncat <<'END'\n" + "\n".join(entries) + "\nEND\nexec sleep 60\n")
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    async with receiving(tmp_path / "s", "journal", body_bytes_max=4_000) as side:
+        await side.until("a", "b", "c")
+        await side.refused("large", 2)
+        assert side.read.spool.last_key == b"c4"
 
 
 @pytest.mark.skipif(shutil.which("journalctl") is None, reason="this machine has no journalctl")
