@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from agents.arrivals import Arrivals, plan_all
 from agents.audit import Audit
@@ -30,7 +30,7 @@ from agents.ports import Ports
 from agents.readiness import Probe, Readiness
 from agents.realtime import LoopClock, Threads, TransportLinks
 from agents.reports import LogReports, stats_of
-from agents.tasks.feeding import Feeding
+from agents.tasks.feeding import Feeding, Served
 from agents.tasks.running import Running
 from agents.tasks.streams import FunctionsAt
 from agents.tasks.streamtask import StreamTask
@@ -67,12 +67,6 @@ class End:
     again: bool = False
 
 
-class Served(Protocol):
-    """Something that goes on, beside the node, until it is cancelled."""
-
-    def serve(self) -> Coroutine[Any, Any, None]: ...
-
-
 class Driver:
     """Runs one node over one transport. ``reading`` may be cleared by the caller to hold back all inputs, and
     ``making`` to hold back all windows. It closes the ``audit``."""
@@ -96,9 +90,10 @@ class Driver:
         know: Callable[[Signed], object] = lambda signed: None,
         audit: Audit | None = None,
         outputs: Deliveries | None = None,
-        receivers: Sequence[Served] = (),
+        receivers: Mapping[str, Served] = {},
     ) -> None:
-        """``know`` is told what the catalog log says was signed; ``receivers`` write to the inputs."""
+        """``know`` is told what the catalog log says was signed; ``receivers`` write to the inputs of
+        streams."""
         self.node = node
         self.store = store
         self.transport = transport
@@ -132,12 +127,12 @@ class Driver:
             tell=self._event,
             memory_max_bytes=memory_max_bytes,
             running=self._running,
+            receivers=receivers,
         )
         self._hosts = Hosts(
             self._program_event, lambda spec, line: self._log.info(line, job=spec.name), functions, sandboxes
         )
         self.audit = audit
-        self._receivers = tuple(receivers)
         reports = LogReports(node, self._log, self.metrics, self._clock.now_ms, audit)
         self._making = Making(node.me, store, Sandboxed(node.me.name, finals), reports)
         self._outputs = Deliveries(node.me.address) if outputs is None else outputs
@@ -169,7 +164,6 @@ class Driver:
         self._loop.start(contacts)
         self._clock.after(LET_GO_MS, self._let_go)
         jobs = [self._receive(), self.readiness.watch(), *self._feeding.readers()]
-        jobs += [receiver.serve() for receiver in self._receivers]
         self._tasks = [loop.create_task(job) for job in jobs]
         for task in self._tasks:
             task.add_done_callback(self._task_done)

@@ -355,7 +355,7 @@ def _driver(
         log.info(
             "lines are read by DuckDB alone, which is slower: elf's native part is not there", reason=why
         )
-    receivers: list[Receiver] = []
+    receivers: dict[str, Receiver] = {}
     streams = [
         _stream(config, name, stream, store, folder, me, metrics, functions, receivers)
         for name, stream in config.streams.items()
@@ -496,7 +496,7 @@ def _stream(
     me: Identity,
     metrics: Metrics,
     functions: FunctionsAt,
-    receivers: list[Receiver],
+    receivers: dict[str, Receiver],
 ) -> tuple[StreamTask, Input]:
     """A stream's stream task, restored to its last checkpoint, and its input, opened where that checkpoint
     stands. What receives its lines is added to ``receivers``."""
@@ -554,8 +554,7 @@ def _stream(
             records=records_of(stream),
         )
     else:
-        source, receiver = open_input(config, name, stream, folder, task.positions, metrics)
-        receivers.append(receiver)
+        source, receivers[name] = open_input(config, name, stream, folder, task.positions, metrics)
     if stream.mask:
         return task, Masked(source, format_, stream.mask, read_key(folder))
     return task, source

@@ -203,6 +203,11 @@ class Spool:
         return self._durable
 
     @property
+    def waiting(self) -> int:
+        """Bytes that were taken and are not durable yet."""
+        return self._pending_bytes
+
+    @property
     def last_key(self) -> bytes:
         """Of what was taken last with one; empty: nothing was."""
         with self._lock:
@@ -235,7 +240,7 @@ class Spool:
         data = record(LINES, origin, key, lines)
         if self.failure is not None or not self._fits(len(data)):
             return None
-        self._say_lost()
+        self.say_lost()
         done = Future[None]()
         if key:
             self._remember(key, done)  # before the other thread has it
@@ -248,7 +253,8 @@ class Spool:
         known = self._lost.get(origin, (0, 0))
         self._lost[origin] = known[0] + messages, known[1] + size
 
-    def _say_lost(self) -> None:
+    def say_lost(self) -> None:
+        """Nothing may be taken any more."""
         for origin, lost in self._lost.items():
             said = record(LOSS, origin, b"", msgspec.msgpack.encode(lost))
             self._enqueue(said, b"", Future[None](), hurry=False)
@@ -390,7 +396,7 @@ class Spool:
 
     def close(self) -> None:
         """What was taken is made durable first, and what was lost."""
-        self._say_lost()
+        self.say_lost()
         with self._lock:
             self._closing = True
             self._wake.notify()

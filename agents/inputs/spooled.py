@@ -78,6 +78,7 @@ class Spooled:
     @property
     def unread(self) -> int:
         waiting = sum(one.end - one.offset for _, group in tuple(self._groups) for one in group.pieces)
+        waiting += self.spool.waiting
         return self.spool.durable - max(self._at, self._end if self._groups else 0) + waiting
 
     @property

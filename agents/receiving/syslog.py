@@ -126,6 +126,7 @@ class Syslog:
         finally:
             loop.remove_reader(sock)
             sock.close()
+            self._intake.spool.say_lost()
 
     def _receive(self, sock: socket.socket) -> None:
         """What has come, up to a bound: the loop has other things to do."""

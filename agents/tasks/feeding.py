@@ -13,7 +13,7 @@ import contextlib
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -30,7 +30,7 @@ from agents.tasks.streamtask import StreamTask
 from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
-from elf.job.commands import Command, DropStragglers, Finish, Idle, Install, Outcome
+from elf.job.commands import Command, DropStragglers, Finish, Idle, Install, Outcome, SealOpen
 from elf.job.messages.inquiries import LookAt, SampleRows
 
 T = TypeVar("T")
@@ -82,6 +82,12 @@ class WhenDone(Protocol):
     def __call__(self, future: Future[T], then: Callable[[T], None], /) -> None: ...
 
 
+class Served(Protocol):
+    """Something that goes on until it is cancelled."""
+
+    def serve(self) -> Coroutine[Any, Any, None]: ...
+
+
 class Feeding:
     """``tell``: what is told of stream tasks; ``running``: runs other agents' work again. ``reading`` may be
     cleared to hold back all inputs."""
@@ -97,6 +103,7 @@ class Feeding:
         tell: Callable[[was.Worked | was.Consulted | was.Ran], None],
         memory_max_bytes: int | None,
         running: Running,
+        receivers: Mapping[str, Served],
     ) -> None:
         self.reading = asyncio.Event()
         self.reading.set()
@@ -108,6 +115,11 @@ class Feeding:
         self._tell = tell
         self._memory_max_bytes = memory_max_bytes
         self._running = running
+        self._receivers = dict(receivers)
+        """What writes to the inputs of streams, until all is read that they have received."""
+        self._receiving: dict[str, asyncio.Task[Any] | None] = {}
+        self._sealing: dict[str, SealOpen] = {}
+        """What is to be performed when all is read that was received."""
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
         self._sampler = ThreadPoolExecutor(1, thread_name_prefix="sample")
         self.gaps: deque[dict[str, object]] = deque(maxlen=GAPS_KEPT)
@@ -130,8 +142,9 @@ class Feeding:
         }
 
     def readers(self) -> list[Coroutine[Any, Any, None]]:
-        """What reads the inputs, until it is cancelled or they end."""
-        return [self._read(stream) for stream in self._streams.values()]
+        """What reads the inputs and writes to them, until it is cancelled or they end."""
+        receiving = [self._receive(name, one) for name, one in self._receivers.items()]
+        return [*receiving, *(self._read(stream) for stream in self._streams.values())]
 
     async def close(self, clean: bool) -> None:
         """After the tasks. ``clean``: the stream tasks write a last checkpoint."""
@@ -147,6 +160,12 @@ class Feeding:
 
     def perform(self, name: str, command: Command) -> None:
         """On the stream task of a stream, after what it was given before."""
+        if isinstance(command, SealOpen) and name in self._receivers:
+            self._sealing[name] = command
+            return
+        self._perform(name, command)
+
+    def _perform(self, name: str, command: Command) -> None:
         stream = self._streams[name]
         future = stream.thread.submit(stream.task.perform, command, self._now_ms())
         if isinstance(command, DropStragglers):
@@ -242,7 +261,7 @@ class Feeding:
         loop = asyncio.get_running_loop()
         idle_ms, asked = 0, CHUNK_BYTES_MIN
         while True:
-            if self._leaving():
+            if self._leaving() and await self._is_drained(stream):
                 return
             await self.reading.wait()
             await stream.slots.acquire()
@@ -271,6 +290,25 @@ class Feeding:
             if self._now_ms() - idle_ms >= _idle_every_ms(stream):
                 idle_ms = self._now_ms()
                 self._idle(stream, Idle(idle_ms, stream.input.finished(), stream.input.gaps()))
+
+    async def _receive(self, name: str, receiver: Served) -> None:
+        self._receiving[name] = asyncio.current_task()
+        await receiver.serve()
+
+    async def _is_drained(self, stream: _Stream) -> bool:
+        """Whether an agent that leaves has read what it has to. Files stay where they are. What was sent to
+        it is nowhere else: nothing more is received, and all of it is read before the stream is sealed."""
+        name = stream.task.facts.stream
+        if (receiving := self._receiving.pop(name, None)) is not None:
+            receiving.cancel()
+            await asyncio.gather(receiving, return_exceptions=True)
+        if name in self._receivers and stream.input.unread:
+            return False
+        if self._receivers.pop(name, None) is not None:
+            self._idle(stream, Idle(self._now_ms(), stream.input.finished(), stream.input.gaps()))
+        if (command := self._sealing.pop(name, None)) is not None:
+            self._perform(name, command)
+        return True
 
     def _idle(self, stream: _Stream, idle: Idle) -> None:
         future = stream.thread.submit(stream.task.idle, idle, stream.input.positions())
