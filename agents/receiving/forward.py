@@ -28,7 +28,7 @@ import msgspec
 
 from agents.receiving.intake import Intake, line
 from agents.receiving.listening import WAIT_SECS, Bounds, Listener, some
-from agents.receiving.records import block, rendered
+from agents.receiving.records import block, check_count, rendered
 from agents.receiving.unpacking import HERE_BYTES_MAX, TooLarge, gunzipped
 
 DEPTH_MAX: Final = 32
@@ -348,7 +348,8 @@ def _contents(part: bytes) -> int:
 def _entries(block: bytes, size: object) -> Iterator[Any]:
     """Those of a block, each opened; the bytes of those that cannot be. ``size``: how many the sender says
     there are, which saves looking for where they end."""
-    if isinstance(size, int) and 0 <= size < 1 << 32:
+    if isinstance(size, int) and size >= 0:
+        check_count(size)
         try:
             yield from _decode(_ARRAY + size.to_bytes(4, "big") + block)
             return

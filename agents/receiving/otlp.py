@@ -20,7 +20,8 @@ from starlette.responses import Response
 
 from agents.receiving.http import UNPACKED_AT_ONCE, Refused, no_room
 from agents.receiving.intake import Intake
-from agents.receiving.records import block, rendered
+from agents.receiving.records import block, check_count, rendered
+from agents.receiving.unpacking import TooLarge
 from elf.errors import UserError
 
 if TYPE_CHECKING:
@@ -80,7 +81,8 @@ class OtlpLogs:
 
 
 def records(body: bytes, *, is_json: bool) -> Iterator[tuple[dict[object, object], int]]:
-    """The records of an export, each with its time in ns (0: it has none). Raises ``Refused``."""
+    """The records of an export, each with its time in ns (0: it has none). Raises ``Refused`` and
+    ``TooLarge``."""
     from google.protobuf import json_format
     from google.protobuf.message import DecodeError
     from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -94,6 +96,8 @@ def records(body: bytes, *, is_json: bool) -> Iterator[tuple[dict[object, object
             )
         else:
             found = ExportLogsServiceRequest.FromString(body)
+    except TooLarge:
+        raise
     except (DecodeError, json_format.ParseError, ValueError, *_NO_EXPORT) as error:
         raise Refused(400, "malformed", f"the body is no export of logs: {str(error)[:200]}") from None
     for one in found.resource_logs:
@@ -105,9 +109,11 @@ def records(body: bytes, *, is_json: bool) -> Iterator[tuple[dict[object, object
 
 def _ids(tree: Any) -> Any:
     """OTLP has ids as hexadecimal digits in JSON, and protobuf as base64."""
+    count = 0
     for resource in tree.get("resourceLogs", ()) if isinstance(tree, dict) else ():
         for scope in resource.get("scopeLogs", ()):
             for record in scope.get("logRecords", ()):
+                check_count(count := count + 1)
                 for name in ("traceId", "spanId"):
                     if isinstance(record.get(name), str):
                         try:

@@ -14,6 +14,8 @@ from agents.receiving.unpacking import TooLarge
 TIME: Final = "@timestamp"
 TEXTS: Final = ("log", "message", "MESSAGE", "msg", "body")
 """Where a record has its text, the first that is there."""
+RECORDS_MAX: Final = 1 << 18
+"""In a message: each takes time, however small it is."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _encode: Final = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -42,8 +44,15 @@ def rendered(record: Mapping[object, object], ns: int, more: Mapping[str, object
 def block(lines: Iterable[bytes], most: int) -> bytes:
     """Of a message: what it says once may be in each of them. Raises ``TooLarge`` as soon as it is known."""
     found = bytearray()
-    for one in lines:
+    for count, one in enumerate(lines):
+        check_count(count + 1)
         found += one
         if len(found) > most:
             raise TooLarge(f"its lines come to more than {most} bytes; send fewer records at once")
     return bytes(found)
+
+
+def check_count(records: int) -> None:
+    """Raises ``TooLarge``."""
+    if records > RECORDS_MAX:
+        raise TooLarge(f"it has more than {RECORDS_MAX} records; send fewer at once")

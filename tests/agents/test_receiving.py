@@ -486,6 +486,23 @@ def test_a_message_of_many_values_is_not_looked_through() -> None:
         read(b"\xdd" + (1_000_000).to_bytes(4, "big") + b"\xc0", 10, 10, whole=True)
 
 
+async def test_records_are_bounded_however_small_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agents.receiving.records.RECORDS_MAX", 10)
+    async with receiving(tmp_path / "forward", "forward") as side:
+        few, many = pack([1, {"log": "a"}]) * 10, pack([1, {"log": "b"}]) * 11
+        for options in ({}, {"size": 11}):
+            assert await forward(side, ["t", many, {"chunk": "c"} | options]) == []
+        assert await forward(side, ["t", few, {"chunk": "c", "size": 10}]) == ["c"]
+        await side.until(*["a"] * 10)
+    pytest.importorskip("opentelemetry.proto")
+    async with receiving(tmp_path / "otlp", "otlp") as side:
+        for count, status in ((10, 200), (11, 413)):
+            body = json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": [{}] * count}]}]}).encode()
+            assert (await post(side, body, "/v1/logs", content_type="application/json"))[0] == status
+
+
 async def test_what_connections_hold_together_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
