@@ -181,6 +181,8 @@ class Spool:
             folder.mkdir(parents=True, exist_ok=True)
             for above in folder.parents[:2]:
                 _sync_folder(above)
+            for unnamed in folder.glob("*.new"):
+                unnamed.unlink()
             self._segments = _found(folder)
             self._file = self._resume(begin)
         except OSError as error:
