@@ -23,7 +23,6 @@ from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
 
 if TYPE_CHECKING:
-    from elf.ql.expressions import Kind
     from elf.ql.looks import Look
     from elf.ql.statements import Query
 
@@ -33,8 +32,8 @@ PATIENCE_MS = 2_000
 BYTES_MAX = 4 << 20
 BYTES_TOGETHER_MAX = 32 << 20
 """What a member shows, and all of them."""
-_TYPES: Final[Mapping[Kind, pa.DataType]] = {
-    **ARROW_TYPES,
+_TYPES: Final[Mapping[str, pa.DataType]] = {
+    **{str(kind): arrow for kind, arrow in ARROW_TYPES.items()},
     "hugeint": pa.decimal128(38, 0),
     "null": pa.int32(),
 }
