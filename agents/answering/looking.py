@@ -23,6 +23,7 @@ from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
 
 if TYPE_CHECKING:
+    from elf.ql.expressions import Kind
     from elf.ql.looks import Look
     from elf.ql.statements import Query
 
@@ -32,11 +33,9 @@ PATIENCE_MS = 2_000
 BYTES_MAX = 4 << 20
 BYTES_TOGETHER_MAX = 32 << 20
 """What a member shows, and all of them."""
-_TYPES: Final[Mapping[str, pa.DataType]] = {
-    **{str(kind): arrow for kind, arrow in ARROW_TYPES.items()},
-    "hugeint": pa.decimal128(38, 0),
-    "null": pa.int32(),
-}
+_TYPES: Final[Mapping[Kind, pa.DataType]] = dict(
+    [*ARROW_TYPES.items(), ("hugeint", pa.decimal128(38, 0)), ("null", pa.int32())]
+)
 """As DuckDB gives them."""
 
 

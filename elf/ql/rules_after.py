@@ -129,9 +129,9 @@ def _no_lags(draft: Draft, offsets: Sequence[int]) -> str | None:
         return "are over the rows of a stream: say them in the subquery, or in the job that is read"
     if any(joined.streams for joined in draft.joins):
         return "do not go with a join of streams"
-    if len(draft.windows) != 1 or not isinstance(draft.windows[0], Sliding):
+    window, pane_us = next(iter(draft.windows), None), pane_us_of(draft.windows)
+    if len(draft.windows) != 1 or not isinstance(window, Sliding):
         return "need windows of one size, as in WINDOWING 1 MINUTE"
-    window, pane_us = draft.windows[0], pane_us_of(draft.windows)
     needed_us = window.size_us + (max(0, *offsets) - min(0, *offsets)) * window.slide_us
     if needed_us > PANES_MAX * pane_us:
         return f"would need {needed_us // pane_us:,} panes of {span(pane_us)}, and {PANES_MAX:,} is the most"

@@ -10,13 +10,14 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from agents.committing.kept import VERSIONS_MADE, alike
+from agents.committing.kept import VERSIONS_MADE, Version, alike
 from agents.committing.making import Made, Making, Sandboxed
 from agents.committing.windowcommits import made_windows
 from agents.disk.store import Store
 from agents.ports import Told
 from agents.tasks import engine
 from elf.batch import decode
+from elf.errors import PanesGone
 from elf.fields import replace
 from elf.job.catalog.membership import Identity
 from elf.job.commits import PaneCommit, WindowCommit
@@ -123,6 +124,22 @@ def test_of_a_job_the_last_versions_are_kept(making: Pooled) -> None:
         making.commit(wanted(number)).result(30)
     assert making.versions.numbers(version(1).uid) == [3, 4, 5]
     assert len(Watched.opened) == VERSIONS_MADE + 1
+
+
+def test_what_is_kept_of_windows_that_cannot_be_made_is_no_other_thread_s(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    version, given = Version(spec(2, 2).plan, lambda plan: Watched(plan.final_sql)), list[bool]()
+
+    class Lock:
+        def __enter__(self) -> None: ...
+        def __exit__(self, *error: object) -> None:
+            given.append(version._kept is kept)
+
+    monkeypatch.setattr(version, "_lock", Lock())
+    with pytest.raises(PanesGone), version.alone() as (_, kept):
+        raise PanesGone("gone")
+    assert given == [False], "whoever waits for the lock has it now"
 
 
 @pytest.mark.parametrize(("state", "left"), [("active", [2]), ("dropped", [])])
