@@ -241,6 +241,10 @@ def test_an_output_ends_by_a_word_of_its_owner_or_with_its_job() -> None:
     assert "was used for another job" in log.refused_output(replace(spec, generation=2))
     second = output(said(OUT), generation=2)
     grow(log, AddOutput(spec=second))
+    grow(log, DropJobEntry(uid=second.uid, author=said("DROP OUTPUT o", ROOT)))  # an admin
+    assert log.outputs() == ()
+    second = output(said(OUT), generation=3)
+    grow(log, AddOutput(spec=second))
     assert log.outputs(made.uid) == (second,)
     ended(log, made)
     assert log.outputs() == ()
