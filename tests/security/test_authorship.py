@@ -252,7 +252,7 @@ def test_an_output_ends_by_a_word_of_its_owner_or_with_its_job() -> None:
     assert sum(isinstance(entry, OutputAdded) for entry in log.after(0)) == 0  # tombstones are left
     copy = CatalogLog([decode_entry(encode_entry(one)) for one in log.after(0)], TRUST)
     assert (copy.outputs(), copy.skipped) == ((), {})
-    assert "was used for another job" in copy.refused_output(replace(second, generation=3))
+    assert "was used for another job" in copy.refused_output(replace(second, generation=4))
 
 
 # -- again ---------------------------------------------------------------------------------------------------
