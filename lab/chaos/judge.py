@@ -208,9 +208,9 @@ class Judge:
         """Everything that the committed results say to an alert has come out, by whichever masters, and
         nothing else."""
         name, got = f"alert {output.name} of {job.name}", OutputKept(job.uid, output.uid, 0)
-        if not leader.up:
+        stored = next((one for one in stored_jobs(leader.store) if one.spec.uid == job.uid), None)
+        if not leader.up or stored is None:
             return
-        stored = next(one for one in stored_jobs(leader.store) if one.spec.uid == job.uid)
         versions = tuple(one.spec for one in stored.versions)
         wanted, due = dict[str, bytes](), set[str]()
         for row in leader.store.windows_after(job.uid, 0):
