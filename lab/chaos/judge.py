@@ -194,12 +194,13 @@ class Judge:
             return
         last: dict[tuple[float, float], Parcel] = {}
         for row in leader.store.windows_after(job.uid, 0) if leader.up else ():
-            some = parcels(output, job.name, row, "") if row.last_end <= self._until_us else ()
-            if some and row.seq not in came.numbers:
+            some = parcels(output, job.name, row, "")
+            if row.seq in came.numbers:
+                for parcel in some:
+                    span = span_of(parcel)
+                    last[span] = max(parcel, last.get(span, parcel), key=lambda one: one.rank)
+            elif some and row.last_end <= self._until_us:
                 self._say(LOST, f"{name} has not got result {row.seq}")
-            for parcel in some:
-                span = span_of(parcel)
-                last[span] = max(parcel, last.get(span, parcel), key=lambda one: one.rank)
         for span, parcel in last.items():
             if came.windows.get(span) != (parcel.rank, parcel.window.table.to_pylist()):
                 self._say(LOST, f"{name} has not got the last word on {span}: {came.windows.get(span)}")
