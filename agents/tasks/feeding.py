@@ -152,6 +152,9 @@ class Feeding:
         for stream in self._streams.values():
             stream.closing.set()
             stream.reader.shutdown(wait=True)
+            if clean and self._leaving():  # nobody comes back for what lies in the open roll
+                with contextlib.suppress(ElfError):
+                    await asyncio.wrap_future(stream.thread.submit(stream.task.roll_archive))
             with contextlib.suppress(ElfError):
                 await asyncio.wrap_future(stream.thread.submit(stream.task.close, checkpoint=clean))
             stream.thread.shutdown(wait=True)

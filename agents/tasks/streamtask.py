@@ -271,11 +271,16 @@ class StreamTask:
 
     def answer(self, request: Request) -> bytes:
         """Answer ``DescribeStream`` or ``RollArchive`` with ``StreamSeen``."""
-        if isinstance(request, RollArchive) and self._sinks.archives:
+        if isinstance(request, RollArchive):
+            self.roll_archive()
+        return msgspec.msgpack.encode(self.describe())
+
+    def roll_archive(self) -> None:
+        """Everything that was read goes to the archive."""
+        if self._sinks.archives:
             self._sinks.roll()
             self._cut(Outcome(), self.worker.checkpoint())
             self.ship()
-        return msgspec.msgpack.encode(self.describe())
 
     def row_sample(self, request: SampleRows | LookAt, now_ms: int) -> bytes:
         """Answer with ``SampledRows``; on a thread of its own, always the same. Raises ``UserError``."""
@@ -302,7 +307,7 @@ class StreamTask:
         finally:
             looking.close()
         rows = shown = rows.slice(max(0, rows.num_rows - look.rows))
-        while shown.nbytes > request.bytes_max:
+        while shown.num_rows and shown.nbytes > request.bytes_max:
             shown = shown.slice((shown.num_rows + 1) // 2)
         payload = encode(shown.combine_chunks()) if shown.num_rows else b""
         return SampledRows(payload, rows.num_rows - shown.num_rows, len(kept))
