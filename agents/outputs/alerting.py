@@ -62,7 +62,7 @@ def verdict_of(alert: Alert, plan: Plan | None, window: Window) -> tuple[Verdict
     start_us, end_us = (round(at.timestamp() * 1_000_000) for at in (window.start, window.end))
     unknown = _why_unknown(alert, plan, window)
     rows = window.table
-    if not unknown and not rows.num_rows and plan is not None and not _has_groups(plan):
+    if not unknown and not rows.num_rows and plan is not None and not alert.by and not _has_groups(plan):
         rows = _over_nothing(plan)
     try:
         true = rows.take(_chooser(alert.when, _schema(rows)).places(rows)) if rows.num_rows else rows
@@ -86,7 +86,7 @@ def _why_unknown(alert: Alert, plan: Plan | None, window: Window) -> tuple[str, 
     """The agents that are missing, where they are too many, or what else is against the window."""
     status = window.status
     expected, reported = (cast(int, status.get(name) or 0) for name in ("expected", "reported"))
-    if plan is None and not window.table.num_rows:
+    if plan is None and not window.table.num_rows and not alert.by:
         return (f"version {window.version} of the job is over, and its window has no rows",)
     if plan is not None and not follow_on(plan):
         return ("the job's windows do not follow one another any more",)
