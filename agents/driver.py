@@ -26,11 +26,11 @@ from agents.loop import Loop, arrived
 from agents.metrics import Loss, Metrics
 from agents.node.node import Node, NodeEvent
 from agents.outputs.delivering import Deliveries
-from agents.ports import Ports
+from agents.ports import Ports, Receiver
 from agents.readiness import Probe, Readiness
 from agents.realtime import LoopClock, Threads, TransportLinks
 from agents.reports import LogReports, stats_of
-from agents.tasks.feeding import Feeding, Served
+from agents.tasks.feeding import Feeding
 from agents.tasks.running import Running
 from agents.tasks.streams import FunctionsAt
 from agents.tasks.streamtask import StreamTask
@@ -90,7 +90,7 @@ class Driver:
         know: Callable[[Signed], object] = lambda signed: None,
         audit: Audit | None = None,
         outputs: Deliveries | None = None,
-        receivers: Mapping[str, Served] = {},
+        receivers: Mapping[str, Receiver] = {},
     ) -> None:
         """``know`` is told what the catalog log says was signed; ``receivers`` write to the inputs of
         streams."""

@@ -12,7 +12,8 @@ import time
 from pathlib import Path
 from typing import Final, Literal
 
-from agents.config import LISTENING, ClusterConfig, Config, ConfigProblems
+from agents.config import LISTENING, ClusterConfig, Config
+from agents.settings.tree import ConfigProblems
 from elf.addresses import is_loopback, split_address
 from elf.errors import UserError
 from elf.fields import replace

@@ -18,7 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from agents.config import DEFAULT_PATH, Config, load
+from agents.config import DEFAULT_PATH, Config
+from agents.loading import load
 from elf.errors import ConfigError, ElfError
 
 BAD_CONFIG: Final = 78

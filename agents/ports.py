@@ -51,6 +51,13 @@ Queue = Literal["plan", "compute", "functions", "commit", "persist", "groups", "
 """
 
 
+class Receiver(Protocol):
+    """Of what comes over the network for a stream: ``serve`` until it is cancelled. Raises ``ElfError`` where
+    it cannot begin."""
+
+    async def serve(self) -> None: ...
+
+
 class Clock(Protocol):
     """The node's time. What is called later is not called once the agent has stopped."""
 

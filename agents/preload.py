@@ -166,7 +166,7 @@ class Preload:
 
 
 def _run(order: Order, listening: Listening) -> int:
-    from agents.config import load
+    from agents.loading import load
     from agents.process import run_agents
 
     files = (order.config, *order.beside.values())
@@ -219,8 +219,8 @@ def _rehearse() -> None:
     import pyarrow as pa
 
     from agents.codec import CODEC
-    from agents.config import load
     from agents.formats import get_format
+    from agents.loading import load
     from agents.tasks.engine import SqlExtractor
     from agents.tasks.extracting import Extractor
     from elf.job.ports import Wanted

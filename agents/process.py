@@ -61,7 +61,8 @@ from agents.node.beginning import (
 )
 from agents.node.node import Node
 from agents.outputs.delivering import Deliveries
-from agents.receiving.opening import Receiver, open_input
+from agents.ports import Receiver
+from agents.receiving.opening import open_input
 from agents.rekeying import Rekeying
 from agents.restore import contacts, restore
 from agents.status import Aside, Status

@@ -24,15 +24,17 @@ from typing import Final
 
 import psutil
 
-from agents.config import FILES, Config, ConfigProblems, StreamConfig, listeners
+from agents.config import FILES, Config, StreamConfig
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
 from agents.inputs.ranges import is_compressed
 from agents.inputs.records import Records
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
+from agents.loading import listeners
 from agents.process import STORE_FILE, in_use, open_folders, records_of
 from agents.receiving.opening import cannot_receive
+from agents.settings.tree import ConfigProblems
 from agents.tasks.samples import HARDLY, better_format, fitting
 from elf.addresses import clash, is_loopback, split_address
 from elf.client.credentials import NONE

@@ -37,7 +37,7 @@ SAMPLE_MEMBERS: Final = 5
 ROOTS_ASKED_MAX: Final = 16
 """Roots of flows that are asked how far clocks are apart."""
 
-LOOKS_MAX: Final = 5
+LOG_WAITS_MAX: Final = 5
 """Times that the log is waited for, two seconds each: it may have no leader just now."""
 PATIENCE_MS: Final = 2_000
 """How long an answer is waited for: somebody is looking on."""
@@ -273,7 +273,7 @@ class Fleet:
         """Propose it until the log says so, or for about ten seconds."""
         self._membership.propose(proposal, seen)
         try:
-            for _ in range(LOOKS_MAX):
+            for _ in range(LOG_WAITS_MAX):
                 yield [Until(seen)]
                 if seen():
                     return

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agents.answering.asks import Procedure, Until
-from agents.answering.fleet import LOOKS_MAX
+from agents.answering.fleet import LOG_WAITS_MAX
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Membership
@@ -58,7 +58,7 @@ class KeyRequests:
             if why := roster.refusal(signed) or stale(signed, keys.trust.authority, now_ms):
                 raise UserError(f"refused: {why}")
             self._membership.sign(signed)
-            for _ in range(LOOKS_MAX):
+            for _ in range(LOG_WAITS_MAX):
                 yield [Until(lambda: roster.has(signed))]
                 if roster.has(signed):
                     break

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.answering.asks import Procedure, ToAddress, offload
-from agents.answering.fleet import Fleet
+from agents.answering.fleet import PATIENCE_MS, Fleet
 from elf.batch import decode, encode
 from elf.errors import PeerError, UserError
 from elf.job.catalog.log import CatalogLog, Member
@@ -27,11 +27,10 @@ if TYPE_CHECKING:
     from elf.ql.looks import Look
     from elf.ql.statements import Query
 
-MEMBERS_MAX = 64
+MEMBERS_MAX: Final = 64
 """How many members are asked."""
-PATIENCE_MS = 2_000
-BYTES_MAX = 4 << 20
-BYTES_TOGETHER_MAX = 32 << 20
+BYTES_MAX: Final = 4 << 20
+BYTES_TOGETHER_MAX: Final = 32 << 20
 """What a member shows, and all of them."""
 _TYPES: Final[Mapping[Kind, pa.DataType]] = dict(
     [*ARROW_TYPES.items(), ("hugeint", pa.decimal128(38, 0)), ("null", pa.int32())]

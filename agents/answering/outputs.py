@@ -17,12 +17,13 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.once import author_of
 from elf.errors import UserError
-from elf.job.alerts import Alert, follow_on, remembered
+from elf.job.alerts import follow_on
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AddOutput, DropJobEntry
 from elf.job.output import ALERTED, OUTPUTS_MAX, OutputSpec, is_allowed, kind_of, output_app, why_not
 from elf.job.spec import JobSpec
-from elf.job.work import InspectWork, OutputWork, WorkStatus
+from elf.job.work import AlertWork, InspectWork, OutputWork, WorkStatus
+from elf.ql.alert import Alert
 from elf.ql.definition import Read
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply
@@ -188,16 +189,16 @@ def _noun(one: OutputSpec | ql.CreateOutput | ql.DropOutput) -> str:
 
 def _told_by(alert: Alert, row: dict[str, object], work: OutputWork | None) -> dict[str, object]:
     """The row of an alert: its own state, and that of what is told of it."""
-    memory = remembered(work.state if work is not None else b"")
+    now = AlertWork("unknown")
+    if work is not None:
+        now = work.alert or AlertWork("quiet", missing=("no window yet",))
     told = {"": "unknown", "up to date": "told"}.get(str(row["state"]), row["state"])
-    last = memory.recent[-1] if memory.recent else None
-    missing = ", ".join(last.missing) if last is not None else "no window yet"
     return {
         **{name: row[name] for name in ("alert", "creator", "job")},
         "when": alert.when,
-        "state": memory.state if work is not None else "unknown",
-        "firing": ", ".join(memory.firing),
-        "missing": missing,
+        "state": now.state,
+        "firing": ", ".join(now.firing),
+        "missing": ", ".join(now.missing),
         "to": row["to"],
         "notices": row.get("windows"),
         "delivery": told,

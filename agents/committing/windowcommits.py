@@ -283,10 +283,8 @@ def _assemble(
         own = finisher.side(number) if number else finisher
         pieces = pieces_of(effect, store, *reach, flows)
         panes.append(staged(side, _made_of(side, pieces, (start, end), own), from_us, effect.last_us, own))
-        if counted != flows or reach != (
-            start,
-            end,
-        ):  # what panes lack that are not counted is told all the same
+        if counted != flows or reach != (start, end):
+            # What panes lack that are not counted is told all the same.
             counter_tables += [completed(gaps_alone(table)) for table in opened_counters(pieces)]
         if counted != flows:
             pieces = pieces_of(effect, store, start, end, counted)

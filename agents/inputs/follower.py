@@ -227,11 +227,11 @@ class Follower:
         """The next whole lines, at most ``bytes_max`` unless the first alone is longer; None when there
         were none at the last ``look``. Of records whole ones, but that the last one has waited until
         ``now_ms``, or ``all_of_it`` is wanted."""
-        if self._held_ms is not None:
-            all_of_it |= self._records is not None and now_ms - self._held_ms >= self._records.wait_ms
-        if (
-            self.size <= self._searched and not (self._held_ms is not None and all_of_it)
-        ) or not self.identify():
+        records, held_ms = self._records, self._held_ms
+        if records is not None and held_ms is not None:
+            all_of_it |= now_ms - held_ms >= records.wait_ms
+        more = self.size > self._searched or (held_ms is not None and all_of_it)
+        if not more or not self.identify():
             return None
         longest = self._max_line_bytes + 2
         if self._searched - self.offset >= longest:
@@ -244,26 +244,23 @@ class Follower:
             data = self.content.read(asked, self.offset)
             end = data.find(b"\n") + 1
         if not end and len(data) >= longest and data[0] == 0 and self._skip_hole():
-            return self.read(bytes_max, now_ms)
+            return self.read(bytes_max, now_ms, all_of_it=all_of_it)
         if not end:
             self._searched = self.offset + len(data)
             return self._search() if len(data) >= longest else None
         if not self._grow_head():
             self._looked = -1, -1
             return None
-        if self._records is not None:
-            return self._whole_records(data, end, now_ms, asked, all_of_it=all_of_it)
+        if records is not None:
+            return self._whole_records(records, data, end, now_ms, asked, all_of_it=all_of_it)
         at_end = len(data) < asked and data.find(b"\n", end) < 0
         return self._chunk(data, end, at_end=at_end)
 
     def _whole_records(
-        self, data: bytes, end: int, now_ms: int, asked: int, *, all_of_it: bool
+        self, records: Records, data: bytes, end: int, now_ms: int, asked: int, *, all_of_it: bool
     ) -> Chunk | None:
         """Those of ``data[:end]``, which was read where ``asked`` bytes were wanted."""
         source, start = self._known_source(), self.offset
-        records = self._records
-        if records is None:
-            raise RuntimeError(f"{self.path}: it is read by lines")
         found = split(source, data, start, self._max_line_bytes, end)
         firsts = records.firsts(found.lines, found.offsets, self._max_line_bytes)
         stop, count = start + end, len(firsts)

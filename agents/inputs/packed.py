@@ -84,6 +84,7 @@ _OPENERS: Final[dict[bytes, Callable[[BinaryIO], object]]] = {
 }
 MAGICS: Final = tuple(_OPENERS)
 """How such files begin."""
+_MAGIC_BYTES: Final = max(map(len, MAGICS))
 
 
 def magic_of(head: bytes) -> bytes:
@@ -94,7 +95,14 @@ def magic_of(head: bytes) -> bytes:
 def is_packed(path: str) -> bool:
     """Whether a file begins like a compressed one."""
     with Path(path).open("rb") as file:
-        return bool(magic_of(file.read(max(map(len, MAGICS)))))
+        return bool(magic_of(file.read(_MAGIC_BYTES)))
+
+
+def unpacked(raw: BinaryIO) -> io.BufferedReader:
+    """The contents of a file that was just opened, and is compressed; it stays the caller's."""
+    magic = magic_of(raw.read(_MAGIC_BYTES))
+    raw.seek(0)
+    return unpacking(raw, magic)
 
 
 def unpacking(raw: BinaryIO, magic: bytes) -> io.BufferedReader:

@@ -14,8 +14,8 @@ from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from agents.inputs.packed import DAMAGE, is_packed, magic_of, unpacking
-from agents.inputs.ranges import MAGIC_BYTES, Range, check_path
+from agents.inputs.packed import DAMAGE, is_packed, unpacked
+from agents.inputs.ranges import Range, check_path
 from agents.inputs.split import split
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Counters, ReadOnce, Reject, Source, too_long
 
@@ -265,9 +265,7 @@ class _Unpacked:
 
     def __init__(self, path: str) -> None:
         self._raw = Path(path).open("rb")  # noqa: SIM115 (``close`` does)
-        magic = magic_of(self._raw.read(MAGIC_BYTES))
-        self._raw.seek(0)
-        self._file = unpacking(self._raw, magic)
+        self._file = unpacked(self._raw)
 
     def fileno(self) -> int:
         return self._raw.fileno()

@@ -284,8 +284,10 @@ class GroupDesk:
             if writes:
                 ahead: list[raft.Send] = []
                 for effect in rest:
-                    goes = isinstance(effect, raft.Send) and self.groups.ahead(effect, writes)
-                    (ahead if goes else self._behind).append(effect)  # type: ignore[arg-type]
+                    if isinstance(effect, raft.Send) and self.groups.ahead(effect, writes):
+                        ahead.append(effect)
+                    else:
+                        self._behind.append(effect)
                 self._writing = True
                 found += [raft.Persist(writes), *self.groups.gathered(ahead)]
             else:

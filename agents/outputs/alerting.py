@@ -8,6 +8,7 @@ without rows has the one row that SQL gives over no rows, so ``COUNT(*) = 0`` is
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,14 +22,18 @@ from agents.committing.windowcommits import one_without_rows
 from elf.client.values import json_rows
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.errors import UserError
-from elf.job.alerts import GROUPS_MAX, Alert, Memory, Transition, Verdict, follow_on, judged
+from elf.job.alerts import GROUPS_MAX, Memory, Transition, Verdict, follow_on, judged
 from elf.job.worker.fitting import ARROW_TYPES
+from elf.ql.alert import Alert
 from elf.ql.plan import Plan
 from elf.schema import Column, ColumnType, Schema
 
 ROWS_MAX: Final = 20
 """Rows for which the condition is true, that go with a transition."""
-_GROUP_CHARS: Final = 400
+_GROUP_CHARS: Final = 200
+_MISSING_MAX: Final = 20
+_MISSING_CHARS: Final = 200
+"""Of all three as much as can be kept of ``WINDOWS_MAX`` windows (``OutputKept.state``)."""
 _CONDITIONS_KEPT: Final = 64
 
 
@@ -60,7 +65,7 @@ def verdict_of(alert: Alert, plan: Plan | None, window: Window) -> tuple[Verdict
     assert window.start is not None
     assert window.end is not None
     start_us, end_us = (round(at.timestamp() * 1_000_000) for at in (window.start, window.end))
-    unknown = _why_unknown(alert, plan, window)
+    unknown = _bounded(_why_unknown(alert, plan, window))
     rows = window.table
     if not unknown and not rows.num_rows and plan is not None and not alert.by and not _has_groups(plan):
         rows = _over_nothing(plan)
@@ -68,7 +73,7 @@ def verdict_of(alert: Alert, plan: Plan | None, window: Window) -> tuple[Verdict
         true = rows.take(_chooser(alert.when, _schema(rows)).places(rows)) if rows.num_rows else rows
         groups = sorted(set(_groups(alert.by, true)))
     except UserError as error:
-        true, groups, unknown = rows.slice(0, 0), [], (str(error),)
+        true, groups, unknown = rows.slice(0, 0), [], _bounded((str(error),))
     verdict = Verdict(
         start_us,
         end_us,
@@ -99,6 +104,12 @@ def _why_unknown(alert: Alert, plan: Plan | None, window: Window) -> tuple[str, 
     if reported < alert.coverage * expected:
         return tuple(map(str, cast(list[object], status.get("missing") or ["an agent"])))
     return ()
+
+
+def _bounded(missing: tuple[str, ...]) -> tuple[str, ...]:
+    more = len(missing) - _MISSING_MAX
+    named = (one if len(one) <= _MISSING_CHARS else f"{one[:_MISSING_CHARS]}…" for one in missing)
+    return (*itertools.islice(named, _MISSING_MAX), *([f"and {more} more"] if more > 0 else []))
 
 
 def _has_groups(plan: Plan) -> bool:

@@ -126,12 +126,15 @@ class Deliveries:
                 return known[1]
         target = self._openers[output.kind](output, self._secret(output.option("secret"), output.target))
         with self._lock:
-            self._open[output.uid] = output, target
-            if self._closed:
-                raise UserError("the agent stops")
-            oldest = self._open.popitem(last=False)[1][1] if len(self._open) > OPEN_MAX else None
-        if oldest is not None:
-            oldest.close()
+            closed, over = self._closed, None
+            if not closed:
+                self._open[output.uid] = output, target
+                over = self._open.popitem(last=False)[1][1] if len(self._open) > OPEN_MAX else None
+        if closed:
+            target.close()
+            raise UserError("the agent stops")
+        if over is not None:
+            over.close()
         return target
 
     def _secret(self, name: str, target: str) -> str:

@@ -61,6 +61,19 @@ class Parcel:
         window = self.window
         return f"{self.output.uid}:{window.job}:{self.place}:{window.version}:{window.revision}"
 
+    @property
+    def facts(self) -> dict[str, object]:
+        """Which window it is, as JSON says that."""
+        window = self.window
+        return {
+            "job": window.name,
+            "job_uid": window.job,
+            "version": window.version,
+            "window_start": window.start and rfc3339(window.start),
+            "window_end": window.end and rfc3339(window.end),
+            "revision": window.revision,
+        }
+
     @cached_property
     def json(self) -> bytes:
         """For a program elsewhere: one object."""
@@ -68,12 +81,7 @@ class Parcel:
         told = {
             "kind": "window",
             "output": self.output.name,
-            "job": window.name,
-            "job_uid": window.job,
-            "version": window.version,
-            "window_start": window.start and rfc3339(window.start),
-            "window_end": window.end and rfc3339(window.end),
-            "revision": window.revision,
+            **self.facts,
             "number": self.number,
             "status": window.status,
             "rows": msgspec.Raw(f"[{','.join(json_rows(window.table))}]".encode()),
@@ -93,7 +101,7 @@ class Notice(Parcel):
 
     @cached_property
     def json(self) -> bytes:
-        window, change, alert = self.window, self.alarm.transition, self.output.alert
+        change, alert = self.alarm.transition, self.output.alert
         assert alert is not None
         told = {
             "kind": "alert",
@@ -102,12 +110,7 @@ class Notice(Parcel):
             "state": change.state,
             "was": change.was,
             "text": self._text,
-            "job": window.name,
-            "job_uid": window.job,
-            "version": window.version,
-            "window_start": window.start and rfc3339(window.start),
-            "window_end": window.end and rfc3339(window.end),
-            "revision": window.revision,
+            **self.facts,
             "when": alert.when,
             "by": alert.by,
             "windows": alert.windows,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import ssl
 from pathlib import Path
-from typing import Protocol
 
 from agents.config import JOURNAL, Config, StreamConfig
 from agents.connections import Bounds as HttpBounds
@@ -16,6 +15,7 @@ from agents.inputs.values import Position
 from agents.keyring import token_of
 from agents.logs import get_logger
 from agents.metrics import Metrics
+from agents.ports import Receiver
 from agents.receiving import journal, otlp
 from agents.receiving.forward import Forward
 from agents.receiving.http import HttpReceiver, Lines, Take
@@ -29,12 +29,6 @@ from elf.errors import ElfBug, UserError
 
 WHOLE: frozenset[str] = frozenset({"json", "syslog", "syslog5424"})
 """Formats whose lines are whole messages."""
-
-
-class Receiver(Protocol):
-    """``serve`` until it is cancelled. Raises ``ElfError`` where it cannot begin."""
-
-    async def serve(self) -> None: ...
 
 
 def open_input(

@@ -24,6 +24,7 @@ import psutil
 from agents.disk.store import StoreError
 from agents.inputs.values import Chunk, Counters, Input
 from agents.logs import Logger
+from agents.ports import Receiver
 from agents.tasks.archive import ArchiveError
 from agents.tasks.running import Running
 from agents.tasks.streamtask import StreamTask
@@ -82,12 +83,6 @@ class WhenDone(Protocol):
     def __call__(self, future: Future[T], then: Callable[[T], None], /) -> None: ...
 
 
-class Served(Protocol):
-    """Something that goes on until it is cancelled."""
-
-    def serve(self) -> Coroutine[Any, Any, None]: ...
-
-
 class Feeding:
     """``tell``: what is told of stream tasks; ``running``: runs other agents' work again. ``reading`` may be
     cleared to hold back all inputs."""
@@ -103,7 +98,7 @@ class Feeding:
         tell: Callable[[was.Worked | was.Consulted | was.Ran], None],
         memory_max_bytes: int | None,
         running: Running,
-        receivers: Mapping[str, Served],
+        receivers: Mapping[str, Receiver],
     ) -> None:
         self.reading = asyncio.Event()
         self.reading.set()
@@ -294,7 +289,7 @@ class Feeding:
                 idle_ms = self._now_ms()
                 self._idle(stream, Idle(idle_ms, stream.input.finished(), stream.input.gaps()))
 
-    async def _receive(self, name: str, receiver: Served) -> None:
+    async def _receive(self, name: str, receiver: Receiver) -> None:
         self._receiving[name] = asyncio.current_task()
         await receiver.serve()
 

@@ -21,8 +21,8 @@ from agents.formats import FORMATS, TEXTS, Format, get_format, written_out
 from agents.formats.csv import looks_like_header, separator_of, values
 from agents.formats.nested import Nested
 from agents.formats.w3c import W3C, fields_in, of_fields
-from agents.inputs.packed import DAMAGE, is_packed, magic_of, unpacking
-from agents.inputs.ranges import MAGIC_BYTES, check_path
+from agents.inputs.packed import DAMAGE, is_packed, unpacked
+from agents.inputs.ranges import check_path
 from agents.inputs.split import BYTE_ORDER_MARK, split
 from agents.inputs.values import Source
 from elf.errors import InputError, UserError
@@ -109,9 +109,7 @@ def _places(path: str) -> list[bytes]:
 def _packed_places(path: str) -> list[bytes]:
     """The beginning only: it cannot be entered elsewhere. Damage ends it early."""
     with Path(path).open("rb") as raw:
-        magic = magic_of(raw.read(MAGIC_BYTES))
-        raw.seek(0)
-        file = unpacking(raw, magic)
+        file = unpacked(raw)
         data, whole = bytearray(), _PLACES * _PLACE_BYTES
         with contextlib.suppress(*DAMAGE):
             while len(data) < whole and (piece := file.read1(whole - len(data))):

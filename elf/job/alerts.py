@@ -24,30 +24,17 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from elf.fields import Label, Micros, Serial, Statement, replace
+from elf.fields import Label, Micros, Serial, replace
+from elf.ql.alert import Alert
 from elf.ql.plan import Plan
 from elf.windows import Counted, Session
 
-WINDOWS_MAX: Final = 60
-"""Of FOR n WINDOWS."""
+State = Literal["quiet", "firing", "unknown"]
+
 GROUPS_MAX: Final = 100
 """Groups of a window that an alert tells apart: the first ones in the order of their keys."""
-
-State = Literal["quiet", "firing", "unknown"]
-COLUMNS_MAX: Final = 16
-"""After BY."""
 Group = Annotated[str, Meta(max_length=512)]
 """The values of a group's columns as a JSON object; long ones are cut, with a digest behind."""
-
-
-class Alert(msgspec.Struct, frozen=True, array_like=True):
-    """``WHEN when BY by FOR windows WINDOWS COVERAGE >= coverage``. Rows with the same values in the columns
-    ``by`` are a group; where there are none all rows are one group."""
-
-    when: Statement
-    windows: Annotated[int, Meta(ge=1, le=WINDOWS_MAX)] = 1
-    coverage: Annotated[float, Meta(ge=0, le=1)] = 1.0
-    by: Annotated[tuple[Label, ...], Meta(max_length=COLUMNS_MAX)] = ()
 
 
 class Verdict(msgspec.Struct, frozen=True, array_like=True):

@@ -3,7 +3,7 @@
 The catalog log says which outputs there are. The job's master delivers its results in the order of their
 numbers, those by which readers know what they miss (protocol 7.3); the record in its job group says up to
 which number they are delivered. What is delivered again is the same, so it replaces itself: a window is known
-by its job, its bounds and its (generation, version, revision), of which the highest counts.
+by its output, its bounds and its rank (``agents.outputs.parcels``), of which the highest counts.
 
 What kinds of targets there are, and what can be said of each, is in ``KINDS``. A target is a URL without a
 password: that is in a file of the host, and the statement names it (``WITH (secret = 'NAME')``).
@@ -19,8 +19,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import msgspec
 
 from elf.fields import Count, Generation, JobUid, Name, Serial, Value
-from elf.job.alerts import Alert
 from elf.job.spec import app_id
+from elf.ql.alert import Alert
 from elf.security.authored import Authorship
 
 OUTPUTS_MAX: Final = 16

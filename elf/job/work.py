@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from elf.fields import Address, Count, FlowUid, JobUid, Name, Serial, Text, Value
+from elf.fields import Address, Count, FlowUid, JobUid, Label, Name, Serial, Text
+from elf.job.alerts import Group, State
 from elf.wire.base import Message, Request
 
 Counts = Mapping[str, int]
@@ -59,10 +60,19 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     commit_rows: Count = 0
 
 
+class AlertWork(msgspec.Struct, frozen=True, array_like=True):
+    """How an alert is after the last window of its job that was judged. ``missing``: the agents that the
+    window lacks, or why else it is unknown."""
+
+    state: State
+    firing: tuple[Group, ...] = ()
+    missing: tuple[Label, ...] = ()
+
+
 class OutputWork(msgspec.Struct, frozen=True, array_like=True):
     """How far an output has got: the number of the last result that is delivered, how many wait behind it,
     ``windows`` delivered so far; results that were ``lost`` and the last of them, from one number to another;
-    and what is against it. ``state``: what it remembers (``OutputKept``)."""
+    and what is against it. ``alert``: how it is, if it is one and a window of its job was judged."""
 
     output: JobUid
     number: Serial = 0
@@ -71,7 +81,7 @@ class OutputWork(msgspec.Struct, frozen=True, array_like=True):
     lost: Count = 0
     gap: tuple[Serial, Serial] = (0, 0)
     error: Text = ""
-    state: Value = b""
+    alert: AlertWork | None = None
 
 
 class JobWork(msgspec.Struct, frozen=True, array_like=True):

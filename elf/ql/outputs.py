@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from sqlglot import TokenType
 
-from elf.job.alerts import COLUMNS_MAX, WINDOWS_MAX, Alert
+from elf.ql.alert import COLUMNS_MAX, WINDOWS_MAX, Alert
 
 if TYPE_CHECKING:  # they are read by its parser
     from elf.ql.statements import Words

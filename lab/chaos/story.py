@@ -15,13 +15,14 @@ from agents.disk import replicastore
 from agents.tasks.checkpoints import load_checkpoint
 from elf.fields import replace
 from elf.job import events as was
-from elf.job.alerts import Alert, follow_on
+from elf.job.alerts import follow_on
 from elf.job.messages.groups import DropJob, ReconfigureJob, SubscribeJob
 from elf.job.messages.log import AddOutput
 from elf.job.output import OutputSpec
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
 from elf.job.worker.stream import WorkerSettings
+from elf.ql.alert import Alert
 from elf.ql.plan import Plan, Top, with_first
 from elf.wire.base import Request
 from elf.wire.clients import Call, Execute, WindowResult

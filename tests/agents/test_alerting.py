@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -13,9 +14,11 @@ from agents.outputs.alerting import alarms, verdict_of
 from agents.outputs.parcels import said
 from elf.client.windows import Window
 from elf.errors import UserError
-from elf.job.alerts import GROUPS_MAX, Alert, Memory, follow_on
+from elf.fields import replace
+from elf.job.alerts import GROUPS_MAX, Memory, follow_on, judged, kept, remembered
 from elf.job.effects import Deliver
 from elf.job.output import OutputKept, OutputSpec
+from elf.ql.alert import WINDOWS_MAX, Alert
 from elf.ql.conditions import check_over
 from elf.ql.definition import Definition, Read
 from elf.ql.plan import Plan
@@ -93,6 +96,24 @@ def test_who_is_missing_makes_it_unknown_if_they_are_more_than_it_bears() -> Non
         Alert("n > 1", coverage=0.95), ALL, window(0, {"n": [4]}, missing=("web-3", "web-4"))
     )
     assert not both.known
+
+
+def test_what_is_remembered_of_the_most_and_longest_windows_can_be_kept() -> None:
+    """Groups and names of four bytes a character, and as many agents missing as there may be."""
+    made = plan("SELECT host, COUNT(*) AS n FROM access GROUP BY host")
+    alert, memory = Alert("n > 0", WINDOWS_MAX, 0.0, ("host",)), Memory()
+    hosts: list[object] = [f"{number:03}{chr(0x1F600) * 4_000}" for number in range(GROUPS_MAX + 1)]
+    names = tuple(f"{number:05}{chr(0x1F600) * 5_000}" for number in range(1_000))
+    rows: dict[str, list[object]] = {"host": hosts, "n": [1] * len(hosts)}
+    for place in range(WINDOWS_MAX):
+        verdict, _ = verdict_of(alert, made, window(place, rows))
+        strict, _ = verdict_of(Alert("n > 0"), made, window(place, rows, missing=names))
+        assert (len(verdict.groups), verdict.more, strict.missing[-1]) == (GROUPS_MAX, 1, "and 980 more")
+        memory, _ = judged(alert, memory, replace(verdict, missing=strict.missing))
+    assert len(memory.firing) == GROUPS_MAX
+    record = OutputKept(JOB.uid, OutputSpec("out", "me", 1, JOB.uid, "https://x").uid, 7, state=kept(memory))
+    read = msgspec.msgpack.decode(msgspec.msgpack.encode(record), type=OutputKept)
+    assert remembered(read.state) == memory
 
 
 def test_a_job_that_lost_the_column_is_unknown_and_says_why() -> None:

@@ -15,8 +15,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.config import ClusterConfig, Config, ConfigProblems, load
+from agents.config import ClusterConfig, Config
+from agents.loading import load
 from agents.settings.declare import settings_of, variable
+from agents.settings.tree import ConfigProblems
 from agents.validation import validate
 from elf.errors import ConfigError
 from elf.fields import replace

@@ -9,7 +9,7 @@ import hmac
 import io
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from agents.exposition import exposition
 from agents.metrics import Metrics
 from agents.outputs import files, webhook
 from agents.outputs.delivering import Deliveries
+from agents.outputs.parcels import Parcel
 from agents.outputs.targets import Target
 from elf.fields import replace
 from elf.job.output import OutputSpec, is_allowed, why_not
@@ -214,6 +215,27 @@ def test_a_window_is_a_signed_request_and_comes_again_until_it_is_taken(tmp_path
     assert (told["version"], told["revision"], told["number"]) == (1, 0, 1)
     assert told["status"]["missing"] == ["web-2"]
     assert told["window_end"] == "1970-01-01T00:00:10.000Z"
+
+
+def test_a_target_that_opens_as_the_agent_stops_is_closed(store: Store) -> None:
+    class Slow:
+        closed = False
+
+        def put(self, parcels: Sequence[Parcel]) -> None:
+            raise AssertionError("nothing goes out any more")
+
+        def close(self) -> None:
+            self.closed = True
+
+    def opener(output: OutputSpec, secret: str) -> Target:
+        to.close()
+        return target
+
+    target = Slow()
+    to = Deliveries("a:1", ("https://outside.example",), openers={"https": opener})
+    commit(store, 0, [{"n": 1}])
+    assert "the agent stops" in deliver(to, output("https://outside.example/in"), store).error
+    assert target.closed
 
 
 def test_a_server_that_never_ends_its_answer_holds_up_nobody(

@@ -15,8 +15,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.config import Config, load
+from agents.config import Config
 from agents.disk.store import Store
+from agents.loading import load
 from agents.main import run
 from agents.process import STORE_FILE, _data_folder
 from agents.validation import Found, fixed_folder, validate, validate_all

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents.config import load
+from agents.loading import load
 from elf.cli.demo import fleet
 from elf.cli.demo.play import job_sql, submit_place
 from elf.cli.processes import Processes, ended

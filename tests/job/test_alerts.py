@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from elf.fields import replace
-from elf.job.alerts import Alert, Memory, Transition, Verdict, interrupted, judged, kept, remembered
+from elf.job.alerts import Memory, Transition, Verdict, interrupted, judged, kept, remembered
+from elf.ql.alert import Alert
 
 STEP = 10
 GROUPS = ("[]", '["a"]', '["b"]')

@@ -57,6 +57,9 @@ def test_it_fires_once_and_goes_on_with_the_next_master() -> None:
         assert (before["state"], before["firing"]) != (after["state"], after["firing"])
     shown = state(world)
     assert (shown["alert"], shown["when"], shown["delivery"]) == ("busy", "s0 >= 1", "told")
+    last = [first, *rest][-1]
+    assert isinstance(last["firing"], list)
+    assert (shown["state"], shown["firing"]) == (last["state"], ", ".join(last["firing"]))
 
 
 def test_who_is_away_makes_it_unknown_by_name() -> None:
@@ -64,6 +67,8 @@ def test_who_is_away_makes_it_unknown_by_name() -> None:
     spec, until = begun(world, 40_000, rate_ms=500)
     staffed(world, spec, 3)
     said(world, 1, f"{CREATE} COVERAGE >= 0.9 {NOTIFY}")
+    shown = state(world)
+    assert (shown["state"], shown["firing"], shown["missing"]) == ("quiet", "", "no window yet")
     world.run(6_000)
     lead = world.leader(spec)
     away = next(one for one in world.agents if one is not lead and one.address not in spec.flows[0].leader)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elf.errors import QueryError
-from elf.job.alerts import Alert
+from elf.ql.alert import Alert
 from elf.ql.outputs import CreateOutput, DropOutput
 from elf.ql.statements import Show, parse
 

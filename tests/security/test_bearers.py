@@ -18,10 +18,10 @@ import pytest
 import yaml
 
 from agents.bearers import Tls
-from agents.config import load
 from agents.connections import Bounds
 from agents.http import HttpServer
 from agents.keyring import Keyring, open_keyring
+from agents.loading import load
 from elf.errors import ConfigError, UserError
 from elf.security.bearer import LASTS_SECS_MAX, bearer
 from elf.security.folder import load as load_keys

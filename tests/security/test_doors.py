@@ -21,9 +21,9 @@ import yaml
 import overlay as ring
 from agents import codec
 from agents.audit import GATHER_SECS
-from agents.config import load
 from agents.disk.chain import files_of
 from agents.keyring import Keyring, open_keyring
+from agents.loading import load
 from agents.main import _parser, ended, run
 from elf.client import Client, connect
 from elf.errors import ConfigError, ElfError, UserError

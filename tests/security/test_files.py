@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 import yaml
 
-from agents.config import load
 from agents.disk.modes import Access
+from agents.loading import load
 from agents.process import hash_name
 from agents.settings.tree import ConfigProblems
 from agents.tasks.partitions import Target

@@ -266,7 +266,7 @@ async def test_no_page_may_read_or_run_an_answer(server: HttpServer) -> None:
 
 
 def test_the_hosts_of_a_configuration(tmp_path: Path) -> None:
-    from agents.config import load
+    from agents.loading import load
     from agents.settings.tree import ConfigProblems
 
     file = tmp_path / "elf.yaml"

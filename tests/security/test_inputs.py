@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from agents.config import ConfigProblems, load
 from agents.keyring import open_keyring
+from agents.loading import load
+from agents.settings.tree import ConfigProblems
 from tests.support.files import written
 from tests.support.receiving import receiving
 

@@ -19,9 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from agents.config import load
 from agents.formats import get_format
 from agents.formats.access import COLUMNS, EXTRA_TEXT
+from agents.loading import load
 from agents.masks import KEY_FILE, WITHHELD, masked, read_key, truncated
 from agents.settings.tree import ConfigProblems
 from agents.tasks.extracting import Extractor

@@ -19,6 +19,7 @@ followers are told.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TypeVar
 
 import msgspec
 
@@ -49,6 +50,8 @@ from elf.ql.plan import Fragment
 from elf.security.roster import Roster, Trust
 
 FOREVER_US = 1 << 62
+
+_Named = TypeVar("_Named", JobSpec, ProgramSpec, OutputSpec)
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -528,12 +531,8 @@ class CatalogLog:
         return tuple(sorted({spec.name for spec in jobs if uid in spec.plan.reads}))
 
     def find_job(self, name: str, creator: str) -> JobSpec | None:
-        """The job of that name: the creator's own, else the only one of that name."""
-        named = [spec for spec in self.jobs() if spec.name == name]
-        own = [spec for spec in named if spec.creator == creator]
-        if own:
-            return own[-1]
-        return named[0] if len(named) == 1 else None
+        """The job of that name (``_of_name``)."""
+        return _of_name(self.jobs(), name, creator)
 
     def programs(self) -> tuple[ProgramSpec, ...]:
         """Jobs in Python that are not dropped."""
@@ -547,12 +546,8 @@ class CatalogLog:
         return uid in self._programs or uid in self._dropped
 
     def find_program(self, name: str, creator: str) -> ProgramSpec | None:
-        """The job in Python of that name: the creator's own, else the only one of that name."""
-        named = [spec for spec in self.programs() if spec.name == name]
-        own = [spec for spec in named if spec.creator == creator]
-        if own:
-            return own[-1]
-        return named[0] if len(named) == 1 else None
+        """The job in Python of that name (``_of_name``)."""
+        return _of_name(self.programs(), name, creator)
 
     def outputs(self, job: str = "") -> tuple[OutputSpec, ...]:
         """The outputs that are not dropped: of a job, or all."""
@@ -571,12 +566,8 @@ class CatalogLog:
         return uid in self._outputs or uid in self._dropped
 
     def find_output(self, name: str, creator: str) -> OutputSpec | None:
-        """The output of that name: the creator's own, else the only one of that name."""
-        named = [spec for spec in self.outputs() if spec.name == name]
-        own = [spec for spec in named if spec.creator == creator]
-        if own:
-            return own[-1]
-        return named[0] if len(named) == 1 else None
+        """The output of that name (``_of_name``)."""
+        return _of_name(self.outputs(), name, creator)
 
     def highest(self, app: str) -> int:
         """The highest generation of all jobs with that app id (in hexadecimal)."""
@@ -585,6 +576,15 @@ class CatalogLog:
     def generation(self, name: str, creator: str) -> int:
         """The generation that a new job of this name gets: one above all earlier ones."""
         return 1 + self.highest(app_id(name, creator).hex())
+
+
+def _of_name(specs: Iterable[_Named], name: str, creator: str) -> _Named | None:
+    """The creator's own, else the only one of that name."""
+    named = [spec for spec in specs if spec.name == name]
+    own = [spec for spec in named if spec.creator == creator]
+    if own:
+        return own[-1]
+    return named[0] if len(named) == 1 else None
 
 
 def encode_entry(entry: LogEntry) -> bytes:

@@ -11,7 +11,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Effect, PruneWindows, Send
 from elf.job.events import Failure, WindowsCommitted
 from elf.job.group.master import Master
-from elf.job.group.outputs import NOTHING, Outputs
+from elf.job.group.outputs import Outputs
 from elf.job.group.reconfiguration import Reconfiguration
 from elf.job.group.subscribers import Subscribers
 from elf.job.messages.groups import CreateJob, FunctionFailed, JobStatus, ReconfigureJob
@@ -45,7 +45,7 @@ class JobGroup:
         durable: bool = True,
         creator: CreateJob | None = None,
         published: int = 0,
-        outputs: Iterable[OutputKept] = NOTHING,
+        outputs: Iterable[OutputKept] = (),
     ) -> None:
         self.master = master
         self.founder = master.spec.master

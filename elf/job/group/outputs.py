@@ -19,13 +19,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
 from elf.fields import replace
+from elf.job.alerts import remembered
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Deliver, Effect, SaveOutput
 from elf.job.events import Delivered
 from elf.job.output import OutputKept, OutputSpec
 from elf.job.spec import JobSpec
-from elf.job.work import OutputWork
+from elf.job.work import AlertWork, OutputWork
 
 PAUSE_MS: Final = 1_000
 """After a delivery that has failed; it doubles with each more."""
@@ -36,17 +39,16 @@ UNDER_WAY_MS_MAX: Final = 900_000
 """A delivery of which nothing has been heard by then is begun anew."""
 SAVED_MS_MAX: Final = 5_000
 """A record that is not committed by then is proposed again."""
-NOTHING: Final[tuple[OutputKept, ...]] = ()
 
 
 @dataclass
 class _Output:
-    """``at``: how far it has got; None until it is known where it begins. ``saved``: as much of that as is
-    committed; ``saving``: what is being committed."""
+    """``at``: how far it has got. ``saved``: as much of that as is committed, None until that is where it
+    begins; ``saving``: what is being committed."""
 
     spec: OutputSpec
+    at: OutputKept
     saved: OutputKept | None = None
-    at: OutputKept | None = None
     saving: SaveOutput | None = None
     saved_ms: int = 0
     under_way: Deliver | None = None
@@ -58,7 +60,7 @@ class _Output:
 class Outputs:
     """Of the job ``uid``. ``published``: the number of its last results; ``kept``: what its job group has."""
 
-    def __init__(self, uid: str, published: int, kept: Iterable[OutputKept] = NOTHING) -> None:
+    def __init__(self, uid: str, published: int, kept: Iterable[OutputKept] = ()) -> None:
         self._uid = uid
         self._published = published
         self._kept = {one.output: one for one in kept}
@@ -78,7 +80,8 @@ class Outputs:
         for uid, spec in specs.items():
             if uid not in self._outputs:
                 kept = self._kept.get(uid)
-                self._outputs[uid] = _Output(spec, saved=kept, at=kept)
+                begin = OutputKept(self._uid, uid, 0 if spec.from_beginning else self._published)
+                self._outputs[uid] = _Output(spec, kept or begin, saved=kept)
         over = [one for uid, one in self._kept.items() if uid not in specs and log.is_dropped(uid)]
         for one in over:
             del self._kept[one.output]
@@ -96,22 +99,19 @@ class Outputs:
 
     def _advance(self, one: _Output, now_ms: int) -> list[Effect]:
         found: list[Effect] = []
-        if one.at is None:
-            number = 0 if one.spec.from_beginning else self._published
-            one.at = OutputKept(self._uid, one.spec.uid, number)
         if self._save_due_ms(one, now_ms) <= now_ms:
             one.saving, one.saved_ms = SaveOutput(one.at), now_ms
             found.append(one.saving)
-        if self._has_more(one) and now_ms >= one.due_ms and self._job is not None and one.at is not None:
-            one.under_way = Deliver(one.spec, self._job, one.at, self._versions)
-            one.due_ms = now_ms + UNDER_WAY_MS_MAX
-            found.append(one.under_way)
+        if now_ms >= one.due_ms and (deliver := self._next(one)) is not None:
+            one.under_way, one.due_ms = deliver, now_ms + UNDER_WAY_MS_MAX
+            found.append(deliver)
         return found
 
-    def _has_more(self, one: _Output) -> bool:
-        """Whether something can be delivered, now or later."""
-        behind = one.at is not None and one.at.number < self._published
-        return behind and one.saved is not None and self._job is not None
+    def _next(self, one: _Output) -> Deliver | None:
+        """What can be delivered, now or later."""
+        if self._job is None or one.saved is None or one.at.number >= self._published:
+            return None
+        return Deliver(one.spec, self._job, one.at, self._versions)
 
     def _save_due_ms(self, one: _Output, now_ms: int) -> int:
         """When a record is to be proposed; long from now: it need not be."""
@@ -123,7 +123,7 @@ class Outputs:
 
     def deadline(self, now_ms: int) -> int | None:
         waits = [self._save_due_ms(one, now_ms) for one in self._outputs.values()]
-        waits += [one.due_ms for one in self._outputs.values() if self._has_more(one)]
+        waits += [one.due_ms for one in self._outputs.values() if self._next(one) is not None]
         return min(waits, default=None)
 
     def delivered(self, event: Delivered, now_ms: int) -> list[Effect]:
@@ -153,7 +153,7 @@ class Outputs:
         return tuple(self._work(one) for one in self._outputs.values())
 
     def _work(self, one: _Output) -> OutputWork:
-        at = one.at or OutputKept(self._uid, one.spec.uid, self._published)
+        at = one.at
         return OutputWork(
             one.spec.uid,
             at.number,
@@ -162,5 +162,17 @@ class Outputs:
             at.lost,
             at.gap,
             one.error,
-            at.state,
+            _alert_work(at.state) if one.spec.alert is not None else None,
         )
+
+
+def _alert_work(state: bytes) -> AlertWork | None:
+    """None where no window was judged yet, or another master has left what is no memory of an alert: then
+    the delivery says that it fails."""
+    try:
+        memory = remembered(state)
+    except msgspec.DecodeError:
+        return None
+    if not state:
+        return None
+    return AlertWork(memory.state, memory.firing, memory.recent[-1].missing if memory.recent else ())
