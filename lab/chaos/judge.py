@@ -187,11 +187,11 @@ class Judge:
         job = log.job(output.job)
         if job is None:
             return
-        name, leader = f"output {output.name} of {job.name}", self._world.leader(job)
-        came = self._world.outside.came[output.uid]
+        leader = self._world.leader(job)
         if output.alert is not None:
             self._alerted(output, job, leader)
             return
+        name, came = f"output {output.name} of {job.name}", self._world.outside.came[output.uid]
         last: dict[tuple[float, float], Parcel] = {}
         for row in leader.store.windows_after(job.uid, 0) if leader.up else ():
             some = parcels(output, job.name, row, "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import signal
 import time
 from collections.abc import Iterator
@@ -91,7 +92,7 @@ async def test_a_job_that_leaps_says_each_window_once_and_one_that_waits_says_it
     table = (await statements.sql("DESCRIBE leaping")).table
     assert table is not None
     facts = {row["fact"]: row["value"] for row in table.to_pylist()}
-    assert facts["stragglers"].startswith("LEAP: the last 10 windows tell of ")
+    assert re.match(r"LEAP: the last \d+ windows tell of [1-9]", facts["stragglers"]), facts["stragglers"]
     assert "left out for good (STRAGGLERS LEAP)" in victim.said()
     await statements.close()
 

@@ -7,21 +7,19 @@ Rows are lines of JSON with a time and a ``cs_uri_stem``; nginx writes its own.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
 from elf.cli.processes import Processes, free_ports
 from elf.errors import ElfError
-from lab.bench.rotation.writers import Nginx, stem
+from lab.bench.rotation.writers import Nginx, Writer, place_of, stem
 
 AGAIN_S: Final = 0.2
 TRIES_SECS: Final = 60.0
@@ -31,26 +29,39 @@ class LeftOut(ElfError):
     """This machine has no such sender."""
 
 
-class Sender(Protocol):
-    """``pid`` and ``reopen`` are for rotation."""
+def _found(tool: str, package: str) -> str:
+    path = place_of(tool)
+    if path is None:
+        raise LeftOut(f"{tool} is not here: apt-get install {package}")
+    return path
 
-    pid: int | None
 
-    def write(self, first: int, count: int) -> None: ...
+class _Plain:
+    """Has no file, which could be rotated, and nothing open."""
+
+    pid: int | None = None
 
     def reopen(self) -> None: ...
 
     def close(self) -> None: ...
 
 
-class _Plain:
-    pid: int | None = None
+class _Connected(_Plain):
+    """Has a connection to the agent, or to who sends for it, which is made anew where it has broken."""
 
-    def reopen(self) -> None:
-        """It has no file."""
+    def __init__(self, port: int) -> None:
+        self._at = "127.0.0.1", port
+        self._socket: socket.socket | None = None
+
+    def connected(self) -> socket.socket:
+        if self._socket is None:
+            self._socket = socket.create_connection(self._at, 5)
+        return self._socket
 
     def close(self) -> None:
-        """It has nothing open."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
 
 def texts(first: int, count: int) -> Iterator[str]:
@@ -63,9 +74,8 @@ class Curl(_Plain):
     """curl, which repeats a request until it is answered with 202."""
 
     def __init__(self, port: int) -> None:
-        if shutil.which("curl") is None:
-            raise LeftOut("curl is not here: apt-get install curl")
-        self._command = ["curl", "-sS", "--fail", "--retry", "60", "--retry-delay", "1", "--retry-all-errors"]
+        again = ["--retry", "60", "--retry-delay", "1", "--retry-all-errors"]
+        self._command = [_found("curl", "curl"), "-sS", "--fail", *again]
         self._command += ["--data-binary", "@-", f"http://127.0.0.1:{port}/"]
 
     def write(self, first: int, count: int) -> None:
@@ -76,12 +86,8 @@ class Curl(_Plain):
             raise ElfError(f"curl has given up: {done.stderr.decode(errors='replace').strip()}")
 
 
-class Forward(_Plain):
+class Forward(_Connected):
     """The forward protocol with acks, by us: chunks as Fluent Bit sends them, repeated until acknowledged."""
-
-    def __init__(self, port: int) -> None:
-        self._at = "127.0.0.1", port
-        self._socket: socket.socket | None = None
 
     def write(self, first: int, count: int) -> None:
         entries = [[int(time.time()), {"log": text}] for text in texts(first, count)]
@@ -95,21 +101,15 @@ class Forward(_Plain):
 
     def _acknowledged(self, message: bytes, chunk: str) -> bool:
         try:
-            if self._socket is None:
-                self._socket = socket.create_connection(self._at, 5)
-            self._socket.sendall(message)
-            answer = self._socket.recv(1 << 12)
+            peer = self.connected()
+            peer.sendall(message)
+            answer = peer.recv(1 << 12)
             if answer:
                 return bool(msgspec.msgpack.decode(answer) == {"ack": chunk})
         except OSError:
             pass
         self.close()
         return False
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
 
 
 class OpenTelemetry(_Plain):
@@ -138,12 +138,8 @@ class OpenTelemetry(_Plain):
         self._provider.shutdown()
 
 
-class Syslog(_Plain):
+class Syslog(_Connected):
     """Syslog over TCP, by us, as every program does it: nothing is repeated."""
-
-    def __init__(self, port: int) -> None:
-        self._at = "127.0.0.1", port
-        self._socket: socket.socket | None = None
 
     def write(self, first: int, count: int) -> None:
         at = datetime.now(UTC).strftime("%b %d %H:%M:%S")
@@ -151,9 +147,7 @@ class Syslog(_Plain):
         until = time.monotonic() + TRIES_SECS
         while True:
             try:
-                if self._socket is None:
-                    self._socket = socket.create_connection(self._at, 5)
-                self._socket.sendall(data)
+                self.connected().sendall(data)
                 return
             except OSError:
                 self.close()
@@ -161,19 +155,12 @@ class Syslog(_Plain):
                     raise
                 time.sleep(AGAIN_S)
 
-    def close(self) -> None:
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
-
 
 class Rsyslog(Syslog):
     """rsyslog, which has messages of us over TCP, and sends them on, with octets counted, from a queue."""
 
     def __init__(self, port: int, processes: Processes, folder: Path) -> None:
-        path = shutil.which("rsyslogd", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
-        if path is None:
-            raise LeftOut("rsyslog is not here: apt-get install rsyslog")
+        path = _found("rsyslogd", "rsyslog")
         (own,) = free_ports(1)
         folder.mkdir()
         (folder / "rsyslog.conf").write_text(
@@ -190,15 +177,14 @@ class Rsyslog(Syslog):
         super().__init__(own)
 
 
-def nginx(port: int, processes: Processes, folder: Path) -> Sender:
+def nginx(port: int, processes: Processes, folder: Path) -> Writer:
     """nginx, whose access log is syslog (over UDP)."""
-    if shutil.which("nginx", path="/usr/sbin:/usr/bin:/sbin") is None:
-        raise LeftOut("nginx is not here: apt-get install nginx")
+    _found("nginx", "nginx")
     log = Path(f"syslog:server=127.0.0.1:{port},tag=nginx,nohostname")
     return Nginx(processes, folder, log, folder / "truth.log")
 
 
-Make = Callable[[int, Processes, Path], Sender]
+Make = Callable[[int, Processes, Path], Writer]
 SENDERS: Final[dict[str, tuple[str, str, bool, Make]]] = {
     "http": ("http", "curl", True, lambda port, processes, folder: Curl(port)),
     "forward": ("forward", "our own sender, with acks", True, lambda port, processes, folder: Forward(port)),

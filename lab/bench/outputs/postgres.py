@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
+import signal
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
+from elf.cli.processes import free_ports
 from elf.errors import UserError
 
 USER: Final = "postgres"
@@ -53,35 +55,14 @@ def running(folder: Path) -> Iterator[Server]:
     word = folder / "word"
     word.write_text(PASSWORD)
     word.chmod(0o644)
-    _run(
-        "initdb",
-        "-D",
-        str(data),
-        "-U",
-        "elf",
-        "-A",
-        "scram-sha-256",
-        f"--pwfile={word}",
-        "--no-sync",
-        "-E",
-        "UTF8",
-        user=user,
-    )
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    settings = [
-        "-c",
-        "fsync=off",
-        "-c",
-        "listen_addresses=127.0.0.1",
-        "-c",
-        f"unix_socket_directories={data}",
-    ]
+    access = ["-U", "elf", "-A", "scram-sha-256", f"--pwfile={word}"]
+    _run("initdb", "-D", str(data), *access, "--no-sync", "-E", "UTF8", user=user)
+    (port,) = free_ports(1)
+    settings = ["fsync=off", "listen_addresses=127.0.0.1", f"unix_socket_directories={data}"]
     binary = _binary("postgres")
     assert binary is not None
     process = subprocess.Popen(
-        [binary, "-D", str(data), "-p", str(port), *settings],
+        [binary, "-D", str(data), "-p", str(port), *chain.from_iterable(("-c", one) for one in settings)],
         user=user,
         group=user,
         extra_groups=None if user is None else [],
@@ -93,8 +74,7 @@ def running(folder: Path) -> Iterator[Server]:
         _wait(port, process, folder)
         yield Server(f"postgres://elf@127.0.0.1:{port}/postgres", process)
     finally:
-        process.terminate()  # SIGTERM waits for clients, SIGINT does not
-        process.send_signal(2)
+        process.send_signal(signal.SIGINT)  # SIGTERM waits for clients
         process.wait(20)
 
 

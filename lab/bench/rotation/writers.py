@@ -66,9 +66,14 @@ def stem(number: int) -> str:
     return f"/r/{number:06}"
 
 
+def place_of(tool: str) -> str | None:
+    """Where a tool is, which may be an administrator's."""
+    return shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+
+
 def found(tool: str, package: str) -> str:
     """Where a tool is. Raises ``UserError`` with the package's name."""
-    path = shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
+    path = place_of(tool)
     if path is None:
         raise UserError(f"elf bench rotation needs {tool}: apt-get install {package}, or use --writer python")
     return path
