@@ -25,6 +25,7 @@ QUIET_SECS: Final = 3.0
 SETTLE_SECS: Final = 60.0
 POLL_SECS: Final = 0.5
 DEAD_SECS: Final = 1.0
+IDLE_SECS: Final = 3.0
 LATENESS_SECS: Final = 20.0
 """rsyslog's queue sends what is new before what has waited."""
 
@@ -51,7 +52,12 @@ class Receiving(Beside):
 
     def _settings(self, include: Path) -> dict[str, object]:
         receive = {"listen": f"127.0.0.1:{self.port}", "line": "message"}
-        stream = {"type": self._type, "format": self._format, "receive": receive, "idle_timeout_secs": 3}
+        stream = {
+            "type": self._type,
+            "format": self._format,
+            "receive": receive,
+            "idle_timeout_secs": IDLE_SECS,
+        }
         stream["lateness_secs"] = LATENESS_SECS
         if self._format == "json":
             stream["columns"] = {"ts": "timestamp", "cs_uri_stem": "text"}
@@ -114,7 +120,10 @@ class InputsBench(Bench[str, Came]):
                 now = judged(wrote, counted(windows), left_out(windows))
                 if now != last:
                     last, changed = now, time.monotonic()
-                if last is not None and time.monotonic() - changed > (QUIET_SECS if not last.lost else 15.0):
+                quiet = (
+                    QUIET_SECS if last is None or not last.lost else LATENESS_SECS + IDLE_SECS + QUIET_SECS
+                )
+                if time.monotonic() - changed > quiet:
                     break
             time.sleep(POLL_SECS)
         if last is None:
