@@ -43,7 +43,7 @@ from agents.disk.modes import Access, too_open
 from agents.disk.room import is_refusal, lacking, wait_for_room
 from agents.disk.store import Store
 from agents.driver import Driver, End
-from agents.formats import get_format
+from agents.formats import Format, get_format
 from agents.http import AgentStatus, HttpServer
 from agents.inputs.records import Records
 from agents.inputs.tail import Tail
@@ -68,12 +68,14 @@ from agents.restore import contacts, restore
 from agents.status import Aside, Status
 from agents.strangers import Strangers
 from agents.tasks.archive import Archive
-from agents.tasks.masking import Masked
+from agents.tasks.archived import Archived
+from agents.tasks.masking import Masked, lines_of
 from agents.tasks.memory import LIMIT
 from agents.tasks.sinks import RejectFile, Sinks
 from agents.tasks.spill import SpillFolder
 from agents.tasks.streams import FunctionsAt, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
+from agents.tasks.tracing import Masks
 from elf import native
 from elf.addresses import is_loopback, split_address
 from elf.client.values import for_terminal
@@ -513,9 +515,11 @@ def _stream(
         agent=me.address,
         name=me.name,
         labels=tuple(config.agent.labels.items()),
+        traces=True,
     )
     reading = _reading(stream, settings) if stream.shared else None
     settings = replace(settings, shared=repr(reading) if reading is not None else "")
+    masks = _masks(stream, format_, folder)
     archive = Archive(
         folder / "rolls" / name,
         config.archive.path,
@@ -528,6 +532,7 @@ def _stream(
             "timestamp": stream.timestamp or "",
             "agent_name": me.name,
             "labels": json.dumps(dict(config.agent.labels)),
+            "mask": masks.fact,
         },
         access=Access(config.archive.readers, config.archive.group),
     )
@@ -542,6 +547,8 @@ def _stream(
         metrics=metrics,
         spill=_spill(config, folder, name),
         reading=reading,
+        archived=Archived(folder / "rolls" / name, config.archive.path, name, me.agent_id),
+        masks=masks,
     )
     source: Input
     if stream.type == FILES:
@@ -559,6 +566,14 @@ def _stream(
     if stream.mask:
         return task, Masked(source, format_, stream.mask, read_key(folder))
     return task, source
+
+
+def _masks(stream: StreamConfig, fmt: Format, folder: Path) -> Masks:
+    """How lines are masked that are read again."""
+    if not stream.mask:
+        return Masks()
+    fact = json.dumps(dict(sorted(stream.mask.items())))
+    return Masks(fact, lambda: lines_of(fmt, stream.mask, read_key(folder)))
 
 
 def records_of(stream: StreamConfig) -> Records | None:

@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from elf.batch import decode
 from elf.client.connection import ANSWER_SECS, CLUSTER, CONNECT_SECS, Connection, object_of
@@ -214,12 +215,15 @@ class Client:
             ...     print(str(error).partition(";")[0])
             there is no job nobody
         """
+        result, tables = Result("", None), list[pa.Table]()
         async with contextlib.aclosing(self.execute(text)) as answers:
             async for answer in answers:
                 if isinstance(answer, Window):
                     raise UserError("a SELECT or SUBSCRIBE gives windows until it is ended: use subscribe()")
-                return answer
-        return Result("", None)
+                if not answer.waiting:
+                    result = answer
+                    tables += [] if answer.table is None else [answer.table]
+        return replace(result, table=pa.concat_tables(tables)) if tables[1:] else result
 
     async def subscribe(self, job_or_select: str, windows: int | None = None) -> AsyncGenerator[Window]:
         """Windows of a job, or of a SELECT that runs as long as it is read. Each revision comes once.

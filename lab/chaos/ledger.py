@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from agents.committing.sides import Flows, flows_of_sides, is_of
+from agents.committing.windowcommits import panes_used
 from agents.disk.store import ReplicaRow
 from elf.batch import decode
 from elf.job.checkpoint import FlowCheckpoint, StreamCheckpoint
@@ -176,7 +177,7 @@ class Ledger:
 
     def means(self, work: CommitWindows) -> None:
         """A master is about to make windows of what it names."""
-        self._meant[work.spec.uid, work.spec.version, repr(work.coverage).encode()] = work
+        self._meant[work.spec.uid, work.spec.version, panes_used(work.coverage)] = work
 
     def suspends(self, agent: int, flow: str, held: int, most: int) -> None:
         """An agent is about to shed the rows of a flow."""

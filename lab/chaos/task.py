@@ -95,7 +95,9 @@ class SimTask:
         if agent.up and outcome.checkpoint is not None:
             leapt = forgotten(outcome)
             checkpoint = msgspec.msgpack.encode(outcome.checkpoint)
-            agent.store.save_checkpoint(self._stream, checkpoint, outcome.sealed, forget=leapt)
+            agent.store.save_checkpoint(
+                self._stream, checkpoint, outcome.sealed, forget=leapt, traced=outcome.traced
+            )
             if ledger is not None:
                 ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
         if agent.up:
