@@ -59,7 +59,7 @@ class Past:
         said = PastSelect("", options.job, "", options.since, options.until)
         since, until = _bounds(*said.span(now_ms * 1000))
         found = yield from self._some(spec, since, until, options.after, rows=options.rows)
-        body = msgspec.json.encode({"since_us": since, "until_us": until})
+        body = msgspec.json.encode((since, until))
         return Reply(request=call.request, body=body, payload=msgspec.msgpack.encode(found))
 
     def _gathered(

@@ -13,14 +13,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from agents.archive.contents import Contents, contents
+from agents.archive.partitions import HOUR_US, ArchiveError, Target
+from agents.archive.pieces import file_of
 from agents.tasks.archive import frames_of
-from agents.tasks.partitions import HOUR_US, Target
-from agents.tasks.pieces import file_of
 
 COLUMNS: Final = ("line", "ts", "source", "log", "position")
 _TS: Final = pa.timestamp("us", tz="UTC")
@@ -51,29 +51,21 @@ class Archived:
         for roll in sorted(self.rolls.glob("*.roll")):
             with suppress(FileNotFoundError):  # it was shipped since
                 yield from _of_roll(roll, from_us, to_us)
-        for path in self._shipped(from_us, to_us):
-            yield from self._of_file(path, from_us, to_us)
+        target, shipped = Target(self.target), self._shipped(from_us, to_us)
+        folder = target.stream_folder(self.stream)
+        for one in shipped.files:
+            with target.fs.open_input_file(f"{folder}/{one.path}") as file:
+                yield from _of_parquet(file, from_us, to_us)
+        for path, why in shipped.damaged.items():
+            raise ArchiveError(f"{path}: {why}")
 
-    def _shipped(self, from_us: int, to_us: int) -> list[str]:
-        """The files that may have such rows."""
-        target = Target(self.target)
-        own = [
-            f"{hour}/agent={quote(self.agent, safe='')}" for hour in target.hours(self.stream, from_us, to_us)
-        ]
-        return [path for folder in own for path in _files(target, folder)]
+    def gone(self, from_us: int, to_us: int) -> int:
+        """How many rows of these hours were deleted, as the archive may not grow for ever."""
+        gone = self._shipped(from_us, to_us).gone.get(self.agent, ())
+        return sum(max(0, one.rows) for one in gone)
 
-    def _of_file(self, path: str, from_us: int, to_us: int) -> Iterator[ArchivedRows]:
-        target = Target(self.target)
-        with target.fs.open_input_file(path) as file:
-            yield from _of_parquet(file, from_us, to_us)
-
-
-def _files(target: Target, folder: str) -> list[str]:
-    import pyarrow.fs as pafs
-
-    infos = target.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-    names = (info.base_name for info in infos if info.type == pafs.FileType.File)
-    return [f"{folder}/{name}" for name in sorted(names) if name.endswith(".parquet") and name[0] not in "._"]
+    def _shipped(self, from_us: int, to_us: int) -> Contents:
+        return contents(Target(self.target), self.stream, from_us, to_us, agent=self.agent)
 
 
 def _of_roll(path: Path, from_us: int, to_us: int) -> Iterator[ArchivedRows]:

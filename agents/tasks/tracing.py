@@ -21,11 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from agents.archive.partitions import ArchiveError
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.tasks.archived import Archived, ArchivedRows
 from agents.tasks.masking import Lines
-from agents.tasks.partitions import ArchiveError
 from elf.aggregates import normalise, split_by_range
 from elf.batch import encode
 from elf.errors import InputError, UserError
@@ -126,7 +126,7 @@ class Tracing:
                     first.add(chosen)
             except (ArchiveError, OSError, pa.ArrowException) as error:
                 asked.why.append(f"its archive cannot be read: {error}")
-        asked.why += _lacking(asked, found)
+        asked.why += self._lacking(flow.fragment, asked, found)
         payload, left_out = first.fitting(request.bytes_max)
         if left_out:
             asked.why.append(f"{left_out:,} rows that are asked for are more than it sends at once")
@@ -182,6 +182,28 @@ class Tracing:
             for begin in range(0, len(kept), BATCH_ROWS):
                 some = kept[begin : begin + BATCH_ROWS]
                 yield ArchivedRows(part.table.take(pa.array(some)), part.facts), panes[some]
+
+    def _lacking(self, fragment: Fragment, asked: _Asked, found: Mapping[int, int]) -> list[str]:
+        """What is wrong with the number of archived rows."""
+        counted = Counter[int]()
+        for one in asked.panes:
+            counted[one.pane] += one.rows
+        short = sum(max(0, rows - found.get(pane, 0)) for pane, rows in counted.items())
+        over = sum(max(0, found.get(pane, 0) - rows) for pane, rows in counted.items())
+        why = []
+        if short:
+            text = f"{short:,} of the {counted.total():,} rows that it has counted are not in its archive"
+            why.append(text + self._gone(min(counted), max(counted), fragment.pane_us))
+        if over:
+            why.append(f"{over:,} rows more than it has counted lie where these do")
+        return why
+
+    def _gone(self, first: int, last: int, pane_us: int) -> str:
+        try:
+            gone = self._archived.gone(first * pane_us, (last + 1) * pane_us)
+        except (ArchiveError, OSError, pa.ArrowException):
+            return ""
+        return f": {gone:,} rows of these hours were deleted to make room" if gone else ""
 
 
 def _shown(rows: ArchivedRows, chooser: _Chooser, masking: _Masking) -> pa.Table:
@@ -362,18 +384,3 @@ class _First:
             rows = rows.slice(0, rows.num_rows // 2)
         payload = encode(rows.combine_chunks()) if rows.num_rows else b""
         return payload, self._rows.num_rows - rows.num_rows
-
-
-def _lacking(asked: _Asked, found: Mapping[int, int]) -> list[str]:
-    """Panes of which fewer rows are archived than were counted."""
-    counted = Counter[int]()
-    for one in asked.panes:
-        counted[one.pane] += one.rows
-    short = sum(max(0, rows - found.get(pane, 0)) for pane, rows in counted.items())
-    over = sum(max(0, found.get(pane, 0) - rows) for pane, rows in counted.items())
-    why = []
-    if short:
-        why.append(f"{short:,} of the {counted.total():,} rows that it has counted are not in its archive")
-    if over:
-        why.append(f"{over:,} rows more than it has counted lie where these do")
-    return why

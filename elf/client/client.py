@@ -28,11 +28,12 @@ from elf.client.results import Archives, CompareFacts, Result, Tapped
 from elf.client.windows import Changes, Window, split
 from elf.errors import ElfError, UserError
 from elf.security.principals import Security
-from elf.wire.clients import Execute, FleetStats, Reply, TapOptions, TapReply
+from elf.wire.clients import Execute, FleetStats, PastOptions, Reply, TapOptions, TapReply
 
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
     from elf.job import Message
+    from elf.job.messages.groups import PastWindows
 
 
 T = TypeVar("T")
@@ -459,6 +460,61 @@ class Client:
         except msgspec.MsgspecError as error:
             raise ElfError(f"the agent's answer to compare {job} cannot be read: {error}") from None
         return CompareFacts(archives.streams, facts)
+
+    async def past(
+        self, job: str, since: str = "", until: str = "", *, all_revisions: bool = False
+    ) -> AsyncGenerator[pa.Table]:
+        """All windows of a job that its group keeps, as a table, a portion at a time.
+
+        Args:
+            job (str): the job's name.
+            since (str): windows start then or later: ``-1 day``, ``2026-01-31T12:00``; empty: all.
+            until (str): windows start before; empty: all.
+            all_revisions (bool): every revision of a window; else the last one that there is by now.
+
+        Yields:
+            pyarrow.Table: rows with ``window_start``, ``window_end`` and ``revision``, the columns of the
+            SELECT list, and what each window says about itself, in the order in which results were committed.
+
+        Raises:
+            UserError: for a job that there is not, or a time that is none.
+            ElfError: without an answer.
+
+        Example:
+            >>> async for rows in client.past("busy", since="-1 hour"):
+            ...     print(rows.column_names[:5])
+            ...     break
+            ['window_start', 'window_end', 'revision', 'product', 'clicks']
+        """
+        from elf.client.past import last_words, portion_of
+
+        last, number = {}, 0
+        async for past, bounds in self._past(job, since, until, rows=False):
+            last |= last_words(past, bounds)
+            number = past.windows[-1].result.number if past.windows else number
+        async for past, bounds in self._past(job, since, until, rows=True):
+            table = portion_of(past, bounds, None if all_revisions else last, number)
+            if table.num_rows:
+                yield table
+
+    async def _past(
+        self, job: str, since: str, until: str, *, rows: bool
+    ) -> AsyncGenerator[tuple[PastWindows, tuple[int, int]]]:
+        """What the job group keeps, and between which moments (µs) windows are to start."""
+        from elf.job.messages.groups import PastWindows
+
+        after, more = 0, True
+        while more:
+            options = msgspec.json.encode(PastOptions(job, since, until, after, rows)).decode()
+            reply = await self._connection.ask("past", options, ANSWER_SECS)
+            try:
+                past = msgspec.msgpack.decode(reply.payload, type=PastWindows)
+                bounds = msgspec.json.decode(reply.body, type=tuple[int, int])
+            except msgspec.MsgspecError as error:
+                raise ElfError(f"the agent's answer to past {job} cannot be read: {error}") from None
+            yield past, bounds
+            more = past.more and bool(past.windows)
+            after = past.windows[-1].result.number if past.windows else 0
 
     async def submit(
         self,

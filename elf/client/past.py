@@ -9,9 +9,9 @@ before it. A window without rows is in no row of the table.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,9 @@ import pyarrow as pa
 from elf.batch import NO_CAST
 from elf.client.windows import WINDOW_COLUMNS, Window, split
 from elf.wire.clients import WindowResult
+
+if TYPE_CHECKING:
+    from elf.job.messages.groups import PastWindows
 
 FIRST: Final = (*WINDOW_COLUMNS, "revision")
 _US: Final = pa.timestamp("us")
@@ -55,6 +58,68 @@ def windows_of(
             name = (window.start, window.end, window.revision if all_revisions else 0)
             found[name] = window
     return sorted(found.values(), key=lambda one: (start_us(one), _us(one.end), one.revision))
+
+
+Names = Mapping[tuple[int, int], int]
+"""By start and end of a window, the number of the last result that has it."""
+
+
+def last_words(past: PastWindows, bounds: Bounds) -> dict[tuple[int, int], int]:
+    """Which windows are in results, and in which one last.
+
+    Args:
+        past (PastWindows): in the order of their numbers.
+        bounds (Bounds): windows start at the first moment or later and before the second, µs.
+
+    Returns:
+        dict[tuple[int, int], int]: by start and end (µs), the number of the result.
+
+    Raises:
+        PeerError: for a result that is no table.
+
+    Example:
+        >>> from elf.job.messages.groups import PastWindows
+        >>> last_words(PastWindows((), more=False, first_us=None), (0, 1))
+        {}
+    """
+    return {
+        (start_us(window), _us(window.end)): one.result.number
+        for one in past.windows
+        for window in split(one.result)
+        if bounds[0] <= start_us(window) < bounds[1]
+    }
+
+
+def portion_of(past: PastWindows, bounds: Bounds, last: Names | None, number: int) -> pa.Table:
+    """The windows of results as a table.
+
+    Args:
+        past (PastWindows): results.
+        bounds (Bounds): windows start at the first moment or later and before the second, µs.
+        last (Names | None): only what is the last word on its window; None: all.
+        number (int): only results up to that number.
+
+    Returns:
+        pyarrow.Table: as ``table_of``.
+
+    Raises:
+        PeerError: for a result that is no table.
+
+    Example:
+        >>> from elf.job.messages.groups import PastWindows
+        >>> portion_of(PastWindows((), more=False, first_us=None), (0, 1), None, 7).num_rows
+        0
+    """
+    found = []
+    for one in past.windows:
+        if one.result.number > number:
+            continue
+        for window in split(one.result):
+            start = start_us(window)
+            counts = last is None or last.get((start, _us(window.end))) == one.result.number
+            if bounds[0] <= start < bounds[1] and counts:
+                found.append(window)
+    return table_of(found)
 
 
 def start_us(window: Window) -> int:

@@ -56,7 +56,7 @@ class SimArchive:
     def take(self, chunk: ChunkLike) -> None:
         offsets, rows = self._rows.setdefault(chunk.source.id, ([], []))
         for offset, line in zip(chunk.offsets.tolist(), chunk.lines.to_pylist(), strict=True):
-            ts, key = line.split(",")
+            ts, key, *_ = line.split(",")
             place = bisect_left(offsets, offset)
             known = place < len(offsets) and offsets[place] == offset
             offsets[place : place + known] = [offset]

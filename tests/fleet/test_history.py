@@ -1,5 +1,5 @@
-"""What is over, asked of a fleet of real agents: past windows as a table, and the rows of a cell, which counted
-again give the cell."""
+"""What is over, asked of a fleet of real agents: past windows as a table, and the rows of a cell, which
+counted again give the cell."""
 
 from __future__ import annotations
 
