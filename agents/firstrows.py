@@ -5,14 +5,17 @@ No fleet is made, and reading ends with the last row that is wanted.
 from __future__ import annotations
 
 import platform
-from itertools import chain
+from collections.abc import Iterator
 from typing import Final
 
 import pyarrow as pa
 
 from agents import logs
+from agents.inputs.ranges import Range
+from agents.inputs.values import Input
 from agents.inputs.whole import Whole
-from agents.runinputs import RunRequest, streams_of
+from agents.replay import Replayed
+from agents.runinputs import FleetStream, RunRequest, streams_of
 from agents.tasks.looking import Looking
 from elf.batch import encode
 from elf.job.worker.stream import WorkerSettings
@@ -31,26 +34,40 @@ def first_rows(request: RunRequest) -> Reply:
     schema = facts.format.schema(pa.array(list(stream.samples), pa.string()), facts.timestamp)
     schema = declare(schema, facts.declared) if facts.declared else schema
     look = look_of(query, schema)
-    looking = Looking(look, facts.format, schema.event_time, WorkerSettings(name=platform.node()))
-    source = Whole(list(chain.from_iterable(stream.shares)))
     found: list[pa.Table] = []
-    left = look.rows
-    try:
-        while left > 0 and (chunk := source.read(CHUNK_BYTES, 0)) is not None:
-            of = pa.array([chunk.source.log] * len(chunk.lines), pa.string())
-            found.append(looking.rows(chunk.lines, of).slice(0, left).drop_columns([TIME]))
-            left -= found[-1].num_rows
-    finally:
-        source.close()
-        looking.close()
+    left, rejected, problems = look.rows, 0, dict[str, str]()
+    for settings, source in _sources(request, stream):
+        looking = Looking(look, facts.format, schema.event_time, settings)
+        try:
+            while left > 0 and (chunk := source.read(CHUNK_BYTES, 0)) is not None:
+                of = pa.array([chunk.source.log] * len(chunk.lines), pa.string())
+                found.append(looking.rows(chunk.lines, of).slice(0, left).drop_columns([TIME]))
+                left -= found[-1].num_rows
+        finally:
+            source.close()
+            looking.close()
+        rejected, problems = rejected + looking.rejected, problems | source.counters.problems
     count = look.rows - left
     whole, part = (
         f"all {count:,} rows that match",
         f"the first {count:,} rows that match; reading ended there",
     )
     told = [whole if left else part]
-    told += [f"{looking.rejected:,} of the lines that were read do not parse"] if looking.rejected else []
-    told += [f"{path} was not read to the end: {why}" for path, why in source.counters.problems.items()]
+    told += [f"{rejected:,} of the lines that were read do not parse"] if rejected else []
+    told += [f"{path} was not read to the end: {why}" for path, why in problems.items()]
     return Reply(
         request=1, text="; ".join([*told, *notes]), payload=encode(pa.concat_tables(found)) if found else b""
     )
+
+
+def _sources(request: RunRequest, stream: FleetStream) -> Iterator[tuple[WorkerSettings, Input]]:
+    """The lines, by who has read them."""
+    if request.replay is None:
+        yield (
+            WorkerSettings(name=platform.node()),
+            Whole([one for share in stream.shares for one in share if isinstance(one, Range)]),
+        )
+        return
+    for agent in stream.agents:
+        files = agent.files.get(stream.facts.stream, ())
+        yield WorkerSettings(name=agent.name, labels=agent.labels), Replayed(files, request.replay.span)

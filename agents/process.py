@@ -530,6 +530,7 @@ def _stream(
         facts={
             "format": stream.format,
             "timestamp": stream.timestamp or "",
+            "columns": json.dumps(declared),
             "agent_name": me.name,
             "labels": json.dumps(dict(config.agent.labels)),
             "mask": masks.fact,

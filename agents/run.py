@@ -18,18 +18,20 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import psutil
 
 from agents import codec, logs
 from agents.disk.store import Store
 from agents.driver import Driver
-from agents.inputs.ranges import Range
 from agents.inputs.values import Input
 from agents.inputs.whole import Whole
 from agents.node.beginning import NodeSettings, Restored, raft_config
 from agents.node.node import Node
-from agents.runinputs import FleetStream, RunRequest, streams_of
+from agents.replay import Replayed, pace_of
+from agents.runinputs import FleetStream, RunRequest, Share, streams_of
 from agents.tasks.streamtask import StreamTask
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
@@ -49,7 +51,10 @@ from overlay.raft import Groups
 
 CLUSTER = "run"
 LIVE_LATENESS_US = 2_000_000
-"""Of a pipe, where the query says none: as of the streams of a fleet (``lateness_secs``)."""
+"""Of a pipe, and of an archive at a pace, where the query says none: as of the streams of a fleet
+(``lateness_secs``)."""
+REPLAY_IDLE_MS = 5_000
+"""An archived log that is silent for so long, at a pace, does not hold windows open."""
 PATIENT = RootSettings(limit_ms_min=1 << 60, limit_ms_max=1 << 60, grace_ms=1 << 60, patient=True)
 """A finite input is waited for, however long the other agents have been done with theirs."""
 UNBOUNDED = Limits(message_bytes_max=1 << 40, inbox_bytes_max=1 << 40)
@@ -97,12 +102,18 @@ def run(request: RunRequest, on_windows: Callable[[WindowResult], None]) -> Summ
     """Run a query to its end; ``on_windows`` gets every window, in order. Raises ``UserError``."""
     logs.configure("error", "console")  # what a person should know of the inputs is in the summary
     made, notes = streams_of(request)
-    pipe = request.pipe
-    if pipe is None:
+    pipe, replay = request.pipe, request.replay
+    if replay is not None:
+        pace = pace_of(made[0].agents, replay.span, replay.speed)
+        again = partial(Replayed, span=replay.span, pace=pace)
+        summary = asyncio.run(
+            _run(lambda: Fleet(made, open_input=again, live=pace is not None), request, on_windows)
+        )
+    elif pipe is None:
         summary = asyncio.run(_run(lambda: Fleet(made), request, on_windows))
     else:
 
-        def opened(share: Sequence[Range]) -> Input:
+        def opened(share: Sequence[Share]) -> Input:
             return pipe if share else Whole([])
 
         summary = asyncio.run(_run(lambda: Fleet(made, open_input=opened, live=True), request, on_windows))
@@ -159,7 +170,7 @@ class Fleet:
         streams: Sequence[FleetStream],
         *,
         network: MemoryNetwork | None = None,
-        open_input: Callable[[Sequence[Range]], Input] = Whole,
+        open_input: Callable[[Sequence[Any]], Input] = Whole,
         live: bool = False,
     ) -> None:
         self._live = live
@@ -175,17 +186,20 @@ class Fleet:
 
     def _driver(self, index: int, streams: Sequence[FleetStream]) -> Driver:
         address = f"agent-{index}:0"
+        replayed = streams[0].agents[index] if streams[0].agents else None
         me = Identity(str(uuid.uuid4()), f"agent-{index}", 1, address)
         store = Store(":memory:")
         settings = WorkerSettings(
             finite=not self._live,
-            idle_ms=1 << 60,  # only rows, and the end, close windows
+            # Only rows, and the end, close windows; of an archive some logs end before others.
+            idle_ms=1 << 60 if replayed is None else REPLAY_IDLE_MS,
             future_us=None,
             lateness_us=LIVE_LATENESS_US if self._live else None,
             since_us=LONG_AGO,
             checkpoint_ms=1 << 60,
-            agent=address if self._twice else "",
-            name=platform.node(),
+            agent=address if self._twice or replayed is not None else "",
+            name=platform.node() if replayed is None else replayed.name,
+            labels=() if replayed is None else replayed.labels,
         )
         inputs = [self._open_input(one.shares[index]) for one in streams]
         self._inputs += inputs

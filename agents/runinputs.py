@@ -7,13 +7,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeAlias
 
 import pyarrow as pa
 from sqlglot import exp
 
+from agents.archives import ArchivedFile, Span, contents_of, streams_in, targets_of
 from agents.formats import Format
 from agents.inputs.piped import Piped
 from agents.inputs.ranges import Range, split_inputs
+from agents.replay import ReplayedAgent, agents_of
 from agents.tasks.samples import (
     better_format,
     check_one_a_line,
@@ -98,6 +101,18 @@ class Asked:
 
 
 @dataclass(frozen=True)
+class Replay:
+    """An archive whose lines come again. ``span``: event times ``[from, to)`` in µs; ``speed``: so many times
+    as fast as they came, None: as fast as it goes."""
+
+    archives: tuple[str, ...]
+    streams: tuple[str, ...] = ()
+    """Only these; empty: those that the query names."""
+    span: Span | None = None
+    speed: float | None = None
+
+
+@dataclass(frozen=True)
 class RunRequest:
     """What to run. ``inputs``: paths by stream name; any name after FROM means the only stream there is.
     ``format`` and ``timestamp`` None: guessed from the first lines.
@@ -114,6 +129,12 @@ class RunRequest:
     """Types that are declared; all others are those of samples."""
     pipe: Piped | None = None
     """In place of the only path that there is: windows come while it is read."""
+    replay: Replay | None = None
+    """In place of inputs."""
+
+
+Share: TypeAlias = Range | ArchivedFile
+"""A part of what an agent reads."""
 
 
 @dataclass(frozen=True)
@@ -121,12 +142,16 @@ class FleetStream:
     """A stream, and what each agent reads of it."""
 
     facts: TaskStatus
-    shares: Sequence[Sequence[Range]]
+    shares: Sequence[Sequence[Share]]
     samples: Sequence[str]
+    agents: tuple[ReplayedAgent, ...] = ()
+    """Of an archive: who reads each of the shares."""
 
 
 def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]:
     """The streams that the query reads, and what a person should know of them."""
+    if request.replay is not None:
+        return _replayed(request, request.replay), ()
     whole = any(query.goes_by_source for query in request.asked.queries)
     paths = _paths_of(request)
     samples = {name: _samples(of, request.pipe) for name, of in paths.items()}
@@ -155,6 +180,29 @@ def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]
         if (richer := richer_format(format_, samples[name])) is not None
     ]
     return made, tuple(dict.fromkeys(notes))
+
+
+def _replayed(request: RunRequest, replay: Replay) -> list[FleetStream]:
+    """An agent for each of those in the archive."""
+    targets = targets_of(replay.archives)
+    streams = replay.streams or _named(request) or streams_in(targets)
+    contents = contents_of(targets, streams, replay.span, request.columns)
+    agents = agents_of(contents)
+    return [
+        FleetStream(
+            TaskStatus(of.stream, of.format, of.timestamp, "", of.types()),
+            [agent.files.get(of.stream, ()) for agent in agents],
+            of.samples,
+            tuple(agents),
+        )
+        for of in contents
+    ]
+
+
+def _named(request: RunRequest) -> list[str]:
+    """The streams that the queries name; none where one reads all."""
+    read = [streams_named(query, jobs=True) for query in request.asked.queries]
+    return [] if "*" in read else list(dict.fromkeys(name for names in read for name in names))
 
 
 def _shares(request: RunRequest, paths: Sequence[str], *, whole: bool) -> list[list[Range]]:
@@ -192,9 +240,8 @@ def _paths_of(request: RunRequest) -> dict[str, tuple[str, ...]]:
         raise UserError(f"--agents {request.agents}: at least one agent is needed")
     if not request.inputs or not any(request.inputs.values()):
         raise InputError("no input: name at least one with --input PATH or --stream NAME=PATH")
-    read = [streams_named(query, jobs=True) for query in request.asked.queries]
-    named = list(dict.fromkeys(name for names in read if names != "*" for name in names))
-    if "*" in read or not named or (len(request.inputs) == 1 and len(named) < 2):
+    named = _named(request)
+    if not named or (len(request.inputs) == 1 and len(named) < 2):
         return dict(request.inputs)
     for name in named:
         if name not in request.inputs:

@@ -147,7 +147,9 @@ _TIME = (
     f"WHEN epoch_us({{t}}) < -{_TIME_MAX} THEN -{_TIME_MAX} ELSE epoch_us({{t}}) END"
 )
 _SPARK_TIME = _TIME.replace("epoch_us", "unix_micros")
-_PACKED = f"CAST(({_TIME}) AS HUGEINT) * {1 << 64} + (CAST({{x}} AS HUGEINT) + {1 << 63})"
+PACKED_END: Final = f"CAST(({{time}}) AS HUGEINT) * {1 << 64} + (CAST({{x}} AS HUGEINT) + {1 << 63})"
+"""The state of FIRST and LAST, of a time in µs and what fits 64 bits. To Spark it is a struct of both."""
+_PACKED = PACKED_END.replace("{time}", _TIME)
 _UNPACKED = f"CAST((CAST({{0}} AS HUGEINT) & {(1 << 64) - 1}) - {1 << 63} AS BIGINT)"
 _PAIR = (
     "CASE WHEN ({x}) IS NOT NULL AND {t} IS NOT NULL "

@@ -1,4 +1,5 @@
-"""A job's query over the archive: what Spark says that the windows should have been.
+"""A query over the archive, by Spark: any query (``answer``), or what the windows of a job should have been
+(``run``).
 
 Rules: only the hours that the windows can hold rows of are listed and read; the columns are the job's, typed
 as the agents typed them (``agents.formats``); event time is the one that was archived with the line. Rows
@@ -23,8 +24,6 @@ from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -39,8 +38,8 @@ from elf.ql.plan import Fragment, Plan
 from elf.ql.render_spark import since
 from elf.ql.unions import side_view, view_of
 from elf.schema import LABELS, ColumnType, is_origin
-from elf.windows import Landmark
-from spark_backend.session import SparkFailed
+from elf.windows import Landmark, Session
+from spark_backend.session import failing
 
 VIEW: Final = "rows"
 LINES: Final = "lines"
@@ -119,19 +118,93 @@ def run(
         (['Doom'], [2])
     """
     span = _span(windows) if plan.windows else None
-    try:
-        before, after = plan.reach
-        held = None if span is None else (span[0] - before, span[1] + after)
-        for number, side in enumerate(plan.sides):
-            own = {fragment.stream for fragment in (side.fragment, *side.more)}
-            read = archived if len(plan.streams) == 1 else [one for one in archived if one.stream in own]
-            _register(spark, side, number, read, held, damaged)
-        for joined in dict.fromkeys(table for one in plan.unranged for table in one.tables):
-            spark.createDataFrame(zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
+    with failing():
+        _make_views(spark, plan, archived, None if span is None else _reached(plan, span), damaged)
         table = spark.sql(_query(plan, span)).toArrow()
-    except (PySparkException, Py4JError) as error:
-        raise SparkFailed(f"Spark could not run the query: {str(error).splitlines()[0]}") from error
     return table if span is None else _within(table, span, min((end for _, end in windows), default=0))
+
+
+def answer(
+    spark: SparkSession,
+    plan: Plan,
+    archived: Sequence[Archived],
+    span: tuple[int, int] | None = None,
+    damaged: Damaged = refuse,
+) -> DataFrame:
+    """A query over archived lines, as a table of Spark's that nobody has computed yet (``collected`` does).
+
+    Args:
+        spark (SparkSession): of ``spark_backend.session.opened``.
+        plan (Plan): the query's.
+        archived (Sequence[Archived]): where the lines of its streams are.
+        span (tuple[int, int] | None): event times ``[from, to)`` in µs since the epoch: the rows of a query
+            without windows, and the windows that lie wholly within. None: everything.
+        damaged (Damaged): as ``run`` takes it.
+
+    Returns:
+        pyspark.sql.DataFrame: ``window_start`` and ``window_end`` first when the query has windows, then the
+        columns of the SELECT list; in the query's order.
+
+    Raises:
+        ArchiveError: when an archive cannot be listed, or a file not be read.
+        SparkFailed: when Spark does not take the query.
+
+    Example:
+        >>> lines = Archived(archive, "clicks", "json", "ts")
+        >>> collected(answer(spark, plan, [lines])).num_rows
+        1
+    """
+    with failing():
+        _make_views(spark, plan, archived, None if span is None else _reached(plan, span), damaged)
+        found = spark.sql(plan.spark_sql)
+        if span is None or not plan.windows:
+            return found
+        start, end = (F.timestamp_micros(F.lit(us)) for us in span)
+        return found.where((F.col("window_start") >= start) & (F.col("window_end") <= end))
+
+
+def collected(found: DataFrame) -> pa.Table:
+    """Compute a table of Spark's.
+
+    Args:
+        found (pyspark.sql.DataFrame): of ``answer``.
+
+    Returns:
+        pyarrow.Table: its rows in their order.
+
+    Raises:
+        SparkFailed: when Spark cannot compute it.
+
+    Example:
+        >>> collected(spark.sql("SELECT 1 AS one")).to_pylist()
+        [{'one': 1}]
+    """
+    with failing():
+        return found.toArrow()
+
+
+def _reached(plan: Plan, span: tuple[int, int]) -> tuple[int, int]:
+    """The event times of the rows that windows within the span may need: of a session, those that decide
+    where its chain is cut (``elf.windows.kinds``)."""
+    before, after = plan.reach
+    sessions = [kind.half_us + kind.gap_us for kind in plan.windows if isinstance(kind, Session)]
+    return span[0] - max([before, *sessions]), span[1] + after
+
+
+def _make_views(
+    spark: SparkSession,
+    plan: Plan,
+    archived: Sequence[Archived],
+    span: tuple[int, int] | None,
+    damaged: Damaged,
+) -> None:
+    """All that the query of a plan reads."""
+    for number, side in enumerate(plan.sides):
+        own = {fragment.stream for fragment in (side.fragment, *side.more)}
+        read = archived if len(plan.streams) == 1 else [one for one in archived if one.stream in own]
+        _register(spark, side, number, read, span, damaged)
+    for joined in dict.fromkeys(table for one in plan.unranged for table in one.tables):
+        spark.createDataFrame(zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
 
 
 def _register(
@@ -143,7 +216,11 @@ def _register(
     damaged: Damaged | None,
 ) -> None:
     """The views of one side of a plan."""
-    parts = [(one.stream, _rows(spark, side, one, span, damaged)) for one in archived]
+    whole = (side.fragment, *side.more)
+    reads = {
+        one.stream: next((f for f in whole if f.stream == one.stream), side.fragment) for one in archived
+    }
+    parts = [(one.stream, rows_of(spark, reads[one.stream], one, span, damaged)) for one in archived]
     for stream in dict.fromkeys(name for name, _ in parts) if side.apart else [None]:
         rows = reduce(
             lambda one, other: one.unionByName(other, allowMissingColumns=True),
@@ -186,12 +263,15 @@ def _span(windows: Sequence[tuple[int, int]]) -> tuple[int, int]:
     return min((start for start, _ in windows), default=0), max((end for _, end in windows), default=0)
 
 
-def _rows(
-    spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] | None, damaged: Damaged | None
+def rows_of(
+    spark: SparkSession,
+    fragment: Fragment,
+    one: Archived,
+    span: tuple[int, int] | None,
+    damaged: Damaged | None,
 ) -> DataFrame:
-    """The typed columns, and ``_ts``, of the lines whose event time is in the span (all, without one)."""
-    whole = (plan.fragment, *plan.more)
-    fragment = next((each for each in whole if each.stream == one.stream), plan.fragment)
+    """A fragment's columns, typed, and ``_ts``, of the lines whose event time is in the span (all, without
+    one)."""
     origins = [column.name for column in fragment.columns if is_origin(column.name)]
     lines = _lines(spark, one, span, damaged, origins, fragment)
     if span is not None:

@@ -46,10 +46,13 @@ def test_every_command_is_in_the_pages_and_every_one_there_exists() -> None:
     assert {line.split()[1] for line in CODE} == commands_of(elf("--help"))
 
 
+GROUPS = ("bench", "sim", "generate", "keys", "offline")
+
+
 def test_every_option_in_the_pages_exists() -> None:
     for line in CODE:
         words = re.sub(r'"[^"]*"|#.*', "", line).split()
-        path = [words[1]] + ([words[2]] if words[1] in ("bench", "sim", "generate", "keys") else [])
+        path = [words[1]] + ([words[2]] if words[1] in GROUPS else [])
         known = elf(*path, "--help")
         for option in re.findall(r"--[a-z-]+|(?<= )-[a-z]\b", " ".join(words)):
             assert option in known, (option, path)

@@ -18,6 +18,7 @@ from agents.answering.about import described, functions_told, read_jobs
 from agents.answering.asks import Ask, Procedure, ToAddress
 from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
+from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import DropJob
 from elf.job.messages.inquiries import FlowStatus, InspectFlow
@@ -26,6 +27,7 @@ from elf.job.stragglers import policy_of
 from elf.job.tops import not_thresholds, strategy
 from elf.job.work import FlowWork, InspectWork, JobWork, WorkStatus
 from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
+from elf.ql.user_functions import functions_of
 from elf.windows.merging import describe as merges
 from elf.windows.sharing import Choice
 from elf.wire.base import Answer
@@ -57,6 +59,15 @@ class Explanations:
         if spec is not None and analyze:
             told["live"] = yield from self._live(spec)
         return Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
+
+    def offline(self, request: int, plan: Plan) -> Reply:
+        """What Spark would run over the archive; its own plan is for who has Spark. Raises ``UserError``."""
+        if not plan.spark_sql or functions_of(plan):
+            why = "Spark does not run its function" if plan.spark_sql else _why_not_offline(plan)
+            raise UserError(f"only the live engine answers this query: {why}")
+        told = {"query": plan.sql, "streams": list(plan.streams), "offline": plan.spark_sql}
+        way = "-- elf offline run --archive PATH --explain shows files, columns and Spark's own plan"
+        return Reply(request=request, text=f"{plan.spark_sql}\n{way}", body=json.dumps(told).encode())
 
     def of_one_shot(self, request: int, plan: Plan, spec: JobSpec) -> Procedure:
         """The same of a SELECT that ran for some windows; it is dropped."""

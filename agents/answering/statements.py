@@ -275,6 +275,8 @@ class Statements:
 
         if isinstance(statement.target, str):
             spec = self.masters.find(statement.target, asked.creator)
+            if statement.offline:
+                return self._explanations.offline(asked.request, spec.plan)
             return (
                 yield from self._explanations.of(asked.request, spec.plan, spec, analyze=statement.analyze)
             )
@@ -285,6 +287,8 @@ class Statements:
             )
         if not statement.analyze:
             definition = yield from self.planning.plan(asked, statement.target)
+            if statement.offline:
+                return self._explanations.offline(asked.request, definition.plan)
             return (yield from self._explanations.of(asked.request, definition.plan, None))
         running = yield from self._one_shot(asked, statement.target)
         then = self._explanations.of_one_shot(asked.request, running.plan, running)

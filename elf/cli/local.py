@@ -14,7 +14,18 @@ from typing import Annotated, Final
 
 import typer
 
-from elf.cli.options import Output, OutputOption, SeveralValues, Shown, SqlFile, one_text
+from elf.cli.options import (
+    ArchivePaths,
+    ColumnTypes,
+    FromMoment,
+    Output,
+    OutputOption,
+    SeveralValues,
+    Shown,
+    SqlFile,
+    ToMoment,
+    one_text,
+)
 from elf.errors import UserError
 
 LABORATORY: Final = {
@@ -57,7 +68,24 @@ def run(
     ] = None,
     stream: Annotated[
         list[str] | None,
-        typer.Option("--stream", metavar="NAME=PATH...", help="Log files of a stream of that name."),
+        typer.Option(
+            "--stream",
+            metavar="NAME=PATH...",
+            help="Log files of a stream of that name; with --archive NAME alone: only this stream.",
+        ),
+    ] = None,
+    archive: ArchivePaths = None,
+    begin: FromMoment = None,
+    end: ToMoment = None,
+    speed: Annotated[
+        float | None,
+        typer.Option(
+            "--speed",
+            metavar="TIMES",
+            min=0.001,
+            help="Archived lines come so many times as fast as they did, and windows as they are complete; "
+            "default: as fast as it goes.",
+        ),
     ] = None,
     format: Annotated[
         str | None,
@@ -70,14 +98,7 @@ def run(
     timestamp: Annotated[
         str | None, typer.Option("--timestamp", metavar="COLUMN", help="The column with the event time.")
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--column",
-            metavar="NAME=TYPE",
-            help="A column's type: bigint, double, text, boolean or timestamp; others are told from samples.",
-        ),
-    ] = None,
+    column: ColumnTypes = None,
     agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents share the inputs.")] = 1,
     output: OutputOption = Output.TABLE,
     status: Annotated[
@@ -88,7 +109,8 @@ def run(
         typer.Option("--summary", metavar="FILE", help="Write figures of the run there, as JSON."),
     ] = None,
 ) -> int:
-    """Answer one query over log files, through the same agents, trees and masters as a fleet."""
+    """Answer one query over log files, or an archive's lines, through the same agents, trees and masters as a
+    fleet."""
     from elf.cli.run import RunOptions, run_query
 
     sql = one_text(query, file, "-q SQL and -f FILE")
@@ -102,6 +124,10 @@ def run(
         output,
         status,
         summary,
+        tuple(archive or ()),
+        begin,
+        end,
+        speed,
     )
     return run_query(sql, options)
 

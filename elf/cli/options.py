@@ -87,6 +87,29 @@ KeysOption = Annotated[
         help="The folder of your keys, or a loopback key; none: come without.",
     ),
 ]
+ArchivePaths = Annotated[
+    list[str] | None,
+    typer.Option("--archive", metavar="PATH", help="The agents' archive.path, or its URI; may be repeated."),
+]
+FromMoment = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="WHEN",
+        help="Archived rows from then on: '-6 hours', 2d, yesterday, 2026-01-31T12:00 (UTC); default: all.",
+    ),
+]
+ToMoment = Annotated[
+    str | None, typer.Option("--to", metavar="WHEN", help="Archived rows before then; default: all.")
+]
+ColumnTypes = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--column",
+        metavar="NAME=TYPE",
+        help="A column's type: bigint, double, text, boolean or timestamp; others are told from samples.",
+    ),
+]
 SqlText = Annotated[str | None, typer.Option("--execute", "-e", help="The statements.")]
 SqlWords = Annotated[
     str | None, typer.Argument(metavar="SQL", help="The statements, as with -e.", show_default=False)

@@ -27,6 +27,7 @@ from elf.batch import decode
 from elf.cli.errors import INTERRUPTED, ended_at_once
 from elf.cli.options import Output
 from elf.cli.printing import Printer, printer, say, use_utf8
+from elf.cli.spans import span_of
 from elf.client.windows import split
 from elf.errors import InputError, UserError
 from elf.schema import COLUMN_TYPES, ColumnType
@@ -34,7 +35,7 @@ from elf.wire.clients import Reply, WindowResult
 
 if TYPE_CHECKING:
     from agents.run import Summary
-    from agents.runinputs import Asked
+    from agents.runinputs import Asked, Replay
 
 
 DEFAULT_STREAM: Final = "input"
@@ -154,6 +155,31 @@ class RunOptions:
     output: Output
     status: bool
     summary: Path | None
+    archives: tuple[str, ...] = ()
+    begin: str | None = None
+    end: str | None = None
+    speed: float | None = None
+
+
+def replay_of(options: RunOptions) -> Replay | None:
+    """The archive that the command line names; None: it names inputs. Raises ``UserError``."""
+    from agents.runinputs import Replay
+
+    if not options.archives:
+        if (options.begin, options.end, options.speed) != (None, None, None):
+            raise UserError("--from, --to and --speed are of an archive: give --archive PATH")
+        return None
+    for given, name in (
+        (options.inputs, "--input"),
+        (options.format, "--format"),
+        (options.timestamp, "--timestamp"),
+        (options.agents > 1, "--agents"),
+    ):
+        if given:
+            raise UserError(f"{name} does not go with --archive: its files say what they hold")
+    if named := [text for text in options.streams if not _NAME.fullmatch(text)]:
+        raise UserError(f"with --archive, --stream wants the NAME of a stream in it, not {named[0]!r}")
+    return Replay(options.archives, options.streams, span_of(options.begin, options.end), options.speed)
 
 
 def run_query(sql: str, options: RunOptions) -> int:
@@ -162,6 +188,7 @@ def run_query(sql: str, options: RunOptions) -> int:
 
     asked = Asked(sql)
     _check_writable(options.summary)
+    replay = replay_of(options)
     pipe = stdin_pipe(options.inputs, options.streams)
     early = pipe is not None and asked.comes_early
     interrupted = []
@@ -173,15 +200,17 @@ def run_query(sql: str, options: RunOptions) -> int:
 
     once = None if pipe is None else end
     with tempfile.TemporaryDirectory(prefix="elf-run-") as folder, ended_at_once(Path(folder), once):
-        inputs = inputs_of(options.inputs, options.streams, Path(folder), pipe, early=early)
-        status = _run(asked, inputs, options)
+        inputs = Inputs({}, {})
+        if replay is None:
+            inputs = inputs_of(options.inputs, options.streams, Path(folder), pipe, early=early)
+        status = _run(asked, inputs, options, replay)
     if interrupted:
         print("elf: interrupted: standard input was read up to here", file=sys.stderr)
         return INTERRUPTED
     return status
 
 
-def _run(asked: Asked, inputs: Inputs, options: RunOptions) -> int:
+def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | None = None) -> int:
     from agents.firstrows import first_rows
     from agents.run import ask, run
     from agents.runinputs import RunRequest
@@ -198,21 +227,23 @@ def _run(asked: Asked, inputs: Inputs, options: RunOptions) -> int:
         agents=options.agents,
         tables={name: read_table(name) for name in asked.files},
         pipe=inputs.pipe,
+        replay=replay,
     )
+    live = inputs.pipe is not None or options.speed is not None
     if asked.is_question or asked.is_look:
         tell(ask(request) if asked.is_question else first_rows(request), out)
         return 0
 
     def shown(result: WindowResult) -> None:
         show(result, out)
-        if inputs.pipe is not None:
+        if live:
             sys.stdout.flush()
 
     summary = run(request, shown)
     out.ended(summary.columns)
     if options.summary is not None:
         options.summary.write_text(json.dumps(dataclasses.asdict(summary), indent=2) + "\n", encoding="utf-8")
-    _tell_losses(summary, inputs.names, live=inputs.pipe is not None)
+    _tell_losses(summary, inputs.names, live=live)
     return 0
 
 
@@ -238,7 +269,7 @@ def _tell_losses(summary: Summary, names: Mapping[str, str], *, live: bool) -> N
         say(f"elf: {lines} have more fields than their format; extra_1 … have them ({files})")
     if summary.late:
         late = f"{summary.late:,} of {summary.rows_in:,} lines are in no window"
-        of_pipe = " (of a pipe 2 seconds, where the query says none)" if live else ""
+        of_pipe = " (of a pipe, or at --speed, 2 seconds, where the query says none)" if live else ""
         say(f"elf: {late}: they came later than LATENESS allows{of_pipe}")
     if summary.uncast:
         columns = ", ".join(f"{name} {kind}" for name, kind in summary.types.items())

@@ -18,6 +18,7 @@ from elf.ql.expressions import Aggregate, Constant, Expr, Over, Ref, rewrite, wa
 from elf.ql.kinds import become
 from elf.ql.plan import COUNTED, CREDIT, Count, Fragment, StreamJoin, Top
 from elf.ql.render_map import render_map, render_where
+from elf.ql.render_spark import render_partials
 from elf.ql.states import States
 from elf.ql.streamjoins import join_plan
 from elf.ql.tables import Joined, changed, needed
@@ -46,6 +47,7 @@ def fragments_of(
 def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Fragment:
     credit = (State(CREDIT, "sum"),) if draft.approximate else ()
     counted, before = counter(draft), f"{stream}:" if len(draft.schemas) > 1 else ""
+    pane_us = draft.pane_us or pane_us_of(draft.windows)
     return Fragment(
         stream=stream,
         columns=_columns(draft, states, schema),
@@ -58,7 +60,8 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
             *states.cells,
         ),
         states=(*(column.state for column in states.columns), *states.cell_states, *credit),
-        pane_us=draft.pane_us or pane_us_of(draft.windows),
+        pane_us=pane_us,
+        spark_sql="" if draft.counts else render_partials(draft, states, pane_us),
         lateness_us=draft.lateness_us,
         revise_us=draft.revise_us,
         changes_us=draft.changes_us,

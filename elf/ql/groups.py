@@ -90,6 +90,7 @@ def plan_rows(columns: Sequence[str], where: str, schema: Schema, *, stream: str
         planned,
         columns=schema.chosen(wanted),
         map_sql=sql,
+        spark_sql="",
         keys=(),
         states=(),
     )

@@ -14,7 +14,7 @@ from elf.ql.kinds import become
 from elf.ql.render import TYPES
 from elf.ql.templates import Engine
 
-_PACKED: frozenset[Kind] = frozenset({"double", "timestamp", "boolean"})
+PACKED: frozenset[Kind] = frozenset({"double", "timestamp", "boolean"})
 """What ``pack …`` of ``elf.ql.forms`` makes a bigint of."""
 
 
@@ -27,7 +27,7 @@ def _ordered(value: Expr) -> Expr:
     kind = value.kind
     if kind == "null":
         return _ordered(become(value, "text"))
-    if kind in _PACKED:
+    if kind in PACKED:
         return Call("digits of bigint", (Call(f"pack {kind}", (value,), kind),), kind)
     return Call(f"digits of {kind}", (value,), kind)
 
@@ -38,7 +38,7 @@ def of_pair(both: Expr, kind: Kind) -> Expr:
     if kind == "text":
         return x
     x = Call("number of digits", (x,), kind)
-    return Call(f"unpack {kind}", (x,), kind) if kind in _PACKED else x
+    return Call(f"unpack {kind}", (x,), kind) if kind in PACKED else x
 
 
 def type_of(key: Expr, engine: Engine) -> str:

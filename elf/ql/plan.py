@@ -8,7 +8,8 @@ One syntax tree has three renderings. With ``rows`` the extracted, typed rows of
   such as COUNT(DISTINCT x) make several rows of a group, with more keys (``elf.ql.cells``);
 - *final*, DuckDB, at the master: ``groups`` (``window_start`` and ``window_end`` TIMESTAMP, keys, merged
   states) to result rows;
-- *spark*: the whole query over a view ``rows`` (the columns, and ``_ts`` BIGINT, event time in µs).
+- *spark*: the whole query over a view ``rows`` (the columns, and ``_ts`` BIGINT, event time in µs); and the
+  map over the same view (``Fragment.spark_sql``), whose partial aggregates merge with those of agents.
 
 Where two streams are joined there is one more, *joining*, DuckDB, at the master: from panes of the rows of
 both sides to panes of partial aggregates, which all later steps use (``elf.ql.streamjoins``).
@@ -189,6 +190,8 @@ class Fragment:
     where: tuple[Condition, ...] = field(default=(), compare=False, repr=False)
     """Parts of WHERE that need no SQL: a row for which one of them is not true adds nothing. Who reads files
     passes over those in which no such row can be (``agents.archive.summaries``)."""
+    spark_sql: str = field(default="", compare=False, repr=False)
+    """The map for Spark, over its ``rows``. Empty: Spark has none (windows of rows, a function)."""
 
     @property
     def task_states(self) -> tuple[State, ...]:

@@ -9,6 +9,7 @@ The session's time zone must be UTC.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from elf.ql.draft import Draft
@@ -32,6 +33,20 @@ def render_spark(draft: Draft, states: States, below: str = "") -> str:
         rows = f"FROM (SELECT *, unix_micros(window_start) AS _ts FROM (\n{indented(below)}\n)) AS r"
     groups = windows_beside(draft, states, _groups(draft, states, rows))
     return render_final(draft, states, "spark", f"(\n{indented(groups)}\n  )")
+
+
+def render_partials(draft: Draft, states: States, pane_us: int) -> str:
+    """Partial aggregates, of one stream's rows, with the same columns and rows as ``render_map`` makes: so
+    those of Spark and of agents merge."""
+    pane = f"((r._ts - pmod(r._ts, {pane_us}L)) DIV {pane_us}L)" if pane_us else "CAST(0 AS BIGINT)"
+    branches = tuple(replace(branch, view="rows") for branch in draft.branches)
+    rows = f"FROM {base_rows(branches, draft.joins, 'spark')}"
+
+    def scan(conditions: tuple[Expr, ...]) -> list[str]:
+        return [rows, *_where(pane_us > 0, conditions)]
+
+    grouping = ", ".join([pane, *(render(key, "spark") for key in draft.keys)])
+    return partial_rows(draft, states, "spark", [f"{pane} AS _pane"], scan, grouping)
 
 
 def since(spark_sql: str, landmark_us: int) -> str:

@@ -129,11 +129,12 @@ class Subscribe:
 
 @dataclass(frozen=True)
 class Explain:
-    """``EXPLAIN [ANALYZE] SELECT …`` or ``EXPLAIN [ANALYZE] name``, a job's."""
+    """``EXPLAIN [ANALYZE | OFFLINE] SELECT …`` or ``EXPLAIN [ANALYZE | OFFLINE] name``, a job's."""
 
     sql: str
     target: Query | str
     analyze: bool
+    offline: bool = False
 
 
 Statement = (
@@ -492,6 +493,8 @@ def _read_subscribe(words: Words) -> Statement:
 def _read_explain(words: Words) -> Statement:
     words.expect("EXPLAIN")
     analyze = words.next_is("ANALYZE")
+    named_so = len(words.tokens) == words.index + 1  # of one word it is the name
+    offline = not analyze and not named_so and words.next_is("OFFLINE")
     if words.index < len(words.tokens) and words.tokens[words.index].text.upper() not in (
         "SELECT",
         "WITH",
@@ -499,8 +502,8 @@ def _read_explain(words: Words) -> Statement:
     ):
         name = words.name("SELECT or the job's name")
         words.end()
-        return Explain(words.text, name, analyze)
-    return Explain(words.text, words.query(), analyze)
+        return Explain(words.text, name, analyze, offline)
+    return Explain(words.text, words.query(), analyze, offline)
 
 
 _READERS: Final[Mapping[str, Callable[[Words], Statement]]] = {

@@ -42,6 +42,7 @@ from elf.ql.expressions import TRUE, Call, Constant, Expr, Kind, Ref, connect, r
 from elf.ql.join_conditions import Conditions, Pair, conditions_of, pane_us
 from elf.ql.plan import Fragment, StreamJoin
 from elf.ql.render_map import render_map, render_where
+from elf.ql.render_spark import render_partials
 from elf.ql.states import States, collect
 from elf.ql.tables import Joined, needed
 from elf.ql.templates import name
@@ -165,13 +166,15 @@ def _fragment(
     rows = Draft(draft.source, draft.tree, schema, branches=tuple(branches), keys=columns)
     read = {ref.name for branch in branches for ref in branch.references()}
     names = tuple(f"k{place}" for place in range(len(columns)))
+    length_us = draft.pane_us or pane_us(draft, said.between)
     return Fragment(
         stream=stream,
         columns=schema.chosen(read),
         map_sql=render_map(rows, counted),
+        spark_sql=render_partials(rows, counted, length_us),
         keys=names,
         states=tuple(column.state for column in counted.columns),
-        pane_us=draft.pane_us or pane_us(draft, said.between),
+        pane_us=length_us,
         lateness_us=draft.lateness_us,
         revise_us=draft.revise_us,
         wait_us=draft.wait_us,

@@ -102,4 +102,4 @@ def _with(fragment: Fragment, function: Function) -> Fragment:
                 "yet; leave the WHERE to the function"
             )
     direct = None if fragment.direct is None else replace(fragment.direct, where=())
-    return replace(fragment, map_sql=map_sql, direct=direct, function=function)
+    return replace(fragment, map_sql=map_sql, direct=direct, spark_sql="", function=function)

@@ -19,16 +19,16 @@ from elf.ql.planner import plan_text
 from elf.windows import Calendar, Sliding
 from spark_backend import offline
 from spark_backend.compare import LiveWindow, compare
-from tests.support.offline import BASE_US, CLICKS, SECOND, Click, archived, clicks, store_clicks, windows
-
-AGGREGATES = (
-    "STDDEV(clicks) AS a, VAR_POP(price) AS b, FIRST(clicks) AS c, LAST(price) AS d, "
-    "FIRST(user.location) AS e, LAST(ts) AS f, BOOL_AND(clicks > 0) AS g, BOOL_OR(price = 2.5) AS h, "
-    "COUNT(DISTINCT product) AS i, SUM(DISTINCT clicks) AS j, AVG(DISTINCT price) AS k, "
-    "APPROX_COUNT_DISTINCT(ts) AS l, MEDIAN(price) AS m, PERCENTILE(clicks, 0.3) AS n, "
-    "APPROX_PERCENTILE(price, 0.9) AS o, APPROX_TOP_K(product, 2) AS p, "
-    "COUNT(*) FILTER (WHERE clicks > 2) AS q, APPROX_TOP_K(clicks, 5) AS r, "
-    "APPROX_COUNT_DISTINCT(product) AS s"
+from tests.support.offline import (
+    AGGREGATES,
+    BASE_US,
+    CLICKS,
+    SECOND,
+    Click,
+    archived,
+    clicks,
+    store_clicks,
+    windows,
 )
 
 

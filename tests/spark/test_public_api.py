@@ -16,7 +16,10 @@ from tests.support.public_api import all_faults, cases_of, public, run_examples
 
 PUBLIC = {
     "spark_backend.session": "SparkFailed opened",
-    "spark_backend.offline": "Archived run zoned",
+    "spark_backend.queries": "Question question",
+    "spark_backend.offline": "Archived answer collected run zoned",
+    "spark_backend.explained": "explained",
+    "spark_backend.partials": "partials",
     "spark_backend.compare": "Comparison Difference LiveWindow Verdict compare",
     "spark_backend.report": "last_line show",
 }

@@ -37,6 +37,18 @@ CLICKS = Schema(
 )
 
 
+AGGREGATES = (
+    "STDDEV(clicks) AS a, VAR_POP(price) AS b, FIRST(clicks) AS c, LAST(price) AS d, "
+    "FIRST(user.location) AS e, LAST(ts) AS f, BOOL_AND(clicks > 0) AS g, BOOL_OR(price = 2.5) AS h, "
+    "COUNT(DISTINCT product) AS i, SUM(DISTINCT clicks) AS j, AVG(DISTINCT price) AS k, "
+    "APPROX_COUNT_DISTINCT(ts) AS l, MEDIAN(price) AS m, PERCENTILE(clicks, 0.3) AS n, "
+    "APPROX_PERCENTILE(price, 0.9) AS o, APPROX_TOP_K(product, 2) AS p, "
+    "COUNT(*) FILTER (WHERE clicks > 2) AS q, APPROX_TOP_K(clicks, 5) AS r, "
+    "APPROX_COUNT_DISTINCT(product) AS s"
+)
+"""Of clicks, one of each kind."""
+
+
 @dataclass(frozen=True)
 class Click:
     ts_us: int | None

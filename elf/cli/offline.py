@@ -1,0 +1,110 @@
+"""``elf offline``: the archive without the fleet, by Spark.
+
+``run`` answers any query over archived lines; Spark parses them itself. Nothing half-written is taken for a
+result: ``--out`` appears whole or not at all.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from elf.cli.options import (
+    DEFAULT_ADDRESS,
+    ArchivePaths,
+    Cluster,
+    ColumnTypes,
+    Connect,
+    FromMoment,
+    KeysOption,
+    Output,
+    OutputOption,
+    SqlFile,
+    ToMoment,
+)
+from elf.errors import UserError
+
+LOCAL: Final = "local[*]"
+
+app = typer.Typer(
+    help="Queries over the archive, by Spark.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+@app.callback()
+def _offline() -> None:
+    pass
+
+
+@app.command()
+def run(
+    query: Annotated[str | None, typer.Option("--query", "-q", help="The query.", metavar="SQL")] = None,
+    file: SqlFile = None,
+    job: Annotated[
+        str | None,
+        typer.Option("--job", metavar="JOB", help="A running job's query, and its agents' archives."),
+    ] = None,
+    archive: ArchivePaths = None,
+    begin: FromMoment = None,
+    end: ToMoment = None,
+    column: ColumnTypes = None,
+    output: OutputOption = Output.TABLE,
+    json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
+    csv: Annotated[bool, typer.Option("--csv", help="Short for --output csv.")] = False,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE", help="Write the rows there: .parquet, .csv or .json (a line a row)."
+        ),
+    ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Print what Spark would read, and its plan, instead.")
+    ] = False,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Name files that are damaged, and answer without them.")
+    ] = False,
+    master: Annotated[
+        str,
+        typer.Option(
+            "--master", metavar="URL", help="Spark's: local[N], spark://HOST:PORT, yarn, k8s://URL."
+        ),
+    ] = LOCAL,
+    conf: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--conf", metavar="KEY=VALUE", help="A setting of Spark's, or of Hadoop's (spark.hadoop.…)."
+        ),
+    ] = None,
+    connect: Connect = DEFAULT_ADDRESS,
+    cluster: Cluster = "elf",
+    keys: KeysOption = None,
+) -> int:
+    """Answer one query over archived lines with Spark, which parses them itself."""
+    from elf.cli.offline_run import OfflineOptions, run_offline
+
+    if json and csv:
+        raise UserError("give --json or --csv, not both")
+    options = OfflineOptions(
+        text=query,
+        file=file,
+        job=job,
+        archives=tuple(archive or ()),
+        begin=begin,
+        end=end,
+        columns=tuple(column or ()),
+        output=Output.JSON if json else Output.CSV if csv else output,
+        out=out,
+        explain=explain,
+        skip_damaged=skip_damaged,
+        master=master,
+        conf=tuple(conf or ()),
+        connect=connect,
+        cluster=cluster,
+    )
+    return run_offline(options)

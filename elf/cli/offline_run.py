@@ -1,0 +1,155 @@
+"""``elf offline run``: options in, a query over the archive by Spark, rows out."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+
+from elf.cli.ask import ask
+from elf.cli.compare import check_spark
+from elf.cli.options import Output, one_text
+from elf.cli.printing import printer, say, use_utf8
+from elf.cli.results import check_suffix, write_result
+from elf.cli.run import declared
+from elf.cli.spans import span_of
+from elf.client.files import tables_of
+from elf.client.windows import WINDOW_COLUMNS, Window
+from elf.errors import UserError
+from elf.wire.clients import ONE_SHOT_PREFIX
+
+if TYPE_CHECKING:
+    from spark_backend.queries import Question
+
+_US: Final = pa.timestamp("us", "UTC")
+
+
+@dataclass(frozen=True)
+class OfflineOptions:
+    """The command line of ``elf offline run``."""
+
+    text: str | None
+    file: Path | None
+    job: str | None
+    archives: tuple[str, ...]
+    begin: str | None
+    end: str | None
+    columns: tuple[str, ...]
+    output: Output
+    out: Path | None
+    explain: bool
+    skip_damaged: bool
+    master: str
+    conf: tuple[str, ...]
+    connect: str
+    cluster: str
+
+
+def run_offline(options: OfflineOptions) -> int:
+    """Ask Spark, and print or write the rows. Raises ``UserError`` and its kinds."""
+    check_spark()
+    logging.disable(logging.ERROR)  # what py4j would print of a Ctrl-C; failures come as exceptions too
+    if options.out is not None:
+        check_suffix(options.out)
+    conf = dict(map(_setting, options.conf))
+    span = span_of(options.begin, options.end)
+    asked = _of_job(options, options.job) if options.job is not None else _of_text(options, span)
+    from spark_backend import explained, offline, session
+
+    damaged = [_name_damaged] if options.skip_damaged else []
+    use_utf8()
+    with session.opened(options.master, conf=conf) as spark:
+        found = offline.answer(spark, asked.plan, asked.archived, span, *damaged)
+        if options.explain or asked.explain:
+            say(explained.explained(spark, found, asked.contents), sys.stdout)
+            return 0
+        table = offline.collected(found)
+    if options.out is not None:
+        write_result(table, options.out)
+        say(f"elf: {table.num_rows:,} rows are in {options.out}")
+        return 0
+    out = printer(options.output.value)
+    out.windows(windows_of(table))
+    out.ended(table.column_names)
+    return 0
+
+
+def _of_text(options: OfflineOptions, span: tuple[int, int] | None) -> Question:
+    from spark_backend.queries import question
+
+    text = one_text(options.text, options.file, "-q SQL, -f FILE and --job JOB")
+    if not options.archives:
+        raise UserError("give the archive to read: --archive PATH (archive.path of the agents), or --job JOB")
+    return question(
+        text,
+        options.archives,
+        span,
+        columns=dict(map(declared, options.columns)),
+        tables=tables_of(text),
+    )
+
+
+def _of_job(options: OfflineOptions, job: str) -> Question:
+    """The query of a job that runs, over its agents' archives, or over those that are given."""
+    from elf.client import CompareFacts, connect
+    from spark_backend.offline import Archived
+    from spark_backend.queries import Question, check
+
+    if options.text is not None or options.file is not None or options.columns:
+        raise UserError("a job has its query and its columns: leave out -q, -f and --column, or --job")
+
+    async def facts() -> CompareFacts:
+        async with connect(options.connect, cluster=options.cluster) as client:
+            return await client.compare_facts(job)
+
+    known = ask(facts())
+    for source in known.archives:
+        if source.silent and not options.archives:
+            say(
+                f"elf: no archive from {', '.join(source.silent)}: not reached; rows of theirs may be missing"
+            )
+    check(known.job.spec.plan)
+    archived = tuple(
+        Archived(path, source.stream, source.format, source.timestamp)
+        for source in known.archives
+        for path in options.archives or source.archives
+    )
+    return Question(known.job.spec.plan, archived)
+
+
+def _name_damaged(path: str, why: str) -> None:
+    say(f"elf: {path} is damaged and left out ({why}); its rows are missing: put a copy of it back")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name.startswith("spark."):
+        raise UserError(f"--conf wants spark.NAME=VALUE, not {text!r}")
+    return name, value
+
+
+def windows_of(table: pa.Table) -> Iterator[Window]:
+    """The rows as windows, in their order; of a query without windows as one."""
+    if tuple(table.column_names[:2]) != WINDOW_COLUMNS:
+        yield _window(table, None)
+        return
+    bounds = [table[name].cast(_US).cast(pa.int64()).to_numpy() for name in WINDOW_COLUMNS]
+    begins = np.flatnonzero(np.diff(bounds[0]) | np.diff(bounds[1])) + 1
+    places = [0, *begins.tolist(), table.num_rows] if table.num_rows else []
+    for first, last in pairwise(places):
+        part = table.slice(first, last - first)
+        yield _window(part, part.slice(0, 1))
+
+
+def _window(rows: pa.Table, first: pa.Table | None) -> Window:
+    start, end = (
+        (None, None) if first is None else (first[name].cast(_US)[0].as_py() for name in WINDOW_COLUMNS)
+    )
+    return Window("", ONE_SHOT_PREFIX, 1, "", start, end, 0, {}, rows)
