@@ -488,7 +488,8 @@ class Client:
         """
         from elf.client.past import last_words, portion_of
 
-        last, number = {}, 0
+        last: dict[tuple[int, int], int] = {}
+        number = 0
         async for past, bounds in self._past(job, since, until, rows=False):
             last |= last_words(past, bounds)
             number = past.windows[-1].result.number if past.windows else number
