@@ -25,7 +25,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TextIO
@@ -69,6 +69,7 @@ from agents.status import Aside, Status
 from agents.strangers import Strangers
 from agents.tasks.archive import Archive
 from agents.tasks.archived import Archived
+from agents.tasks.housekeeping import housekeeping_of
 from agents.tasks.masking import Masked, lines_of
 from agents.tasks.memory import LIMIT
 from agents.tasks.sinks import RejectFile, Sinks
@@ -382,6 +383,7 @@ def _driver(
         audit=audit,
         outputs=_outputs(config.outputs, me.address),
         receivers=receivers,
+        housekeeping=housekeeping_of(config.archive, [task for task, _ in streams], metrics),
     )
     return driver, _contacts(config, keyring, restored, store, me)
 
@@ -505,7 +507,8 @@ def _stream(
     stands. What receives its lines is added to ``receivers``."""
     format_ = get_format(stream.format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
-    facts = TaskStatus(name, format_, stream.timestamp, config.archive.path, declared)
+    archived = config.archive.path if config.archive.enabled else ""
+    facts = TaskStatus(name, format_, stream.timestamp, archived, declared)
     settings = WorkerSettings(
         idle_ms=_ms(stream.idle_timeout_secs),
         future_us=int(config.protocol.future_bound_secs * 1e6),
@@ -515,29 +518,13 @@ def _stream(
         agent=me.address,
         name=me.name,
         labels=tuple(config.agent.labels.items()),
-        traces=True,
+        traces=config.archive.enabled,
     )
     reading = _reading(stream, settings) if stream.shared else None
     settings = replace(settings, shared=repr(reading) if reading is not None else "")
     masks = _masks(stream, format_, folder)
-    archive = Archive(
-        folder / "rolls" / name,
-        config.archive.path,
-        stream=name,
-        agent=me.agent_id,
-        roll_secs=config.archive.roll_secs,
-        roll_bytes=config.archive.roll_bytes,
-        facts={
-            "format": stream.format,
-            "timestamp": stream.timestamp or "",
-            "columns": json.dumps(declared),
-            "agent_name": me.name,
-            "labels": json.dumps(dict(config.agent.labels)),
-            "mask": masks.fact,
-        },
-        access=Access(config.archive.readers, config.archive.group),
-    )
     rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
+    archive = _archive(config, name, stream, folder, me, {"columns": json.dumps(declared), "mask": masks.fact})
     task = StreamTask(
         facts,
         settings,
@@ -575,6 +562,30 @@ def _masks(stream: StreamConfig, fmt: Format, folder: Path) -> Masks:
         return Masks()
     fact = json.dumps(dict(sorted(stream.mask.items())))
     return Masks(fact, lambda: lines_of(fmt, stream.mask, read_key(folder)))
+
+
+def _archive(
+    config: Config, name: str, stream: StreamConfig, folder: Path, me: Identity, facts: Mapping[str, str]
+) -> Archive | None:
+    """None where lines are not archived. ``facts``: what else readers are told of the lines."""
+    if not config.archive.enabled:
+        return None
+    return Archive(
+        folder / "rolls" / name,
+        config.archive.path,
+        stream=name,
+        agent=me.agent_id,
+        roll_secs=config.archive.roll_secs,
+        roll_bytes=config.archive.roll_bytes,
+        facts={
+            "format": stream.format,
+            "timestamp": stream.timestamp or "",
+            "agent_name": me.name,
+            "labels": json.dumps(dict(config.agent.labels)),
+            **facts,
+        },
+        access=Access(config.archive.readers, config.archive.group),
+    )
 
 
 def records_of(stream: StreamConfig) -> Records | None:
