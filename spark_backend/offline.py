@@ -27,14 +27,17 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from agents.archive.contents import contents
+from agents.archive.manifest import File
+from agents.archive.partitions import ArchiveError, Target
+from agents.archive.summaries import blooms_of, may_hold
 from agents.formats import get_format
-from agents.tasks.partitions import ArchiveError, Target
 from elf.batch import decode
 from elf.fields import replace
 from elf.ql.plan import Fragment, Plan
 from elf.ql.render_spark import since
 from elf.ql.unions import side_view, view_of
-from elf.schema import LABELS, is_origin
+from elf.schema import LABELS, ColumnType, is_origin
 from elf.windows import Landmark, Session
 from spark_backend.session import failing
 
@@ -83,7 +86,7 @@ def run(
     plan: Plan,
     archived: Sequence[Archived],
     windows: Sequence[tuple[int, int]],
-    damaged: Damaged = refuse,
+    damaged: Damaged | None = refuse,
 ) -> pa.Table:
     """Run a job's query over archived lines: what its windows should have been.
 
@@ -93,8 +96,9 @@ def run(
         archived (Sequence[Archived]): where the lines of its streams are.
         windows (Sequence[tuple[int, int]]): start and end of the windows, in µs since the epoch; empty for a
             job without windows. All windows in their span are computed.
-        damaged (Damaged): called with the path of a file that is damaged, and why; the file is then left
-            out, wholly. By default that is an error.
+        damaged (Damaged | None): called with the path of a file that is damaged, and why; the file is then
+            left out, wholly. By default that is an error. None: no file is read to its end before Spark reads
+            it, which fails where a checksum is wrong.
 
     Returns:
         pyarrow.Table: ``window_start`` and ``window_end`` (timestamps) first when the job has windows, then
@@ -125,7 +129,7 @@ def answer(
     plan: Plan,
     archived: Sequence[Archived],
     span: tuple[int, int] | None = None,
-    damaged: Damaged = refuse,
+    damaged: Damaged | None = refuse,
 ) -> DataFrame:
     """A query over archived lines, as a table of Spark's that nobody has computed yet (``collected`` does).
 
@@ -192,7 +196,7 @@ def _make_views(
     plan: Plan,
     archived: Sequence[Archived],
     span: tuple[int, int] | None,
-    damaged: Damaged,
+    damaged: Damaged | None,
 ) -> None:
     """All that the query of a plan reads."""
     for number, side in enumerate(plan.sides):
@@ -209,7 +213,7 @@ def _register(
     number: int,
     archived: Sequence[Archived],
     span: tuple[int, int] | None,
-    damaged: Damaged,
+    damaged: Damaged | None,
 ) -> None:
     """The views of one side of a plan."""
     whole = (side.fragment, *side.more)
@@ -260,12 +264,16 @@ def _span(windows: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 
 def rows_of(
-    spark: SparkSession, fragment: Fragment, one: Archived, span: tuple[int, int] | None, damaged: Damaged
+    spark: SparkSession,
+    fragment: Fragment,
+    one: Archived,
+    span: tuple[int, int] | None,
+    damaged: Damaged | None,
 ) -> DataFrame:
     """A fragment's columns, typed, and ``_ts``, of the lines whose event time is in the span (all, without
     one)."""
     origins = [column.name for column in fragment.columns if is_origin(column.name)]
-    lines = _lines(spark, one, span, damaged, origins)
+    lines = _lines(spark, one, span, damaged, origins, fragment)
     if span is not None:
         first, end = (F.timestamp_micros(F.lit(us)) for us in span)
         lines = lines.where((F.col("ts") >= first) & (F.col("ts") < end))
@@ -280,15 +288,13 @@ def _lines(
     spark: SparkSession,
     one: Archived,
     span: tuple[int, int] | None,
-    damaged: Damaged,
+    damaged: Damaged | None,
     origins: Sequence[str],
+    fragment: Fragment,
 ) -> DataFrame:
-    """The archived records, and as ``origin0`` … where they come from."""
+    """The archived records that a fragment can need, and as ``origin0`` … where they come from."""
     target = Target(one.path)
-    folders = target.everything(one.stream) if span is None else target.hours(one.stream, *span)
-    files, unreadable = target.files(folders)
-    for path, why in unreadable.items():
-        damaged(path, why)
+    files = _files(target, one.stream, span, damaged, fragment)
     if not files:
         lines = spark.createDataFrame([], f"{_LINES}, {_FACTS}")
     else:
@@ -297,6 +303,30 @@ def _lines(
         if any(name != "_source" for name in origins):
             lines = _with_facts(spark, lines, {file: target.facts(file) for file in files})
     return lines.select("*", *(_origin(name).alias(f"origin{n}") for n, name in enumerate(origins)))
+
+
+def _files(
+    target: Target, stream: str, span: tuple[int, int] | None, damaged: Damaged | None, fragment: Fragment
+) -> list[str]:
+    """Those with rows that a fragment can need, by what is known of them without reading them; whole as far
+    as their sizes tell, and unless ``damaged`` is None, as their checksums tell."""
+    found = contents(target, stream, *(span or (None, None)))
+    folder, types = target.stream_folder(stream), {column.name: column.type for column in fragment.columns}
+    spoilt = dict(found.damaged)
+    wanted = []
+    for path in (file.path for file in found.files if _is_wanted(target, folder, file, fragment, types)):
+        why = "" if damaged is None else target.damage(f"{folder}/{path}")
+        wanted += [] if why else [f"{folder}/{path}"]
+        spoilt |= {path: why} if why else {}
+    for path, why in spoilt.items():
+        (damaged or refuse)(f"{folder}/{path}", why)
+    return wanted
+
+
+def _is_wanted(
+    target: Target, folder: str, file: File, fragment: Fragment, types: Mapping[str, ColumnType]
+) -> bool:
+    return may_hold(file, fragment.where, types, lambda: blooms_of(target, f"{folder}/{file.path}"))
 
 
 def _with_facts(spark: SparkSession, lines: DataFrame, facts: Mapping[str, Mapping[str, str]]) -> DataFrame:

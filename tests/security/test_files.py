@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from agents.archive.partitions import Target
 from agents.disk.modes import Access
 from agents.loading import load
 from agents.process import hash_name
 from agents.settings.tree import ConfigProblems
-from agents.tasks.partitions import Target
 from agents.tasks.spill import SpillFolder
 from agents.validation import validate
 from elf.client import connect
