@@ -524,7 +524,9 @@ def _stream(
     settings = replace(settings, shared=repr(reading) if reading is not None else "")
     masks = _masks(stream, format_, folder)
     rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
-    archive = _archive(config, name, stream, folder, me, {"columns": json.dumps(declared), "mask": masks.fact})
+    archive = _archive(
+        config, name, stream, folder, me, {"columns": json.dumps(declared), "mask": masks.fact}
+    )
     task = StreamTask(
         facts,
         settings,

@@ -1,7 +1,7 @@
 """``elf run --archive``: archived lines through the live engine, as if they came again.
 
 Each agent of the archive is an agent here, under its name and with its labels, and each of its logs a source.
-Its rolls come in their order, and the lines of a log in theirs: so what is late by a LATENESS is late again.
+Lines come in the order in which it read them: so what is late by a LATENESS is late again.
 As fast as it can, the answer is the one that ``elf offline run`` gives. At a *pace* the lines come as far
 apart as their event times say, so many times faster, and windows as they are complete; then what is late, or
 of a log that stays behind, is told apart as in a fleet.
@@ -10,25 +10,24 @@ of a log that stays behind, is told apart as in a fleet.
 from __future__ import annotations
 
 import json
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.archives import ArchivedFile, Contents, Span
+from agents.archived import ArchivedFile, ArchivedStream, Span
 from agents.inputs.values import Chunk, Counters, ReadOnce, Source
+from elf.errors import ElfBug
 
 BATCH_ROWS: Final = 16_384
-_COLUMNS: Final = ["line", "ts", "source", "log", "position"]
-_NAME: Final = re.compile(r"(.*)-(\d{20})\.parquet")
+_COLUMNS: Final = ["line", "ts", "source", "log", "position", "record"]
 
 
 @dataclass(frozen=True)
@@ -57,17 +56,17 @@ class Pace:
         return self._first_us + int((now - self._began) * self._speed * 1e6)
 
 
-def agents_of(contents: Sequence[Contents]) -> list[ReplayedAgent]:
+def agents_of(streams: Sequence[ArchivedStream]) -> list[ReplayedAgent]:
     """The agents that have files in an archive, in the order of their names."""
     files: dict[str, dict[str, list[ArchivedFile]]] = {}
-    for of in contents:
+    for of in streams:
         for file in of.files:
             files.setdefault(file.agent, {}).setdefault(of.stream, []).append(file)
     found = []
     for agent, by_stream in files.items():
         facts = _facts([file for some in by_stream.values() for file in some])
         labels = json.loads(facts.get("labels", "{}"))
-        each = {stream: tuple(sorted(some, key=_order)) for stream, some in by_stream.items()}
+        each = {stream: tuple(some) for stream, some in by_stream.items()}
         found.append(ReplayedAgent(facts.get("agent_name", agent), tuple(labels.items()), each))
     return sorted(found, key=lambda one: one.name)
 
@@ -80,26 +79,18 @@ def _facts(files: Sequence[ArchivedFile]) -> dict[str, str]:
     return {}
 
 
-def _order(file: ArchivedFile) -> tuple[object, ...]:
-    """Rolls of one life of the agent's archive in their order; each hour of a roll has a file."""
-    return (*_roll(file), file.hour is None, file.hour or 0)
+def _lives(files: Sequence[ArchivedFile]) -> list[list[ArchivedFile]]:
+    """The files of each life of an agent's archive, within which its records are numbered through; a life is
+    before another one if its first hour is."""
+    found: dict[str, list[ArchivedFile]] = {}
+    for file in files:
+        found.setdefault(file.about.life, []).append(file)
 
+    def begins(life: Sequence[ArchivedFile]) -> tuple[int, str]:
+        hours = [file.hour for file in life if file.hour is not None]
+        return min(hours, default=0), life[0].about.life
 
-def _roll(file: ArchivedFile) -> tuple[str, int]:
-    """The life and the first position in the name of a file; what is called otherwise is a roll by itself."""
-    match = _NAME.fullmatch(file.path.rsplit("/", 1)[1])
-    return (match[1], int(match[2])) if match is not None else (file.path, 0)
-
-
-def in_order(files: Sequence[ArchivedFile]) -> list[list[ArchivedFile]]:
-    """The files of one agent and stream, by roll. A life of the archive is before another one if its first
-    hour is."""
-    rolls = [list(some) for _, some in groupby(sorted(files, key=_order), key=_roll)]
-    begins: dict[str, int] = {}
-    for roll in rolls:
-        life, hours = _roll(roll[0])[0], [file.hour for file in roll if file.hour is not None]
-        begins[life] = min([*hours, *([begins[life]] if life in begins else [])], default=0)
-    return sorted(rolls, key=lambda roll: (begins[_roll(roll[0])[0]], _roll(roll[0])))
+    return sorted(found.values(), key=begins)
 
 
 class Replayed(ReadOnce):
@@ -113,7 +104,7 @@ class Replayed(ReadOnce):
         self.unread = 0
         self._span = span
         self._pace = pace
-        self._rows = self._all(in_order(files))
+        self._rows = self._all(_lives(files))
         self._held: pa.Table | None = None
         self._chunks: deque[Chunk] = deque()
         self._ends: dict[str, int] = {}
@@ -141,17 +132,34 @@ class Replayed(ReadOnce):
         self._rows.close()
         self._chunks.clear()
 
-    def _all(self, rolls: Sequence[Sequence[ArchivedFile]]) -> Generator[pa.Table, None, None]:
-        for roll in rolls:
-            parts = _in_turn(roll[0]) if len(roll) == 1 else _together(roll)
-            try:
-                for rows in parts:
-                    if (wanted := self._within(rows)).num_rows:
-                        yield wanted
-            except (OSError, pa.ArrowException) as error:
-                for file in roll:
-                    self.counters.problems[file.path] = str(error).splitlines()[0]
-                self.counters.failed += 1
+    def _all(self, lives: Sequence[Sequence[ArchivedFile]]) -> Generator[pa.Table, None, None]:
+        for life in lives:
+            for rows in self._merged(life):
+                if (wanted := self._within(rows)).num_rows:
+                    yield wanted
+
+    def _merged(self, life: Sequence[ArchivedFile]) -> Iterator[pa.Table]:
+        """The rows of these files in the order of their records; few files are open at a time."""
+        waiting = deque(sorted(life, key=lambda file: file.about.first))
+        reading: list[_Reader] = []
+        try:
+            while waiting or reading:
+                least = min((one.head for one in reading), default=None)
+                if waiting and (least is None or waiting[0].about.first <= least):
+                    reading.append(_Reader(waiting.popleft(), self._failed))
+                else:
+                    one = min(reading, key=lambda other: other.head)
+                    ends = [other.head for other in reading if other is not one]
+                    ends += [waiting[0].about.first] if waiting else []
+                    yield one.take(min(ends, default=None))
+                reading = [one for one in reading if not one.is_done]
+        finally:
+            for one in reading:
+                one.close()
+
+    def _failed(self, path: str, why: str) -> None:
+        self.counters.problems[path] = why
+        self.counters.failed += 1
 
     def _within(self, rows: pa.Table) -> pa.Table:
         if self._span is None:
@@ -172,22 +180,63 @@ class Replayed(ReadOnce):
             yield Chunk(source, start, end, lines, part["position"].to_numpy(), (), at_end=False)
 
 
-def _in_turn(file: ArchivedFile) -> Iterator[pa.Table]:
-    """The rows of a file, in bounded memory."""
-    import pyarrow.parquet as pq
+class _Reader:
+    """A file's rows in the order of their records, a batch at a time. What cannot be read of it is told."""
 
-    with file.target.fs.open_input_file(file.path) as opened:
-        read = pq.ParquetFile(opened, page_checksum_verification=True)
-        for batch in read.iter_batches(BATCH_ROWS, columns=_COLUMNS, use_threads=False):
-            yield pa.Table.from_batches([batch])
+    def __init__(self, file: ArchivedFile, failed: Callable[[str, str], None]) -> None:
+        self._file = file
+        self._failed = failed
+        self._batches = self._read()
+        self._rows = next(self._batches, None)
+        self._records = self._numbers()
 
+    @property
+    def is_done(self) -> bool:
+        return self._rows is None
 
-def _together(roll: Sequence[ArchivedFile]) -> Iterator[pa.Table]:
-    """The rows of a roll with rows of several hours: those of each source in the order of their places."""
-    rows = pa.concat_tables([part for file in roll for part in _in_turn(file)], promote_options="permissive")
-    rows = rows.unify_dictionaries()
-    plain = rows.set_column(2, "source", rows["source"].cast(pa.string()))
-    yield plain.take(pc.sort_indices(plain, sort_keys=[("source", "ascending"), ("position", "ascending")]))
+    @property
+    def head(self) -> int:
+        """The record of the next row."""
+        return int(self._records[0]) if len(self._records) else self._file.about.first
+
+    def take(self, end: int | None) -> pa.Table:
+        """The next rows of records below ``end``, one at least, and no more than a batch."""
+        rows = self._rows
+        if rows is None:
+            raise ElfBug(f"{self._file.path} has no more rows")
+        count = len(self._records) if end is None else max(int(np.searchsorted(self._records, end)), 1)
+        self._rows, self._records = rows.slice(count), self._records[count:]
+        if not len(self._records):
+            self._rows = next(self._batches, None)
+            self._records = self._numbers()
+        return rows.slice(0, count)
+
+    def close(self) -> None:
+        self._batches.close()
+
+    def _numbers(self) -> npt.NDArray[np.int64]:
+        return np.empty(0, np.int64) if self._rows is None else self._rows["record"].to_numpy()
+
+    def _read(self) -> Generator[pa.Table, None, None]:
+        import pyarrow.parquet as pq
+
+        file, seen = self._file, self._file.about.first
+        try:
+            with file.target.fs.open_input_file(file.path) as opened:
+                read = pq.ParquetFile(opened, page_checksum_verification=True)
+                columns = [name for name in _COLUMNS if name in read.schema_arrow.names]
+                if file.about.by:
+                    rows = read.read(columns=columns).sort_by("record")
+                    yield from (pa.Table.from_batches([one]) for one in rows.to_batches(BATCH_ROWS))
+                    return
+                for batch in read.iter_batches(BATCH_ROWS, columns=columns, use_threads=False):
+                    rows = pa.Table.from_batches([batch])
+                    if "record" not in columns:  # of an earlier release
+                        rows = rows.append_column("record", pa.array(np.arange(seen, seen + len(batch))))
+                        seen += len(batch)
+                    yield rows
+        except (OSError, pa.ArrowException) as error:
+            self._failed(file.path, str(error).splitlines()[0])
 
 
 def _before(rows: pa.Table, us: int) -> int:

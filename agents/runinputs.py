@@ -12,7 +12,7 @@ from typing import TypeAlias
 import pyarrow as pa
 from sqlglot import exp
 
-from agents.archives import ArchivedFile, Span, contents_of, streams_in, targets_of
+from agents.archived import ArchivedFile, Span, archived_streams, streams_in, targets_of
 from agents.formats import Format
 from agents.inputs.piped import Piped
 from agents.inputs.ranges import Range, split_inputs
@@ -186,8 +186,8 @@ def _replayed(request: RunRequest, replay: Replay) -> list[FleetStream]:
     """An agent for each of those in the archive."""
     targets = targets_of(replay.archives)
     streams = replay.streams or _named(request) or streams_in(targets)
-    contents = contents_of(targets, streams, replay.span, request.columns)
-    agents = agents_of(contents)
+    found = archived_streams(targets, streams, replay.span, request.columns)
+    agents = agents_of(found)
     return [
         FleetStream(
             TaskStatus(of.stream, of.format, of.timestamp, "", of.types()),
@@ -195,7 +195,7 @@ def _replayed(request: RunRequest, replay: Replay) -> list[FleetStream]:
             of.samples,
             tuple(agents),
         )
-        for of in contents
+        for of in found
     ]
 
 

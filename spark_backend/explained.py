@@ -10,7 +10,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from agents.archives import Contents, extent, files_of
+from agents.archived import ArchivedStream, extent, files_of
 from spark_backend.session import failing
 
 _Key = tuple[str, str, str]
@@ -20,13 +20,13 @@ _READ: Final = re.compile(r"ReadSchema: struct<(.*)>")
 _PUSHED: Final = re.compile(r"PushedFilters: \[(.*)\]")
 
 
-def explained(spark: SparkSession, found: DataFrame, contents: Sequence[Contents]) -> str:
+def explained(spark: SparkSession, found: DataFrame, streams: Sequence[ArchivedStream]) -> str:
     """Tell it, without reading any row.
 
     Args:
         spark (SparkSession): the session that ``found`` is of.
         found (pyspark.sql.DataFrame): of ``spark_backend.offline.answer``.
-        contents (Sequence[Contents]): the files that are read, of ``spark_backend.queries.question``.
+        streams (Sequence[ArchivedStream]): the files that are read, of ``spark_backend.queries.question``.
 
     Returns:
         str: a line a fact, an empty line, and Spark's own plan.
@@ -38,7 +38,7 @@ def explained(spark: SparkSession, found: DataFrame, contents: Sequence[Contents
         >>> from spark_backend.offline import answer
         >>> from spark_backend.queries import question
         >>> asked = question("SELECT COUNT(*) AS n FROM clicks", [archive])
-        >>> text = explained(spark, answer(spark, asked.plan, asked.archived), asked.contents)
+        >>> text = explained(spark, answer(spark, asked.plan, asked.archived), asked.streams)
         >>> text.startswith("stream   clicks: 1 of 1 hours, 1 of 1 files")
         True
     """
@@ -49,7 +49,7 @@ def explained(spark: SparkSession, found: DataFrame, contents: Sequence[Contents
     scans = (", ".join(_columns(scan)) for scan in dict.fromkeys(_READ.findall(plan)))
     return "\n".join(
         [
-            *(f"stream   {_files(one, read)}" for one in contents),
+            *(f"stream   {_files(one, read)}" for one in streams),
             *(f"columns  {scan}" for scan in scans),
             *(f"filters  {pushed or 'none'}" for pushed in dict.fromkeys(_PUSHED.findall(plan))),
             "",
@@ -58,12 +58,12 @@ def explained(spark: SparkSession, found: DataFrame, contents: Sequence[Contents
     )
 
 
-def _files(one: Contents, read: Set[_Key]) -> str:
+def _files(one: ArchivedStream, read: Set[_Key]) -> str:
     targets = {file.target.uri: file.target for file in one.files}
     every = files_of([*targets.values()], one.stream, None)
     files = [file for file in every if _key(file.path) in read]
     hours, all_hours = (len({file.hour for file in some}) for some in (files, every))
-    megabytes = sum(file.bytes for file in files) / 1e6
+    megabytes = sum(file.about.bytes for file in files) / 1e6
     return (
         f"{one.stream}: {hours:,} of {all_hours:,} hours, {len(files):,} of {len(every):,} files, "
         f"{megabytes:,.1f} MB; {extent(files)}"

@@ -129,7 +129,7 @@ def answer(
     plan: Plan,
     archived: Sequence[Archived],
     span: tuple[int, int] | None = None,
-    damaged: Damaged = refuse,
+    damaged: Damaged | None = refuse,
 ) -> DataFrame:
     """A query over archived lines, as a table of Spark's that nobody has computed yet (``collected`` does).
 
@@ -196,7 +196,7 @@ def _make_views(
     plan: Plan,
     archived: Sequence[Archived],
     span: tuple[int, int] | None,
-    damaged: Damaged,
+    damaged: Damaged | None,
 ) -> None:
     """All that the query of a plan reads."""
     for number, side in enumerate(plan.sides):

@@ -48,7 +48,7 @@ def partials(
     fragment: Fragment,
     archived: Sequence[Archived],
     span: tuple[int, int] | None = None,
-    damaged: Damaged = refuse,
+    damaged: Damaged | None = refuse,
 ) -> pa.Table:
     """A fragment's partial aggregates over archived lines.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agents.archives import Contents, Span, contents_of, streams_in, targets_of
+from agents.archived import ArchivedStream, Span, archived_streams, streams_in, targets_of
 from elf.errors import ColumnError, UserError
 from elf.ql import files, jobs, planner
 from elf.ql.definition import Read
@@ -31,7 +31,7 @@ class Question:
     Attributes:
         plan (Plan): of the SELECT.
         archived (tuple[Archived, ...]): where the lines of its streams are.
-        contents (tuple[Contents, ...]): what there is of them in the span.
+        streams (tuple[ArchivedStream, ...]): what there is of them in the span.
         explain (bool): whether the plan is asked for, not the answer.
 
     Example:
@@ -41,7 +41,7 @@ class Question:
 
     plan: Plan
     archived: tuple[Archived, ...]
-    contents: tuple[Contents, ...] = ()
+    streams: tuple[ArchivedStream, ...] = ()
     explain: bool = False
 
 
@@ -78,7 +78,7 @@ def question(
     query = _select(statements)
     targets = targets_of(archives)
     known: dict[str, Read] = {}
-    looked: dict[str, Contents] = {}
+    looked: dict[str, ArchivedStream] = {}
 
     def made(one: Query) -> Plan:
         expanded = jobs.expand(one, lambda name: _job(known, name))
@@ -88,7 +88,7 @@ def question(
         named = expanded.streams or planner.streams_of(one)
         streams = streams_in(targets) if named == "*" else tuple(named)
         if missing := [name for name in streams if name not in looked]:
-            looked.update((of.stream, of) for of in contents_of(targets, missing, span, columns or {}))
+            looked.update((of.stream, of) for of in archived_streams(targets, missing, span, columns or {}))
         schemas = {name: looked[name].schema for name in streams}
         try:
             plan = planner.plan_streams(one, schemas, files.tables_of(one, dict(tables or {})))
@@ -106,8 +106,8 @@ def question(
         for name in plan.streams
         for path in archives
     )
-    contents = tuple(looked[name] for name in plan.streams)
-    return Question(plan, archived, contents, isinstance(statements[-1], Explain))
+    streams = tuple(looked[name] for name in plan.streams)
+    return Question(plan, archived, streams, isinstance(statements[-1], Explain))
 
 
 _LIVE = "only the live engine answers"
@@ -152,9 +152,9 @@ def _job(known: Mapping[str, Read], name: str) -> Read:
     return known[name]
 
 
-def _with_way_out(error: ColumnError, contents: Sequence[Contents]) -> UserError:
+def _with_way_out(error: ColumnError, streams: Sequence[ArchivedStream]) -> UserError:
     """What is wrong with a column, and how it is declared, if its streams let it."""
-    if not error.type and not any(one.format.name in OPEN_FORMATS for one in contents):
+    if not error.type and not any(one.format.name in OPEN_FORMATS for one in streams):
         return error
     way = f"declare it: --column '{error.name}={error.type or 'TYPE'}'"
     return error.with_way_out(f"{'or' if error.type else 'if no sample shows it,'} {way}")

@@ -68,7 +68,7 @@ def run_offline(options: OfflineOptions) -> int:
     with session.opened(options.master, conf=conf) as spark:
         found = offline.answer(spark, asked.plan, asked.archived, span, *damaged)
         if options.explain or asked.explain:
-            say(explained.explained(spark, found, asked.contents), sys.stdout)
+            say(explained.explained(spark, found, asked.streams), sys.stdout)
             return 0
         table = offline.collected(found)
     if options.out is not None:

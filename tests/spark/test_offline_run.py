@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from agents.archives import contents_of, targets_of
+from agents.archived import archived_streams, targets_of
 from agents.replay import Pace, Replayed, agents_of
 from elf.cli.errors import fail
 from elf.cli.main import app
@@ -301,7 +301,8 @@ def test_a_full_disk_leaves_what_was_there(
 
 def test_lateness_is_judged_again_as_it_was(elf: Run, tmp_path: Path) -> None:
     """A log's lines come in its order: one that was late by its log is late again."""
-    times: list[int | None] = [BASE_US + at * SECOND for at in (0, 5, 20, 3, 21, 40)]
+    begin = BASE_US + HOUR_US - 10 * SECOND  # the first windows lie on either side of an hour
+    times: list[int | None] = [begin + at * SECOND for at in (0, 5, 20, 3, 21, 40)]
     lines = [json.dumps({"ts": at / 1e6, "n": 1}) for at in times if at is not None]
     store(tmp_path / "t", lines, times, facts=FACTS)
     sql = "SELECT COUNT(*) AS n FROM clicks WINDOWING 10 SECONDS LATENESS 2 SECONDS"
@@ -315,7 +316,7 @@ def test_rows_at_a_pace_come_as_far_apart_as_their_times_say(tmp_path: Path) -> 
     times: list[int | None] = [BASE_US + at * SECOND for at in (0, 1, 10, 10, 30)]
     store(tmp_path / "t", [json.dumps({"ts": at}) for at in times], times, facts=FACTS)
     targets = targets_of([str(tmp_path / "t")])
-    (agent,) = agents_of(contents_of(targets, ["clicks"], None, {}))
+    (agent,) = agents_of(archived_streams(targets, ["clicks"], None, {}))
     now = [100.0]
     source = Replayed(agent.files["clicks"], None, Pace(10, BASE_US, lambda: now[0]))
     came = []

@@ -1,5 +1,5 @@
-"""What an archive holds of a stream, told from its files alone: their hours and agents, the format of the
-lines, and the columns that samples of them show. So an archive is read where no fleet runs.
+"""What an archive holds of a stream, told from its files and manifests alone: their hours and agents, the
+format of the lines, and the columns that samples of them show. So an archive is read where no fleet runs.
 
 Samples are from all over the span that is asked for, bounded whatever its size. Nothing is written.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,8 +18,10 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
+from agents.archive.contents import contents, unlisted
+from agents.archive.manifest import File
+from agents.archive.partitions import ArchiveError, Target
 from agents.formats import Format, get_format
-from agents.tasks.partitions import ArchiveError, Target
 from agents.tasks.samples import declared_columns, guess_format, spread
 from elf.errors import InputError, UserError
 from elf.fields import replace
@@ -34,24 +36,30 @@ LINES_MAX: Final = 10_000
 Span = tuple[int, int]
 """Event times ``[from, to)`` in µs since the epoch."""
 
-_PLACE: Final = re.compile(r"/date=([^/]+)/hour=([^/]+)/agent=([^/]+)/[^/._][^/]*\.parquet\Z")
 _STREAM: Final = re.compile(r"stream=([^/]+)")
 _EPOCH: Final = datetime(1970, 1, 1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ArchivedFile:
-    """A file of an archive; ``hour``: since the epoch, None: its rows have no event time."""
+    """A file of an archive, and what its manifest says of it."""
 
     target: Target
     path: str
-    hour: int | None
-    agent: str
-    bytes: int
+    about: File
+
+    @property
+    def hour(self) -> int | None:
+        """Since the epoch; None: its rows have no event time."""
+        return self.about.hour
+
+    @property
+    def agent(self) -> str:
+        return self.about.agent
 
 
 @dataclass(frozen=True)
-class Contents:
+class ArchivedStream:
     """Of a stream, within a span: its files, and how its lines are read."""
 
     stream: str
@@ -84,9 +92,9 @@ def streams_in(targets: Sequence[Target]) -> tuple[str, ...]:
     return tuple(sorted({name for target in targets for name in _folders(target)}))
 
 
-def contents_of(
+def archived_streams(
     targets: Sequence[Target], streams: Sequence[str], span: Span | None, declared: Mapping[str, ColumnType]
-) -> list[Contents]:
+) -> list[ArchivedStream]:
     """What there is of each of these streams. ``declared``: types of columns that are said.
 
     Raises ``UserError`` for a stream that is not there, for a span of which nothing is there, for files
@@ -99,8 +107,15 @@ def contents_of(
 
 
 def files_of(targets: Sequence[Target], stream: str, span: Span | None) -> list[ArchivedFile]:
-    """The stream's files that may have rows of that span, by hour and agent; all of them without one."""
-    found = [file for target in targets for file in _files(target, stream, span)]
+    """The stream's files that may have rows of that span, by hour and agent; all of them without one. With
+    those that are damaged: who reads the rows says so. Raises ``ArchiveError``."""
+    found = []
+    for target in targets:
+        held = contents(target, stream, *(span or (None, None)))
+        paths = {file.path: file for file in held.files}
+        paths |= {path: unlisted(path, 0) for path in held.damaged}
+        folder = target.stream_folder(stream)
+        found += [ArchivedFile(target, f"{folder}/{path}", file) for path, file in paths.items()]
     return sorted(found, key=lambda one: (one.hour is None, one.hour or 0, one.agent, one.path))
 
 
@@ -122,47 +137,18 @@ def extent(files: Sequence[ArchivedFile]) -> str:
     return f"{hour_text(hours[0])} to {hour_text(hours[-1] + 1)}"
 
 
-# -- folders and files ---------------------------------------------------------------------------------------
+# -- folders -------------------------------------------------------------------------------------------------
 
 
 def _folders(target: Target) -> list[str]:
-    import pyarrow.fs as pafs
-
-    try:
-        infos = target.fs.get_file_info(pafs.FileSelector(target.root, allow_not_found=True))
-    except (OSError, pa.ArrowException) as error:
-        raise ArchiveError(f"cannot list the archive {target.uri}: {error}") from error
-    names = (_STREAM.fullmatch(info.base_name) for info in infos if info.type == pafs.FileType.Directory)
+    names = map(_STREAM.fullmatch, target.names(target.root))
     return [unquote(match[1]) for match in names if match is not None]
-
-
-def _files(target: Target, stream: str, span: Span | None) -> Iterator[ArchivedFile]:
-    import pyarrow.fs as pafs
-
-    for folder in target.everything(stream) if span is None else target.hours(stream, *span):
-        try:
-            infos = target.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True))
-        except OSError as error:
-            raise ArchiveError(f"cannot list {folder} in the archive {target.uri}: {error}") from error
-        for info in infos:
-            place = _PLACE.search(info.path)
-            if place is not None and info.type == pafs.FileType.File:
-                yield ArchivedFile(
-                    target, info.path, _hour(*place.groups()[:2]), unquote(place[3]), info.size
-                )
-
-
-def _hour(date: str, hour: str) -> int | None:
-    try:
-        return (datetime.fromisoformat(date) - _EPOCH).days * 24 + int(hour)
-    except ValueError:
-        return None
 
 
 # -- what the lines are --------------------------------------------------------------------------------------
 
 
-def _look_at(targets: Sequence[Target], stream: str, span: Span | None) -> Contents:
+def _look_at(targets: Sequence[Target], stream: str, span: Span | None) -> ArchivedStream:
     files = files_of(targets, stream, span)
     if not files:
         raise _nothing(targets, stream, span)
@@ -179,7 +165,7 @@ def _look_at(targets: Sequence[Target], stream: str, span: Span | None) -> Conte
         schema = declare(schema, known)
     labels = {name for of in facts.values() for name in json.loads(of.get("labels", "{}"))}
     schema = replace(schema, labels=tuple(sorted(labels)))
-    return Contents(
+    return ArchivedStream(
         stream, tuple(files), format_, text or format_.name, timestamp or None, schema, tuple(lines)
     )
 
