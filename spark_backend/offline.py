@@ -189,11 +189,7 @@ def _rows(
     whole = (plan.fragment, *plan.more)
     fragment = next((each for each in whole if each.stream == one.stream), plan.fragment)
     origins = [column.name for column in fragment.columns if is_origin(column.name)]
-    lines = _lines(spark, one, span, damaged, origins)
-    if span is not None:
-        first, end = (F.timestamp_micros(F.lit(us)) for us in span)
-        lines = lines.where((F.col("ts") >= first) & (F.col("ts") < end))
-    lines.createOrReplaceTempView(LINES)
+    lines_of(spark, one, span, damaged, origins).createOrReplaceTempView(LINES)
     read = [column for column in fragment.columns if not is_origin(column.name)]
     selection = replace(get_format(one.format).spark_select(read, one.timestamp), event_us="unix_micros(ts)")
     kept = {f"origin{number}": name for number, name in enumerate(origins)}
@@ -256,3 +252,19 @@ def _within(table: pa.Table, span: tuple[int, int], first_end: int) -> pa.Table:
     start, end = (table[name].cast(micros).cast(pa.int64()) for name in ("window_start", "window_end"))
     inside = pc.and_(pc.greater_equal(start, span[0]), pc.less_equal(end, span[1]))
     return table.filter(pc.and_(inside, pc.greater_equal(end, first_end)))
+
+
+def lines_of(
+    spark: SparkSession,
+    one: Archived,
+    span: tuple[int, int] | None,
+    damaged: Damaged,
+    origins: Sequence[str],
+) -> DataFrame:
+    """The archived records of a stream whose event time is in a span, as they were archived, with columns
+    ``origin0`` … for these columns about where they come from."""
+    lines = _lines(spark, one, span, damaged, origins)
+    if span is None:
+        return lines
+    first, end = (F.timestamp_micros(F.lit(us)) for us in span)
+    return lines.where((F.col("ts") >= first) & (F.col("ts") < end))

@@ -25,6 +25,7 @@ from elf.cli.options import (
     TreeName,
     one_text,
 )
+from elf.errors import UserError
 
 _CLUSTER = "elf"
 
@@ -204,16 +205,70 @@ def tree(
 def compare(
     job: JobName,
     connect: Connect = DEFAULT_ADDRESS,
+    windows: Annotated[int | None, typer.Option("--windows", min=1, help="Only the last so many.")] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="WHEN",
+            help="Only windows from then on: '-6 hours', 2d, 2026-01-31T12:00 (UTC).",
+        ),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="WHEN", help="Only windows before then.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with all of it there.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="As one JSON object; with --follow one a window.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on: judge each window once, soon after it is committed.")
+    ] = False,
+    every: Annotated[
+        str, typer.Option("--every", metavar="TIME", help="Between two looks of --follow, such as 30s or 5m.")
+    ] = "60s",
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="End --follow after so many looks.")
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics", metavar="HOST:PORT | FILE.prom", help="Where --follow shows elf_compare_* metrics."
+        ),
+    ] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option("--notify", metavar="URL", help="Where --follow sends what is unexplained, as JSON."),
+    ] = None,
     master: Annotated[
         str | None, typer.Option("--spark-master", help="Spark's master URL (default local[*]).")
     ] = None,
     cluster: Cluster = _CLUSTER,
     keys: KeysOption = None,
 ) -> int:
-    """Run a job's query with Spark over the archive, and hold its windows against the live ones."""
-    from elf.cli.compare import compare_job
+    """Hold a job's windows against its query run by Spark over the archive, and say why they differ.
 
-    return compare_job(connect, cluster, job, master)
+    Exit status: 0 all equal, 1 different and explained, 2 unexplained, 69 nothing could be compared.
+    """
+    from elf.cli.compare import Fleet, chosen_of, compare_job, following
+
+    fleet = Fleet(connect, cluster, job)
+    chosen = chosen_of(windows, begin, end)
+    if follow:
+        return following(
+            fleet,
+            chosen,
+            master,
+            report,
+            every=every,
+            rounds=rounds,
+            metrics=metrics,
+            notify=notify,
+            as_json=json,
+        )
+    if rounds is not None or metrics is not None or notify is not None:
+        raise UserError("--rounds, --metrics and --notify go with --follow")
+    return compare_job(fleet, chosen, master, report, as_json=json)
 
 
 def leave(
