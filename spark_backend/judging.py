@@ -32,6 +32,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _HOUR_US: Final = 3_600_000_000
 _HOUR: Final = re.compile(r"/date=(\d{4}-\d\d-\d\d)/hour=(\d\d)/")
 
+Spark = SparkSession
 Chosen = Callable[[Bounds], bool]
 """Whether a window is to be judged."""
 Versions = Mapping[int, Plan]
@@ -248,6 +249,29 @@ def _us(moment: datetime | None) -> int:
         return 0
     since = moment - _EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def is_gone(spark: Spark) -> bool:
+    """Whether a session's Java has ended, so that nothing works any more.
+
+    Args:
+        spark (Spark): of ``spark_backend.session.opened``.
+
+    Returns:
+        bool: false of a session that merely could not run a query.
+
+    Raises:
+        Nothing.
+
+    Example:
+        >>> is_gone(spark)
+        False
+    """
+    try:
+        spark.sql("SELECT 1").collect()
+    except Exception:  # Py4J's, of a socket, or Spark's
+        return True
+    return False
 
 
 def updated(comparison: Comparison, judged: Comparison) -> Comparison:

@@ -26,11 +26,11 @@ ROWS_MAX: Final = 200
 CELL_CHARS: Final = 300
 """Of a cell that are shown."""
 _WIDTH: Final = 720
-_HEIGHT: Final = 120
+_HEIGHT: Final = 132
 _LEFT: Final = 52
 _RIGHT: Final = 12
 _TOP: Final = 8
-_BOTTOM: Final = 20
+_BOTTOM: Final = 28
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'"
 _STYLE: Final = Path(__file__).with_name("page.css")
 
@@ -103,9 +103,10 @@ def page(comparison: Comparison, job: str, query: str) -> Iterator[str]:
     yield _chart("Agents covered", windows, lambda one: one.coverage, _percent, 1.0)
     yield _chart("Rows that both sides name", windows, lambda one: one.overlap, _percent, 1.0)
     yield "</section>\n<section>\n<h2>Windows</h2>\n<form>\n"
+    first = "all" if comparison.equal or not windows else comparison.outcome.name.lower()
     for name, said in (("all", "all"), *((name, name) for name in counts)):
         number = len(windows) if name == "all" else counts[name]
-        checked = " checked" if name == "all" else ""
+        checked = " checked" if name == first else ""
         yield (
             f'<label><input type="radio" name="shown" value="{name}"{checked}>{said}'
             f"<span>{number:,}</span></label>\n"

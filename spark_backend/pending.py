@@ -3,7 +3,8 @@
 Rules: the archives are shipped after the list of windows was made (``Client.compare_facts``), so they have
 every row of every window in the list. A window is due when ``LATER_MIN`` windows that end after it are
 committed: they count the rows that came too late for it. One that is unexplained is a *suspect*: it is judged
-again at the next look, with what was counted meanwhile, and that verdict is final.
+again at the next look, with what was counted meanwhile, and that verdict is final. What Spark finds in a
+window that was never committed, between two that are due, is final at once.
 """
 
 from __future__ import annotations
@@ -65,7 +66,8 @@ columns=(), reasons=(), compared=True)]
         Raises:
             Nothing.
         """
-        self._final &= set(known)
+        oldest = min((start for start, _ in known), default=0)
+        self._final = {one for one in self._final if one[0] >= oldest}
         ends = sorted({end for _, end in known})
         if len(ends) <= LATER_MIN:
             return []
@@ -87,7 +89,8 @@ columns=(), reasons=(), compared=True)]
         found = []
         for verdict in verdicts:
             bounds = (verdict.start_us, verdict.end_us)
-            if verdict.outcome is Outcome.UNEXPLAINED and bounds not in self._suspects:
+            committed = verdict.revision is not None
+            if committed and verdict.outcome is Outcome.UNEXPLAINED and bounds not in self._suspects:
                 self._suspects.add(bounds)
                 continue
             self._suspects.discard(bounds)

@@ -24,9 +24,8 @@ from elf.errors import ConfigError, ElfBug, ElfError, UserError
 from elf.ql.moments import HOW, moment_us
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from spark_backend.compare import Bounds, Comparison
+    from spark_backend.judging import Spark
 
 LOOK_AGAIN_SECS: Final = 20.0
 """So long, at most, later windows are waited for, that may count rows which no window counts yet."""
@@ -47,11 +46,8 @@ class Chosen:
         begin = -(1 << 63) if self.from_us is None else self.from_us
         end = (1 << 63) if self.to_us is None else self.to_us
         found = [one for one in known if begin <= one[0] and one[1] <= end]
-        return (
-            found
-            if self.windows is None
-            else sorted(found, key=lambda one: (one[1], one[0]))[-self.windows :]
-        )
+        found.sort(key=lambda one: (one[1], one[0]))
+        return found if self.windows is None else found[-self.windows :]
 
 
 @dataclass(frozen=True)
@@ -70,65 +66,58 @@ class Fleet:
         return ask(facts())
 
 
-def chosen_of(windows: int | None, begin: str | None, end: str | None) -> Chosen:
-    """Of ``--windows``, ``--from`` and ``--to``. Raises ``UserError``."""
-    now_us = time.time_ns() // 1000
-    moments = []
-    for option, said in (("--from", begin), ("--to", end)):
-        found = None if said is None else moment_us(said, now_us)
-        if said is not None and found is None:
-            raise UserError(f"{option} {said}: give {HOW}")
-        moments.append(found)
-    from_us, to_us = moments
-    if from_us is not None and to_us is not None and from_us >= to_us:
-        raise UserError(f"--from {begin} is not before --to {end}")
-    return Chosen(windows, from_us, to_us)
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for, as it was typed; ``begin`` and ``end`` are ``--from`` and ``--to``."""
+
+    fleet: Fleet
+    windows: int | None = None
+    begin: str | None = None
+    end: str | None = None
+    report: Path | None = None
+    as_json: bool = False
+    master: str | None = None
+    follow: bool = False
+    every: str = "60s"
+    rounds: int | None = None
+    metrics: str | None = None
+    notify: str | None = None
+
+    def chosen(self) -> Chosen:
+        """Raises ``UserError``."""
+        now_us = time.time_ns() // 1000
+        moments = []
+        for option, said in (("--from", self.begin), ("--to", self.end)):
+            found = None if said is None else moment_us(said, now_us)
+            if said is not None and found is None:
+                raise UserError(f"{option} {said}: give {HOW}")
+            moments.append(found)
+        from_us, to_us = moments
+        if from_us is not None and to_us is not None and from_us >= to_us:
+            raise UserError(f"--from {self.begin} is not before --to {self.end}")
+        return Chosen(self.windows, from_us, to_us)
 
 
-def compare_job(
-    fleet: Fleet, chosen: Chosen, master: str | None, page: Path | None, *, as_json: bool = False
-) -> int:
-    """Compare and print; how it came out (``spark_backend.compare.Outcome``)."""
+def compare_job(asked: Asked) -> int:
+    """Compare and print; how it came out (``spark_backend.compare.Outcome``), or ``UNAVAILABLE``."""
     try:
         check_spark()
-        check_page(page)
+        check_page(asked.report)
+        chosen = asked.chosen()
         logging.disable(logging.ERROR)  # what py4j would print of a Ctrl-C; failures come as exceptions too
-        facts = fleet.facts()
-        comparison = report(facts, chosen, master, fleet)
-        _show(comparison, facts, page, as_json=as_json)
+        if asked.follow:
+            from elf.cli.follow import follow
+
+            return follow(asked, chosen)
+        if (asked.rounds, asked.metrics, asked.notify) != (None, None, None):
+            raise UserError("--rounds, --metrics and --notify go with --follow")
+        facts = asked.fleet.facts()
+        comparison = report(facts, chosen, asked.master, asked.fleet)
+        _show(comparison, facts, asked.report, as_json=asked.as_json)
         return int(comparison.outcome)
     except ElfError as error:
-        return failed(error)
-
-
-def following(
-    fleet: Fleet,
-    chosen: Chosen,
-    master: str | None,
-    page: Path | None,
-    *,
-    every: str,
-    rounds: int | None,
-    metrics: str | None,
-    notify: str | None,
-    as_json: bool,
-) -> int:
-    """``--follow``: the worst that came out of it, where it ends by itself."""
-    from elf.cli.follow import Options, follow, seconds
-
-    try:
-        check_spark()
-        check_page(page)
-        logging.disable(logging.ERROR)
-        return follow(fleet, chosen, master, page, Options(seconds(every), rounds, metrics, notify, as_json))
-    except ElfError as error:
-        return failed(error)
-
-
-def failed(error: ElfError) -> int:
-    """Say it; the exit status of a comparison that there is not."""
-    status = fail(error)
-    return status if isinstance(error, ConfigError | ElfBug) else UNAVAILABLE
+        status = fail(error)
+        return status if isinstance(error, ConfigError | ElfBug) else UNAVAILABLE
 
 
 def check_spark() -> None:
@@ -173,9 +162,7 @@ FACTS_MAX: Final = 1_000
 """Results that an agent tells of."""
 
 
-def _looked_again(
-    spark: SparkSession, comparison: Comparison, facts: CompareFacts, fleet: Fleet
-) -> Comparison:
+def _looked_again(spark: Spark, comparison: Comparison, facts: CompareFacts, fleet: Fleet) -> Comparison:
     """Windows of which the archive has rows that nobody counts are judged once more, when later windows are
     there: these may count them."""
     from spark_backend import judging, reasons

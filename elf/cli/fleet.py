@@ -25,7 +25,6 @@ from elf.cli.options import (
     TreeName,
     one_text,
 )
-from elf.errors import UserError
 
 _CLUSTER = "elf"
 
@@ -250,25 +249,24 @@ def compare(
 
     Exit status: 0 all equal, 1 different and explained, 2 unexplained, 69 nothing could be compared.
     """
-    from elf.cli.compare import Fleet, chosen_of, compare_job, following
+    from elf.cli.compare import Asked, Fleet, compare_job
 
-    fleet = Fleet(connect, cluster, job)
-    chosen = chosen_of(windows, begin, end)
-    if follow:
-        return following(
-            fleet,
-            chosen,
-            master,
-            report,
+    return compare_job(
+        Asked(
+            Fleet(connect, cluster, job),
+            windows=windows,
+            begin=begin,
+            end=end,
+            report=report,
+            as_json=json,
+            master=master,
+            follow=follow,
             every=every,
             rounds=rounds,
             metrics=metrics,
             notify=notify,
-            as_json=json,
         )
-    if rounds is not None or metrics is not None or notify is not None:
-        raise UserError("--rounds, --metrics and --notify go with --follow")
-    return compare_job(fleet, chosen, master, report, as_json=json)
+    )
 
 
 def leave(

@@ -17,21 +17,26 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, start_http_server, write_to_textfile
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    disable_created_metrics,
+    start_http_server,
+    write_to_textfile,
+)
 
 from agents.outputs.webhook import Poster, signed
-from elf.cli.compare import Chosen, Fleet, name_damaged
+from elf.cli.compare import Asked, Chosen, name_damaged
 from elf.cli.printing import say
 from elf.errors import ElfError, UserError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from spark_backend.compare import Bounds, Comparison, Verdict
+    from spark_backend.judging import Spark
     from spark_backend.pending import Pending
 
 EVERY_SECS_MIN: Final = 1.0
@@ -41,18 +46,6 @@ NOTICES_MAX: Final = 100
 """Notices that wait for a server that does not take them; the oldest are dropped, and counted."""
 _TIME: Final = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)(ms|s|m|h)?")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
-
-
-@dataclass(frozen=True)
-class Options:
-    """What following is told beside whom to ask. ``every_secs`` is between the beginnings of two looks;
-    ``rounds`` None: until Ctrl-C."""
-
-    every_secs: float
-    rounds: int | None = None
-    metrics: str | None = None
-    notify: str | None = None
-    as_json: bool = False
 
 
 def seconds(text: str) -> float:
@@ -68,6 +61,7 @@ class Metrics:
     """What following measures, for Prometheus: over HTTP, or as a file for its node exporter."""
 
     def __init__(self, job: str, where: str | None) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         self._where = where
         gauge = partial(Gauge, registry=self.registry, labelnames=["job"])
@@ -170,22 +164,20 @@ class Notices:
 class Follower:
     """What following one job knows."""
 
-    fleet: Fleet
+    asked: Asked
     chosen: Chosen
-    page: Path | None
-    options: Options
     metrics: Metrics
     notices: Notices
     pending: Pending
     kept: dict[Bounds, Verdict] = field(default_factory=dict)
     begun: bool = False
 
-    def look(self, spark: SparkSession) -> None:
+    def look(self, spark: Spark) -> None:
         """Raises ``ElfError``."""
         from spark_backend import judging
 
         began = time.monotonic()
-        facts = self.fleet.facts()
+        facts = self.asked.fleet.facts()
         known = list(judging.windows_of(facts))
         self._begin(known)
         due = self.pending.due(known)
@@ -219,43 +211,49 @@ class Follower:
         from spark_backend.report import named, window_as_json, window_line
 
         for verdict in verdicts:
-            if self.options.as_json:
-                print(json.dumps({"job": self.fleet.job, **window_as_json(verdict)}))
+            if self.asked.as_json:
+                print(json.dumps({"job": self.asked.fleet.job, **window_as_json(verdict)}))
             else:
                 for line in [window_line(verdict)] if verdict.equal else named(verdict):
                     print(for_terminal(line))
             if verdict.outcome is Outcome.UNEXPLAINED:
-                text = f"job {self.fleet.job}, {window_line(verdict)}"
+                text = f"job {self.asked.fleet.job}, {window_line(verdict)}"
                 say(f"elf: unexplained: {text}")
-                key = f"compare/{self.fleet.job}/{verdict.start_us}/{verdict.end_us}"
-                notice = {"kind": "compare", "job": self.fleet.job, "text": text, **window_as_json(verdict)}
+                key = f"compare/{self.asked.fleet.job}/{verdict.start_us}/{verdict.end_us}"
+                notice = {
+                    "kind": "compare",
+                    "job": self.asked.fleet.job,
+                    "text": text,
+                    **window_as_json(verdict),
+                }
                 self.notices.add(key, notice)
         sys.stdout.flush()
 
     def _write(self, query: str) -> None:
         self.notices.send()
         self.metrics.write()
-        if self.page is not None:
+        if self.asked.report is not None:
             from spark_backend.page import write
 
-            write(self.comparison(), self.fleet.job, query, self.page)
+            write(self.comparison(), self.asked.fleet.job, query, self.asked.report)
 
 
-def follow(fleet: Fleet, chosen: Chosen, master: str | None, page: Path | None, options: Options) -> int:
+def follow(asked: Asked, chosen: Chosen) -> int:
     """Until Ctrl-C, or so many looks; the worst of what came out. Raises ``ElfError`` where even the first
     look fails."""
-    from spark_backend import session
+    from spark_backend import judging, session
     from spark_backend.pending import Pending
 
-    metrics = Metrics(fleet.job, options.metrics)
-    notices = Notices(options.notify, metrics)
-    follower = Follower(fleet, chosen, page, options, metrics, notices, Pending())
-    fleet.facts()  # a job that there is not is said before Spark is started
+    every_secs = seconds(asked.every)
+    metrics = Metrics(asked.fleet.job, asked.metrics)
+    notices = Notices(asked.notify, metrics)
+    follower = Follower(asked, chosen, metrics, notices, Pending())
+    asked.fleet.facts()  # a job that there is not is said before Spark is started
     metrics.serve()
     done, problem = 0, ""
-    while options.rounds is None or done < options.rounds:
-        with session.opened(master or session.LOCAL, progress=False) as spark:
-            while options.rounds is None or done < options.rounds:
+    while asked.rounds is None or done < asked.rounds:
+        with session.opened(asked.master or session.LOCAL, progress=False) as spark:
+            while asked.rounds is None or done < asked.rounds:
                 began = time.monotonic()
                 done += 1
                 try:
@@ -264,23 +262,14 @@ def follow(fleet: Fleet, chosen: Chosen, master: str | None, page: Path | None, 
                 except ElfError as error:
                     metrics.failed()
                     if str(error) != problem:
-                        say(f"elf: {error}; the next look is in {options.every_secs:g} s")
+                        say(f"elf: {error}; the next look is in {every_secs:g} s")
                     problem = str(error)
-                if done != options.rounds:
-                    time.sleep(max(0.0, began + options.every_secs - time.monotonic()))
-                if problem and spark_is_gone(spark):
+                if done != asked.rounds:
+                    time.sleep(max(0.0, began + every_secs - time.monotonic()))
+                if problem and judging.is_gone(spark):
                     break
     if not follower.kept:
         raise UserError(
-            f"no window of job {fleet.job} was judged in {done} looks{': ' * bool(problem)}{problem}"
+            f"no window of job {asked.fleet.job} was judged in {done} looks{': ' * bool(problem)}{problem}"
         )
     return max(int(one.outcome) for one in follower.kept.values())
-
-
-def spark_is_gone(spark: SparkSession) -> bool:
-    """Whether its Java has ended: then another one is started."""
-    try:
-        spark.sql("SELECT 1").collect()
-    except Exception:
-        return True
-    return False
