@@ -1,17 +1,20 @@
 """Live against offline, window by window: do the agents and Spark give the same rows?
 
 Rules: the last revision that the live side committed counts. Rows are compared as multisets (an order that
-the query does not fix is nobody's promise), cells exactly, floats to one part in 10¹² of the value. Every
-window that either side knows is judged: rows that Spark finds in a window that the live side never committed
-are a difference. Nothing compared is no success.
+the query does not fix is nobody's promise), cells exactly, floats to one part in 10¹² of the value. Rows that
+differ are paired by their keys. Every window that either side knows is judged: rows that Spark finds in a
+window that the live side never committed are a difference. Nothing compared is no success.
+
+Why windows differ is said elsewhere (``spark_backend.reasons``); here is how a reason looks.
 """
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import IntEnum
 from itertools import zip_longest
 from typing import Final
 
@@ -54,21 +57,100 @@ class LiveWindow:
     table: pa.Table
 
 
+class Outcome(IntEnum):
+    """How a window, or all of them, came out; also the exit status of ``elf compare``.
+
+    Example:
+        >>> max(Outcome.EQUAL, Outcome.EXPLAINED).name
+        'EXPLAINED'
+    """
+
+    EQUAL = 0
+    EXPLAINED = 1
+    UNEXPLAINED = 2
+
+
+@dataclass(frozen=True)
+class Error:
+    """By how much a number of the live side is off.
+
+    Attributes:
+        column (str): of the SELECT list.
+        absolute (float): live less offline, without its sign.
+        relative (float): the same by the offline value; infinite where that is 0.
+
+    Example:
+        >>> Error("n", absolute=3.0, relative=0.25).relative
+        0.25
+    """
+
+    column: str
+    absolute: float
+    relative: float
+
+
 @dataclass(frozen=True)
 class Difference:
-    """A row of one side that the other does not have; both where only floats differ.
+    """A row of one side that the other does not have; both where they have the same keys.
 
     Attributes:
         live (Row | None): the cells of the live side.
         offline (Row | None): the cells of the offline side.
 
     Example:
-        >>> Difference(live=("/cart", 2), offline=None).offline is None
-        True
+        >>> Difference(live=("/cart", 2), offline=None).kind
+        'extra'
+        >>> Difference(live=("/cart", 2), offline=("/cart", 3)).errors(("page", "n"))
+        (Error(column='n', absolute=1.0, relative=0.3333333333333333),)
     """
 
     live: Row | None
     offline: Row | None
+
+    @property
+    def kind(self) -> str:
+        """``missing`` (the live side lacks it), ``extra`` (it alone has it) or ``different``."""
+        return "missing" if self.live is None else "extra" if self.offline is None else "different"
+
+    def errors(self, columns: Sequence[str]) -> tuple[Error, ...]:
+        """By how much each number is off that is not the same on both sides.
+
+        Args:
+            columns (Sequence[str]): the names of the cells.
+
+        Returns:
+            tuple[Error, ...]: none for a row that one side lacks, and none for texts and NULLs.
+
+        Raises:
+            Nothing.
+        """
+        if self.live is None or self.offline is None:
+            return ()
+        cells = zip(columns, self.live, self.offline, strict=True)
+        return tuple(_error(name, ours, theirs) for name, ours, theirs in cells if _off(ours, theirs))
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a window differs.
+
+    Attributes:
+        name (str): ``late``, ``not covered``, ``shed``, ``leapt``, ``outside the roster``, ``ahead of the
+            clock``, ``archive``, ``approximate``, ``uncast``, ``skipped``, ``version`` or ``unexplained``.
+        text (str): for people.
+        rows (int | None): rows of the stream that it accounts for; None: it is not about a number of rows.
+
+    Example:
+        >>> Reason("late", "12 rows came too late", rows=12).rows
+        12
+    """
+
+    name: str
+    text: str
+    rows: int | None = None
+
+
+UNEXPLAINED: Final = "unexplained"
 
 
 @dataclass(frozen=True)
@@ -82,11 +164,20 @@ class Verdict:
         status (Mapping[str, object]): the counters by name.
         live_rows (int): rows of the live side.
         offline_rows (int): rows of the offline side.
-        differences (tuple[Difference, ...]): rows without a partner on the other side.
+        differences (tuple[Difference, ...]): rows without a partner that is the same on the other side.
+        columns (tuple[str, ...]): the names of the cells.
+        reasons (tuple[Reason, ...]): why it differs; or why it was not compared.
+        compared (bool): whether it could be.
 
     Example:
         >>> Verdict(0, 60_000_000, None, {}, live_rows=0, offline_rows=1).equal
         False
+        >>> late = Reason("late", "1 row came too late", rows=1)
+        >>> gone = Difference(live=None, offline=("/cart", 1))
+        >>> window = Verdict(0, 60_000_000, 0, {"expected": 4, "reported": 3}, live_rows=9, offline_rows=10,
+        ...     differences=(gone,), columns=("page", "n"), reasons=(late,))
+        >>> window.outcome.name, window.error, window.overlap, window.coverage
+        ('EXPLAINED', 1.0, 0.9, 0.75)
     """
 
     start_us: int
@@ -96,11 +187,42 @@ class Verdict:
     live_rows: int
     offline_rows: int
     differences: tuple[Difference, ...] = ()
+    columns: tuple[str, ...] = ()
+    reasons: tuple[Reason, ...] = ()
+    compared: bool = True
 
     @property
     def equal(self) -> bool:
         """Whether it was committed, and both sides have the same rows."""
-        return self.revision is not None and not self.differences
+        return self.compared and self.revision is not None and not self.differences
+
+    @property
+    def outcome(self) -> Outcome:
+        """``EXPLAINED`` where it differs, or was not compared, and every reason is known."""
+        if self.equal:
+            return Outcome.EQUAL
+        known = self.reasons and all(reason.name != UNEXPLAINED for reason in self.reasons)
+        return Outcome.EXPLAINED if known else Outcome.UNEXPLAINED
+
+    @property
+    def error(self) -> float:
+        """The largest relative error of a cell; 1 for a row that one side lacks, or a text that differs."""
+        return max((_size(one, self.columns) for one in self.differences), default=0.0)
+
+    @property
+    def overlap(self) -> float:
+        """The share of rows whose keys both sides have: of the top k the share that both name."""
+        alone = sum(one.offline is None for one in self.differences)
+        most = max(self.live_rows, self.offline_rows)
+        return (self.live_rows - alone) / most if most else 1.0
+
+    @property
+    def coverage(self) -> float | None:
+        """The share of the expected agents that it covers; None where the status does not say."""
+        expected, reported = self.status.get("expected"), self.status.get("reported")
+        if not isinstance(expected, int) or not isinstance(reported, int) or not expected:
+            return None
+        return reported / expected
 
 
 @dataclass(frozen=True)
@@ -115,6 +237,8 @@ class Comparison:
         >>> nothing = Comparison(("n",))
         >>> nothing.equal, nothing.equal_windows
         (False, 0)
+        >>> nothing.outcome.name, nothing.counts
+        ('UNEXPLAINED', {'equal': 0, 'explained': 0, 'unexplained': 0})
     """
 
     columns: tuple[str, ...]
@@ -130,14 +254,28 @@ class Comparison:
         """True when there were windows and each is the same on both sides."""
         return bool(self.windows) and self.equal_windows == len(self.windows)
 
+    @property
+    def outcome(self) -> Outcome:
+        """The worst of all windows."""
+        return max((window.outcome for window in self.windows), default=Outcome.UNEXPLAINED)
 
-def compare(live: Sequence[LiveWindow], offline: pa.Table) -> Comparison:
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many windows came out how."""
+        found = Counter(window.outcome for window in self.windows)
+        return {outcome.name.lower(): found[outcome] for outcome in Outcome}
+
+
+def compare(live: Sequence[LiveWindow], offline: pa.Table, keys: Sequence[str] | None = None) -> Comparison:
     """Judge every window that is in ``live`` or has rows in ``offline``.
 
     Args:
         live (Sequence[LiveWindow]): committed windows, in any order. Of several revisions the last counts.
         offline (pyarrow.Table): the answer of ``spark_backend.offline.run``: ``window_start`` and
             ``window_end`` first when the job has windows, then the columns of the SELECT list.
+        keys (Sequence[str] | None): the columns that tell rows of a window from each other; none where there
+            is one row. Rows that differ are paired by them. None: they are not known, and pairs are made of
+            rows whose floats alone differ.
 
     Returns:
         Comparison: rows are compared as multisets, cells exactly, floats to one part in 10¹² of the value.
@@ -151,6 +289,8 @@ def compare(live: Sequence[LiveWindow], offline: pa.Table) -> Comparison:
         True
         >>> compare(live, pa.table({"page": ["/cart", "/"], "n": [3, 12]})).windows[0].differences
         (Difference(live=('/cart', 2), offline=None), Difference(live=None, offline=('/cart', 3)))
+        >>> compare(live, pa.table({"page": ["/cart", "/"], "n": [3, 12]}), ["page"]).windows[0].differences
+        (Difference(live=('/cart', 2), offline=('/cart', 3)),)
     """
     committed: dict[Bounds, LiveWindow] = {}
     for window in live:
@@ -158,6 +298,7 @@ def compare(live: Sequence[LiveWindow], offline: pa.Table) -> Comparison:
         if bounds not in committed or committed[bounds].revision < window.revision:
             committed[bounds] = window
     columns = _result_names(offline)
+    places = None if keys is None else [columns.index(key) for key in keys if key in columns]
     found = _by_window(offline)
     verdicts = []
     for bounds in sorted({*committed, *found}):
@@ -168,20 +309,62 @@ def compare(live: Sequence[LiveWindow], offline: pa.Table) -> Comparison:
             and _result_names(live_window.table) != columns
         ):
             raise ElfBug(f"live has the columns {_result_names(live_window.table)}, offline {columns}")
-        verdicts.append(_judge(bounds, live_window, found.get(bounds, [])))
+        verdicts.append(_judge(bounds, live_window, found.get(bounds, []), columns, places))
     return Comparison(columns, tuple(verdicts))
 
 
-def _judge(bounds: Bounds, live: LiveWindow | None, offline: list[Row]) -> Verdict:
+def _judge(
+    bounds: Bounds,
+    live: LiveWindow | None,
+    offline: list[Row],
+    columns: tuple[str, ...],
+    keys: Sequence[int] | None,
+) -> Verdict:
     rows = [] if live is None else [row for rows in _by_window(live.table).values() for row in rows]
+    apart = _differences(rows, offline)
     return Verdict(
         *bounds,
         revision=None if live is None else live.revision,
         status={} if live is None else live.status,
         live_rows=len(rows),
         offline_rows=len(offline),
-        differences=tuple(_differences(rows, offline)),
+        differences=tuple(apart if keys is None else _paired(apart, keys)),
+        columns=columns,
     )
+
+
+def _paired(apart: Sequence[Difference], keys: Sequence[int]) -> list[Difference]:
+    """Rows that one side has alone, with those of the other side that have the same keys."""
+    theirs: dict[Row, list[Row]] = defaultdict(list)
+    for one in apart:
+        if one.live is None and one.offline is not None:
+            theirs[tuple(one.offline[place] for place in keys)].append(one.offline)
+    found = [one for one in apart if one.live is not None and one.offline is not None]
+    for one in apart:
+        if one.live is not None and one.offline is None:
+            others = theirs.get(tuple(one.live[place] for place in keys))
+            found.append(Difference(one.live, others.pop(0)) if others else one)
+    return [*found, *(Difference(None, row) for rows in theirs.values() for row in rows)]
+
+
+def _off(ours: Cell, theirs: Cell) -> bool:
+    numbers = all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in (ours, theirs))
+    return numbers and not same(ours, theirs)
+
+
+def _error(column: str, ours: Cell, theirs: Cell) -> Error:
+    live, offline = float(ours or 0), float(theirs or 0)
+    absolute = abs(live - offline)
+    if not math.isfinite(absolute):
+        return Error(column, math.inf, math.inf)
+    return Error(column, absolute, absolute / abs(offline) if offline else math.inf)
+
+
+def _size(difference: Difference, columns: Sequence[str]) -> float:
+    if difference.live is None or difference.offline is None:
+        return 1.0
+    errors = [one.relative for one in difference.errors(columns)]
+    return max(errors, default=1.0)
 
 
 def _differences(live: Sequence[Row], offline: Sequence[Row]) -> list[Difference]:
@@ -207,11 +390,11 @@ def _unpaired(ours: list[Row], theirs: list[Row]) -> tuple[list[Row], list[Row]]
     ours.sort(key=_float_order)
     theirs.sort(key=_float_order)
     common = min(len(ours), len(theirs))
-    apart = [i for i in range(common) if not all(map(_same, ours[i], theirs[i]))]
+    apart = [i for i in range(common) if not all(map(same, ours[i], theirs[i]))]
     left = [theirs[i] for i in apart] + theirs[common:]
     alone = []
     for row in [ours[i] for i in apart] + ours[common:]:
-        partner = next((i for i, other in enumerate(left) if all(map(_same, row, other))), None)
+        partner = next((i for i, other in enumerate(left) if all(map(same, row, other))), None)
         if partner is None:
             alone.append(row)
         else:
@@ -219,7 +402,8 @@ def _unpaired(ours: list[Row], theirs: list[Row]) -> tuple[list[Row], list[Row]]
     return alone, left
 
 
-def _same(one: Cell, other: Cell) -> bool:
+def same(one: Cell, other: Cell) -> bool:
+    """Whether two cells are equal; floats to one part in 10¹²."""
     if isinstance(one, float) or isinstance(other, float):
         if one is None or other is None:
             return one is other

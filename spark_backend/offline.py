@@ -298,11 +298,7 @@ def rows_of(
     """A fragment's columns, typed, and ``_ts``, of the lines whose event time is in the span (all, without
     one)."""
     origins = [column.name for column in fragment.columns if is_origin(column.name)]
-    lines = _lines(spark, one, span, damaged, origins, fragment)
-    if span is not None:
-        first, end = (F.timestamp_micros(F.lit(us)) for us in span)
-        lines = lines.where((F.col("ts") >= first) & (F.col("ts") < end))
-    lines.createOrReplaceTempView(LINES)
+    lines_of(spark, one, span, damaged, origins, fragment).createOrReplaceTempView(LINES)
     read = [column for column in fragment.columns if not is_origin(column.name)]
     selection = replace(get_format(one.format).spark_select(read, one.timestamp), event_us="unix_micros(ts)")
     kept = {f"origin{number}": name for number, name in enumerate(origins)}
@@ -315,7 +311,7 @@ def _lines(
     span: tuple[int, int] | None,
     damaged: Damaged | None,
     origins: Sequence[str],
-    fragment: Fragment,
+    fragment: Fragment | None,
 ) -> DataFrame:
     """The archived records that a fragment can need, and as ``origin0`` … where they come from."""
     target = Target(one.path)
@@ -331,15 +327,19 @@ def _lines(
 
 
 def _files(
-    target: Target, stream: str, span: tuple[int, int] | None, damaged: Damaged | None, fragment: Fragment
+    target: Target,
+    stream: str,
+    span: tuple[int, int] | None,
+    damaged: Damaged | None,
+    fragment: Fragment | None,
 ) -> list[str]:
     """Those with rows that a fragment can need, by what is known of them without reading them; whole as far
     as their sizes tell, and unless ``damaged`` is None, as their checksums tell."""
     found = contents(target, stream, *(span or (None, None)))
-    folder, types = target.stream_folder(stream), {column.name: column.type for column in fragment.columns}
+    folder = target.stream_folder(stream)
     spoilt = dict(found.damaged)
     wanted = []
-    for path in (file.path for file in found.files if _is_wanted(target, folder, file, fragment, types)):
+    for path in (one.path for one in found.files if _is_wanted(target, folder, one, fragment)):
         why = "" if damaged is None else target.damage(f"{folder}/{path}")
         wanted += [] if why else [f"{folder}/{path}"]
         spoilt |= {path: why} if why else {}
@@ -348,9 +348,10 @@ def _files(
     return wanted
 
 
-def _is_wanted(
-    target: Target, folder: str, file: File, fragment: Fragment, types: Mapping[str, ColumnType]
-) -> bool:
+def _is_wanted(target: Target, folder: str, file: File, fragment: Fragment | None) -> bool:
+    if fragment is None:
+        return True
+    types = {column.name: column.type for column in fragment.columns}
     return may_hold(file, fragment.where, types, lambda: blooms_of(target, f"{folder}/{file.path}"))
 
 
@@ -387,3 +388,21 @@ def _within(table: pa.Table, span: tuple[int, int], first_end: int) -> pa.Table:
     start, end = (table[name].cast(micros).cast(pa.int64()) for name in ("window_start", "window_end"))
     inside = pc.and_(pc.greater_equal(start, span[0]), pc.less_equal(end, span[1]))
     return table.filter(pc.and_(inside, pc.greater_equal(end, first_end)))
+
+
+def lines_of(
+    spark: SparkSession,
+    one: Archived,
+    span: tuple[int, int] | None,
+    damaged: Damaged | None,
+    origins: Sequence[str],
+    fragment: Fragment | None = None,
+) -> DataFrame:
+    """The archived records of a stream whose event time is in a span, as they were archived, with columns
+    ``origin0`` … for these columns about where they come from. With a ``fragment`` only those that it can
+    need."""
+    lines = _lines(spark, one, span, damaged, origins, fragment)
+    if span is None:
+        return lines
+    first, end = (F.timestamp_micros(F.lit(us)) for us in span)
+    return lines.where((F.col("ts") >= first) & (F.col("ts") < end))

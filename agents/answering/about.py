@@ -210,8 +210,6 @@ def not_comparable(plan: Plan) -> str:
         return "reads late rows, and which came late is not in the archive"
     if plan.fragment.count is not None:
         return "has windows of rows, and where it began to count is not in the archive"
-    if any(one.keep is not None for one in plan.unranged):
-        return "is APPROXIMATE: its rows need not be those of Spark"
     if functions_of(plan):
         return "has a function of its own, which Spark does not run"
     return ""

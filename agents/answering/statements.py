@@ -49,7 +49,7 @@ from elf.security.authored import Authorship
 from elf.security.principals import Principal
 from elf.security.roles import CALLS, RAW_COLUMN, Role, is_change, role_of_statement
 from elf.wire.base import Answer
-from elf.wire.clients import ONE_SHOT_PREFIX, Call, Execute, Reply, authorship_of
+from elf.wire.clients import ONE_SHOT_PREFIX, Call, CompareOptions, Execute, Reply, authorship_of
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
     from elf.ql import statements
@@ -403,18 +403,30 @@ class Statements:
         return sorted(name for name in names if not name.startswith(ONE_SHOT_PREFIX))
 
     def _compare(self, call: Call) -> Procedure:
-        """Close and ship the archives of the job's streams, then hand out what the job committed."""
-        spec = self.masters.find(call.argument, call.creator)
+        """Hand out what the job committed, and then close and ship the archives of its streams: so they have
+        every row of these windows."""
+        options = _compare_options(call.argument)
+        spec = self.masters.find(options.job, call.creator)
         if why := not_comparable(spec.plan):
             raise UserError(f"job {spec.name} {why}")
+        facts = yield from self.masters.inspect(spec, COMPARED_WINDOWS)
+        facts = facts if options.versions else current_only(facts)
         sources: list[dict[str, object]] = []
         for stream in spec.plan.streams:
             sources += [(yield from self._fleet.shipped(stream))]
-        facts = current_only((yield from self.masters.inspect(spec, COMPARED_WINDOWS)))
         members = {m.address for stream in spec.plan.streams for m in self._fleet.expected(stream)}
         body = {"job": spec.name, "streams": sources, **summary(facts, len(members))}
         payload = msgspec.msgpack.encode(facts)
         return Reply(request=call.request, body=json.dumps(body).encode(), payload=payload)
+
+
+def _compare_options(argument: str) -> CompareOptions:
+    if not argument.startswith("{"):
+        return CompareOptions(argument)
+    try:
+        return msgspec.json.decode(argument, type=CompareOptions)
+    except msgspec.MsgspecError as error:
+        raise UserError(f"compare cannot be read: {error}") from None
 
 
 def _parsed(text: str, who: Principal | None) -> list[statements.Statement]:

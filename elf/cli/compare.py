@@ -1,35 +1,123 @@
-"""``elf compare``: the windows that a job committed, against the same query run by Spark over the archive."""
+"""``elf compare``: the windows that a job committed, against the same query run by Spark over the archive.
+
+It ends with 0 where all windows are equal, 1 where some differ and all of that is explained, 2 where
+something is unexplained; with 69 where nothing could be compared.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+import json
 import logging
 import sys
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from elf.cli.ask import ask
+from elf.cli.errors import UNAVAILABLE, fail
 from elf.cli.printing import console, say
-from elf.client import CompareFacts, Window, connect, split
-from elf.errors import UserError
+from elf.client import CompareFacts, connect
+from elf.errors import ConfigError, ElfBug, ElfError, UserError
+from elf.ql.moments import HOW, moment_us
 
 if TYPE_CHECKING:
-    from spark_backend.compare import Comparison, LiveWindow
+    from spark_backend.compare import Bounds, Comparison
+    from spark_backend.judging import Spark
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+LOOK_AGAIN_SECS: Final = 20.0
+"""So long, at most, later windows are waited for, that may count rows which no window counts yet."""
+_POLL_SECS: Final = 2.0
 
 
-def compare_job(address: str, cluster: str, job: str, master: str | None) -> int:
-    """Compare and print; 0 when every window is the same on both sides."""
-    check_spark()
-    logging.disable(logging.ERROR)  # what py4j would print of a Ctrl-C; failures come as exceptions too
+@dataclass(frozen=True)
+class Chosen:
+    """Which windows are judged: those from a moment on, and before another (event time, µs since the epoch),
+    and of these the last ``windows``."""
 
-    async def facts() -> CompareFacts:
-        async with connect(address, cluster=cluster) as client:
-            return await client.compare_facts(job)
+    windows: int | None = None
+    from_us: int | None = None
+    to_us: int | None = None
 
-    return 0 if report(ask(facts()), master).equal else 1
+    def of(self, known: Sequence[Bounds]) -> list[Bounds]:
+        """Those of the windows that are known."""
+        begin = -(1 << 63) if self.from_us is None else self.from_us
+        end = (1 << 63) if self.to_us is None else self.to_us
+        found = [one for one in known if begin <= one[0] and one[1] <= end]
+        found.sort(key=lambda one: (one[1], one[0]))
+        return found if self.windows is None else found[-self.windows :]
+
+
+@dataclass(frozen=True)
+class Fleet:
+    """Whom to ask about which job."""
+
+    address: str
+    cluster: str
+    job: str
+
+    def facts(self) -> CompareFacts:
+        async def facts() -> CompareFacts:
+            async with connect(self.address, cluster=self.cluster) as client:
+                return await client.compare_facts(self.job, versions=True)
+
+        return ask(facts())
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What was asked for, as it was typed; ``begin`` and ``end`` are ``--from`` and ``--to``."""
+
+    fleet: Fleet
+    windows: int | None = None
+    begin: str | None = None
+    end: str | None = None
+    report: Path | None = None
+    as_json: bool = False
+    master: str | None = None
+    follow: bool = False
+    every: str = "60s"
+    rounds: int | None = None
+    metrics: str | None = None
+    notify: str | None = None
+
+    def chosen(self) -> Chosen:
+        """Raises ``UserError``."""
+        now_us = time.time_ns() // 1000
+        moments = []
+        for option, said in (("--from", self.begin), ("--to", self.end)):
+            found = None if said is None else moment_us(said, now_us)
+            if said is not None and found is None:
+                raise UserError(f"{option} {said}: give {HOW}")
+            moments.append(found)
+        from_us, to_us = moments
+        if from_us is not None and to_us is not None and from_us >= to_us:
+            raise UserError(f"--from {self.begin} is not before --to {self.end}")
+        return Chosen(self.windows, from_us, to_us)
+
+
+def compare_job(asked: Asked) -> int:
+    """Compare and print; how it came out (``spark_backend.compare.Outcome``), or ``UNAVAILABLE``."""
+    try:
+        check_spark()
+        check_page(asked.report)
+        chosen = asked.chosen()
+        logging.disable(logging.ERROR)  # what py4j would print of a Ctrl-C; failures come as exceptions too
+        if asked.follow:
+            from elf.cli.follow import follow
+
+            return follow(asked, chosen)
+        if (asked.rounds, asked.metrics, asked.notify) != (None, None, None):
+            raise UserError("--rounds, --metrics and --notify go with --follow")
+        facts = asked.fleet.facts()
+        comparison = report(facts, chosen, asked.master, asked.fleet)
+        _show(comparison, facts, asked.report, as_json=asked.as_json)
+        return int(comparison.outcome)
+    except ElfError as error:
+        status = fail(error)
+        return status if isinstance(error, ConfigError | ElfBug) else UNAVAILABLE
 
 
 def check_spark() -> None:
@@ -38,66 +126,86 @@ def check_spark() -> None:
         raise UserError("comparing needs Spark: install elf-stream[spark] in this environment")
 
 
-def report(facts: CompareFacts, master: str | None = None) -> Comparison:
-    """Run the query offline and print windows, differences and the closing line. Raises ``UserError``."""
-    live = live_windows(facts)
-    if not live:
-        raise UserError(f"job {facts.job.spec.name} has not committed any window yet; ask again later")
-    from spark_backend import compare, offline, session
-    from spark_backend.report import show
+def check_page(page: Path | None) -> None:
+    """Raise ``UserError`` where a report cannot be written, before Spark has worked for it."""
+    if page is not None and (page.is_dir() or not page.absolute().parent.is_dir()):
+        why = "it is a folder" if page.is_dir() else f"there is no folder {page.parent}"
+        raise UserError(f"--report {page}: {why}")
 
-    silent = dict.fromkeys(name for source in facts.archives for name in source.silent)
-    if silent:
-        say(f"elf: no archive from {', '.join(silent)}: not reached; windows with their rows may differ")
-    off = dict.fromkeys(name for source in facts.archives for name in source.off)
-    if off:
+
+def report(
+    facts: CompareFacts, chosen: Chosen, master: str | None = None, again: Fleet | None = None
+) -> Comparison:
+    """Run the query offline, and judge. ``again``: whom to ask once more where rows may be counted in windows
+    that were not committed yet. Raises ``UserError``."""
+    name = facts.job.spec.name
+    if not facts.job.windows:
+        raise UserError(f"job {name} has not committed any window yet; ask again later")
+    from spark_backend import judging, session
+
+    known = judging.windows_of(facts)
+    wanted = chosen.of(list(known))
+    if not wanted:
+        raise UserError(f"no window of job {name} is in that time: {_extent(list(known))}")
+    if len(facts.job.windows) >= FACTS_MAX and chosen.from_us is not None and min(known)[0] > chosen.from_us:
+        say(f"elf: only the last {FACTS_MAX:,} results of job {name} are compared: {_extent(list(known))}")
+    if quiet := judging.silent(facts):
+        say(f"elf: no archive from {', '.join(quiet)}: not reached; windows with their rows may differ")
+    if off := judging.without_archive(facts):
         say(f"elf: no archive on {', '.join(off)} (archive: off); windows with their rows differ")
-    skipped = sum(bool(window.status.get("skipped")) for window in _windows(facts))
-    if skipped:
-        print(f"windows that were skipped, and are not compared: {skipped}", file=sys.stderr)
-    archived = [
-        offline.Archived(path, source.stream, source.format, source.timestamp)
-        for source in facts.archives
-        for path in source.archives
-    ]
-    print(f"running the query with Spark over {len(archived)} archives", file=sys.stderr)
-    bounds = (min(window.start_us for window in live), max(window.end_us for window in live))
-    for line in offline.lacking(archived, bounds if bounds[0] < bounds[1] else None):
-        say(f"elf: the archive lacks rows: {line}; windows with them differ")
+    archives = sum(len(source.archives) for source in facts.archives)
+    print(f"running the query with Spark over {archives} archives", file=sys.stderr)
     with session.opened(master or session.LOCAL) as spark:
-        spans = [(window.start_us, window.end_us) for window in live]
-        rows = offline.run(spark, facts.job.spec.plan, archived, spans, _name_damaged)
-    comparison = compare.compare(live, rows)
-    show(comparison, console(sys.stdout))
-    return comparison
+        comparison = judging.judge(spark, facts, set(wanted).__contains__, name_damaged)
+        return comparison if again is None else _looked_again(spark, comparison, facts, again)
 
 
-def _name_damaged(path: str, why: str) -> None:
+FACTS_MAX: Final = 1_000
+"""Results that an agent tells of."""
+
+
+def _looked_again(spark: Spark, comparison: Comparison, facts: CompareFacts, fleet: Fleet) -> Comparison:
+    """Windows of which the archive has rows that nobody counts are judged once more, when later windows are
+    there: these may count them."""
+    from spark_backend import judging, reasons
+
+    open_ones = {(one.start_us, one.end_us) for one in comparison.windows if reasons.waits(one)}
+    if not open_ones:
+        return comparison
+    say(f"elf: {len(open_ones)} windows are not explained yet: waiting for the windows after them")
+    last, deadline = max(judging.windows_of(facts)), time.monotonic() + LOOK_AGAIN_SECS
+    while True:
+        time.sleep(_POLL_SECS)
+        later = fleet.facts()
+        fresh = sum(bounds > last for bounds in judging.windows_of(later))
+        if fresh > 1 or time.monotonic() > deadline:
+            break
+    judged = judging.judge(spark, later, open_ones.__contains__)
+    return judging.updated(comparison, judged)
+
+
+def _extent(known: Sequence[Bounds]) -> str:
+    from spark_backend.report import moment
+
+    if not known:
+        return "it has none"
+    return f"it has windows from {moment(min(known)[0])} to {moment(max(end for _, end in known))}"
+
+
+def name_damaged(path: str, why: str) -> None:
     text = f"{path} is damaged and left out ({why}); windows with its rows differ: put a copy of it back"
     say(f"elf: {text}")
 
 
-def live_windows(facts: CompareFacts) -> list[LiveWindow]:
-    """The committed windows as the comparison takes them; provisional ones are no commits, and skipped ones
-    have no rows to compare.
-    """
-    from spark_backend.compare import LiveWindow
+def _show(comparison: Comparison, facts: CompareFacts, page: Path | None, *, as_json: bool) -> None:
+    from spark_backend import report as texts
 
-    return [
-        LiveWindow(_us(window.start), _us(window.end), window.revision, window.status, window.table)
-        for window in _windows(facts)
-        if not window.provisional and not window.status.get("skipped")
-    ]
+    if page is not None:
+        from spark_backend.page import write
 
-
-def _windows(facts: CompareFacts) -> Iterator[Window]:
-    for result in facts.job.windows:
-        yield from split(result)
-
-
-def _us(moment: datetime | None) -> int:
-    """Microseconds since the epoch; 0 for the bounds of a job without windows."""
-    if moment is None:
-        return 0
-    since = moment - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+        write(comparison, facts.job.spec.name, facts.job.spec.plan.sql, page)
+        say(f"elf: the report is in {page}")
+    if as_json:
+        print(json.dumps(texts.as_json(comparison, facts.job.spec.name)))
+    else:
+        texts.show(comparison, console(sys.stdout))

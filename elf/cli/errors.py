@@ -2,7 +2,8 @@
 traceback.
 
 0 done; 1 it cannot be done; 2 the command line is wrong; 70 a bug of elf; 78 the configuration is wrong; 130
-ended by Ctrl-C or SIGTERM.
+ended by Ctrl-C or SIGTERM. A command whose own result may be 1 (``elf compare``) ends with 69 where it cannot
+be done.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ from elf.errors import ConfigError, ElfBug, ElfError
 
 FAILED: Final = 1
 USAGE: Final = 2
+UNAVAILABLE: Final = 69
+"""In place of ``FAILED``, of commands to which 1 is a result."""
 BUG: Final = 70
 CONFIG: Final = 78
 INTERRUPTED: Final = 130

@@ -204,16 +204,69 @@ def tree(
 def compare(
     job: JobName,
     connect: Connect = DEFAULT_ADDRESS,
+    windows: Annotated[int | None, typer.Option("--windows", min=1, help="Only the last so many.")] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="WHEN",
+            help="Only windows from then on: '-6 hours', 2d, 2026-01-31T12:00 (UTC).",
+        ),
+    ] = None,
+    end: Annotated[str | None, typer.Option("--to", metavar="WHEN", help="Only windows before then.")] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", metavar="FILE.html", help="Write a page with all of it there.")
+    ] = None,
+    json: Annotated[
+        bool, typer.Option("--json", help="As one JSON object; with --follow one a window.")
+    ] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Go on: judge each window once, soon after it is committed.")
+    ] = False,
+    every: Annotated[
+        str, typer.Option("--every", metavar="TIME", help="Between two looks of --follow, such as 30s or 5m.")
+    ] = "60s",
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="End --follow after so many looks.")
+    ] = None,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics", metavar="HOST:PORT | FILE.prom", help="Where --follow shows elf_compare_* metrics."
+        ),
+    ] = None,
+    notify: Annotated[
+        str | None,
+        typer.Option("--notify", metavar="URL", help="Where --follow sends what is unexplained, as JSON."),
+    ] = None,
     master: Annotated[
         str | None, typer.Option("--spark-master", help="Spark's master URL (default local[*]).")
     ] = None,
     cluster: Cluster = _CLUSTER,
     keys: KeysOption = None,
 ) -> int:
-    """Run a job's query with Spark over the archive, and hold its windows against the live ones."""
-    from elf.cli.compare import compare_job
+    """Hold a job's windows against its query run by Spark over the archive, and say why they differ.
 
-    return compare_job(connect, cluster, job, master)
+    Exit status: 0 all equal, 1 different and explained, 2 unexplained, 69 nothing could be compared.
+    """
+    from elf.cli.compare import Asked, Fleet, compare_job
+
+    return compare_job(
+        Asked(
+            Fleet(connect, cluster, job),
+            windows=windows,
+            begin=begin,
+            end=end,
+            report=report,
+            as_json=json,
+            master=master,
+            follow=follow,
+            every=every,
+            rounds=rounds,
+            metrics=metrics,
+            notify=notify,
+        )
+    )
 
 
 def leave(

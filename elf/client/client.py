@@ -28,7 +28,15 @@ from elf.client.results import Archives, CompareFacts, Result, Tapped
 from elf.client.windows import Changes, Window, split
 from elf.errors import ElfError, UserError
 from elf.security.principals import Security
-from elf.wire.clients import Execute, FleetStats, PastOptions, Reply, TapOptions, TapReply
+from elf.wire.clients import (
+    CompareOptions,
+    Execute,
+    FleetStats,
+    PastOptions,
+    Reply,
+    TapOptions,
+    TapReply,
+)
 
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
@@ -432,18 +440,19 @@ class Client:
         except msgspec.MsgspecError as error:
             raise ElfError(f"the agent's answer to {verb} cannot be read: {error}") from None
 
-    async def compare_facts(self, job: str) -> CompareFacts:
-        """What an offline run of a job needs. The members ship their archives first.
+    async def compare_facts(self, job: str, *, versions: bool = False) -> CompareFacts:
+        """What an offline run of a job needs. The members ship their archives, with all rows of its windows.
 
         Args:
             job (str): the job's name.
+            versions (bool): whether windows of versions before the current one are wanted too.
 
         Returns:
             CompareFacts: the archives, and the job with its committed windows.
 
         Raises:
             UserError: for a job that there is not, whose streams have no archive, or that cannot be compared
-                (it reads late rows, has windows of rows or a function, or is APPROXIMATE).
+                (it reads late rows, has windows of rows or a function).
             ElfError: without an answer within two minutes.
 
         Example:
@@ -453,7 +462,8 @@ class Client:
         """
         from elf.job.messages.groups import JobStatus
 
-        reply = await self._connection.ask("compare", job, COMPARE_SECS)
+        asked = msgspec.json.encode(CompareOptions(job, versions)).decode() if versions else job
+        reply = await self._connection.ask("compare", asked, COMPARE_SECS)
         try:
             facts = msgspec.msgpack.decode(reply.payload, type=JobStatus)
             archives = msgspec.json.decode(reply.body, type=Archives)

@@ -100,7 +100,8 @@ class CompareFacts:
     Attributes:
         archives (tuple[ArchiveStatus, ...]): the archives of its streams.
         job (elf.job.messages.groups.JobStatus): the job as its master knows it. ``job.windows`` are its last
-            committed results, at most 1,000, of its current version; ``split`` reads them.
+            committed results, at most 1,000, of its current version or of all; ``split`` reads them.
+            ``job.versions`` has what is known of each version.
 
     Example:
         >>> facts = await client.compare_facts("busy")

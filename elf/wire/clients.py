@@ -151,6 +151,14 @@ class Published(Message, frozen=True, kw_only=True):
 CLIENT_MESSAGES: Final = (Execute, Call, KeepAlive, Cancel, Reply, Failed, Published)
 
 
+class CompareOptions(msgspec.Struct, frozen=True):
+    """Which windows of ``job`` a comparison is told of: those of all its ``versions``, or of the current one.
+    The argument of the call ``compare`` is this as JSON; a job's name alone means the current version."""
+
+    job: Name
+    versions: bool = False
+
+
 class TapOptions(msgspec.Struct, frozen=True):
     """Rows of ``stream`` for which ``where`` is true (ELF-QL; empty: all), since the last request of this
     ``tap``, a name that the client has made up; the first one begins it. ``columns``: which of them, beside

@@ -104,6 +104,30 @@ def test_a_setting_is_a_python_literal_or_a_text() -> None:
         (["sql", "-e", " ; -- nothing"], 1, "nothing to do: there is no statement"),
         (["jobs", "--connect", "nowhere"], 1, "'nowhere' is not host:port"),
         (["leave", "--connect", "127.0.0.1:1"], 1, UNREACHABLE),
+        (["compare", "busy", "--connect", "127.0.0.1:1"], 69, UNREACHABLE),
+        (["compare", "busy", "--follow", "--connect", "127.0.0.1:1"], 69, UNREACHABLE),
+        (
+            ["compare", "busy", "--from", "soon"],
+            69,
+            "--from soon: give '-6 hours', 10m, 2d, today, yesterday, 2026-01-31 or 2026-01-31T12:00 (UTC)",
+        ),
+        (["compare", "busy", "--from", "1h", "--to", "2h"], 69, "--from 1h is not before --to 2h"),
+        (
+            ["compare", "busy", "--report", "/nope/x.html"],
+            69,
+            "--report /nope/x.html: there is no folder /nope",
+        ),
+        (["compare", "busy", "--rounds", "3"], 69, "--rounds, --metrics and --notify go with --follow"),
+        (
+            ["compare", "busy", "--follow", "--every", "0"],
+            69,
+            "--every 0: give a time such as 30s or 5m, 1s at least",
+        ),
+        (
+            ["compare", "busy", "--follow", "--notify", "hooks"],
+            69,
+            "--notify hooks: give the URL of a web server, such as https://hooks.example.com/elf",
+        ),
         (["generate", "clicks", "--out", "/nope/x"], 1, "cannot write /nope/x: no such file or directory"),
         (
             ["generate", "clicks", "--out", "-", "--start", "noon"],

@@ -1,4 +1,4 @@
-"""Committed windows as the comparison takes them, and the tree's shape."""
+"""Which windows a comparison is of, and the tree's shape."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from elf.cli import compare
-from elf.cli.compare import check_spark, live_windows
+from elf.cli.compare import Chosen, check_spark
 from elf.cli.tree import FlowTree, children_of, plot_tree, read_tree, shape
 from elf.client import ArchiveStatus, CompareFacts
 from elf.errors import ElfError, UserError
@@ -21,6 +21,7 @@ from elf.ql import planner, statements
 from elf.schema import Column, Schema
 from elf.wire.clients import WindowResult
 from lab.chaos.engine import spec_of
+from spark_backend.judging import windows_of
 from tests.support.fleet_of_one import window_result
 
 START_US = 1_795_226_400_000_000
@@ -39,21 +40,29 @@ def facts(*results: WindowResult) -> CompareFacts:
     return CompareFacts((ArchiveStatus("clicks", "json", None, ("/a",), ()),), known)
 
 
-def test_windows_are_in_microseconds_with_their_rows() -> None:
+def test_windows_are_in_microseconds_and_the_last_revision_counts() -> None:
     provisional = msgspec.structs.replace(window_result(20), provisional=True)
-    live = live_windows(facts(window_result(0, 5), window_result(5, revision=1), provisional))
-    assert [(w.start_us - START_US, w.end_us - START_US, w.revision) for w in live] == [
+    known = windows_of(facts(window_result(0, 5), window_result(5, revision=1), provisional))
+    assert [(start - START_US, end - START_US, w.revision) for (start, end), w in known.items()] == [
         (0, 5_000_000, 0),
-        (5_000_000, 10_000_000, 0),
         (5_000_000, 10_000_000, 1),
     ]
-    assert live[0].table.num_rows == 2
-    assert live[0].status["reported"] == 6
+    assert known[START_US, START_US + 5_000_000].table.num_rows == 2
+    assert known[START_US, START_US + 5_000_000].status["reported"] == 6
 
 
-def test_nothing_committed_is_said_before_spark_is_started() -> None:
+def test_windows_are_chosen_by_time_and_number() -> None:
+    known = [(0, 10), (10, 20), (20, 30), (0, 30)]
+    assert Chosen().of(known) == [(0, 10), (10, 20), (0, 30), (20, 30)]
+    assert Chosen(from_us=10, to_us=30).of(known) == [(10, 20), (20, 30)]
+    assert Chosen(windows=2, to_us=25).of(known) == [(0, 10), (10, 20)]
+
+
+def test_what_is_not_there_is_said_before_spark_is_started() -> None:
     with pytest.raises(UserError, match="busy has not committed any window yet"):
-        compare.report(facts())
+        compare.report(facts(), Chosen())
+    with pytest.raises(UserError, match=r"no window .* it has windows from 2026-.* to 2026-"):
+        compare.report(facts(window_result(0)), Chosen(to_us=5))
 
 
 def test_spark_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
