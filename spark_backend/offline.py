@@ -32,11 +32,13 @@ from agents.formats import get_format
 from agents.tasks.partitions import ArchiveError, Target
 from elf.batch import decode
 from elf.fields import replace
+from elf.ql.lookups import lookups_in
 from elf.ql.plan import Plan
 from elf.ql.render_spark import since
 from elf.ql.unions import side_view, view_of
 from elf.schema import LABELS, is_origin
 from elf.windows import Landmark
+from spark_backend import lookups
 from spark_backend.session import SparkFailed
 
 VIEW: Final = "rows"
@@ -124,6 +126,7 @@ def run(
             _register(spark, side, number, read, held, damaged)
         for joined in dict.fromkeys(table for one in plan.unranged for table in one.tables):
             spark.createDataFrame(zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
+        lookups.register(spark, lookups_in(plan.spark_sql))
         table = spark.sql(_query(plan, span)).toArrow()
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(f"Spark could not run the query: {str(error).splitlines()[0]}") from error

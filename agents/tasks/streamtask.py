@@ -22,6 +22,7 @@ import pyarrow as pa
 from agents.disk.store import Store
 from agents.formats import Format
 from agents.inputs.values import Chunk, Position
+from agents.lookups import LOOKUPS
 from agents.metrics import Metrics
 from agents.tasks.checkpoints import Checkpoints, StoredCheckpoint
 from agents.tasks.rowsamples import RowSamples
@@ -267,6 +268,7 @@ class StreamTask:
             self.facts.timestamp,
             self.facts.archive_path,
             self.counts.rows_read,
+            LOOKUPS.able(),
         )
 
     def answer(self, request: Request) -> bytes:

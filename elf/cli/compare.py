@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -13,16 +13,21 @@ from elf.cli.ask import ask
 from elf.cli.printing import console, say
 from elf.client import CompareFacts, Window, connect, split
 from elf.errors import UserError
+from elf.ql.lookups import lookups_in
 
 if TYPE_CHECKING:
+    from elf.ql.plan import Plan
     from spark_backend.compare import Comparison, LiveWindow
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def compare_job(address: str, cluster: str, job: str, master: str | None) -> int:
+def compare_job(address: str, cluster: str, job: str, master: str | None, geoip: tuple[str, ...] = ()) -> int:
     """Compare and print; 0 when every window is the same on both sides."""
     check_spark()
+    from agents.lookups import LOOKUPS
+
+    LOOKUPS.open(geoip)
     logging.disable(logging.ERROR)  # what py4j would print of a Ctrl-C; failures come as exceptions too
 
     async def facts() -> CompareFacts:
@@ -58,12 +63,31 @@ def report(facts: CompareFacts, master: str | None = None) -> Comparison:
         for path in source.archives
     ]
     print(f"running the query with Spark over {len(archived)} archives", file=sys.stderr)
+    spans = [(window.start_us, window.end_us) for window in live]
+    plan = facts.job.spec.plan
+    if lookups_in(plan.spark_sql):
+        _name_tables(plan, [(one.path, one.stream) for one in archived], spans)
     with session.opened(master or session.LOCAL) as spark:
-        spans = [(window.start_us, window.end_us) for window in live]
-        rows = offline.run(spark, facts.job.spec.plan, archived, spans, _name_damaged)
+        rows = offline.run(spark, plan, archived, spans, _name_damaged)
     comparison = compare.compare(live, rows)
     show(comparison, console(sys.stdout))
     return comparison
+
+
+def _name_tables(plan: Plan, archives: Sequence[tuple[str, str]], spans: Sequence[tuple[int, int]]) -> None:
+    """Say in which tables values are looked up here, and where agents had others. Raises ``UserError``."""
+    from agents.lookups import LOOKUPS
+    from spark_backend.lookups import editions
+
+    if why := LOOKUPS.lacking(lookups_in(plan.spark_sql)):
+        raise UserError(why)
+    span = (min(start for start, _ in spans), max(end for _, end in spans)) if plan.windows else None
+    theirs, ours = editions(plan, archives, span), {one for those in LOOKUPS.told().values() for one in those}
+    if theirs:
+        print(f"values were looked up in {', '.join(sorted(theirs))}", file=sys.stderr)
+    if other := theirs - ours:
+        here = ", ".join(sorted(ours))
+        say(f"elf: not here: {', '.join(sorted(other))}; here is {here}: windows may differ for that alone")
 
 
 def _name_damaged(path: str, why: str) -> None:

@@ -14,6 +14,7 @@ from elf.cli.options import (
     Cluster,
     Connect,
     Creator,
+    GeoipOption,
     JobName,
     KeysOption,
     Output,
@@ -23,6 +24,7 @@ from elf.cli.options import (
     SqlText,
     SqlWords,
     TreeName,
+    databases,
     one_text,
 )
 
@@ -207,13 +209,14 @@ def compare(
     master: Annotated[
         str | None, typer.Option("--spark-master", help="Spark's master URL (default local[*]).")
     ] = None,
+    geoip: GeoipOption = None,
     cluster: Cluster = _CLUSTER,
     keys: KeysOption = None,
 ) -> int:
     """Run a job's query with Spark over the archive, and hold its windows against the live ones."""
     from elf.cli.compare import compare_job
 
-    return compare_job(connect, cluster, job, master)
+    return compare_job(connect, cluster, job, master, databases(geoip))
 
 
 def leave(

@@ -14,7 +14,16 @@ from typing import Annotated, Final
 
 import typer
 
-from elf.cli.options import Output, OutputOption, SeveralValues, Shown, SqlFile, one_text
+from elf.cli.options import (
+    GeoipOption,
+    Output,
+    OutputOption,
+    SeveralValues,
+    Shown,
+    SqlFile,
+    databases,
+    one_text,
+)
 from elf.errors import UserError
 
 LABORATORY: Final = {
@@ -70,6 +79,14 @@ def run(
     timestamp: Annotated[
         str | None, typer.Option("--timestamp", metavar="COLUMN", help="The column with the event time.")
     ] = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--timezone",
+            metavar="ZONE",
+            help="Of the clocks whose times lines have that name no zone, as Europe/Berlin (default UTC).",
+        ),
+    ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,6 +95,7 @@ def run(
             help="A column's type: bigint, double, text, boolean or timestamp; others are told from samples.",
         ),
     ] = None,
+    geoip: GeoipOption = None,
     agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents share the inputs.")] = 1,
     output: OutputOption = Output.TABLE,
     status: Annotated[
@@ -97,7 +115,9 @@ def run(
         tuple(stream or ()),
         format,
         timestamp,
+        timezone,
         tuple(column or ()),
+        databases(geoip),
         agents,
         output,
         status,
