@@ -31,7 +31,7 @@ from agents.settings.kinds import (
     whole,
 )
 from elf.errors import ConfigError
-from elf.schema import COLUMN_TYPES
+from elf.schema import COLUMN_TYPES, ZONED
 from elf.transport.base import Limits
 from overlay.config import OverlayConfig
 
@@ -49,11 +49,30 @@ def log_format() -> Kind[str]:
         from agents.formats import get_format, written_out  # with Arrow, which who starts agents imports late
 
         try:
-            return get_format(written_out(value)).name
+            found = get_format(written_out(value)).name
+        except ConfigError as error:
+            raise Unfit(f"is wrong: {error}") from None
+        if found.startswith(ZONED):
+            raise Unfit("has no zone in front here: set timezone beside it")
+        return found
+
+    return Kind("a format's name, such as combined, or its text", read)
+
+
+def time_zone() -> Kind[str]:
+    """The name of a time zone."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str):
+            raise Unfit("must be the name of a time zone, such as Europe/Berlin")
+        from agents.formats.zones import check_zone  # with Arrow, as above
+
+        try:
+            return check_zone(value)
         except ConfigError as error:
             raise Unfit(f"is wrong: {error}") from None
 
-    return Kind("a format's name, such as combined, or its text", read)
+    return Kind("the name of a time zone, such as Europe/Berlin", read)
 
 
 _WORD: Final = matching(r"\S(.*\S)?", "a text")
@@ -199,6 +218,11 @@ class StreamConfig:
         optional(_WORD),
         "The column with the event time; null: the first of ts, timestamp, @timestamp, time, created_at.",
     )
+    timezone: str = setting(
+        "",
+        empty_or(time_zone()),
+        "Of the clocks whose times the lines have, where they name none, as Europe/Berlin; empty: UTC.",
+    )
     columns: Mapping[str, str] = setting(
         {}, table(choice(*COLUMN_TYPES)), "Declared types of columns; others are inferred from samples."
     )
@@ -226,6 +250,11 @@ class StreamConfig:
     receive: ReceiveConfig = section(
         ReceiveConfig, "How lines come that are in no file (all types but file)."
     )
+
+    @property
+    def zoned_format(self) -> str:
+        """The text of the format, with the zone of its times."""
+        return f"{ZONED}{self.timezone} {self.format}" if self.timezone else self.format
 
 
 @dataclass(frozen=True)
@@ -416,6 +445,18 @@ class OutputsConfig:
 
 
 @dataclass(frozen=True)
+class GeoipConfig:
+    """Where addresses are (geo_country, geo_city and the like)."""
+
+    databases: tuple[str, ...] = setting(
+        (),
+        many(_FOLDER),
+        "Files in MaxMind's format (.mmdb), as of GeoLite2-City and GeoLite2-ASN; the first that knows a "
+        "value gives it. They are read into memory when the agent starts.",
+    )
+
+
+@dataclass(frozen=True)
 class QuotasConfig:
     """How much one creator may have and ask for; 0: as much as they like."""
 
@@ -500,6 +541,7 @@ class Config:
         FunctionsConfig, "Whose code runs here, and what it may take, each piece in a process of its own."
     )
     outputs: OutputsConfig = section(OutputsConfig, "Where results of jobs may go from here (CREATE OUTPUT).")
+    geoip: GeoipConfig = section(GeoipConfig, "Where addresses are (geo_country, geo_city and the like).")
     quotas: QuotasConfig = section(
         QuotasConfig, "How much one creator may have in the fleet, and ask of this agent."
     )

@@ -100,7 +100,12 @@ def _contradictions(config: Config) -> list[str]:
     path = config.archive.path
     for name, stream in config.streams.items():
         of = stream.format, stream.mask, stream.timestamp, stream.columns
-        found += [f"streams.{name}.mask: {why}" for why in unmaskable(*of)]
+        if stream.mask:
+            from agents.formats import get_format  # with Arrow, as in agents.config
+            from agents.formats.maskable import maskable
+
+            known = maskable(get_format(stream.format))
+            found += [f"streams.{name}.mask: {why}" for why in unmaskable(*of, known)]
         found += [f"streams.{name}.{why}" for why in _wrong_input(stream)]
     masked = [name for name, stream in config.streams.items() if stream.mask]
     found += [

@@ -29,12 +29,10 @@ ACCESS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """Columns of access logs that can be masked, and how."""
-MASKED: Final = ("combined", "common", "json")
-"""Formats whose lines can be put together anew."""
 KEY_FILE: Final = "mask.key"
 KEY_BYTES: Final = 32
-WITHHELD: Final = "(a line that does not parse, withheld: its stream is masked)"
-"""Instead of such a line; it is one itself in every format."""
+WITHHELD: Final = '"(a line that does not parse, withheld: its stream is masked)'
+"""Instead of such a line; with a quote that has no fellow it is one itself in every format that has such."""
 _HASH_BYTES: Final = 8
 _BITS: Final = {4: 24, 6: 48}
 _BYTE: Final = "(?:25[0-5]|2[0-4][0-9]|1[0-9]{2}|[1-9]?[0-9])"
@@ -81,24 +79,36 @@ def truncated(value: str) -> str | None:
 
 
 def unmaskable(
-    format_: str, mask: Mapping[str, str], timestamp: str | None, columns: Mapping[str, str]
+    format_: str,
+    mask: Mapping[str, str],
+    timestamp: str | None,
+    columns: Mapping[str, str],
+    known: Mapping[str, tuple[str, ...]] | None = ACCESS,
 ) -> Iterator[str]:
-    """Why a stream with these settings cannot be masked so."""
+    """Why a stream with these settings cannot be masked so. ``known``: see ``agents.formats.maskable``."""
     timestamps = EVENT_TIMES if timestamp is None else (timestamp,)
     own, kinds = {name.lower() for name in timestamps}, {name.lower(): kind for name, kind in columns.items()}
-    if mask and format_ not in MASKED:
-        yield f"only lines of format {', '.join(MASKED)} can be masked"
+    if mask and known is None:
+        yield f"lines of format {format_} cannot be masked"
         return
     for name, how in mask.items():
-        if format_ != "json":
-            if name not in ACCESS:
-                yield f"{name} cannot be masked in format {format_}; {', '.join(ACCESS)} can"
-            elif how not in ACCESS[name]:
-                yield f"{name} holds no addresses to truncate; hash or drop it"
-            continue
-        if "." in name or '"' in name:
+        if known:
+            if name not in known or not known[name]:
+                able = ", ".join(one for one in known if known[one])
+                yield f"{name} cannot be masked in format {format_}; {able or 'nothing'} can"
+                continue
+            if how not in known[name]:
+                other = " or ".join(known[name])
+                yield (
+                    f"{name} holds no addresses to truncate; {other} it"
+                    if how == "truncate"
+                    else (f"{name} cannot be left as {how} leaves it; {other} it")
+                )
+                continue
+        elif format_ == "json" and ("." in name or '"' in name):
             yield f"{name} may be inside another value; only values at the top of a line are masked"
-        elif name.lower() in own or name.startswith("_"):
+            continue
+        if name.lower() in own or name.startswith("_"):
             yield f"{name} is what elf itself goes by, and cannot be masked"
         elif how != "drop" and (kind := kinds.get(name.lower(), "text")) != "text":
             yield f"{name} is declared as {kind}, and {how} leaves text; drop it, or declare text"

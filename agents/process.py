@@ -50,6 +50,7 @@ from agents.inputs.tail import Tail
 from agents.inputs.values import Input
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.logs import get_logger
+from agents.lookups import LOOKUPS
 from agents.masks import read_key
 from agents.metrics import Metrics
 from agents.node.beginning import (
@@ -130,6 +131,9 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
     log = configs[0].log
     if any(config.log != log for config in configs):
         raise UserError("agents of one process share its log: give them equal log.level and log.format")
+    if any(config.geoip != configs[0].geoip for config in configs):
+        raise UserError("agents of one process share its databases: give them equal geoip.databases")
+    LOOKUPS.open(configs[0].geoip.databases)
     keyrings = [open_keyring(config) for config in configs]
     configs = [named_by(keyring, config) for keyring, config in zip(keyrings, configs, strict=True)]
     logs.configure(log.level, log.format)
@@ -355,6 +359,9 @@ def _driver(
     log.info(
         "users' code", allow=config.functions.allow, walls=confinement.walls(), control_group=cgroup.told()
     )
+    if told := LOOKUPS.told():
+        tables = {str(table): ", ".join(those) for table, those in told.items()}
+        log.info("tables that queries look up in", **tables)
     if why := native.why_not():
         log.info(
             "lines are read by DuckDB alone, which is slower: elf's native part is not there", reason=why
@@ -505,7 +512,7 @@ def _stream(
 ) -> tuple[StreamTask, Input]:
     """A stream's stream task, restored to its last checkpoint, and its input, opened where that checkpoint
     stands. What receives its lines is added to ``receivers``."""
-    format_ = get_format(stream.format)
+    format_ = get_format(stream.zoned_format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
     archived = config.archive.path if config.archive.enabled else ""
     facts = TaskStatus(name, format_, stream.timestamp, archived, declared)
@@ -554,7 +561,7 @@ def _stream(
     else:
         source, receivers[name] = open_input(config, name, stream, folder, task.positions, metrics)
     if stream.mask:
-        return task, Masked(source, format_, stream.mask, read_key(folder))
+        return task, Masked(source, get_format(stream.format), stream.mask, read_key(folder))
     return task, source
 
 
@@ -580,10 +587,11 @@ def _archive(
         roll_secs=config.archive.roll_secs,
         roll_bytes=config.archive.roll_bytes,
         facts={
-            "format": stream.format,
+            "format": stream.zoned_format,
             "timestamp": stream.timestamp or "",
             "agent_name": me.name,
             "labels": json.dumps(dict(config.agent.labels)),
+            "lookups": json.dumps(LOOKUPS.told()),
             **facts,
         },
         access=Access(config.archive.readers, config.archive.group),
@@ -600,7 +608,7 @@ def _reading(stream: StreamConfig, settings: WorkerSettings) -> Reading:
     """For who may read the stream's files in our place; the stream task finds the event time where none is
     set."""
     return Reading(
-        stream.format,
+        stream.zoned_format,
         stream.timestamp,
         settings.future_us,
         settings.lateness_us,

@@ -14,6 +14,8 @@ from sqlglot import exp
 
 from agents.archived import ArchivedFile, Span, archived_streams, streams_in, targets_of
 from agents.formats import Format
+from agents.formats.json import JSON
+from agents.formats.zones import Zoned
 from agents.inputs.piped import Piped
 from agents.inputs.ranges import Range, split_inputs
 from agents.replay import ReplayedAgent, agents_of
@@ -127,6 +129,8 @@ class RunRequest:
     """Contents of the files that the query joins, by name."""
     columns: Mapping[str, ColumnType] = field(default_factory=dict)
     """Types that are declared; all others are those of samples."""
+    timezone: str | None = None
+    """Of the clocks whose times the lines have, where they name none; None: UTC."""
     pipe: Piped | None = None
     """In place of the only path that there is: windows come while it is read."""
     replay: Replay | None = None
@@ -155,7 +159,9 @@ def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]
     whole = any(query.goes_by_source for query in request.asked.queries)
     paths = _paths_of(request)
     samples = {name: _samples(of, request.pipe) for name, of in paths.items()}
-    formats = {name: _format(request.format, some) for name, some in samples.items()}
+    formats = {
+        name: _zoned(_format(request.format, some), request.timezone) for name, some in samples.items()
+    }
     lines = {name: pa.array(some, pa.string()) for name, some in samples.items()}
     schemas = {name: (one, one.schema(lines[name], request.timestamp)) for name, one in formats.items()}
     for name, (format_, schema) in schemas.items():
@@ -224,7 +230,7 @@ def _format(named: str | None, samples: Sequence[str]) -> Format:
     if named is None:
         return guess_format(samples)
     format_ = named_format(named, samples)
-    if format_.name == "json":
+    if format_ is JSON:
         check_one_a_line(samples)
     if (better := better_format(format_, samples)) is not None:
         raise InputError(
@@ -232,6 +238,14 @@ def _format(named: str | None, samples: Sequence[str]) -> Format:
             f"{better.name} (--format {better.name})"
         )
     return format_
+
+
+def _zoned(format_: Format, zone: str | None) -> Format:
+    if zone is None:
+        return format_
+    if isinstance(format_, Zoned):
+        raise UserError(f"--timezone {zone}: the format has a zone already, {format_.zone}")
+    return Zoned(zone, format_)
 
 
 def _paths_of(request: RunRequest) -> dict[str, tuple[str, ...]]:

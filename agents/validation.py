@@ -19,6 +19,7 @@ import tempfile
 import zoneinfo
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -32,10 +33,11 @@ from agents.inputs.ranges import is_compressed
 from agents.inputs.records import Records
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.loading import listeners
+from agents.lookups import Lookups
 from agents.process import STORE_FILE, in_use, open_folders, records_of
 from agents.receiving.opening import cannot_receive
 from agents.settings.tree import ConfigProblems
-from agents.tasks.samples import HARDLY, better_format, fitting
+from agents.tasks.samples import HARDLY, better_format, fitting, says_its_zone
 from elf.addresses import clash, is_loopback, split_address
 from elf.client.credentials import NONE
 from elf.errors import ElfError
@@ -103,6 +105,10 @@ def validate(config: Config, beside: frozenset[str] = frozenset()) -> Found:
             _files(f"streams.{name}", stream, found)
         else:
             found.machine += cannot_receive(f"streams.{name}", stream)
+    try:
+        Lookups().open(config.geoip.databases)
+    except ElfError as error:
+        found.machine.append(str(error))
     _fleet(config, found, beside, keyring)
     _surroundings(config, found)
     return found
@@ -289,8 +295,24 @@ def _formats(key: str, stream: StreamConfig, heads: Mapping[str, list[str]], fou
         of = f" with a time in {stream.timestamp}" if stream.timestamp else ""
         said = f"{stream.format} takes {count} of the first {len(lines)} lines of {path}{of}{like}"
         (none if HARDLY * count <= len(lines) else few).append(said)
+    if not stream.timezone and (zone := _zone_here()):
+        some = [line for lines in itertools.islice(heads.values(), LOOKED_AT_MAX) for line in lines]
+        if some and not says_its_zone(format_, some, stream.timestamp):
+            found.notes.append(
+                f"{key}.timezone: times of {stream.format} have no zone, and are read as UTC; clocks of this "
+                f"machine show {zone}: set it, or UTC"
+            )
     found.machine += [f"{key}.format: {line}" for line in _some(none)]
     found.notes += [f"{key}.format: {line}" for line in (*_some(few), *_some(more))]
+
+
+def _zone_here() -> str:
+    """What the clocks of this machine show, where that is not UTC."""
+    now = datetime.now().astimezone()
+    if not now.utcoffset():
+        return ""
+    _, _, name = os.path.realpath("/etc/localtime").partition("/zoneinfo/")
+    return os.environ.get("TZ", "").removeprefix(":") or name or str(now.tzname())
 
 
 def _some(lines: Sequence[str]) -> Iterator[str]:

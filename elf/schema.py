@@ -16,6 +16,8 @@ COLUMN_TYPES: Final[tuple[ColumnType, ...]] = ("bigint", "double", "text", "bool
 
 OPEN_FORMATS: Final = ("json", "logfmt", "caddy", "traefik")
 """Formats whose lines may have columns that no sample has."""
+ZONED: Final = "zone:"
+"""Before the name of a time zone, a blank and the text of a format."""
 EVENT_TIMES: Final = ("ts", "timestamp", "@timestamp", "time", "created_at")
 """Where an event time is looked for when nobody names its column."""
 LINE: Final = "_line"
@@ -27,6 +29,11 @@ LABELS: Final = "_labels."
 """What the names of columns begin with that have the labels of a record's agent."""
 _KEY: Final = r'(?:"((?:[^"]|"")+)"|([^".]*))'
 _WRITTEN: Final = re.compile(rf"{_KEY}(?:\.{_KEY})*")
+
+
+def is_open(format: str) -> bool:
+    """Whether lines of a format may have columns that no sample has."""
+    return (format.partition(" ")[2] if format.startswith(ZONED) else format) in OPEN_FORMATS
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,13 @@ from agents.archive.summaries import blooms_of, may_hold
 from agents.formats import get_format
 from elf.batch import decode
 from elf.fields import replace
+from elf.ql.lookups import lookups_in
 from elf.ql.plan import Fragment, Plan
 from elf.ql.render_spark import since
 from elf.ql.unions import side_view, view_of
-from elf.schema import LABELS, ColumnType, is_origin
+from elf.schema import LABELS, is_origin
 from elf.windows import Landmark, Session
+from spark_backend import lookups
 from spark_backend.session import failing
 
 VIEW: Final = "rows"
@@ -205,6 +207,7 @@ def _make_views(
         _register(spark, side, number, read, span, damaged)
     for joined in dict.fromkeys(table for one in plan.unranged for table in one.tables):
         spark.createDataFrame(zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
+    lookups.register(spark, lookups_in(plan.spark_sql))
 
 
 def lacking(archived: Sequence[Archived], span: tuple[int, int] | None) -> list[str]:

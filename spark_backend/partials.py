@@ -26,10 +26,12 @@ from elf.batch import decode
 from elf.errors import UserError
 from elf.paos import PACKED_END
 from elf.ql.expressions import Call, Kind, Slot
+from elf.ql.lookups import lookups_in
 from elf.ql.pairs import PACKED, pair
 from elf.ql.plan import CREDIT, Fragment
 from elf.ql.render import render
 from elf.ql.templates import name as quoted
+from spark_backend import lookups
 from spark_backend.offline import VIEW, Archived, Damaged, refuse, rows_of, zoned
 from spark_backend.session import failing
 
@@ -85,6 +87,7 @@ def partials(
         reduce(DataFrame.unionByName, parts).createOrReplaceTempView(VIEW)
         for table in fragment.tables:
             spark.createDataFrame(zoned(decode(table.data))).createOrReplaceTempView(table.relation)
+        lookups.register(spark, lookups_in(fragment.spark_sql))
         found = spark.sql(fragment.spark_sql)
         structs = {f.name: f.dataType.names for f in found.schema if isinstance(f.dataType, StructType)}
         items = [F.col(name) for name in found.columns if name not in structs]

@@ -185,7 +185,8 @@ class Fleet:
                 "columns: try again later, or declare them "
                 f"(columns: of stream {stream} in the agents' settings)"
             )
-        return msgspec.structs.replace(seen[0], schema=schema)
+        able = tuple(name for name in seen[0].lookups if all(name in one.lookups for one in seen))
+        return msgspec.structs.replace(seen[0], schema=schema, lookups=able)
 
     def shipped(self, stream: str) -> Generator[list[Ask], list[Answer], dict[str, object]]:
         """Where a stream's lines are, after its members have closed and shipped their archives."""

@@ -25,8 +25,9 @@ from elf.job.messages.inquiries import StreamSeen
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import JobSpec, range_topic
 from elf.ql.definition import Contents, Definition, Read, least
+from elf.ql.lookups import LOOKUPS, NEEDS, lookups_in
 from elf.ql.plan import Plan, Table
-from elf.schema import OPEN_FORMATS
+from elf.schema import is_open
 from elf.windows import Landmark
 from elf.wire.base import Answer
 from elf.wire.clients import ONE_SHOT_PREFIX, Execute
@@ -90,6 +91,7 @@ class Planning:
             plan = yield from offload(partial(make, None))
         else:
             plan = yield from self._sharing.plan(make, instead)
+        _check_lookups(plan, views)
         since = yield from self._since(plan)
         if not plan.windows and not self.finite:
             raise UserError(
@@ -186,6 +188,15 @@ class Planning:
         return landmark_us, max(landmark_us, facts.committed_us or landmark_us)
 
 
+def _check_lookups(plan: Plan, views: Mapping[str, StreamSeen]) -> None:
+    """Raises ``UserError`` for a function that some agent has no table for."""
+    for fragment in (one for one in plan.unranged if one.stream in views):
+        for name in lookups_in(fragment.map_sql):
+            if name not in views[fragment.stream].lookups:
+                who = f"an agent of stream {fragment.stream}"
+                raise UserError(f"{name.upper()}: {who} {NEEDS[LOOKUPS[name].table]}")
+
+
 @dataclass(frozen=True)
 class _Looked:
     """What a query says without the fleet: itself with the queries of jobs in it, the job of its FROM LATE,
@@ -229,7 +240,7 @@ def _looked_at(
 def _with_way_out(error: ColumnError, views: Mapping[str, StreamSeen], *, finite: bool) -> UserError:
     """What is wrong with a column, and where a person declares it, if its streams let them. ``finite``: in
     ``elf run``."""
-    able = [stream for stream, view in views.items() if error.type or view.format in OPEN_FORMATS]
+    able = [stream for stream, view in views.items() if error.type or is_open(view.format)]
     if not able:
         return error
     kind = error.type or "TYPE"

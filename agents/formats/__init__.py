@@ -1,8 +1,9 @@
 """Formats: how the lines of a stream become typed columns, in the agents and offline alike.
 
 A format has a text, which is its name: of a preset (``combined``, ``haproxy``), or what says all of it: a
-``log_format`` of nginx, a ``LogFormat`` of Apache, ``regex:…``, ``csv:…``, ``w3c:…``. The text travels with a
-stream, its archive and its samples, so that whoever reads them reads alike.
+``log_format`` of nginx, a ``LogFormat`` of Apache, ``regex:…``, ``csv:…``, ``w3c:…``. In front may stand the
+zone of its times, ``zone:Europe/Berlin apache_error``. The text travels with a stream, its archive and its
+samples, so that whoever reads them reads alike.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from agents.formats.access import COMBINED, COMMON
 from agents.formats.dialect import Format, Selection
 from agents.formats.json import JSON
 from agents.formats.nginxconf import written_out
+from agents.formats.zones import Zoned
 from elf.errors import ConfigError
+from elf.schema import ZONED
 
 FORMATS: Final[dict[str, Format]] = {
     known.name: known for known in (COMBINED, COMMON, JSON, logfmt.LOGFMT, *presets.PRESETS)
@@ -36,6 +39,9 @@ def get_format(text: str) -> Format:
         return found
     if len(text) > TEXT_MAX:
         raise ConfigError(f"a format of {len(text):,} characters; at most {TEXT_MAX:,}")
+    if text.startswith(ZONED):
+        zone, _, of = text.removeprefix(ZONED).partition(" ")
+        return Zoned(zone, get_format(of))
     if text.startswith("csv:"):
         return csv.csv(text)
     if text.startswith("w3c:"):

@@ -25,8 +25,8 @@ class Csv(Fielded):
 
     def __init__(self, header: str) -> None:
         self._header = header
-        self._separator = separator_of(header)
-        names = values(header, self._separator)
+        self.separator = separator_of(header)
+        names = values(header, self.separator)
         super().__init__(
             f"csv:{header}",
             [Field(name.strip() or f"column_{n}", "untold") for n, name in enumerate(names, 1)],
@@ -40,9 +40,7 @@ class Csv(Fielded):
     def samples_of(self, samples: pa.StringArray) -> tuple[dict[int, pa.StringArray], list[list[str]]]:
         """See ``Fielded``."""
         count = len(self.fields)
-        rows = [
-            values(text, self._separator) for text in samples.to_pylist() if text and text != self._header
-        ]
+        rows = [values(text, self.separator) for text in samples.to_pylist() if text and text != self._header]
         rows = [row for row in rows if len(row) >= count]
         told = {n: pa.array([row[n] for row in rows], pa.string()) for n in range(count)}
         return told, [row[count:] for row in rows if len(row) > count]
@@ -54,11 +52,11 @@ class Csv(Fielded):
         steps: list[Step] = [
             (("_l", f"CASE WHEN {ends} THEN {bare} ELSE line END"),),
             (("_p", dialect.split("_l", '"')),),
-            (("_v", dialect.values("_p", "_l", self._separator)),),
+            (("_v", dialect.values("_p", "_l", self.separator)),),
             (("_n", dialect.items("_v")),),
         ]
         texts = {
-            number: dialect.unmarked(dialect.item("_v", number + 1), self._separator) for number in wanted
+            number: dialect.unmarked(dialect.item("_v", number + 1), self.separator) for number in wanted
         }
         paired = f"{dialect.items('_p')} % 2 = 1"
         if extras:
@@ -69,7 +67,7 @@ class Csv(Fielded):
             texts,
             "_w",
             f"(_n > {count})",
-            self._separator,
+            self.separator,
         )
 
 

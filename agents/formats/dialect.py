@@ -22,7 +22,7 @@ import pyarrow as pa
 from elf.native import Reader
 from elf.ql.templates import name as quoted
 from elf.ql.templates import text_literal
-from elf.ql.timestamps import NUMBER, timestamp_us
+from elf.ql.timestamps import NUMBER, clock_us, timestamp_us
 from elf.schema import LINE, ORIGINS, Column, ColumnType, Schema, is_origin
 
 _INTEGER: Final = "[+-]?[0-9]+"
@@ -53,6 +53,8 @@ class Dialect:
     engine: Literal["duckdb", "spark"]
     quick: bool = False
     """A line that does not parse may fail the whole statement."""
+    offsets: tuple[tuple[int, int], ...] = ()
+    """Of the clocks that show times without a zone (``agents.formats.zones``); none: UTC."""
 
     def either(self, duckdb: str, spark: str) -> str:
         """Where the engines differ."""
@@ -273,7 +275,8 @@ class Dialect:
     def time_us(self, text: str) -> str:
         """A time in any of the accepted forms (``elf.ql.timestamps``), in µs since the epoch; NULL when it is
         none of them."""
-        return timestamp_us(text, self.engine)
+        us = timestamp_us(text, self.engine)
+        return clock_us(text, us, self.offsets, self.engine) if self.offsets else us
 
 
 DUCKDB: Final = Dialect("duckdb")

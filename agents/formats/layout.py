@@ -65,7 +65,7 @@ class Patterned(Fielded):
         self, name: str, fields: Sequence[Field], *, escapes: bool = False, separator: str | None = None
     ) -> None:
         super().__init__(name, fields)
-        self._escapes, self._separator = escapes, separator
+        self.escapes, self.separator = escapes, separator
         self.never_empty: frozenset[int] = frozenset()
         """Numbers of fields that no line of the format leaves empty."""
 
@@ -75,26 +75,26 @@ class Patterned(Fielded):
         how many groups there are. ``quick``: perhaps only of lines that are plain, of which it finds the
         same."""
 
-    def _whole(self, wanted: Sequence[int], *, quick: bool = False) -> tuple[str, dict[int, int], int]:
+    def whole(self, wanted: Sequence[int], *, quick: bool = False) -> tuple[str, dict[int, int], int]:
         """With what is behind, in the last group, if anything may be."""
         pattern, groups, count = self.pattern(wanted, quick=quick)
-        if self._separator is None:
+        if self.separator is None:
             return pattern, groups, count
-        return f"(?:{pattern})(?:{quoted(self._separator)}(.*))?", groups, count + 1
+        return f"(?:{pattern})(?:{quoted(self.separator)}(.*))?", groups, count + 1
 
     def cut(self, dialect: Dialect, wanted: Sequence[int], *, extras: bool) -> Cut:
         """See ``Fielded``."""
-        pattern, groups, count = self._whole(wanted)
+        pattern, groups, count = self.whole(wanted)
         steps: list[Step] = []
         line = "line"
-        if self._escapes:
+        if self.escapes:
             escaped = dialect.contains("line", dialect.literal("\\"))
             steps += [
                 (("_odd", escaped),),
                 (("_s", f"CASE WHEN _odd THEN {dialect.masked('line')} ELSE line END"),),
             ]
             line = "_s"
-        plain, _, _ = self._whole(wanted, quick=True)
+        plain, _, _ = self.whole(wanted, quick=True)
         sure = min((groups[number] for number in self.never_empty & groups.keys()), default=0)
         grouped = dialect.groups(line, pattern, count, sure)
         if plain != pattern and dialect.engine == "duckdb":  # RE2 is three times as quick with such
@@ -102,7 +102,7 @@ class Patterned(Fielded):
             grouped = f"CASE WHEN {dialect.is_grouped('_f', count, sure)} THEN _f ELSE {grouped} END"
         steps.append((("_g", grouped),))
         texts = {number: dialect.group("_g", group) for number, group in groups.items()}
-        if self._escapes:
+        if self.escapes:
             texts = {
                 n: f"CASE WHEN _odd THEN {dialect.unmarked(text)} ELSE {text} END"
                 for n, text in texts.items()
@@ -110,31 +110,31 @@ class Patterned(Fielded):
         valid = dialect.is_grouped("_g", count, sure)
         if not count:
             valid = dialect.matches(line, pattern)
-        if self._separator is None:
+        if self.separator is None:
             return Cut(steps, f"coalesce({valid}, FALSE)", texts)
         steps.append((("_behind", dialect.group("_g", count)),))
         if extras:
-            steps.append((("_w", dialect.words("_behind", self._separator)),))
+            steps.append((("_w", dialect.words("_behind", self.separator)),))
         blank = f"({dialect.trimmed('_behind')} <> '')"
-        return Cut(steps, f"coalesce({valid}, FALSE)", texts, "_w", blank, self._separator)
+        return Cut(steps, f"coalesce({valid}, FALSE)", texts, "_w", blank, self.separator)
 
     def matching(self, lines: pa.StringArray) -> int | None:
         """See ``Format``."""
         if (headings := self.headings(lines)) is not None:
             lines = lines.filter(pa.array(~headings))
-        pattern, _, _ = self._whole([])
+        pattern, _, _ = self.whole([])
         found = pc.match_substring_regex(self._masked(lines), rf"(?s)^(?:{pattern})\z")
         return int(pc.sum(found).as_py() or 0)
 
     def _masked(self, lines: pa.StringArray) -> pa.StringArray:
-        return masked(lines) if self._escapes else lines
+        return masked(lines) if self.escapes else lines
 
     def samples_of(self, samples: pa.StringArray) -> tuple[dict[int, pa.StringArray], list[list[str]]]:
         """See ``Fielded``."""
         untold = [number for number, field in enumerate(self.fields) if KINDS[field.kind].type is None]
-        if not untold and self._separator is None:
+        if not untold and self.separator is None:
             return {}, []
-        pattern, groups, count = self._whole(untold)
+        pattern, groups, count = self.whole(untold)
         named = with_names(pattern)
         if not count:
             return {}, []
@@ -142,11 +142,11 @@ class Patterned(Fielded):
         found = pc.extract_regex(lines, rf"(?s)^(?:{named})\z")
         found = found.filter(pc.is_valid(found))
         told = {number: found.field(group - 1) for number, group in groups.items()}
-        if self._separator is None:
+        if self.separator is None:
             return told, []
         behind = found.field(count - 1)
         behind = behind.filter(pc.not_equal(pc.utf8_trim(behind, " "), ""))
-        return told, [words(text, self._separator) for text in behind.to_pylist()]
+        return told, [words(text, self.separator) for text in behind.to_pylist()]
 
 
 class Layout(Patterned):
@@ -166,7 +166,7 @@ class Layout(Patterned):
         """See ``Patterned``. Plain are lines in whose fields that nothing encloses no blank is: what such a
         field is then, it is also where it may have some."""
         quick = quick and self._lazy and self._is_plain
-        writing = _Writing(self.fields, frozenset(wanted), self._separator, self._lazy, quick)
+        writing = _Writing(self.fields, frozenset(wanted), self.separator, self._lazy, quick)
         text = writing.pieces(self._pieces, "", frozenset({_END}))
         return text, writing.groups, len(writing.groups)
 

@@ -100,4 +100,26 @@ def _value(words: str, key: str) -> str:
     return f"split_part(split_part({words}, {key}, 2), ' ', 1)"
 
 
+def pairs(line: str) -> list[tuple[str, str, bool]]:
+    """Keys, their values without quotes, and whether they had some, in their order, as the SQL finds them;
+    what is neither is left out."""
+    marked = line.replace("\\\\", "\0b").replace('\\"', "\0q")
+    pieces = [
+        "\0v" + piece.replace(" ", "\0s") if place % 2 else piece
+        for place, piece in enumerate(marked.split('"'))
+    ]
+    found = []
+    for word in "".join(pieces).split(" "):
+        key, equals, value = word.partition("=")
+        if key and equals and "\0" not in key:
+            bare = value.replace("\0v", "").replace("\0s", " ")
+            found.append((key, bare.replace("\0q", '\\"').replace("\0b", "\\\\"), "\0v" in value))
+    return found
+
+
+def is_line(line: str) -> bool:
+    """Whether a line is one of this format."""
+    return re.match(_BEGINS, line) is not None and re.sub(r'\\[\\"]', "", line).count('"') % 2 == 0
+
+
 LOGFMT: Final = Logfmt()

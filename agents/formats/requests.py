@@ -9,6 +9,7 @@ as not. Blanks around the three mean nothing (RFC 9112, section 3).
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from agents.formats.dialect import Dialect, Step
@@ -68,3 +69,18 @@ def _proper(dialect: Dialect) -> str:
     """Whether a request that is not usual has its parts all the same."""
     meant = dialect.contains("upper(' ' || _request)", "' HTTP/'")
     return f"{dialect.is_separated('_other')} AND ({dialect.separated('_other', 3)} <> '' OR NOT {meant})"
+
+
+_TAKEN: Final = re.compile(_REQUEST.replace(r"\z", r"\Z"), re.DOTALL | re.ASCII)
+
+
+def taken_apart(request: str) -> tuple[str, str, str]:
+    """Method, target and version, each empty where it is not there; of a request that has not these parts
+    nothing."""
+    found = _TAKEN.match(request)
+    if found is None:
+        return "", "", ""
+    method, target, version, only = found.groups(default="")
+    if not version and " HTTP/" in f" {request}".upper():
+        return "", "", ""
+    return method, target or only, version

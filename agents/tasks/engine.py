@@ -14,7 +14,7 @@ import atexit
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Final
 
 import duckdb
@@ -22,9 +22,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from duckdb.func import FunctionNullHandling, PythonUDFType
 
 from agents.formats import Format
 from agents.formats.dialect import DUCKDB, DUCKDB_QUICK, Dialect, Selection
+from agents.lookups import LOOKUPS
 from agents.tasks.memory import LIMIT
 from agents.tasks.times import read_times
 from elf.aggregates import normalise
@@ -33,7 +35,10 @@ from elf.errors import ElfBug, UserError
 from elf.fields import replace
 from elf.job.ports import MapFailed, Wanted
 from elf.job.worker.fitting import arrow_schema
+from elf.ql.lookups import LOOKUPS as KNOWN_LOOKUPS
+from elf.ql.lookups import lookups_in, sql_name
 from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
+from elf.ql.render import TYPES
 from elf.ql.tables import TABLE_BYTES_MAX
 from elf.ql.timestamps import FIRST_US, LAST_US
 from elf.schema import Column, alike
@@ -96,6 +101,22 @@ def instance() -> duckdb.DuckDBPyConnection:
     return connection
 
 
+@cache
+def with_lookups() -> duckdb.DuckDBPyConnection:
+    """The same, with the functions of ``elf.ql.lookups``."""
+    for name, lookup in KNOWN_LOOKUPS.items():
+        instance().create_function(
+            sql_name(name),
+            partial(LOOKUPS.values, name),
+            [TYPES["duckdb"]["text"]],
+            TYPES["duckdb"][lookup.kind],
+            type=PythonUDFType.ARROW,
+            null_handling=FunctionNullHandling.SPECIAL,
+            exception_handling=duckdb.PythonExceptionHandling.RETURN_NULL,
+        )
+    return instance()
+
+
 def one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
     """The text, which is exactly one SELECT, as DuckDB itself reads it. Raises ``ElfBug``."""
     found = connection.extract_statements(sql)
@@ -118,7 +139,7 @@ class Statement:
             raise ElfBug(
                 f"columns {pair} in one statement: DuckDB would read one of them for the other\n{sql}"
             )
-        self._connection = instance().cursor()
+        self._connection = (with_lookups() if lookups_in(sql) else instance()).cursor()
         try:
             self._connection.register(table, self._batch)
             for name, other in (others or {}).items():
@@ -194,7 +215,7 @@ class SqlExtractor:
         self._quick = Statement(self._quick_sql, "lines", _LINES)
         self._careful: Statement | None = None
         self._careful_left = 0
-        self._times = Times() if quick.event_text is not None else None
+        self._times = Times(quick.dialect) if quick.event_text is not None else None
 
     def _select(self, dialect: Dialect) -> Selection:
         """Columns that differ by case (each for another job) are ``c0``, ``c1`` … there."""
@@ -284,7 +305,8 @@ class Times:
     """Event times from text: the usual shape by ``read_times``, the rest by DuckDB (in a statement that takes
     7 ms to prepare, and few streams ever need)."""
 
-    def __init__(self) -> None:
+    def __init__(self, dialect: Dialect = DUCKDB) -> None:
+        self._dialect = dialect
         self._rest: Statement | None = None
 
     def read(self, texts: pa.StringArray) -> pa.Int64Array:
@@ -294,7 +316,7 @@ class Times:
             return pa.array(us)
         left = pa.array(~done)
         if self._rest is None:
-            sql = f"SELECT {DUCKDB.time_us('text')} AS us FROM texts"
+            sql = f"SELECT {self._dialect.time_us('text')} AS us FROM texts"
             self._rest = Statement(sql, "texts", pa.schema([pa.field("text", pa.string())]))
         rest = self._rest.run(pa.table({"text": texts.filter(left)}))["us"].combine_chunks()
         return pc.replace_with_mask(pa.array(us), left, rest.cast(pa.int64()))
@@ -316,6 +338,7 @@ class Mapper:
     ) -> None:
         self._sql = map_sql
         self._tables = tables
+        self._lookups = lookups_in(map_sql)
         places = [pa.field(name, pa.int64()) for name in (PLACES if counts else ())]
         self.schema = pa.schema([*arrow_schema(columns), _PANE, *places])
         self._statement: Statement | None = None
@@ -327,13 +350,22 @@ class Mapper:
     def run(self, rows: pa.Table) -> pa.Table:
         """Columns as DuckDB gives them: a sum of integers is decimal128(38, 0). Raises ``MapFailed`` for rows
         that the map cannot take; what fails for want of memory or disk is the agent's trouble."""
+        if rows.num_rows:
+            self._check(rows.num_rows)
         try:
             return self._prepared().run(rows)
         except (duckdb.DataError, duckdb.ProgrammingError, duckdb.NotSupportedError) as error:
             raise MapFailed(f"the map fails: {error}", rows.num_rows, None) from error
 
     def prepare(self) -> None:
+        """Raises ``MapFailed``."""
+        self._check(0)
         self._prepared()
+
+    def _check(self, rows: int) -> None:
+        """A table that is not here is not one that has nothing."""
+        if self._lookups and (why := LOOKUPS.lacking(self._lookups)):
+            raise MapFailed(why, rows, None)
 
     def _prepared(self) -> Statement:
         if self._statement is None:

@@ -6,11 +6,14 @@ import numpy as np
 import pyarrow as pa
 
 from agents.formats import Format
+from agents.lookups import LOOKUPS
 from agents.tasks.engine import Mapper, SqlExtractor
+from elf.errors import UserError
 from elf.job.ports import Wanted
 from elf.job.worker.fitting import with_origins
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.looks import TIME, Look
+from elf.ql.lookups import lookups_in
 from elf.schema import Column, is_origin
 
 
@@ -22,6 +25,8 @@ class Looking:
         self._origins = tuple(column.name for column in look.columns if is_origin(column.name))
         read = tuple(column for column in look.columns if column.name not in self._origins)
         self._extractor = SqlExtractor(fmt, event_time, Wanted(read, ()))
+        if why := LOOKUPS.lacking(lookups_in(look.sql)):
+            raise UserError(why)
         self._mapper = Mapper(look.sql, (Column(TIME, "bigint"), *look.columns))
         self.rejected = 0
         """Lines that did not parse."""

@@ -24,9 +24,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.formats import Format
-from agents.formats.access import DATE, EXTRA_TEXT
+from agents.formats.access import DATE, EXTRA_TEXT, AccessLog
+from agents.formats.csv import Csv
+from agents.formats.layout import Patterned
+from agents.formats.logfmt import Logfmt
 from agents.inputs.values import Chunk, Counters, Input, Position
 from agents.masks import WITHHELD, masked
+from agents.tasks.rewriting import CsvMask, LogfmtMask, PatternMask
 from elf.fields import replace
 from elf.job.gaps import Missed
 from elf.job.ports import Wanted
@@ -40,11 +44,6 @@ class Lines(Protocol):
         """As many lines."""
 
     def close(self) -> None: ...
-
-
-def lines_of(fmt: Format, mask: Mapping[str, str], key: bytes) -> Lines:
-    """Masks the lines of a format."""
-    return JsonMask(mask, key) if fmt.name == "json" else AccessMask(fmt, mask, key)
 
 
 class Masked:
@@ -100,6 +99,21 @@ class Masked:
     def close(self) -> None:
         self._source.close()
         self._lines.close()
+
+
+def lines_of(fmt: Format, mask: Mapping[str, str], key: bytes) -> Lines:
+    """What masks the lines of a format, which can be masked (``agents.formats.maskable``)."""
+    match fmt:
+        case AccessLog():
+            return AccessMask(fmt, mask, key)
+        case Csv():
+            return CsvMask(fmt, mask, key)
+        case Logfmt():
+            return LogfmtMask(mask, key)
+        case Patterned():
+            return PatternMask(fmt, mask, key)
+        case _:
+            return JsonMask(mask, key)
 
 
 class JsonMask:

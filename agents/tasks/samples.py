@@ -21,13 +21,14 @@ from agents.formats import FORMATS, TEXTS, Format, get_format, written_out
 from agents.formats.csv import looks_like_header, separator_of, values
 from agents.formats.nested import Nested
 from agents.formats.w3c import W3C, fields_in, of_fields
+from agents.formats.zones import Zoned
 from agents.inputs.packed import DAMAGE, is_packed, unpacked
 from agents.inputs.ranges import check_path
 from agents.inputs.split import BYTE_ORDER_MARK, split
 from agents.inputs.values import Source
 from elf.errors import InputError, UserError
 from elf.job.ports import Wanted
-from elf.schema import OPEN_FORMATS, Column, ColumnType, Schema, declare
+from elf.schema import ZONED, Column, ColumnType, Schema, declare, is_open
 
 if TYPE_CHECKING:  # DuckDB is imported at the first line
     from agents.tasks.engine import Extracted
@@ -156,6 +157,9 @@ def guess_format(samples: Sequence[str]) -> Format:
 def named_format(text: str, samples: Sequence[str]) -> Format:
     """The format of that name or text; ``csv`` and ``w3c`` alone take their columns from the header of the
     input. Raises ``ConfigError``, ``InputError``."""
+    if text.startswith(ZONED):
+        zone, _, of = text.removeprefix(ZONED).partition(" ")
+        return Zoned(zone, named_format(of, samples))
     if text == "w3c":
         if (fields := fields_in(samples[:HEADER_LINES])) is None:
             raise InputError("w3c: no line #Fields: is there; name the fields: --format 'w3c:date time …'")
@@ -256,6 +260,13 @@ def _extracted(format_: Format, lines: pa.StringArray, timestamp: str | None) ->
         extractor.close()
 
 
+def says_its_zone(format_: Format, samples: Sequence[str], timestamp: str | None = None) -> bool:
+    """Whether the times of these lines say in which zone they are, if there are any."""
+    lines = pa.array(spread(samples, LOOKED_AT), pa.string())
+    here, there = (_extracted(Zoned(zone, format_), lines, timestamp)[0] for zone in ("UTC", "Etc/GMT-9"))
+    return bool(here.table["_ts"].equals(there.table["_ts"]))
+
+
 def declared_columns(
     streams: Mapping[str, tuple[Format, Schema]], declared: Mapping[str, ColumnType]
 ) -> dict[str, dict[str, ColumnType]]:
@@ -306,4 +317,4 @@ def _unknown(name: str, streams: Mapping[str, tuple[Format, Schema]]) -> str:
 
 def _is_open(format_: Format) -> bool:
     """Whether its lines may have columns that no sample has."""
-    return format_.name in OPEN_FORMATS
+    return is_open(format_.name)

@@ -23,6 +23,7 @@ from agents.archive.shelf import Shelf
 from agents.disk.store import Store
 from agents.formats import Format
 from agents.inputs.values import Chunk, Position
+from agents.lookups import LOOKUPS
 from agents.metrics import Metrics
 from agents.tasks.archived import Archived
 from agents.tasks.checkpoints import Checkpoints, StoredCheckpoint
@@ -286,6 +287,7 @@ class StreamTask:
             self.facts.timestamp,
             self.facts.archive_path,
             self.counts.rows_read,
+            LOOKUPS.able(),
         )
 
     def answer(self, request: Request) -> bytes:

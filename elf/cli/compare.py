@@ -21,9 +21,11 @@ from elf.cli.errors import UNAVAILABLE, fail
 from elf.cli.printing import console, say
 from elf.client import CompareFacts, connect
 from elf.errors import ConfigError, ElfBug, ElfError, UserError
+from elf.ql.lookups import lookups_in
 from elf.ql.moments import HOW, moment_us
 
 if TYPE_CHECKING:
+    from elf.ql.plan import Plan
     from spark_backend.compare import Bounds, Comparison
     from spark_backend.judging import Spark
 
@@ -82,6 +84,7 @@ class Asked:
     rounds: int | None = None
     metrics: str | None = None
     notify: str | None = None
+    geoip: tuple[str, ...] = ()
 
     def chosen(self) -> Chosen:
         """Raises ``UserError``."""
@@ -100,10 +103,13 @@ class Asked:
 
 def compare_job(asked: Asked) -> int:
     """Compare and print; how it came out (``spark_backend.compare.Outcome``), or ``UNAVAILABLE``."""
+    from agents.lookups import LOOKUPS
+
     try:
         check_spark()
         check_page(asked.report)
         chosen = asked.chosen()
+        LOOKUPS.open(asked.geoip)
         logging.disable(logging.ERROR)  # what py4j would print of a Ctrl-C; failures come as exceptions too
         if asked.follow:
             from elf.cli.follow import follow
@@ -153,8 +159,10 @@ def report(
         say(f"elf: no archive from {', '.join(quiet)}: not reached; windows with their rows may differ")
     if off := judging.without_archive(facts):
         say(f"elf: no archive on {', '.join(off)} (archive: off); windows with their rows differ")
-    archives = sum(len(source.archives) for source in facts.archives)
-    print(f"running the query with Spark over {archives} archives", file=sys.stderr)
+    archives = [(path, source.stream) for source in facts.archives for path in source.archives]
+    print(f"running the query with Spark over {len(archives)} archives", file=sys.stderr)
+    if lookups_in(facts.job.spec.plan.spark_sql):
+        _name_tables(facts.job.spec.plan, archives, wanted)
     with session.opened(master or session.LOCAL) as spark:
         comparison = judging.judge(spark, facts, set(wanted).__contains__, name_damaged)
         return comparison if again is None else _looked_again(spark, comparison, facts, again)
@@ -190,6 +198,22 @@ def _extent(known: Sequence[Bounds]) -> str:
     if not known:
         return "it has none"
     return f"it has windows from {moment(min(known)[0])} to {moment(max(end for _, end in known))}"
+
+
+def _name_tables(plan: Plan, archives: Sequence[tuple[str, str]], spans: Sequence[tuple[int, int]]) -> None:
+    """Say in which tables values are looked up here, and where agents had others. Raises ``UserError``."""
+    from agents.lookups import LOOKUPS
+    from spark_backend.lookups import editions
+
+    if why := LOOKUPS.lacking(lookups_in(plan.spark_sql)):
+        raise UserError(why)
+    span = (min(start for start, _ in spans), max(end for _, end in spans)) if plan.windows else None
+    theirs, ours = editions(plan, archives, span), {one for those in LOOKUPS.told().values() for one in those}
+    if theirs:
+        print(f"values were looked up in {', '.join(sorted(theirs))}", file=sys.stderr)
+    if other := theirs - ours:
+        here = ", ".join(sorted(ours))
+        say(f"elf: not here: {', '.join(sorted(other))}; here is {here}: windows may differ for that alone")
 
 
 def name_damaged(path: str, why: str) -> None:

@@ -14,6 +14,7 @@ from elf.cli.options import (
     Cluster,
     Connect,
     Creator,
+    GeoipOption,
     JobName,
     KeysOption,
     Output,
@@ -23,6 +24,7 @@ from elf.cli.options import (
     SqlText,
     SqlWords,
     TreeName,
+    databases,
     one_text,
 )
 
@@ -242,6 +244,7 @@ def compare(
     master: Annotated[
         str | None, typer.Option("--spark-master", help="Spark's master URL (default local[*]).")
     ] = None,
+    geoip: GeoipOption = None,
     cluster: Cluster = _CLUSTER,
     keys: KeysOption = None,
 ) -> int:
@@ -265,6 +268,7 @@ def compare(
             rounds=rounds,
             metrics=metrics,
             notify=notify,
+            geoip=databases(geoip),
         )
     )
 

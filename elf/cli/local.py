@@ -18,12 +18,14 @@ from elf.cli.options import (
     ArchivePaths,
     ColumnTypes,
     FromMoment,
+    GeoipOption,
     Output,
     OutputOption,
     SeveralValues,
     Shown,
     SqlFile,
     ToMoment,
+    databases,
     one_text,
 )
 from elf.errors import UserError
@@ -99,6 +101,15 @@ def run(
         str | None, typer.Option("--timestamp", metavar="COLUMN", help="The column with the event time.")
     ] = None,
     column: ColumnTypes = None,
+    timezone: Annotated[
+        str | None,
+        typer.Option(
+            "--timezone",
+            metavar="ZONE",
+            help="Of the clocks whose times lines have that name no zone, as Europe/Berlin (default UTC).",
+        ),
+    ] = None,
+    geoip: GeoipOption = None,
     agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents share the inputs.")] = 1,
     output: OutputOption = Output.TABLE,
     status: Annotated[
@@ -119,7 +130,9 @@ def run(
         tuple(stream or ()),
         format,
         timestamp,
+        timezone,
         tuple(column or ()),
+        databases(geoip),
         agents,
         output,
         status,

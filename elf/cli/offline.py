@@ -18,12 +18,14 @@ from elf.cli.options import (
     ColumnTypes,
     Connect,
     FromMoment,
+    GeoipOption,
     JobName,
     KeysOption,
     Output,
     OutputOption,
     SqlFile,
     ToMoment,
+    databases,
 )
 from elf.errors import UserError
 
@@ -55,6 +57,7 @@ def run(
     begin: FromMoment = None,
     end: ToMoment = None,
     column: ColumnTypes = None,
+    geoip: GeoipOption = None,
     output: OutputOption = Output.TABLE,
     json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="Short for --output csv.")] = False,
@@ -99,6 +102,7 @@ def run(
         begin=begin,
         end=end,
         columns=tuple(column or ()),
+        geoip=databases(geoip),
         output=Output.JSON if json else Output.CSV if csv else output,
         out=out,
         explain=explain,

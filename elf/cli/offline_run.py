@@ -42,6 +42,7 @@ class OfflineOptions:
     begin: str | None
     end: str | None
     columns: tuple[str, ...]
+    geoip: tuple[str, ...]
     output: Output
     out: Path | None
     explain: bool
@@ -55,16 +56,21 @@ class OfflineOptions:
 def run_offline(options: OfflineOptions) -> int:
     """Ask Spark, and print or write the rows. Raises ``UserError`` and its kinds."""
     check_spark()
+    from agents.lookups import LOOKUPS
+
     logging.disable(logging.ERROR)  # what py4j would print of a Ctrl-C; failures come as exceptions too
     if options.out is not None:
         check_suffix(options.out)
     conf = dict(map(_setting, options.conf))
+    LOOKUPS.open(options.geoip)
     span = span_of(options.begin, options.end)
     asked = _of_job(options, options.job) if options.job is not None else _of_text(options, span)
     from spark_backend import explained, offline, session
 
     damaged = [_name_damaged] if options.skip_damaged else []
     use_utf8()
+    for line in offline.lacking(asked.archived, span):
+        say(f"elf: the archive lacks rows: {line}")
     with session.opened(options.master, conf=conf) as spark:
         found = offline.answer(spark, asked.plan, asked.archived, span, *damaged)
         if options.explain or asked.explain:

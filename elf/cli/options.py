@@ -110,6 +110,23 @@ ColumnTypes = Annotated[
         help="A column's type: bigint, double, text, boolean or timestamp; others are told from samples.",
     ),
 ]
+GeoipOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--geoip",
+        metavar="FILE",
+        show_default="those of ELF_GEOIP_DATABASES",
+        help="A database in MaxMind's format (.mmdb), for geo_country and the like; may be repeated.",
+    ),
+]
+
+
+def databases(given: list[str] | None) -> tuple[str, ...]:
+    """Of ``--geoip``, else of the variable that agents read too."""
+    found = given or os.environ.get("ELF_GEOIP_DATABASES", "").split(",")
+    return tuple(path.strip() for path in found if path.strip())
+
+
 SqlText = Annotated[str | None, typer.Option("--execute", "-e", help="The statements.")]
 SqlWords = Annotated[
     str | None, typer.Argument(metavar="SQL", help="The statements, as with -e.", show_default=False)

@@ -150,7 +150,9 @@ class RunOptions:
     streams: tuple[str, ...]
     format: str | None
     timestamp: str | None
+    timezone: str | None
     columns: tuple[str, ...]
+    geoip: tuple[str, ...]
     agents: int
     output: Output
     status: bool
@@ -173,6 +175,7 @@ def replay_of(options: RunOptions) -> Replay | None:
         (options.inputs, "--input"),
         (options.format, "--format"),
         (options.timestamp, "--timestamp"),
+        (options.timezone, "--timezone"),
         (options.agents > 1, "--agents"),
     ):
         if given:
@@ -212,17 +215,20 @@ def run_query(sql: str, options: RunOptions) -> int:
 
 def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | None = None) -> int:
     from agents.firstrows import first_rows
+    from agents.lookups import LOOKUPS
     from agents.run import ask, run
     from agents.runinputs import RunRequest
     from elf.client.tables import read_table
 
     use_utf8()
+    LOOKUPS.open(options.geoip)
     out = printer(options.output.value, status=options.status, summed=_SUMMED)
     request = RunRequest(
         asked=asked,
         inputs=inputs.streams,
         format=options.format,
         timestamp=options.timestamp,
+        timezone=options.timezone,
         columns=dict(map(declared, options.columns)),
         agents=options.agents,
         tables={name: read_table(name) for name in asked.files},

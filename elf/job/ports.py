@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from elf.cbt import SpillStore
 from elf.errors import ElfError
+from elf.ql.lookups import lookups_in
 from elf.ql.plan import Condition, Fragment
 from elf.schema import Column, ColumnType, alike, is_origin, unify
 
@@ -68,7 +69,7 @@ class Wanted:
         """What all of these want. A column is read as the widest type that it has for any of them
         (``elf.job.worker.fitting``). A condition was written for its own fragment's types: where two
         fragments have different types for a column, or two columns differ only by case, all rows are wanted;
-        also where a condition may be one of the rows' origin.
+        also where a condition may be one of the rows' origin, or looks something up.
         """
         columns: dict[str, Column] = {}
         wheres: dict[str, tuple[Condition, ...]] = {}
@@ -86,6 +87,7 @@ class Wanted:
             simple = fragment.direct.where if fragment.direct else ()
             wheres[fragment.where_sql] = wheres.get(fragment.where_sql) or simple
         agreed = agreed and not any(name in where for where in wheres for name in origins)
+        agreed = agreed and not lookups_in(*wheres)
         chooses = agreed and alike(columns) is None and "" not in wheres and len(wheres) <= WHERES_MAX
         conditions = tuple(wheres.values()) if chooses and all(wheres.values()) else ()
         wanted = tuple(wheres) if chooses else ()

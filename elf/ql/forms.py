@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import Final
 
 from elf.ql.forms_web import WEB
+from elf.ql.lookups import FORMS as LOOKUPS
 from elf.ql.templates import Form, braced, matched, same
 from elf.ql.timestamps import FIRST_US, LAST_US, timestamp_us
 
@@ -274,7 +275,7 @@ _PAIRS: dict[str, Form] = {
 }
 
 FORMS: Final[Mapping[str, Form]] = MappingProxyType(
-    {**_OPERATORS, **_CASTS, **_TEXT, **_NUMBERS, **_TIMES, **_CELLS, **_PACKED, **_PAIRS, **WEB}
+    {**_OPERATORS, **_CASTS, **_TEXT, **_NUMBERS, **_TIMES, **_CELLS, **_PACKED, **_PAIRS, **WEB, **LOOKUPS}
 )
 """By operation."""
 

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
+from elf.ql.functions_lookup import GEOIP, USER_AGENT_TABLES
 from elf.ql.functions_number import CONDITIONAL, NUMBERS
 from elf.ql.functions_text import TEXT
 from elf.ql.functions_time import TIMES
@@ -28,6 +29,8 @@ GROUPS: Final[Mapping[str, tuple[Function, ...]]] = MappingProxyType(
         "addresses": ADDRESSES,
         "URLs": URLS,
         "user agents": USER_AGENTS,
+        "places of addresses": GEOIP,
+        "tables of user agents": USER_AGENT_TABLES,
     }
 )
 """By what they are about, in the order of the reference."""

@@ -19,6 +19,7 @@ from elf.ql.fuel import fuelled
 from elf.ql.job_queries import check_panes
 from elf.ql.lags import lag_of
 from elf.ql.levels import Level, for_master, for_spark, render_side, storeys
+from elf.ql.lookups import check_lookups
 from elf.ql.plan import CREDIT, Fragment, Plan, Table, with_first
 from elf.ql.render import render
 from elf.ql.rules import apply_rules
@@ -155,6 +156,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
     draft = narrowed(drafts[0], states)
     levels = [Level(draft, states), *(Level(over, collect(after_grouping(over))) for over in drafts[1:])]
     partner = join_of(draft)
+    check_lookups([draft, *drafts[1:]], after_grouping(draft), joined=partner is not None)
     (first, *others), join = fragments_of(draft, states, partner)
     join = join or lag_of(draft, states, first.pane_us)
     if draft.counts and (partner is not None or joined):

@@ -67,6 +67,11 @@ LOG_DATE: Final = _LOGGED.replace("(?:", "(").replace("(", "(?:")
 
 _BLANKS: Final = " \t\r\n"
 _BLANK: Final = "[ \\t\\r\\n]*"
+_UNZONED: Final = (
+    f"{_BLANK}[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}}"
+    f"(?:[Tt ][0-9]{{2}}:[0-9]{{2}}(?::[0-9]{{2}}(?:[.,][0-9]+)?)?)?{_BLANK}"
+)
+"""What says no zone, of all that is a timestamp."""
 _WHOLE: Final = "[+-]?[0-9]{1,18}"
 _BOUNDS: Final = (10**11, 10**14, 10**17)
 _UNITS: Final = (1_000_000, 1_000, 1)
@@ -143,6 +148,27 @@ def timestamp_us(text: str, engine: Engine) -> str:
         f" WHEN {sql.matches(text, _COMMON)} THEN {sql.instant(_as_usual(text))}"
         f" ELSE {_rest_us(text, logged, dated, sql)} END"
     )
+
+
+def clock_us(text: str, us: str, offsets: Sequence[tuple[int, int]], engine: Engine) -> str:
+    """SQL of the µs of a text of which ``us`` is ``timestamp_us``, where those without a zone are times that
+    clocks show: they are ahead of UTC by so many µs (the second) from so many on (the first), in their
+    order."""
+    unzoned = _Sql(engine).matches(text, _UNZONED)
+    far = f"u BETWEEN {FIRST_US + _DAY_US} AND {LAST_US - _DAY_US}"
+    utc = f"CASE WHEN {unzoned} AND {far} THEN u - {_ahead(offsets)} ELSE u END"
+    if engine == "duckdb":
+        return f"list_transform([{us}], lambda u: {utc})[1]"
+    return f"get(transform(array({us}), u -> {utc}), 0)"
+
+
+def _ahead(offsets: Sequence[tuple[int, int]]) -> str:
+    """By halves, so that a time takes few comparisons."""
+    if len(offsets) == 1:
+        return f"({offsets[0][1]})"
+    middle = len(offsets) // 2
+    earlier, later = offsets[:middle], offsets[middle:]
+    return f"CASE WHEN u < {later[0][0]} THEN {_ahead(earlier)} ELSE {_ahead(later)} END"
 
 
 def usual_log_date_us(text: str, engine: Engine) -> str:

@@ -371,3 +371,18 @@ def test_formats_of_the_world(quick_spark: SparkSession, written: Written) -> No
     fmt = get_format(written.format)
     schema = fmt.schema(pa.array(lines, pa.string()), None)
     check(quick_spark, fmt, [*schema.columns, Column("_line", "text")], schema.event_time, lines)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "Australia/Lord_Howe"])
+def test_clocks_show_the_same_times(quick_spark: SparkSession, zone: str) -> None:
+    """Around changes of the clocks too, in the event time and in a column."""
+    changes = [(3, 29), (10, 25), (4, 5), (10, 4), (7, 1)]
+    clocks = [
+        f"2026-{month:02}-{day:02} {hour:02}:{minute}:00"
+        for month, day in changes
+        for hour in range(4)
+        for minute in (15, 45)
+    ]
+    lines = [json.dumps({"ts": one, "s": other}) for one, other in zip(clocks, clocks[::-1], strict=True)]
+    lines += [json.dumps({"ts": one, "s": one}) for one in TIMES]
+    check(quick_spark, get_format(f"zone:{zone} json"), [Column("s", "timestamp")], "ts", lines)

@@ -212,6 +212,8 @@ class StreamSeen(msgspec.Struct, frozen=True):
     timestamp: Label | None
     archive: Label
     rows: Count
+    lookups: tuple[Label, ...] = ()
+    """The functions of ``elf.ql.lookups`` that it can answer."""
 
 
 INQUIRIES = (
