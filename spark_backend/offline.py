@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from typing import Final
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,7 +42,7 @@ from elf.ql.unions import side_view, view_of
 from elf.schema import LABELS, is_origin
 from elf.windows import Landmark, Session
 from spark_backend import lookups
-from spark_backend.session import failing
+from spark_backend.session import SparkFailed, failing
 
 VIEW: Final = "rows"
 LINES: Final = "lines"
@@ -52,6 +53,7 @@ _LINES: Final = (
 _FACTS: Final = "agent_name STRING, labels MAP<STRING, STRING>"
 _SCHEMES: Final = {"s3": "s3a", "gcs": "gs"}
 """What Hadoop calls the file systems that Arrow calls otherwise."""
+_ARROWS: Final = {hadoop: arrow for arrow, hadoop in _SCHEMES.items()}
 
 
 @dataclass(frozen=True)
@@ -131,7 +133,7 @@ def answer(
     plan: Plan,
     archived: Sequence[Archived],
     span: tuple[int, int] | None = None,
-    damaged: Damaged | None = refuse,
+    damaged: Damaged | None = None,
 ) -> DataFrame:
     """A query over archived lines, as a table of Spark's that nobody has computed yet (``collected`` does).
 
@@ -141,7 +143,7 @@ def answer(
         archived (Sequence[Archived]): where the lines of its streams are.
         span (tuple[int, int] | None): event times ``[from, to)`` in µs since the epoch: the rows of a query
             without windows, and the windows that lie wholly within. None: everything.
-        damaged (Damaged): as ``run`` takes it.
+        damaged (Damaged | None): as ``run`` takes it.
 
     Returns:
         pyspark.sql.DataFrame: ``window_start`` and ``window_end`` first when the query has windows, then the
@@ -175,14 +177,30 @@ def collected(found: DataFrame) -> pa.Table:
         pyarrow.Table: its rows in their order.
 
     Raises:
-        SparkFailed: when Spark cannot compute it.
+        ArchiveError: when a file that it reads is damaged.
+        SparkFailed: when Spark cannot compute it for another reason.
 
     Example:
         >>> collected(spark.sql("SELECT 1 AS one")).to_pylist()
         [{'one': 1}]
     """
-    with failing():
-        return found.toArrow()
+    try:
+        with failing():
+            return found.toArrow()
+    except SparkFailed:
+        for uri in found.inputFiles():
+            _check(uri)
+        raise
+
+
+def _check(uri: str) -> None:
+    """Raises ``ArchiveError`` for a file of Spark's, by its URI, that is damaged."""
+    scheme, _, rest = uri.partition(":")
+    folder, _, name = f"{_ARROWS.get(scheme, scheme)}:{rest}".rpartition("/")
+    target = Target(folder)
+    path = f"{target.root}/{unquote(name)}"
+    if why := target.damage(path):
+        refuse(path, why)
 
 
 def _reached(plan: Plan, span: tuple[int, int]) -> tuple[int, int]:

@@ -95,6 +95,10 @@ BENCHES: Final = {
         "lab.bench.native.bench.Native",
         "The native extractor against DuckDB's SQL, on drawn and spoilt lines: non-zero when they differ.",
     ),
+    "offline": (
+        "lab.bench.offline.Offline",
+        "Spark over an archive of 30 days, against a query by hand and the raw log; one hour; compare.",
+    ),
     "peers": (
         "lab.bench.peers.bench.Peers",
         "Polars, Flink, Spark, Pathway and Bytewax on elf's job and one core; all answers must be the same.",

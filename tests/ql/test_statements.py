@@ -73,6 +73,13 @@ def test_explain() -> None:
     assert isinstance(analyzed, Explain)
     assert analyzed.analyze
     assert job == Explain("EXPLAIN top", "top", False)
+    offline, of_job, called_so = parse(
+        "EXPLAIN OFFLINE SELECT COUNT(*) FROM a; EXPLAIN OFFLINE top; EXPLAIN offline"
+    )
+    assert isinstance(offline, Explain)
+    assert (offline.offline, offline.analyze, isinstance(offline.target, Query)) == (True, False, True)
+    assert of_job == Explain("EXPLAIN OFFLINE top", "top", False, True)
+    assert called_so == Explain("EXPLAIN offline", "offline", False)
 
 
 def test_notify() -> None:

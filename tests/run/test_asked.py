@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,18 @@ def test_explain_shows_the_plan(capsys: pytest.CaptureFixture[str]) -> None:
     assert (status, err) == (0, "")
     assert "windows  1 h" in out
     assert "map (DuckDB)" in out
+
+
+def test_explain_offline_is_what_spark_would_run(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("--input", str(SAMPLE), "-q", f"EXPLAIN OFFLINE {COUNT} WINDOWING 1 HOUR", "--output", "json")
+    status, out, err = elf_run(capsys, *asked)
+    assert (status, err) == (0, "")
+    assert "pmod(r._ts, 3600000000L)" in json.loads(out)["offline"]
+    status, out, err = elf_run(
+        capsys, "--input", str(SAMPLE), "-q", f"EXPLAIN OFFLINE {COUNT} WINDOWING 5 ROWS"
+    )
+    assert (status, out) == (1, "")
+    assert "only the live engine answers this query: where windows of rows began" in err
 
 
 @pytest.mark.parametrize(

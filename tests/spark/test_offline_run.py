@@ -215,13 +215,24 @@ def test_no_archive_and_no_stream_are_said(elf: Run, tmp_path: Path) -> None:
     assert (status, "--archive PATH" in told) == (1, True)
 
 
-def test_a_damaged_file_ends_it_or_is_left_out_by_name(elf: Run, tmp_path: Path) -> None:
-    for agent in ("a", "b"):
+@pytest.mark.parametrize("harm", ["cut off", "a byte"])
+def test_a_damaged_file_ends_it_or_is_left_out_by_name(elf: Run, tmp_path: Path, harm: str) -> None:
+    """Also where its size is right, and Spark finds out by a checksum."""
+    for agent in ("a", "b:1"):
         rows = [Click(BASE_US + n, "doom", None, 1, 0.5) for n in range(20)]
         store(tmp_path / "t", [r.line() for r in rows], [r.ts_us for r in rows], agent=agent, facts=FACTS)
-    (bad,) = (tmp_path / "t").glob("**/agent=b/*.parquet")
-    bad.write_bytes(bad.read_bytes()[:-30])
-    where = ["-q", "SELECT COUNT(*) AS n FROM clicks", "--archive", str(tmp_path / "t"), "--output", "json"]
+    (bad,) = (tmp_path / "t").glob("**/agent=b*/*.parquet")
+    data = bytearray(bad.read_bytes())
+    data[60] ^= 4
+    bad.write_bytes(bytes(data) if harm == "a byte" else bytes(data[:-30]))
+    where = [
+        "-q",
+        "SELECT SUM(clicks) AS n FROM clicks",
+        "--archive",
+        str(tmp_path / "t"),
+        "--output",
+        "json",
+    ]
     status, out, told = elf("offline", "run", *where)
     assert (status, out) == (1, "")
     assert f"{bad} is damaged" in told
