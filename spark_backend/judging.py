@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from agents.answering.about import not_comparable
 from elf.client import CompareFacts, Window, split
 from elf.client.values import for_terminal
+from elf.errors import UserError
 from elf.job.spec import END_OF_TIME
 from elf.ql.plan import Plan
 from spark_backend import offline
@@ -83,8 +84,7 @@ def judge(
         Comparison: verdicts by start of the windows.
 
     Raises:
-        ArchiveError: when an archive cannot be listed, or a file not be read.
-        SparkFailed: when Spark cannot run a query.
+        UserError: when an archive cannot be listed, or a file not be read, or Spark cannot run a query.
 
     Example:
         >>> judge(spark, facts).outcome.name
@@ -114,7 +114,10 @@ def judge(
         cut = {one: window for one, window in own.items() if window.status.get("skipped")}
         verdicts += [_not_compared(one, window, _CUT) for one, window in cut.items()]
         live = {one: window for one, window in own.items() if one not in cut}
-        verdicts += _judged(spark, facts, version, plan, live, windows, statuses, holes, leave_out)
+        try:
+            verdicts += _judged(spark, facts, version, plan, live, windows, statuses, holes, leave_out)
+        except OSError as error:  # a file went after it was listed
+            raise UserError(f"the archive cannot be read: {error}; try again") from None
     verdicts.sort(key=lambda one: (one.start_us, one.end_us))
     return Comparison(facts.job.spec.plan.outputs, tuple(verdicts))
 
