@@ -109,7 +109,8 @@ class Difference:
 
     @property
     def kind(self) -> str:
-        """``missing`` (the live side lacks it), ``extra`` (it alone has it) or ``different``."""
+        """Which side has it: ``missing`` (the live side lacks it), ``extra`` (it alone has it) or
+        ``different``."""
         return "missing" if self.live is None else "extra" if self.offline is None else "different"
 
     def errors(self, columns: Sequence[str]) -> tuple[Error, ...]:
@@ -198,7 +199,7 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        """``EXPLAINED`` where it differs, or was not compared, and every reason is known."""
+        """How it came out: ``EXPLAINED`` where it differs, or was not compared, and every reason is known."""
         if self.equal:
             return Outcome.EQUAL
         known = self.reasons and all(reason.name != UNEXPLAINED for reason in self.reasons)

@@ -71,6 +71,7 @@ def judge(
     facts: CompareFacts,
     chosen: Chosen = lambda _: True,
     damaged: offline.Damaged = lambda path, why: None,
+    lacking: Sequence[Hole] = (),
 ) -> Comparison:
     """Judge the windows of a job, each with its reasons where it differs.
 
@@ -79,6 +80,7 @@ def judge(
         facts (CompareFacts): of ``Client.compare_facts``, with all versions.
         chosen (Chosen): which windows; all by default. The others' counters still serve as reasons.
         damaged (Damaged): is told each file that is left out, once, and why.
+        lacking (Sequence[Hole]): what else the archive is known to lack.
 
     Returns:
         Comparison: verdicts by start of the windows.
@@ -92,7 +94,7 @@ def judge(
     """
     windows = windows_of(facts)
     statuses = {bounds: window.status for bounds, window in windows.items()}
-    holes = [Hole(f"{for_terminal(name)} was not reached") for name in silent(facts)]
+    holes = [*lacking, *(Hole(f"{for_terminal(name)} was not reached") for name in silent(facts))]
     told: dict[str, str] = {}
 
     def leave_out(path: str, why: str) -> None:
@@ -131,7 +133,7 @@ def _judged(
     version: int,
     plan: Plan,
     live: Mapping[Bounds, Window],
-    windows: Collection[Bounds],
+    windows: Mapping[Bounds, Window],
     statuses: Mapping[Bounds, Mapping[str, object]],
     holes: Sequence[Hole],
     damaged: offline.Damaged,
@@ -154,9 +156,16 @@ def _judged(
         return list(verdicts)
     counted = Census({})
     if shape.countable and plan.fragment.pane_us:
-        spans = [(one.start_us, one.end_us) for one in verdicts]
-        counted = census(spark, plan.fragment.pane_us, archived, spans, damaged)
+        spans = {(one.start_us, one.end_us) for one in verdicts}
+        spans |= _before(spans, [one for one, window in windows.items() if window.version == version])
+        counted = census(spark, plan.fragment.pane_us, archived, sorted(spans), damaged)
     return explain(verdicts, statuses, counted, shape, holes)
+
+
+def _before(spans: Collection[Bounds], known: Sequence[Bounds]) -> set[Bounds]:
+    """The windows of the same hours that end no later: rows that are counted as left out may be theirs."""
+    first, last = min(start for start, _ in spans), max(end for _, end in spans)
+    return {one for one in known if one[0] >= first - first % _HOUR_US and one[1] <= last}
 
 
 def _own(
@@ -291,8 +300,9 @@ def updated(comparison: Comparison, judged: Comparison) -> Comparison:
         Nothing.
 
     Example:
-        >>> updated(judge(spark, facts), judge(spark, facts)) == judge(spark, facts)
-        True
+        >>> window = Verdict(0, 60_000_000, 0, {}, live_rows=2, offline_rows=2)
+        >>> updated(Comparison(("n",)), Comparison(("n",), (window,))).equal_windows
+        1
     """
     verdicts = {(one.start_us, one.end_us): one for both in (comparison, judged) for one in both.windows}
     return Comparison(judged.columns, tuple(verdicts[bounds] for bounds in sorted(verdicts)))

@@ -9,9 +9,10 @@ left out, and each of these explains one row of one window:
   (``elf.job.counters``): at the window itself or at a later one, never at an earlier one;
 - rows that were ahead of the clock stand at the window itself or at an earlier one.
 
-So what is left out is drawn from what later (or earlier) windows counted, the nearest to the end first. That
-accounts for every row if any way of drawing does, since what serves a window serves all windows before it.
-What nobody counted is *unexplained*, and so is a window that differs though no row is left out.
+So what is left out is drawn, window by window, from what later windows counted, the nearest first: that one
+serves the fewest of the windows that come. It accounts for every row if any way of drawing does, and where it
+does not the earlier windows are explained. What nobody counted is *unexplained*, and so is a window that
+differs though no row is left out.
 
 What the archive lacks (``Hole``) explains a window of that time. An approximate row is explained by the bound
 that it states. Rows that the counters account for cannot take more from a count than there are of them, and
@@ -277,8 +278,8 @@ def _accounts(
     found: dict[Bounds, _Account] = {}
     for windows in alike.values():
         own = [_account(one, statuses.get(one, {}), census) for one in windows]
-        _draw(own[::-1], statuses, LATER)
-        _draw(own, statuses, EARLIER)
+        _draw_later(own, statuses)
+        _draw_earlier(own, statuses)
         found |= {account.bounds: account for account in own}
     return found
 
@@ -293,16 +294,31 @@ def _account(bounds: Bounds, status: Mapping[str, object], census: Census) -> _A
     return account
 
 
-def _draw(
-    accounts: Sequence[_Account],
-    statuses: Mapping[Bounds, Mapping[str, object]],
-    counts: Mapping[str, str],
-) -> None:
+def _draw_later(accounts: Sequence[_Account], statuses: Mapping[Bounds, Mapping[str, object]]) -> None:
+    """From what was counted at the window itself or later."""
+    counted = [
+        (place, name, Counter({name: rows}))
+        for place, account in enumerate(accounts)
+        for name in LATER
+        if (rows := _count(statuses.get(account.bounds, {}), name))
+    ]
+    first = 0
+    for place, account in enumerate(accounts):
+        while first < len(counted) and (counted[first][0] < place or account.over > 0):
+            there, name, pool = counted[first]
+            if there >= place:
+                account.draw(name, pool)
+                if pool[name]:
+                    break
+            first += 1
+
+
+def _draw_earlier(accounts: Sequence[_Account], statuses: Mapping[Bounds, Mapping[str, object]]) -> None:
+    """From what was counted at the window itself or earlier."""
     pool: Counter[str] = Counter()
     for account in accounts:
-        status = statuses.get(account.bounds, {})
-        for name in counts:
-            pool[name] += _count(status, name)
+        for name in EARLIER:
+            pool[name] += _count(statuses.get(account.bounds, {}), name)
             account.draw(name, pool)
 
 

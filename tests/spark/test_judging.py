@@ -68,6 +68,9 @@ def test_late_rows_are_drawn_from_later_windows_and_only_so_many(
     first = judge(quick_spark, facts).windows[0]
     assert [(reason.name, reason.rows) for reason in first.reasons] == [("late", 2), ("unexplained", 1)]
     assert "late 2" in first.reasons[1].text, "whose rows they are"
+    store_clicks(tmp_path / "t", [rows()[16]], agent="latest")
+    second = judge(quick_spark, facts, lambda bounds: bounds == THREE[1]).windows
+    assert told(Comparison((), second)) == [("UNEXPLAINED", [("unexplained", 1)])], "both are of the first"
 
 
 def test_rows_of_an_agent_that_is_missing(quick_spark: SparkSession, tmp_path: Path) -> None:

@@ -39,17 +39,17 @@ def test_it_is_documented(module: str, name: str) -> None:
     assert re.search(rf"`{name}\b", text)
 
 
-def test_its_examples_run(spark: SparkSession, tmp_path: Path) -> None:
+def test_its_examples_run(quick_spark: SparkSession, tmp_path: Path) -> None:
     """A second session of this process would be the first one: what ``opened`` gives is that."""
     store_clicks(tmp_path / "archive", [Click(BASE_US + n, "Doom", None, 1, 0.5) for n in (1, 2)])
     plan, first = plan_text(QUERY, CLICKS, stream="clicks"), (BASE_US, BASE_US + 10 * SECOND)
-    facts = job_over(spark, plan, tmp_path / "archive", [first], {first: {"rows_in": 2}})
+    facts = job_over(quick_spark, plan, tmp_path / "archive", [first], {first: {"rows_in": 2}})
     given = {
-        "spark": spark,
+        "spark": quick_spark,
         "archive": str(tmp_path / "archive"),
         "plan": plan,
         "facts": facts,
-        "opened": lambda *_, **__: nullcontext(spark),
+        "opened": lambda *_, **__: nullcontext(quick_spark),
     }
     loop = asyncio.new_event_loop()
     for module, name in NAMES:

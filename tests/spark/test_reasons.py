@@ -56,12 +56,17 @@ def test_each_counter_serves_its_own_window_and_those_on_one_side_of_it(
 
 
 def test_a_row_explains_one_row_of_one_window() -> None:
-    """The one that a later window needs is not there for an earlier one; the windows that are equal count
-    too."""
+    """The one that an earlier window needs is not there for a later one; the windows that are equal count
+    too, and what they counted serves none after them."""
     verdicts = [window(0, GONE, rows_in=9), window(1, GONE, rows_in=9), window(2, rows_in=4, late=1)]
     census = {0: {"a": 10}, 1: {"a": 10}, 2: {"a": 4}}
-    assert reasons(verdicts, census) == [[("unexplained", 1)], [("late", 1)], []]
-    assert reasons(verdicts, {**census, 2: {"a": 5}}) == [[("unexplained", 1)], [("unexplained", 1)], []]
+    assert reasons(verdicts, census) == [[("late", 1)], [("unexplained", 1)], []]
+    equal = [window(0, rows_in=9), *verdicts[1:]]
+    assert reasons(equal, census) == [[], [("unexplained", 1)], []]
+    assert reasons([window(0, rows_in=4, late=1), *verdicts[1:2]], {**census, 0: {"a": 4}}) == [
+        [],
+        [("unexplained", 1)],
+    ]
 
 
 @settings(max_examples=80)
