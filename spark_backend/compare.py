@@ -139,7 +139,8 @@ class Reason:
         name (str): ``late``, ``not covered``, ``shed``, ``leapt``, ``outside the roster``, ``ahead of the
             clock``, ``archive``, ``approximate``, ``uncast``, ``skipped``, ``version`` or ``unexplained``.
         text (str): for people.
-        rows (int | None): rows of the stream that it accounts for; None: it is not about a number of rows.
+        rows (int | None): rows of the stream that it accounts for, below 0 those that the archive lacks;
+            None: it is not about a number of rows.
 
     Example:
         >>> Reason("late", "12 rows came too late", rows=12).rows

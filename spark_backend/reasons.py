@@ -337,10 +337,10 @@ def _reasons(
     found = [_drawn(name, rows, verdict.status) for name, rows in account.drawn.items()]
     if lacking and account.over < 0:
         return [
-            Reason("archive", f"the archive lacks {_rows(-account.over)}: {_listed(lacking)}", -account.over)
+            Reason("archive", f"the archive lacks {_rows(-account.over)}: {_listed(lacking)}", account.over)
         ]
     if account.over:
-        return [*found, Reason(UNEXPLAINED, _surplus(account, census), abs(account.over))]
+        return [*found, Reason(UNEXPLAINED, _surplus(account, census), account.over)]
     left_out = sum(account.drawn.values())
     if left_out:
         why = _beyond(verdict, shape.counts, left_out)
@@ -454,7 +454,7 @@ def waits(verdict: Verdict) -> bool:
         >>> waits(Verdict(0, 1, 0, {}, 0, 1, (Difference(None, (1,)),), ("n",), (over,)))
         True
     """
-    return any(one.name == UNEXPLAINED and one.rows for one in verdict.reasons)
+    return any(one.name == UNEXPLAINED and (one.rows or 0) > 0 for one in verdict.reasons)
 
 
 def _number(row: Sequence[Cell] | None, place: int) -> float:

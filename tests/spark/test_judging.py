@@ -97,7 +97,7 @@ def test_a_row_that_is_gone_from_the_archive_is_unexplained(
     quiet = replace(
         moved, archives=tuple(msgspec.structs.replace(one, silent=("web-9",)) for one in moved.archives)
     )
-    assert told(judge(quick_spark, quiet))[1] == ("EXPLAINED", [("archive", 1)])
+    assert told(judge(quick_spark, quiet))[1] == ("EXPLAINED", [("archive", -1)])
 
 
 def test_a_wrong_cell_is_unexplained_whatever_is_late(quick_spark: SparkSession, tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_damaged_file_explains_what_its_hour_lacks(quick_spark: SparkSession, 
     file.write_bytes(b"")
     said: list[str] = []
     comparison = judge(quick_spark, facts, damaged=lambda path, why: said.append(path))
-    assert told(comparison) == [("EXPLAINED", [("archive", 5)])] * 3
+    assert told(comparison) == [("EXPLAINED", [("archive", -5)])] * 3
     assert said == [str(file)]
     assert str(file) in comparison.windows[0].reasons[0].text
 
