@@ -252,7 +252,7 @@ def explain(
     found = []
     for verdict in verdicts:
         if shape.bounded:
-            verdict = _unbound(verdict, shape.bounded)
+            verdict = _unbound(verdict)
         if verdict.compared and not verdict.equal:
             account = accounts[verdict.start_us, verdict.end_us]
             verdict = replace(
@@ -407,7 +407,7 @@ def _uncounted(
     return [Reason(UNEXPLAINED, "no row is counted as left out")]
 
 
-def _unbound(verdict: Verdict, bounded: str) -> Verdict:
+def _unbound(verdict: Verdict) -> Verdict:
     """Without the differences that are in the stated bounds alone: Spark has none to state."""
     places = [place for place, name in enumerate(verdict.columns) if name != _BOUND]
 
