@@ -109,7 +109,8 @@ class Difference:
 
     @property
     def kind(self) -> str:
-        """``missing`` (the live side lacks it), ``extra`` (it alone has it) or ``different``."""
+        """Which side has it: ``missing`` (the live side lacks it), ``extra`` (it alone has it) or
+        ``different``."""
         return "missing" if self.live is None else "extra" if self.offline is None else "different"
 
     def errors(self, columns: Sequence[str]) -> tuple[Error, ...]:
@@ -138,7 +139,8 @@ class Reason:
         name (str): ``late``, ``not covered``, ``shed``, ``leapt``, ``outside the roster``, ``ahead of the
             clock``, ``archive``, ``approximate``, ``uncast``, ``skipped``, ``version`` or ``unexplained``.
         text (str): for people.
-        rows (int | None): rows of the stream that it accounts for; None: it is not about a number of rows.
+        rows (int | None): rows of the stream that it accounts for, below 0 those that the archive lacks;
+            None: it is not about a number of rows.
 
     Example:
         >>> Reason("late", "12 rows came too late", rows=12).rows
@@ -198,7 +200,7 @@ class Verdict:
 
     @property
     def outcome(self) -> Outcome:
-        """``EXPLAINED`` where it differs, or was not compared, and every reason is known."""
+        """How it came out: ``EXPLAINED`` where it differs, or was not compared, and every reason is known."""
         if self.equal:
             return Outcome.EQUAL
         known = self.reasons and all(reason.name != UNEXPLAINED for reason in self.reasons)

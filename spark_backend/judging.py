@@ -23,6 +23,7 @@ from agents.archive.contents import contents
 from agents.archive.partitions import Target
 from elf.client import CompareFacts, Window, split
 from elf.client.values import for_terminal
+from elf.errors import UserError
 from elf.job.spec import END_OF_TIME
 from elf.ql.plan import Plan
 from spark_backend import offline
@@ -72,6 +73,7 @@ def judge(
     facts: CompareFacts,
     chosen: Chosen = lambda _: True,
     damaged: offline.Damaged = lambda path, why: None,
+    lacking: Sequence[Hole] = (),
 ) -> Comparison:
     """Judge the windows of a job, each with its reasons where it differs.
 
@@ -80,13 +82,13 @@ def judge(
         facts (CompareFacts): of ``Client.compare_facts``, with all versions.
         chosen (Chosen): which windows; all by default. The others' counters still serve as reasons.
         damaged (Damaged): is told each file that is left out, once, and why.
+        lacking (Sequence[Hole]): what else the archive is known to lack.
 
     Returns:
         Comparison: verdicts by start of the windows.
 
     Raises:
-        ArchiveError: when an archive cannot be listed, or a file not be read.
-        SparkFailed: when Spark cannot run a query.
+        UserError: when an archive cannot be listed, or a file not be read, or Spark cannot run a query.
 
     Example:
         >>> judge(spark, facts).outcome.name
@@ -94,7 +96,7 @@ def judge(
     """
     windows = windows_of(facts)
     statuses = {bounds: window.status for bounds, window in windows.items()}
-    holes = [Hole(f"{for_terminal(name)} was not reached") for name in silent(facts)]
+    holes = [*lacking, *(Hole(f"{for_terminal(name)} was not reached") for name in silent(facts))]
     holes += [Hole(f"{for_terminal(name)} keeps no archive") for name in without_archive(facts)]
     told: dict[str, str] = {}
 
@@ -117,7 +119,10 @@ def judge(
         cut = {one: window for one, window in own.items() if window.status.get("skipped")}
         verdicts += [_not_compared(one, window, _CUT) for one, window in cut.items()]
         live = {one: window for one, window in own.items() if one not in cut}
-        verdicts += _judged(spark, facts, version, plan, live, windows, statuses, holes, leave_out)
+        try:
+            verdicts += _judged(spark, facts, version, plan, live, windows, statuses, holes, leave_out)
+        except OSError as error:  # a file went after it was listed
+            raise UserError(f"the archive cannot be read: {error}; try again") from None
     verdicts.sort(key=lambda one: (one.start_us, one.end_us))
     return Comparison(facts.job.spec.plan.outputs, tuple(verdicts))
 
@@ -131,7 +136,7 @@ def _judged(
     version: int,
     plan: Plan,
     live: Mapping[Bounds, Window],
-    windows: Collection[Bounds],
+    windows: Mapping[Bounds, Window],
     statuses: Mapping[Bounds, Mapping[str, object]],
     holes: Sequence[Hole],
     damaged: offline.Damaged,
@@ -154,8 +159,9 @@ def _judged(
         return list(verdicts)
     counted = Census({})
     if shape.countable and plan.fragment.pane_us:
-        spans = [(one.start_us, one.end_us) for one in verdicts]
-        counted = census(spark, plan.fragment.pane_us, archived, spans, damaged)
+        spans = {(one.start_us, one.end_us) for one in verdicts}
+        spans |= _before(spans, [one for one, window in windows.items() if window.version == version])
+        counted = census(spark, plan.fragment.pane_us, archived, sorted(spans), damaged)
     return explain(verdicts, statuses, counted, shape, [*holes, *_deleted(archived)])
 
 
@@ -171,6 +177,12 @@ def _deleted(archived: Sequence[offline.Archived]) -> list[Hole]:
                 if some.hour is not None:
                     found.append(Hole(text, some.hour * _HOUR_US, (some.hour + 1) * _HOUR_US))
     return found
+
+
+def _before(spans: Collection[Bounds], known: Sequence[Bounds]) -> set[Bounds]:
+    """The windows of the same hours that end no later: rows that are counted as left out may be theirs."""
+    first, last = min(start for start, _ in spans), max(end for _, end in spans)
+    return {one for one in known if one[0] >= first - first % _HOUR_US and one[1] <= last}
 
 
 def _own(
@@ -324,8 +336,9 @@ def updated(comparison: Comparison, judged: Comparison) -> Comparison:
         Nothing.
 
     Example:
-        >>> updated(judge(spark, facts), judge(spark, facts)) == judge(spark, facts)
-        True
+        >>> window = Verdict(0, 60_000_000, 0, {}, live_rows=2, offline_rows=2)
+        >>> updated(Comparison(("n",)), Comparison(("n",), (window,))).equal_windows
+        1
     """
     verdicts = {(one.start_us, one.end_us): one for both in (comparison, judged) for one in both.windows}
     return Comparison(judged.columns, tuple(verdicts[bounds] for bounds in sorted(verdicts)))

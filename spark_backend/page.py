@@ -8,8 +8,9 @@ nowhere else. It appears whole or not at all.
 from __future__ import annotations
 
 import math
-import tempfile
+import os
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from html import escape
 from pathlib import Path
@@ -49,20 +50,19 @@ def write(comparison: Comparison, job: str, query: str, path: Path) -> None:
 
     Example:
         >>> window = Verdict(0, 60_000_000, 0, {"expected": 1, "reported": 1}, live_rows=2, offline_rows=2)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     write(Comparison(("n",), (window,)), "busy", "SELECT 1", Path(folder) / "busy.html")
-        ...     "live = offline in 1 of 1 windows" in (Path(folder) / "busy.html").read_text()
+        >>> page_of_it = Path(archive).with_name("busy.html")
+        >>> write(Comparison(("n",), (window,)), "busy", "SELECT 1", page_of_it)
+        >>> "live = offline in 1 of 1 windows" in page_of_it.read_text()
         True
     """
+    hidden = path.absolute().with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=path.absolute().parent, prefix=f".{path.name}.", delete=False
-        ) as file:
-            hidden = Path(file.name)
+        with hidden.open("w", encoding="utf-8") as file:
             file.writelines(page(comparison, job, query))
-        hidden.chmod(0o644)
         hidden.replace(path)
     except OSError as error:
+        with suppress(OSError):
+            hidden.unlink(missing_ok=True)
         raise UserError(f"cannot write {path}: {(error.strerror or str(error)).lower()}") from None
 
 

@@ -9,9 +9,10 @@ left out, and each of these explains one row of one window:
   (``elf.job.counters``): at the window itself or at a later one, never at an earlier one;
 - rows that were ahead of the clock stand at the window itself or at an earlier one.
 
-So what is left out is drawn from what later (or earlier) windows counted, the nearest to the end first. That
-accounts for every row if any way of drawing does, since what serves a window serves all windows before it.
-What nobody counted is *unexplained*, and so is a window that differs though no row is left out.
+So what is left out is drawn, window by window, from what later windows counted, the nearest first: that one
+serves the fewest of the windows that come. It accounts for every row if any way of drawing does, and where it
+does not the earlier windows are explained. What nobody counted is *unexplained*, and so is a window that
+differs though no row is left out.
 
 What the archive lacks (``Hole``) explains a window of that time. An approximate row is explained by the bound
 that it states. Rows that the counters account for cannot take more from a count than there are of them, and
@@ -251,7 +252,7 @@ def explain(
     found = []
     for verdict in verdicts:
         if shape.bounded:
-            verdict = _unbound(verdict, shape.bounded)
+            verdict = _unbound(verdict)
         if verdict.compared and not verdict.equal:
             account = accounts[verdict.start_us, verdict.end_us]
             verdict = replace(
@@ -277,8 +278,8 @@ def _accounts(
     found: dict[Bounds, _Account] = {}
     for windows in alike.values():
         own = [_account(one, statuses.get(one, {}), census) for one in windows]
-        _draw(own[::-1], statuses, LATER)
-        _draw(own, statuses, EARLIER)
+        _draw_later(own, statuses)
+        _draw_earlier(own, statuses)
         found |= {account.bounds: account for account in own}
     return found
 
@@ -293,16 +294,31 @@ def _account(bounds: Bounds, status: Mapping[str, object], census: Census) -> _A
     return account
 
 
-def _draw(
-    accounts: Sequence[_Account],
-    statuses: Mapping[Bounds, Mapping[str, object]],
-    counts: Mapping[str, str],
-) -> None:
+def _draw_later(accounts: Sequence[_Account], statuses: Mapping[Bounds, Mapping[str, object]]) -> None:
+    """From what was counted at the window itself or later."""
+    counted = [
+        (place, name, Counter({name: rows}))
+        for place, account in enumerate(accounts)
+        for name in LATER
+        if (rows := _count(statuses.get(account.bounds, {}), name))
+    ]
+    first = 0
+    for place, account in enumerate(accounts):
+        while first < len(counted) and (counted[first][0] < place or account.over > 0):
+            there, name, pool = counted[first]
+            if there >= place:
+                account.draw(name, pool)
+                if pool[name]:
+                    break
+            first += 1
+
+
+def _draw_earlier(accounts: Sequence[_Account], statuses: Mapping[Bounds, Mapping[str, object]]) -> None:
+    """From what was counted at the window itself or earlier."""
     pool: Counter[str] = Counter()
     for account in accounts:
-        status = statuses.get(account.bounds, {})
-        for name in counts:
-            pool[name] += _count(status, name)
+        for name in EARLIER:
+            pool[name] += _count(statuses.get(account.bounds, {}), name)
             account.draw(name, pool)
 
 
@@ -321,10 +337,10 @@ def _reasons(
     found = [_drawn(name, rows, verdict.status) for name, rows in account.drawn.items()]
     if lacking and account.over < 0:
         return [
-            Reason("archive", f"the archive lacks {_rows(-account.over)}: {_listed(lacking)}", -account.over)
+            Reason("archive", f"the archive lacks {_rows(-account.over)}: {_listed(lacking)}", account.over)
         ]
     if account.over:
-        return [*found, Reason(UNEXPLAINED, _surplus(account, census), abs(account.over))]
+        return [*found, Reason(UNEXPLAINED, _surplus(account, census), account.over)]
     left_out = sum(account.drawn.values())
     if left_out:
         why = _beyond(verdict, shape.counts, left_out)
@@ -391,7 +407,7 @@ def _uncounted(
     return [Reason(UNEXPLAINED, "no row is counted as left out")]
 
 
-def _unbound(verdict: Verdict, bounded: str) -> Verdict:
+def _unbound(verdict: Verdict) -> Verdict:
     """Without the differences that are in the stated bounds alone: Spark has none to state."""
     places = [place for place, name in enumerate(verdict.columns) if name != _BOUND]
 
@@ -438,7 +454,7 @@ def waits(verdict: Verdict) -> bool:
         >>> waits(Verdict(0, 1, 0, {}, 0, 1, (Difference(None, (1,)),), ("n",), (over,)))
         True
     """
-    return any(one.name == UNEXPLAINED and one.rows for one in verdict.reasons)
+    return any(one.name == UNEXPLAINED and (one.rows or 0) > 0 for one in verdict.reasons)
 
 
 def _number(row: Sequence[Cell] | None, place: int) -> float:

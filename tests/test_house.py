@@ -10,10 +10,12 @@ import sys
 from functools import cache
 from pathlib import Path
 
+from prometheus_client import generate_latest
 from typer.testing import CliRunner
 
 from agents.exposition import exposition
 from agents.metrics import Metrics
+from elf.cli import follow
 from elf.cli.main import app
 
 ROOT = Path(__file__).parents[1]
@@ -67,7 +69,8 @@ def test_every_setting_in_the_pages_exists() -> None:
 
 
 def test_every_metric_in_the_pages_exists() -> None:
-    known = set(re.findall(r"^# TYPE (\w+)", exposition(Metrics()).decode(), re.M))
+    shown = exposition(Metrics()) + generate_latest(follow.Metrics("busy", None).registry)
+    known = set(re.findall(r"^# TYPE (\w+)", shown.decode(), re.M))
     asked = set(re.findall(r"`(elf_\w+)", TEXT))
     assert len(asked) > 10
     assert asked - {"elf_"} <= known

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
@@ -13,12 +14,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from elf.cli import follow
-from elf.cli.compare import Asked, Chosen, Fleet
+from elf.cli.compare import Asked, Chosen, Fleet, compare_job
 from elf.cli.follow import Follower, Metrics, Notices, seconds
 from elf.client import CompareFacts
-from elf.errors import UserError
+from elf.errors import ElfError, UserError
 from elf.fields import replace
 from elf.ql.planner import plan_text
+from spark_backend import session
 from spark_backend.compare import Difference, Reason, Verdict
 from spark_backend.pending import LATER_MIN, Pending
 from tests.support.compared import job_over
@@ -113,17 +115,23 @@ def hook() -> Iterator[Server]:
 
 
 class Grows(Fleet):
-    """A fleet whose job has more windows at each look."""
+    """A fleet whose job has more windows at each look; or that cannot be asked."""
 
     def facts(self) -> CompareFacts:
-        return GROWN.pop(0)
+        found = GROWN.pop(0)
+        if isinstance(found, ElfError):
+            raise found
+        return found
 
 
-GROWN: list[CompareFacts] = []
+GROWN: list[CompareFacts | ElfError] = []
 
 
 def test_looks_judge_what_is_new_and_tell_of_what_is_unexplained(
-    quick_spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    quick_spark: SparkSession,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A row is taken from the archive of the third window."""
     rows = [Click(BASE_US + n * SECOND, "doom", None, 1, 0.5) for n in range(60)]
@@ -169,6 +177,24 @@ def test_looks_judge_what_is_new_and_tell_of_what_is_unexplained(
     assert 'elf_compare_windows_total{job="busy",outcome="unexplained"} 1.0' in shown
     assert 'elf_compare_lag_seconds{job="busy"} 20.0' in shown
     assert "live = offline in 3 of 4 windows" in (tmp_path / "page.html").read_text()
+
+    monkeypatch.setattr(logging, "disable", lambda _: None)
+    monkeypatch.setattr(session, "opened", lambda *_, **__: nullcontext(quick_spark))
+    known = replace(
+        facts, archives=(source,), job=msgspec.structs.replace(facts.job, windows=facts.job.windows)
+    )
+    gone = ElfError("nobody answers")
+    GROWN.extend([known, known, gone, gone, known])
+    asked = replace(asked, follow=True, windows=4, every="1s", rounds=4, notify=None, as_json=True)
+    assert compare_job(asked) == 2
+    said = capsys.readouterr()
+    windows_told = [msgspec.json.decode(line) for line in said.out.splitlines()]
+    assert [one["outcome"] for one in windows_told] == ["equal", "unexplained"]
+    assert said.err.count("elf: nobody answers; the next look is in 1 s") == 1
+    assert 'elf_compare_looks_failed_total{job="busy"} 2.0' in (tmp_path / "elf.prom").read_text()
+    GROWN.extend([known, gone])
+    assert compare_job(replace(asked, rounds=1)) == 69
+    assert "no window of job busy was judged in 1 looks: nobody answers" in capsys.readouterr().err
 
 
 def test_notices_that_nobody_takes_are_bounded_and_counted(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from agents.answering.about import not_comparable
+from elf.batch import decode, encode
 from elf.client import CompareFacts
 from elf.fields import replace
 from elf.job.spec import VersionRecord
@@ -68,6 +71,9 @@ def test_late_rows_are_drawn_from_later_windows_and_only_so_many(
     first = judge(quick_spark, facts).windows[0]
     assert [(reason.name, reason.rows) for reason in first.reasons] == [("late", 2), ("unexplained", 1)]
     assert "late 2" in first.reasons[1].text, "whose rows they are"
+    store_clicks(tmp_path / "t", [rows()[16]], agent="latest")
+    second = judge(quick_spark, facts, lambda bounds: bounds == THREE[1]).windows
+    assert told(Comparison((), second)) == [("UNEXPLAINED", [("unexplained", 1)])], "both are of the first"
 
 
 def test_rows_of_an_agent_that_is_missing(quick_spark: SparkSession, tmp_path: Path) -> None:
@@ -94,7 +100,7 @@ def test_a_row_that_is_gone_from_the_archive_is_unexplained(
     quiet = replace(
         moved, archives=tuple(msgspec.structs.replace(one, silent=("web-9",)) for one in moved.archives)
     )
-    assert told(judge(quick_spark, quiet))[1] == ("EXPLAINED", [("archive", 1)])
+    assert told(judge(quick_spark, quiet))[1] == ("EXPLAINED", [("archive", -1)])
 
 
 def test_a_wrong_cell_is_unexplained_whatever_is_late(quick_spark: SparkSession, tmp_path: Path) -> None:
@@ -124,7 +130,7 @@ def test_a_damaged_file_explains_what_its_hour_lacks(quick_spark: SparkSession, 
     file.write_bytes(b"")
     said: list[str] = []
     comparison = judge(quick_spark, facts, damaged=lambda path, why: said.append(path))
-    assert told(comparison) == [("EXPLAINED", [("archive", 5)])] * 3
+    assert told(comparison) == [("EXPLAINED", [("archive", -5)])] * 3
     assert said == [str(file)]
     assert str(file) in comparison.windows[0].reasons[0].text
 
@@ -166,3 +172,33 @@ def test_a_window_that_was_never_committed(quick_spark: SparkSession, tmp_path: 
     one = judge(quick_spark, lacking, lambda bounds: bounds == THREE[0])
     assert [(window.start_us, window.equal) for window in one.windows] == [(THREE[0][0], True)]
     assert len(updated(judge(quick_spark, lacking), one).windows) == 3
+
+
+def test_an_approximate_job_is_judged_by_the_bounds_that_it_states(
+    quick_spark: SparkSession, tmp_path: Path
+) -> None:
+    query = (
+        "SELECT product, COUNT(*) AS n FROM clicks GROUP BY product ORDER BY n DESC LIMIT 2 APPROXIMATE "
+        "WINDOWING 10 SECONDS"
+    )
+    top = plan_text(query, CLICKS, stream="clicks")
+    store_clicks(tmp_path / "t", rows())
+    store_clicks(tmp_path / "less", [row for n, row in enumerate(rows()) if n not in (3, 15)])
+    whole = job_over(quick_spark, top, tmp_path / "t", THREE, statuses(WHOLE, WHOLE, WHOLE))
+    low = job_over(quick_spark, top, tmp_path / "less", THREE, statuses(WHOLE, WHOLE, WHOLE))
+    assert not not_comparable(top)
+    results = [
+        msgspec.structs.replace(result, payload=encode(bounded(decode(result.payload), bound)))
+        for result, bound in zip(low.job.windows, (1.0, 0.0, 3.0), strict=True)
+    ]
+    facts = replace(whole, job=msgspec.structs.replace(low.job, windows=tuple(results)))
+    assert told(judge(quick_spark, facts)) == [
+        ("EXPLAINED", [("approximate", None)]),
+        ("UNEXPLAINED", [("unexplained", None)]),
+        ("EQUAL", []),
+    ]
+
+
+def bounded(table: pa.Table, bound: float) -> pa.Table:
+    place = table.schema.get_field_index("error_bound")
+    return table.set_column(place, "error_bound", pa.array([bound] * table.num_rows))

@@ -105,3 +105,7 @@ def test_it_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["x.html"]
     with pytest.raises(UserError, match=r"cannot write .*: no such file"):
         write(Comparison(COLUMNS), "busy", "SELECT 1", tmp_path / "no" / "x.html")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(UserError, match=r"cannot write .*: is a directory"):
+        write(Comparison(COLUMNS), "busy", "SELECT 1", tmp_path / "folder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "x.html"]

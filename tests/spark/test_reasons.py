@@ -56,12 +56,17 @@ def test_each_counter_serves_its_own_window_and_those_on_one_side_of_it(
 
 
 def test_a_row_explains_one_row_of_one_window() -> None:
-    """The one that a later window needs is not there for an earlier one; the windows that are equal count
-    too."""
+    """The one that an earlier window needs is not there for a later one; the windows that are equal count
+    too, and what they counted serves none after them."""
     verdicts = [window(0, GONE, rows_in=9), window(1, GONE, rows_in=9), window(2, rows_in=4, late=1)]
     census = {0: {"a": 10}, 1: {"a": 10}, 2: {"a": 4}}
-    assert reasons(verdicts, census) == [[("unexplained", 1)], [("late", 1)], []]
-    assert reasons(verdicts, {**census, 2: {"a": 5}}) == [[("unexplained", 1)], [("unexplained", 1)], []]
+    assert reasons(verdicts, census) == [[("late", 1)], [("unexplained", 1)], []]
+    equal = [window(0, rows_in=9), *verdicts[1:]]
+    assert reasons(equal, census) == [[], [("unexplained", 1)], []]
+    assert reasons([window(0, rows_in=4, late=1), *verdicts[1:2]], {**census, 0: {"a": 4}}) == [
+        [],
+        [("unexplained", 1)],
+    ]
 
 
 @settings(max_examples=80)
@@ -95,9 +100,36 @@ def test_what_was_left_out_later_explains_every_window_and_one_row_fewer_does_no
 def test_rows_that_are_not_there_explain_no_row_that_is() -> None:
     """A hole in the archive explains rows that the archive lacks, in its time."""
     hole = (Hole("hour=00", 0, 10),)
-    assert reasons([window(5, GONE, rows_in=12)], {5: {"a": 10}}, holes=hole) == [[("archive", 2)]]
-    assert reasons([window(15, GONE, rows_in=12)], {15: {"a": 10}}, holes=hole) == [[("unexplained", 2)]]
+    assert reasons([window(5, GONE, rows_in=12)], {5: {"a": 10}}, holes=hole) == [[("archive", -2)]]
+    assert reasons([window(15, GONE, rows_in=12)], {15: {"a": 10}}, holes=hole) == [[("unexplained", -2)]]
     assert reasons([window(5, GONE, rows_in=8)], {5: {"a": 10}}, holes=hole) == [[("unexplained", 2)]]
+
+
+def test_rows_of_a_missing_agent_are_its_own() -> None:
+    away = window(0, GONE, rows_in=7, missing=["web-2"])
+    assert reasons([away], {0: {"web-1": 7, "web-2": 3}}) == [[("not covered", 3)]]
+    assert reasons([away], {0: {"web-1": 8, "web-2": 3}}) == [[("not covered", 3), ("unexplained", 1)]]
+    assert reasons([away], {0: {"web-1": 9}}) == [[("unexplained", 2)]]
+
+
+@pytest.mark.parametrize(
+    ("live", "offline", "why"),
+    [
+        (("/", 8), ("/", 10), ""),
+        (("/", 8), ("/", 11), "n is 3 too low, with 2 rows left out"),
+        (("/", 8), ("/", 7), "n is 1 too high in a row"),
+        (None, ("/", 2), ""),
+        (("/", 1), None, "n is 1 too high in a row"),
+    ],
+)
+def test_rows_that_were_left_out_lower_a_count_and_by_no_more_than_they_are(
+    live: Row | None, offline: Row | None, why: str
+) -> None:
+    verdict = window(0, Difference(live, offline), rows_in=8, late=2)
+    (found,) = explain([verdict], {}, Census({(0, 1): {"a": 10}}), SHAPE)
+    assert [reason.text for reason in found.reasons] == ["2 rows late", *([why] if why else [])]
+    (found,) = explain([verdict], {}, Census({(0, 1): {"a": 10}}), Shape(keys=("page",)))
+    assert found.outcome is Outcome.EXPLAINED, "nothing is said of counts of a query with a LIMIT"
 
 
 def test_values_that_did_not_fit_explain_two_rows_each() -> None:
@@ -144,7 +176,8 @@ def test_where_rows_cannot_be_counted_out_there_must_be_some_at_least() -> None:
 def test_only_what_later_windows_may_count_is_waited_for() -> None:
     (over,) = explain([window(0, GONE, rows_in=9)], {}, Census({(0, 1): {"a": 10}}), SHAPE)
     (equal,) = explain([window(0, GONE, rows_in=9)], {}, Census({(0, 1): {"a": 9}}), SHAPE)
-    assert [waits(over), waits(equal)] == [True, False]
+    (lacks,) = explain([window(0, GONE, rows_in=9)], {}, Census({(0, 1): {"a": 8}}), SHAPE)
+    assert [waits(over), waits(equal), waits(lacks)] == [True, False, False]
 
 
 @pytest.mark.parametrize(
