@@ -452,7 +452,7 @@ class GeoipConfig:
         (),
         many(_FOLDER),
         "Files in MaxMind's format (.mmdb), as of GeoLite2-City and GeoLite2-ASN; the first that knows a "
-        "value gives it. They are read into memory when the agent starts.",
+        "value gives it. They are copied when the agent starts.",
     )
 
 

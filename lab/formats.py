@@ -68,12 +68,18 @@ the name of a variable`.
 - Times taken are `request_time`, in seconds, whatever unit the server writes (`%D` is µs, HAProxy's and IIS's ms).
 - Of nginx's `$upstream_…` variables with several values (`0.01, 0.02 : 0.03`) the column has the last one, of the server
   that answered; `NAME_list` has all, as written. `$upstream_addr` is the list.
-- Times without a zone (error logs, HAProxy, W3C, syslog) are UTC. Those of RFC 3164 have no year: it is the last one in
-  which the time is not later than tomorrow.
+- Times without a zone (error logs, HAProxy, W3C, syslog) are UTC, or what clocks in another zone show:
+  `streams.NAME.timezone: Europe/Berlin`, `elf run --timezone`. Where clocks are set forward, 02:30 is what 03:30 is; where they
+  are set back, the hour that comes twice is the first one. Before 1970 and from 2100 on the offset stays as it is then. A time
+  with a zone, and a number, mean what they say. `validate` tells of such times on a machine whose clocks are not in UTC.
+  Times of RFC 3164 have no year: it is the last one in which the time is not later than tomorrow.
 - `regex`, `csv` and `logfmt`, and fields behind the last one, have types told from samples, as JSON has; `--column` and
   `streams.NAME.columns` declare others.
 - Regular expressions are those that RE2 and Java read alike: no lookaround, no reference back, no possessive group.
-- Only `combined`, `common` and `json` can be masked (`streams.NAME.mask`).
+- A value of CSV may be in double quotes, with separators and doubled quotes in it. One with line breaks needs
+  `streams.NAME.multiline`; without it such lines are rejected, as lines with a quote that has no fellow.
+- Lines of all formats can be masked (`streams.NAME.mask`) but those of `caddy` and `traefik`, and such `regex:` as Python does
+  not know (`[[:alpha:]]`).
 
 ## Names
 

@@ -188,7 +188,7 @@ reads `_agent`, `_source` or labels runs on each agent for its own rows: with `S
 _TIMES: Final = """\
 A timestamp has one grammar, whether the time of a line, a column, a `CAST`, `TIMESTAMP '…'` or a text constant beside a timestamp is
 read: RFC 3339 (`2026-03-01T12:00:00.5Z`; `t`, `z`, a blank for the `T`, a comma before the fraction, no seconds, `+02:00`, `+0200`,
-`+02`, `UTC`, `GMT` or no zone, which is UTC, will do), dates alone (`2026-03-01` is its midnight), dates of the common log format
+`+02`, `UTC`, `GMT` or no zone, which is UTC (in lines: the stream's `timezone`), will do), dates alone (`2026-03-01` is its midnight), dates of the common log format
 (`01/Mar/2026:12:00:00 +0000`, also in brackets), and numbers since 1970: seconds below 10¹¹, milliseconds below 10¹⁴, microseconds
 below 10¹⁷. Blanks around it are none of it, and digits below the microsecond are cut off. `24:00:00` is the end of the day; a leap
 second, `23:59:60` in UTC, is the first second of the next day. What is no such text, or outside of the years 1 to 9999, is NULL:

@@ -73,7 +73,6 @@ def judge(
     facts: CompareFacts,
     chosen: Chosen = lambda _: True,
     damaged: offline.Damaged = lambda path, why: None,
-    lacking: Sequence[Hole] = (),
 ) -> Comparison:
     """Judge the windows of a job, each with its reasons where it differs.
 
@@ -82,7 +81,6 @@ def judge(
         facts (CompareFacts): of ``Client.compare_facts``, with all versions.
         chosen (Chosen): which windows; all by default. The others' counters still serve as reasons.
         damaged (Damaged): is told each file that is left out, once, and why.
-        lacking (Sequence[Hole]): what else the archive is known to lack.
 
     Returns:
         Comparison: verdicts by start of the windows.
@@ -96,7 +94,7 @@ def judge(
     """
     windows = windows_of(facts)
     statuses = {bounds: window.status for bounds, window in windows.items()}
-    holes = [*lacking, *(Hole(f"{for_terminal(name)} was not reached") for name in silent(facts))]
+    holes = [Hole(f"{for_terminal(name)} was not reached") for name in silent(facts)]
     holes += [Hole(f"{for_terminal(name)} keeps no archive") for name in without_archive(facts)]
     told: dict[str, str] = {}
 

@@ -35,7 +35,7 @@ def register(spark: SparkSession, names: Sequence[str]) -> None:
         raise UserError(why)
     for name in names:
         kind = TYPES["spark"][KNOWN[name].kind]
-        spark.udf.register(sql_name(name), udf(_value(name, LOOKUPS.databases), kind))
+        spark.udf.register(sql_name(name), udf(_value(name, LOOKUPS.databases), kind, useArrow=False))
 
 
 def _value(name: str, databases: tuple[str, ...]) -> Callable[[str | None], Value]:

@@ -1,8 +1,8 @@
 """Where addresses are: databases in MaxMind's format (``.mmdb``: GeoLite2, DB-IP, IPinfo and others).
 
-A database is read into memory as a whole: the file may be replaced, or written over, while the agent runs.
-Of several the first that knows a value gives it, so one of cities and one of autonomous systems stand beside
-each other.
+What is read is a copy of a database that has no name any more: the file itself may be replaced, or written
+over, while the agent runs. Of several the first that knows a value gives it, so one of cities and one of
+autonomous systems stand beside each other.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import re
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -60,8 +62,9 @@ class GeoIp:
     """Databases, each with its ``edition``."""
 
     def __init__(self, readers: Sequence[Any]) -> None:
-        self._readers = tuple(readers)
-        self._types = [str(reader.metadata().database_type) for reader in readers]
+        facts = [reader.metadata() for reader in readers]
+        self._readers = tuple((reader, one.ip_version) for reader, one in zip(readers, facts, strict=True))
+        self._types = [str(one.database_type) for one in facts]
         self.editions = tuple(_edition(reader) for reader in readers)
         self._found = lru_cache(ADDRESSES_KEPT)(self._looked_up)
 
@@ -75,8 +78,9 @@ class GeoIp:
         readers = []
         for path in paths:
             try:
-                with Path(path).open("rb") as file:
-                    readers.append(maxminddb.open_database(file, maxminddb.MODE_FD))
+                with tempfile.TemporaryDirectory(prefix="elf-geoip-") as folder:
+                    copy = shutil.copyfile(path, Path(folder) / "copy")
+                    readers.append(maxminddb.open_database(copy))
             except OSError as error:
                 why = (error.strerror or str(error)).lower()
                 raise UserError(f"geoip: {path} cannot be read: {why}") from None
@@ -106,8 +110,8 @@ class GeoIp:
         return tuple(_value(name, records) for name in _PATHS)
 
     def _records(self, address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> Iterator[Any]:
-        for reader in self._readers:
-            if address.version == 4 or reader.metadata().ip_version == 6:
+        for reader, version in self._readers:
+            if address.version == 4 or version == 6:
                 try:
                     found = reader.get(address)
                 except Exception:  # a damaged database is one that does not know

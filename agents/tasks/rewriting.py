@@ -194,7 +194,7 @@ class LogfmtMask:
     def _line(self, text: str) -> str:
         if not is_line(text):
             return WITHHELD
-        return " ".join(f"{name}={self._left(name, *value)}" for name, *value in pairs(text))
+        return " ".join(f"{name}={self._left(name, value, quoted)}" for name, value, quoted in pairs(text))
 
     def _left(self, name: str, value: str, quoted: bool) -> str:
         how = self._mask.get(name.lower())

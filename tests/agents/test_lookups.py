@@ -249,7 +249,7 @@ def test_elf_run_looks_up(
         assert "has no database that knows it: set geoip.databases there (elf run: --geoip FILE)" in err
 
 
-def test_spark_looks_up_the_same(spark: SparkSession, tables: tuple[str, ...], tmp_path: Path) -> None:
+def test_spark_looks_up_the_same(quick_spark: SparkSession, tables: tuple[str, ...], tmp_path: Path) -> None:
     lines = [
         json.dumps({"ip": row["ip"], "agent": row["agent"], "n": row["n"], "ts": "2026-01-01T00:00:01Z"})
         for row in ROWS.to_pylist()
@@ -263,7 +263,7 @@ def test_spark_looks_up_the_same(spark: SparkSession, tables: tuple[str, ...], t
         "MAX(geo_asn(ip)) AS a FROM clicks WHERE geo_city(ip) = 'London' OR n > 2 GROUP BY c, l, b"
     )
     made = plan_text(sql, LOG, stream="clicks")
-    found = offline.run(spark, made, [archived(tmp_path / "t")], [])
+    found = offline.run(quick_spark, made, [archived(tmp_path / "t")], [])
     rows = {(row["c"], row["l"], row["b"]): (int(row["n"]), row["a"]) for row in found.to_pylist()}
     assert rows == {
         ("GB", 51.5142, False): (8, 20712),

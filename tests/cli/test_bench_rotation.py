@@ -12,13 +12,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from elf.cli.processes import Processes
+from elf.errors import UserError
 from elf.fields import replace
+from lab.bench.rotation import neighbours
+from lab.bench.rotation.bench import RotationBench, RotationReader, RotationWriter
 from lab.bench.rotation.beside import gaps_of
 from lab.bench.rotation.cells import QUICK, cells, drawn
 from lab.bench.rotation.judge import Gap, Row, Seen, judge
+from lab.bench.rotation.neighbours import Neighbour
 from lab.bench.rotation.rotations import ROTATIONS, prepare, rotator_of
 from lab.bench.rotation.side import Files
 from lab.bench.rotation.writers import Plain, rows
+from lab.bench.runner import Scratch
 
 SIZE = 80
 TRUTH = {f"/r/{number}": Row(1000.0 + number // 10, SIZE) for number in range(100)}
@@ -213,3 +219,24 @@ def test_names_are_unique_and_a_drawn_cell_is_the_same_again() -> None:
             stopped = {"stop": True, "go": False, "kill": False}.get(step, stopped)
         assert not dead
         assert not stopped
+
+
+@pytest.mark.parametrize("name", ["rsyslog", "syslog-ng"])
+def test_what_a_neighbour_has_written_is_judged_as_windows_are(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "found", lambda tool, *_: f"/usr/sbin/{tool}")
+    neighbour = Neighbour(name, Processes(), tmp_path, tmp_path / "access.log")
+    assert not neighbour.counts()
+    lines = [f'127.0.0.1 - - [10/Oct/2026:13:55:36 +0000] "GET {stem} HTTP/1.1" 204 0' for stem in TRUTH]
+    (tmp_path / "out.log").write_text("".join(f"{line}\n" for line in [*lines[1:], lines[1]]))
+    verdict = judge(Seen(truth=TRUTH, counts=neighbour.counts(), files=frozenset(TRUTH)))
+    assert (verdict.lost, verdict.lost_in_files, verdict.doubled) == (1, 1, 1)
+    (config,) = (tmp_path / "state").iterdir()
+    assert str(tmp_path / "access.log") in config.read_text()
+
+
+def test_a_neighbour_that_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lab.bench.rotation.writers.place_of", lambda _: None)
+    with pytest.raises(UserError, match=r"needs rsyslogd: apt-get install rsyslog$"):
+        RotationBench(reader=RotationReader.RSYSLOG, writer=RotationWriter.PYTHON).sides(Scratch())

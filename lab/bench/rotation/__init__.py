@@ -15,6 +15,9 @@ everywhere is untold. Each of these fails the cell. Of a log that is copied and 
 whether anything was written in between, so it names each cut; those at which nothing was lost are counted
 apart (``unsure``) and fail nothing.
 
+With ``--reader rsyslog`` or ``syslog-ng`` another reader takes the agent's place (``neighbours``): it is told
+of the log, writes what it reads to a file, and names no gaps.
+
 What nobody could have read is counted apart (``raced``) and fails nothing: logrotate says of
 ``copytruncate`` that what is written between its copy and its cut is lost, and with ``compress`` nginx may
 still write to a file that was just compressed. Such rows were in no file after the rotation during which they

@@ -21,6 +21,7 @@ from elf.cli.compare import check_spark
 from elf.cli.processes import Processes, ended
 from elf.errors import UserError
 from lab.bench.rotation.cells import COMPARED, QUICK, RANDOM, Cell, cells, drawn
+from lab.bench.rotation.neighbours import program
 from lab.bench.rotation.side import Result, Task, place
 from lab.bench.rotation.writers import found
 from lab.bench.runner import Bench, Figure, Report, Scratch
@@ -32,6 +33,14 @@ class RotationWriter(StrEnum):
 
     NGINX = "nginx"
     PYTHON = "python"
+
+
+class RotationReader(StrEnum):
+    """``elf bench rotation --reader``"""
+
+    ELF = "elf"
+    RSYSLOG = "rsyslog"
+    SYSLOG_NG = "syslog-ng"
 
 
 SIDES: Final = "lab.bench.sides"
@@ -63,6 +72,9 @@ class RotationBench(Bench[str, tuple[dict[str, Result], float]]):
     writer: Annotated[
         RotationWriter, Option("--writer", help="nginx with logrotate, or the same in Python.")
     ] = RotationWriter.NGINX
+    reader: Annotated[
+        RotationReader, Option("--reader", help="Who follows the log: elf, or another instead of it.")
+    ] = RotationReader.ELF
 
     def cells(self) -> list[Cell]:
         """Those that are asked for. Raises ``UserError`` when there are none."""
@@ -74,6 +86,8 @@ class RotationBench(Bench[str, tuple[dict[str, Result], float]]):
         if self.writer == "nginx":
             found("nginx", "nginx")
             found("logrotate", "logrotate")
+        if self.reader != "elf":
+            program(self.reader.value)
         folder = self.keep or Path(tempfile.mkdtemp(prefix="elf-rotation-"))
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -84,11 +98,11 @@ class RotationBench(Bench[str, tuple[dict[str, Result], float]]):
                 folder.rmdir()
             return results, round(clock.seconds, 1)
 
-        return {"elf": run}
+        return {self.reader.value: run}
 
     def report(self, runs: Mapping[str, Sequence[tuple[dict[str, Result], float]]]) -> Report:
-        """A problem when a cell has failed."""
-        ((results, seconds),) = runs["elf"]
+        """A problem when a cell of elf's has failed."""
+        ((results, seconds),) = runs[self.reader.value]
         sums = told(results)
         failing = [name for name, one in results.items() if failures(one)]
         kind = f"random cells (seed {self.seed})" if self.random else "cells of rotated logs"
@@ -117,7 +131,7 @@ class RotationBench(Bench[str, tuple[dict[str, Result], float]]):
                     for name, one in results.items()
                 ]
             },
-            [f"{len(failing)} cells have failed"] if failing else [],
+            [f"{len(failing)} cells have failed"] if failing and self.reader == "elf" else [],
         )
 
 
@@ -164,7 +178,8 @@ class _Runner:
         async with free:
             with place(self._folder, cell.name, ELSEWHERE if cell.elsewhere else None) as (here, logs):
                 compare = self._compares and cell.name in COMPARED
-                result = await self._done(Task(cell, str(here), str(logs), compare))
+                reader = self._options.reader.value
+                result = await self._done(Task(cell, str(here), str(logs), compare, reader))
         print(said(cell, result), file=sys.stderr)
         if failures(result):
             print(f"    folder {here}; again: {again(cell)}", file=sys.stderr)

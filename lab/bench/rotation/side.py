@@ -22,7 +22,8 @@ from elf.client import Window
 from elf.errors import ElfError
 from lab.bench.rotation.beside import Beside, Watch, counted, gaps_of, left_out
 from lab.bench.rotation.cells import RANDOM, Cell
-from lab.bench.rotation.judge import Gap, Seen, Verdict, judge
+from lab.bench.rotation.judge import Gap, Row, Seen, Verdict, judge
+from lab.bench.rotation.neighbours import Neighbour
 from lab.bench.rotation.rotations import ROTATIONS, prepare, rotator_of
 from lab.bench.rotation.writers import Nginx, Plain, Traffic, Writer, rows
 
@@ -37,12 +38,14 @@ _MAGIC: Final = b"\x1f\x8b"
 
 
 class Task(msgspec.Struct, frozen=True):
-    """A cell; the folder to work in, which is there; where its log is; whether to ask ``elf compare``."""
+    """A cell; the folder to work in, which is there; where its log is; whether to ask ``elf compare``; who
+    reads the log."""
 
     cell: Cell
     folder: str
     logs: str
     compare: bool = False
+    reader: str = "elf"
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -124,6 +127,7 @@ class Run:
         self._rotating: threading.Thread | None = None
         self._inodes = [self._log.stat().st_ino]
         self._failure: Exception | None = None
+        self._agent: Beside | Neighbour
 
     def run(self) -> Verdict:
         """Raises ``ElfError`` when nginx, logrotate or the agent do not do what is asked of them."""
@@ -133,22 +137,52 @@ class Run:
             self._rotate_once = rotator_of(
                 self._rotation, self._log, self._writer, self._cell.kept, self._folder
             )
-            self._agent = Beside(processes, self._folder, self._log.with_name(self._rotation.include))
-            self._agent.start()
-            self._agent.ready()
-            self._agent.create_job()
-            watch = Watch(self._agent)
+            if self._task.reader != "elf":
+                self._agent = neighbour = Neighbour(self._task.reader, processes, self._folder, self._log)
+                neighbour.start()
+                neighbour.ready()
+                return judge(self._written(neighbour, self._play()))
+            self._agent = agent = Beside(processes, self._folder, self._log.with_name(self._rotation.include))
+            agent.start()
+            agent.ready()
+            agent.create_job()
+            watch = Watch(agent)
             watch.start()
             opened.callback(watch.end)
-            traffic = Traffic(self._writer, self._cell.rate)
-            traffic.start()
-            for step in self._cell.script:
-                self._do(step)
-            self._rotated()
-            traffic.end()
-            self._check_inodes()
-            windows = self._settled(traffic.wrote)
-            return judge(self._seen(windows, self._told(windows, watch)))
+            windows = self._settled(agent, self._play())
+            return judge(self._seen(windows, self._told(agent, windows, watch)))
+
+    def _play(self) -> int:
+        """The script, while requests go on; how many there were."""
+        traffic = Traffic(self._writer, self._cell.rate)
+        traffic.start()
+        for step in self._cell.script:
+            self._do(step)
+        self._rotated()
+        traffic.end()
+        self._check_inodes()
+        return traffic.wrote
+
+    def _written(self, neighbour: Neighbour, wrote: int) -> Seen:
+        """What another reader has written when nothing comes any more; it tells of no gaps."""
+        truth = self._all_written(wrote)
+        began = changed = time.monotonic()
+        counts, quiet = neighbour.counts(), QUIET_MISSING_SECS
+        while time.monotonic() - changed < quiet and time.monotonic() - began < SETTLE_SECS:
+            time.sleep(POLL_SECS)
+            before, counts = counts, neighbour.counts()
+            if counts != before:
+                changed = time.monotonic()
+            quiet = QUIET_SECS if counts.keys() >= truth.keys() else QUIET_MISSING_SECS
+        away = bool({"kill", "stop"}.intersection(self._cell.script))
+        return Seen(truth=truth, counts=counts, files=self._files.here, raced=self._files.raced, away=away)
+
+    def _all_written(self, wrote: int) -> dict[str, Row]:
+        self._files.look(excused=False)
+        truth = rows(self._truth.read_bytes())
+        if len(truth) != wrote:
+            raise ElfError(f"{wrote} requests were answered, and {self._truth} has {len(truth)} lines")
+        return truth
 
     def _write(self, processes: Processes) -> Writer:
         if self._cell.writer == "python":
@@ -214,18 +248,15 @@ class Run:
 
     # -- the end ---------------------------------------------------------------------------------------------
 
-    def _settled(self, wrote: int) -> list[Window]:
+    def _settled(self, agent: Beside, wrote: int) -> list[Window]:
         """The windows when nothing changes any more."""
-        self._files.look(excused=False)
-        truth = rows(self._truth.read_bytes())
-        if len(truth) != wrote:
-            raise ElfError(f"{wrote} requests were answered, and {self._truth} has {len(truth)} lines")
+        self._all_written(wrote)
         began = changed = time.monotonic()
         last: list[Window] = []
         before: object = None
         while time.monotonic() - began < SETTLE_SECS:
             time.sleep(POLL_SECS)
-            windows = self._agent.windows()
+            windows = agent.windows()
             if windows is None:
                 continue
             last = windows
@@ -251,12 +282,12 @@ class Run:
             cut=self._cell.rotation.startswith("copytruncate"),
         )
 
-    def _told(self, windows: list[Window], watch: Watch) -> dict[str, bool]:
+    def _told(self, agent: Beside, windows: list[Window], watch: Watch) -> dict[str, bool]:
         """Whether each place tells the gaps that another one does. What an earlier life of the agent said
         over HTTP just before it was killed may not have been heard, so random cells do not ask that."""
         watch.end()
         _keep(self._folder / "windows.json", windows)
-        stated, logged = gaps_in(windows), self._agent.logged_gaps() > 0
+        stated, logged = gaps_in(windows), agent.logged_gaps() > 0
         told = {"status": bool(stated) or not (logged or watch.health or watch.metrics)}
         if not stated:
             return told
@@ -267,7 +298,7 @@ class Run:
                 "elf_gaps_total" in watch.metrics and all(not gap.size for gap in stated)
             )
         if self._task.compare:
-            said = self._agent.compared()
+            said = agent.compared()
             (self._folder / "compare.txt").write_text(said)
             told["compare"] = "gap" in said
         return told
