@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -51,10 +51,6 @@ from elf.job.ports import FinisherPort
 from elf.job.spec import JobSpec
 from elf.ql.plan import Fragment, Function, Plan
 from elf.wire.clients import WindowResult
-
-if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
-    from agents.tasks.engine import Finisher
-
 
 Wanted = Combine | CommitPanes | CommitWindows | MakeEarly | TryFunctions | Draft
 Made = Combined | PanesCommitted | WindowsCommitted | EarlyMade | FunctionsTried | Drafted | Failure
@@ -245,10 +241,10 @@ class Sandboxed:
 
         return types_of(fragment)
 
-    def finisher(self, plan: Plan) -> Finisher:
-        from agents.tasks.engine import Finisher
+    def finisher(self, plan: Plan) -> FinisherPort:
+        from agents.tasks.finishing import finisher_of
 
-        return Finisher.of(plan)
+        return finisher_of(plan)
 
     def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
         return self._at().running(function, version)
