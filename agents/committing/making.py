@@ -25,6 +25,7 @@ from agents.committing.finals import FinalFunction, running
 from agents.committing.finals import why_not as final_fails
 from agents.committing.kept import Version, Versions, bounded
 from agents.committing.opening import Types, opened, opens
+from agents.committing.panecommits import MadePanes
 from agents.committing.panetables import joined, merged, merged_counters, opened_counters, opened_groups
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
@@ -39,7 +40,7 @@ from elf.errors import ElfBug, ElfError, PeerError
 from elf.fields import replace
 from elf.job.assembly.windows import Assembly
 from elf.job.catalog.membership import Identity
-from elf.job.commits import PaneCommit, WindowCommit
+from elf.job.commits import WindowCommit
 from elf.job.contributions import Piece
 from elf.job.counters import COUNTER_STATES
 from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
@@ -142,20 +143,22 @@ class Making:
         if panes is None:
             return Drafted(work, done)
         made = self._completed(panes, windows, effect.term)
-        both = JointCommit(panes, tuple(row for row, _ in made)) if made else panes
+        both = JointCommit(panes.row, tuple(row for row, _ in made)) if made else panes.row
         return Drafted(work, done, encode_record(both), tuple(said for _, said in made))
 
     def _completed(
-        self, panes: PaneCommit, windows: Sequence[tuple[CommitWindows, Version]], term: int
+        self, panes: MadePanes, windows: Sequence[tuple[CommitWindows, Version]], term: int
     ) -> list[tuple[WindowCommit, WindowsCommitted]]:
         """The windows that panes complete. Those that cannot be made are tried again when these are
         committed, and it is said then why not."""
         made: list[tuple[WindowCommit, WindowsCommitted]] = []
-        committed = WithPanes(self._store, panes)
+        committed, known = WithPanes(self._store, panes.row), panes.known
         for work, version in windows:
             try:
                 with version.alone(term) as (finisher, kept):
-                    row, done = drafted_windows(work, committed, finisher, self._me.address, kept)
+                    row, done = drafted_windows(
+                        work, committed, finisher, self._me.address, kept, known=known
+                    )
             except StoreError:
                 raise
             except (ElfError, *WRONG):
