@@ -15,7 +15,7 @@ from elf.aggregates import SUM_TYPE
 from elf.job.worker.fitting import ARROW_TYPES
 from elf.ql.plan import Condition, ValueType
 
-TYPES: Final[dict[ValueType, pa.DataType]] = {**ARROW_TYPES, "hugeint": SUM_TYPE}
+TYPES: Final = dict[ValueType, pa.DataType]([*ARROW_TYPES.items(), ("hugeint", SUM_TYPE)])
 """Of values that are compared and sorted."""
 _OPERATIONS: Final[dict[str, Callable[..., pa.ChunkedArray]]] = {
     "=": pc.equal,
