@@ -43,7 +43,7 @@ from elf.job import effects as do
 from elf.job.output import OutputSpec
 from elf.job.program.port import ProgramEvent
 from elf.security.certificates import Signed
-from elf.transport.base import Closed, Received, Transport
+from elf.transport.base import Received, Transport
 from elf.wire.base import Message
 from elf.wire.clients import Failed, Stats
 from elf.wire.frames import FrameRefused, OtherCluster
@@ -166,7 +166,8 @@ class Driver:
             self.audit.record("agent starts", {"address": self.node.me.address, "version": __version__})
         self._loop.start(contacts)
         self._clock.after(LET_GO_MS, self._let_go)
-        jobs = [self._receive(), self.readiness.watch(), *self._feeding.readers()]
+        self.transport.hand_to(self._came)
+        jobs = [self.readiness.watch(), *self._feeding.readers()]
         self._tasks = [loop.create_task(job) for job in jobs]
         for task in self._tasks:
             task.add_done_callback(self._task_done)
@@ -219,12 +220,12 @@ class Driver:
 
     # -- what happens ----------------------------------------------------------------------------------------
 
-    async def _receive(self) -> None:
-        while True:
-            try:
-                received = await self.transport.receive()
-            except Closed:
-                return
+    def _came(self, messages: Sequence[Received]) -> None:
+        if self._runs:
+            self._guarded(partial(self._loop.turn, partial(self._take, messages)))
+
+    def _take(self, messages: Sequence[Received]) -> None:
+        for received in messages:
             if (later := self._arrivals.came(received)) is not None:
                 self._beside.add(task := asyncio.ensure_future(later))
                 task.add_done_callback(self._beside.discard)
@@ -257,11 +258,11 @@ class Driver:
             self.readiness.tell(origin, str(refused))
 
     def _event(self, event: NodeEvent) -> None:
-        self._guarded(partial(self._loop.handle, event))
+        self._guarded(partial(self._loop.turn, partial(self._loop.handle, event)))
 
     def _due(self, action: Callable[[], None]) -> None:
         if self._runs:
-            self._guarded(action)
+            self._guarded(partial(self._loop.turn, action))
 
     def _guarded(self, action: Callable[[], None]) -> None:
         """A node that has failed in the middle of something is in no known state: it stops."""

@@ -73,6 +73,20 @@ class Loop:
         """The first call."""
         self.perform(self.node.start(contacts, self._ports.clock.now_ms()))
 
+    def turn(self, action: Callable[[], None]) -> None:
+        """What may bring several events, after which the node is looked at once, and at once: another turn
+        of whatever calls this costs more than the look."""
+        if self._looking:
+            action()
+            return
+        self._looking = True
+        try:
+            action()
+        except BaseException:
+            self._looking = False
+            raise
+        self._look()
+
     def handle(self, event: NodeEvent) -> None:
         self.perform(self.node.handle(event, self._ports.clock.now_ms()))
 

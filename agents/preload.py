@@ -202,6 +202,7 @@ def _prepare_everything() -> None:
 
     import agents.process
     import agents.tasks.direct
+    import agents.tasks.finishing
     import agents.tasks.mapping  # noqa: F401
     import elf.ql.conditions
     import elf.ql.jobs

@@ -103,6 +103,7 @@ class Explanations:
                 for stage in side.stages
             ],
             "final": plan.final_sql,
+            "final_by": "DuckDB" if plan.direct is None else "Arrow",
             "offline": plan.spark_sql or None,
             "not_offline": "" if plan.spark_sql else _why_not_offline(plan),
         }

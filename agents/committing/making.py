@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -25,6 +25,7 @@ from agents.committing.finals import FinalFunction, running
 from agents.committing.finals import why_not as final_fails
 from agents.committing.kept import Version, Versions, bounded
 from agents.committing.opening import Types, opened, opens
+from agents.committing.panecommits import MadePanes
 from agents.committing.panetables import joined, merged, merged_counters, opened_counters, opened_groups
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
@@ -39,7 +40,7 @@ from elf.errors import ElfBug, ElfError, PeerError
 from elf.fields import replace
 from elf.job.assembly.windows import Assembly
 from elf.job.catalog.membership import Identity
-from elf.job.commits import PaneCommit, WindowCommit
+from elf.job.commits import WindowCommit
 from elf.job.contributions import Piece
 from elf.job.counters import COUNTER_STATES
 from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
@@ -51,10 +52,6 @@ from elf.job.ports import FinisherPort
 from elf.job.spec import JobSpec
 from elf.ql.plan import Fragment, Function, Plan
 from elf.wire.clients import WindowResult
-
-if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
-    from agents.tasks.engine import Finisher
-
 
 Wanted = Combine | CommitPanes | CommitWindows | MakeEarly | TryFunctions | Draft
 Made = Combined | PanesCommitted | WindowsCommitted | EarlyMade | FunctionsTried | Drafted | Failure
@@ -146,20 +143,22 @@ class Making:
         if panes is None:
             return Drafted(work, done)
         made = self._completed(panes, windows, effect.term)
-        both = JointCommit(panes, tuple(row for row, _ in made)) if made else panes
+        both = JointCommit(panes.row, tuple(row for row, _ in made)) if made else panes.row
         return Drafted(work, done, encode_record(both), tuple(said for _, said in made))
 
     def _completed(
-        self, panes: PaneCommit, windows: Sequence[tuple[CommitWindows, Version]], term: int
+        self, panes: MadePanes, windows: Sequence[tuple[CommitWindows, Version]], term: int
     ) -> list[tuple[WindowCommit, WindowsCommitted]]:
         """The windows that panes complete. Those that cannot be made are tried again when these are
         committed, and it is said then why not."""
         made: list[tuple[WindowCommit, WindowsCommitted]] = []
-        committed = WithPanes(self._store, panes)
+        committed, known = WithPanes(self._store, panes.row), panes.known
         for work, version in windows:
             try:
                 with version.alone(term) as (finisher, kept):
-                    row, done = drafted_windows(work, committed, finisher, self._me.address, kept)
+                    row, done = drafted_windows(
+                        work, committed, finisher, self._me.address, kept, known=known
+                    )
             except StoreError:
                 raise
             except (ElfError, *WRONG):
@@ -245,10 +244,10 @@ class Sandboxed:
 
         return types_of(fragment)
 
-    def finisher(self, plan: Plan) -> Finisher:
-        from agents.tasks.engine import Finisher
+    def finisher(self, plan: Plan) -> FinisherPort:
+        from agents.tasks.finishing import finisher_of
 
-        return Finisher.of(plan)
+        return finisher_of(plan)
 
     def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
         return self._at().running(function, version)

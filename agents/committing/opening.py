@@ -21,6 +21,7 @@ from typing import Final
 import pyarrow as pa
 
 from agents.committing.panetables import (
+    Merged,
     counter_states,
     merged,
     merged_counters,
@@ -28,7 +29,7 @@ from agents.committing.panetables import (
     opened_groups,
 )
 from elf.aggregates import SumOverflow, normalise
-from elf.batch import WRONG, encode
+from elf.batch import WRONG
 from elf.errors import ElfError, PeerError
 from elf.job.approximate import CUT, keep_best
 from elf.job.contributions import Piece
@@ -69,9 +70,8 @@ def merge(
     *,
     below: Sequence[Piece] = (),
     last: bool = True,
-) -> tuple[bytes, bytes]:
-    """(counters, payload) of pieces of peers, and of what is committed ``below`` them. Raises
-    ``PiecesUnusable``.
+) -> Merged:
+    """Pieces of peers, and what is committed ``below`` them. Raises ``PiecesUnusable``.
 
     ``keep``: of an approximate fragment the best groups only; ``types``: how columns are to be, None: as they
     are; ``last``: nobody looks at them after us.
@@ -98,16 +98,16 @@ def _unusable(
 
 def _alone(fragment: Fragment, pieces: Sequence[Piece], types: Types | None) -> Piece:
     start, end = min(piece.start for piece in pieces), max(piece.end for piece in pieces)
-    counters, payload = _merged(fragment, pieces, None, types, last=True)
+    counters, payload = _merged(fragment, pieces, None, types, last=True).encoded()
     return Piece(start, end, 0, counters, payload, excerpt=any(piece.excerpt for piece in pieces))
 
 
 def _merged(
     fragment: Fragment, pieces: Sequence[Piece], keep: Top | None, types: Types | None, last: bool
-) -> tuple[bytes, bytes]:
+) -> Merged:
     """Raises ``PeerError`` and ``SumOverflow``."""
     if len(pieces) == 1 and not pieces[0].counters and not pieces[0].payload:
-        return b"", b""
+        return Merged(None, None)
     keys = ("_pane", *fragment.keys)
     counts, states = counter_states(fragment), fragment.states
     counter_tables, payloads = opened(fragment, pieces, types, last=last)
@@ -116,12 +116,10 @@ def _merged(
     if any(piece.excerpt for piece in pieces):
         counter_tables, payloads = [left(one) for one in counter_tables], [seen(one) for one in payloads]
         counts, states = (*counts, *LEFT_STATES), (*states, SEEN_STATE)
-    counters, payload = merged_counters(counter_tables, counts), merged(payloads, keys, states)
-    if keep is not None and payload is not None:
-        payload, counters = keep_best(payload, counters, keep)
-    return (encode(counters) if counters is not None else b""), (
-        encode(payload) if payload is not None else b""
-    )
+    counters, groups = merged_counters(counter_tables, counts), merged(payloads, keys, states)
+    if keep is not None and groups is not None:
+        groups, counters = keep_best(groups, counters, keep)
+    return Merged(counters, groups)
 
 
 def opened(

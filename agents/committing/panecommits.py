@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from agents.committing import opening
 from agents.committing.opening import PiecesUnusable, Types
-from agents.committing.panetables import check_covered, latest, merged_counters
+from agents.committing.panetables import Known, Merged, check_covered, latest, merged_counters
 from agents.committing.reducing import ReduceFunction
 from agents.disk.store import Store
 from elf.batch import decode, encode
@@ -48,6 +48,20 @@ class Size(NamedTuple):
     rows: int
 
 
+class MadePanes(NamedTuple):
+    """What is to be committed of panes, its tables as they are in it, and what agents may leave out of the
+    next."""
+
+    row: PaneCommit
+    tables: Merged
+    threshold: Threshold | None
+
+    @property
+    def known(self) -> Known:
+        """Its tables, which need not be opened again."""
+        return self.tables.known(self.row.counters, self.row.payload)
+
+
 def combine(effect: Combine, types: Types | None = None) -> Combined:
     """Merge disjoint pieces into one for the parent, but for those that cannot be used; ``types``: of
     columns."""
@@ -57,7 +71,7 @@ def combine(effect: Combine, types: Types | None = None) -> Combined:
     unusable: UnusablePieces = ()
     while True:
         try:
-            counters, payload = opening.merge(fragment, pieces, fragment.keep, types, last=False)
+            merged = opening.merge(fragment, pieces, fragment.keep, types, last=False)
             break
         except PiecesUnusable as error:
             unusable += error.pieces
@@ -68,7 +82,7 @@ def combine(effect: Combine, types: Types | None = None) -> Combined:
     excerpt = any(piece.excerpt for piece in pieces)
     for left_out, _ in unusable:
         members &= ~left_out.members
-    piece = Piece(start, end, members, counters, payload, excerpt)
+    piece = Piece(start, end, members, *merged.encoded(), excerpt)
     return Combined(effect.flow, piece, cpu_us() - began, unusable)
 
 
@@ -77,46 +91,49 @@ def commit_panes(
 ) -> PanesCommitted:
     """Merge pieces, on top of the revision before, and commit them, unless that is gone, groups may be
     missing, or some pieces cannot be used."""
-    row, done = made_panes(work, store, 0, reduces, types)
-    return done if row is None else replace(done, seq=store.commit_panes(row))
+    made, done = made_panes(work, store, 0, reduces, types)
+    return done if made is None else replace(done, seq=store.commit_panes(made.row))
 
 
 def made_panes(
     work: CommitPanes, store: Store, seq: int, reduces: ReduceFunction | None, types: Types | None
-) -> tuple[PaneCommit | None, PanesCommitted]:
+) -> tuple[MadePanes | None, PanesCommitted]:
     """What is to be committed, and what is said then; None where it cannot be."""
     began = cpu_us()
     try:
-        row, threshold = merged_panes(work, store, seq, reduces, types)
+        made = merged_panes(work, store, seq, reduces, types)
     except PanesGone:
         return None, PanesCommitted(work, 0, gone=True)
     except Unsure:
         return None, PanesCommitted(work, 0, unsure=True)
     except PiecesUnusable as error:
         return None, PanesCommitted(work, 0, unusable=error.pieces)
-    size, failure = size_of(row), "" if reduces is None else reduces.failure
+    size, failure = size_of(made), "" if reduces is None else reduces.failure
     took = cpu_us() - began
-    return row, PanesCommitted(
+    return made, PanesCommitted(
         work,
         seq,
         size.keys,
         size.bytes,
         took,
         failure=failure,
-        threshold=threshold,
+        threshold=made.threshold,
         panes=size.panes,
         rows=size.rows,
     )
 
 
-def size_of(row: PaneCommit) -> Size:
+def size_of(made: MadePanes) -> Size:
     """How much there is in a commit."""
-    keys = decode(row.payload).num_rows if row.payload else 0
-    counters = decode(row.counters) if row.counters else None
+    row, (counters, groups) = made.row, made.tables
     bounded = row.start > START_OF_TIME and row.end < END_OF_TIME
     there = 0 if counters is None else counters.num_rows
-    rows = 0 if counters is None else pc.sum(counters["rows_in"]).as_py() or 0
-    return Size(keys, len(row.counters) + len(row.payload), row.end - row.start if bounded else there, rows)
+    return Size(
+        0 if groups is None else groups.num_rows,
+        len(row.counters) + len(row.payload),
+        row.end - row.start if bounded else there,
+        0 if counters is None else pc.sum(counters["rows_in"]).as_py() or 0,
+    )
 
 
 def merged_panes(
@@ -125,7 +142,7 @@ def merged_panes(
     seq: int = 0,
     reduces: ReduceFunction | None = None,
     types: Types | None = None,
-) -> tuple[PaneCommit, Threshold | None]:
+) -> MadePanes:
     """Merge pieces, on top of the revision before, and find what agents may leave out of the next.
 
     Raises ``PanesGone`` if that has been dropped, ``Unsure`` if groups may be missing, ``PiecesUnusable``.
@@ -142,13 +159,14 @@ def merged_panes(
             ]
         base = latest(below, start, end)
         check_covered(flow.uid, [(piece.start, piece.end) for piece in base], start, end)
-    counters, raw = opening.merge(flow.fragment, effect.pieces, types=types, below=base)
-    threshold = None
+    tables, threshold = opening.merge(flow.fragment, effect.pieces, types=types, below=base), None
     if flow.fragment.first is not None:
-        counters, raw, threshold = _first_rows(effect, counters, raw)
-    payload = raw
+        tables, threshold = _first_rows(effect, tables)
+    raw = b""
     if flow.fragment.reduce is not None:
-        counters, payload = _reduced(effect, counters, raw, reduces)
+        _, raw = tables.encoded()
+        tables = _reduced(effect, tables, reduces)
+    counters, payload = tables.encoded()
     row = PaneCommit(
         flow.uid,
         start,
@@ -162,7 +180,7 @@ def merged_panes(
         parts=parts.to_bytes(effect.parts),
         raw=raw if raw != payload else b"",
     )
-    return row, threshold
+    return MadePanes(row, tables, threshold)
 
 
 def store_panes(effect: StorePanes, store: Store) -> PanesStored:
@@ -230,44 +248,38 @@ def _cut(payload: bytes, effect: ReadCommits) -> bytes:
     return encode(kept) if kept.num_rows < table.num_rows else payload
 
 
-def _first_rows(effect: CommitPanes, counters: bytes, raw: bytes) -> tuple[bytes, bytes, Threshold | None]:
-    """(counters, payload) with the first rows of each pane alone, and what agents may leave out of the
-    next."""
-    if not raw and any(piece.excerpt for piece in effect.pieces):
+def _first_rows(effect: CommitPanes, tables: Merged) -> tuple[Merged, Threshold | None]:
+    """The first rows of each pane alone, and what agents may leave out of the next."""
+    if tables.groups is None and any(piece.excerpt for piece in effect.pieces):
         raise Unsure("all groups were left out")
-    if not raw:
-        return counters, raw, None
-    fragment, groups, counted = effect.flow.fragment, decode(raw), decode(counters) if counters else None
-    threshold = threshold_of(groups, effect.members.bit_count(), fragment)
-    groups, counted = first_rows(groups, counted, fragment, effect.told)
-    return encode(counted) if counted is not None else b"", encode(groups), threshold
+    if tables.groups is None:
+        return tables, None
+    fragment = effect.flow.fragment
+    threshold = threshold_of(tables.groups, effect.members.bit_count(), fragment)
+    groups, counters = first_rows(tables.groups, tables.counters, fragment, effect.told)
+    return Merged(counters, groups), threshold
 
 
-def _reduced(
-    effect: CommitPanes, counters: bytes, raw: bytes, reduces: ReduceFunction | None
-) -> tuple[bytes, bytes]:
-    """(counters, payload) of panes after the reduce function; of those that it fails on as they were."""
-    groups = decode(raw) if raw else None
-    left: tuple[int, ...] = ()
+def _reduced(effect: CommitPanes, tables: Merged, reduces: ReduceFunction | None) -> Merged:
+    """Panes after the reduce function; those that it fails on as they were."""
+    groups, left = tables.groups, tuple[int, ...]()
     if groups is not None and effect.plain:
         left = tuple(pc.unique(groups["_pane"]).to_pylist())
     elif groups is not None:
         if reduces is None:
             raise ElfBug(f"flow {effect.flow.uid} has a reduce function, and nobody to run it")
         made, left = reduces(groups)
-        raw = encode(made) if made.num_rows else b""
-    return _marked(counters, left), raw
+        groups = made if made.num_rows else None
+    return Merged(_marked(tables.counters, left), groups)
 
 
-def _marked(counters: bytes, left: Sequence[int]) -> bytes:
-    """a table of counters that says which panes are not reduced: in most key ranges it has no row of them
-    yet."""
-    known = COUNTER_SCHEMA.empty_table() if not counters else decode(counters)
+def _marked(known: pa.Table | None, left: Sequence[int]) -> pa.Table | None:
+    """Counters that say which panes are not reduced: in most key ranges there is no row of them yet."""
+    known = COUNTER_SCHEMA.empty_table() if known is None else known
     states = (*COUNTER_STATES, UNREDUCED)
     none = {name: [0] * len(left) for name in COUNTER_SCHEMA.names} | {"_pane": left}
     tables = [
         table.append_column(UNREDUCED.name, pa.repeat(pa.scalar(flag, pa.int64()), table.num_rows))
         for flag, table in ((0, known), (1, pa.table(none, COUNTER_SCHEMA)))
     ]
-    marked = merged_counters(tables, states)
-    return encode(marked) if marked is not None else b""
+    return merged_counters(tables, states)

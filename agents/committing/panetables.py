@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
 
 import pyarrow as pa
 
 from elf.aggregates import State, merge_tables
-from elf.batch import decode_all
+from elf.batch import decode_all, encode
 from elf.errors import PanesGone, PeerError
 from elf.job.approximate import CUT_STATE
 from elf.job.commits import PaneCommit
@@ -18,23 +19,47 @@ from elf.job.gaps import gaps_of, with_gaps
 from elf.job.spec import END_OF_TIME
 from elf.ql.plan import Fragment
 
+Known = Mapping[bytes, pa.Table]
+"""Tables that are open already, by their encoded form."""
+NOTHING_KNOWN: Final[Known] = {}
 
-def opened_counters(pieces: Iterable[Piece]) -> list[pa.Table]:
+
+class Merged(NamedTuple):
+    """What panes have counted, and their groups; None: nothing."""
+
+    counters: pa.Table | None
+    groups: pa.Table | None
+
+    def encoded(self) -> tuple[bytes, bytes]:
+        counters, payload = (encode(table) if table is not None else b"" for table in self)
+        return counters, payload
+
+    def known(self, counters: bytes, payload: bytes) -> Known:
+        """By what they were encoded as."""
+        both = ((counters, self.counters), (payload, self.groups))
+        return {data: table for data, table in both if table is not None}
+
+
+def opened_counters(pieces: Iterable[Piece], known: Known = NOTHING_KNOWN) -> list[pa.Table]:
     """What pieces have counted, each in its own panes; what is alike is one table."""
-    return [completed(table) for table in _opened((p.counters, p.start, p.end) for p in pieces)]
+    return [completed(table) for table in _opened(((p.counters, p.start, p.end) for p in pieces), known)]
 
 
-def opened_groups(pieces: Iterable[Piece]) -> list[pa.Table]:
+def opened_groups(pieces: Iterable[Piece], known: Known = NOTHING_KNOWN) -> list[pa.Table]:
     """Likewise, their groups."""
-    return _opened((p.payload, p.start, p.end) for p in pieces)
+    return _opened(((p.payload, p.start, p.end) for p in pieces), known)
 
 
-def _opened(encoded: Iterable[tuple[bytes, int, int]]) -> list[pa.Table]:
+def _opened(encoded: Iterable[tuple[bytes, int, int]], known: Known) -> list[pa.Table]:
     alike: dict[tuple[int, int], list[bytes]] = {}
+    found: list[pa.Table] = []
     for data, start, end in encoded:
-        if data:
+        if data in known:
+            found.append(_within(known[data], start, end))
+        elif data:
             alike.setdefault((start, end), []).append(data)
-    return [_within(table, *panes) for panes, tables in alike.items() for table in decode_all(tables)]
+    found += [_within(table, *panes) for panes, tables in alike.items() for table in decode_all(tables)]
+    return found
 
 
 def _within(table: pa.Table, start: int, end: int) -> pa.Table:

@@ -16,6 +16,8 @@ from agents.committing.committed import Committed
 from agents.committing.finals import FinalFunction
 from agents.committing.kept import Contents, Kept, PaneRange, alike, bounded, reached
 from agents.committing.panetables import (
+    NOTHING_KNOWN,
+    Known,
     check_covered,
     committed_counters,
     joined,
@@ -100,11 +102,13 @@ def drafted_windows(
     master: str,
     kept: Kept | None = None,
     final: FinalFunction | None = None,
+    known: Known = NOTHING_KNOWN,
 ) -> tuple[WindowCommit | None, WindowsCommitted]:
-    """What is to be committed, and what is said then; None where it is committed, or its panes are gone."""
+    """What is to be committed, and what is said then; None where it is committed, or its panes are gone.
+    ``known``: panes that need not be opened."""
     began = cpu_us()
     try:
-        row, new = made_windows(work, committed, finisher, kept, final)
+        row, new = made_windows(work, committed, finisher, kept, final, known)
     except PanesGone:
         return None, WindowsCommitted(work, None, gone=True)
     result, failure = published(work, row, master), "" if final is None else final.failure
@@ -125,6 +129,7 @@ def made_windows(
     finisher: FinisherPort,
     kept: Kept | None = None,
     treat: Treat | None = None,
+    known: Known = NOTHING_KNOWN,
 ) -> tuple[WindowCommit, bool]:
     """Windows to be committed; or, as (row, False), as they are committed already. ``treat``: the final
     function of the version, which is not called for those.
@@ -144,7 +149,7 @@ def made_windows(
     if row is not None:
         return row, False
     if contents is None:
-        status, rows = _assemble(effect, names, store, finisher, kept)
+        status, rows = _assemble(effect, names, store, finisher, kept, known)
         status, rows = treated(effect.spec, status, rows, treat)
         contents = Contents(
             revision, encode(status), encode(rows), empty=not status.num_rows and not rows.num_rows
@@ -291,6 +296,7 @@ def _assemble(
     store: Committed,
     finisher: FinisherPort,
     kept: Kept,
+    known: Known,
 ) -> tuple[pa.Table, pa.Table]:
     """(status, rows) of the windows."""
     plan = effect.spec.plan
@@ -315,13 +321,15 @@ def _assemble(
     for number, (side, flows, counted) in enumerate(flows_of_sides(effect.spec)):
         own = finisher.side(number) if number else finisher
         pieces = pieces_of(effect, store, *reach, flows)
-        panes.append(staged(side, _made_of(side, pieces, (start, end), own), from_us, effect.last_us, own))
+        panes.append(
+            staged(side, _made_of(side, pieces, (start, end), own, known), from_us, effect.last_us, own)
+        )
         if counted != flows or reach != (start, end):
             # What panes lack that are not counted is told all the same.
             counter_tables += [completed(gaps_alone(table)) for table in opened_counters(pieces)]
         if counted != flows:
             pieces = pieces_of(effect, store, start, end, counted)
-        counter_tables += opened_counters(piece.clip(start, end) for piece in pieces)
+        counter_tables += opened_counters((piece.clip(start, end) for piece in pieces), known)
     rows = assembly.rows(effect.first_us, effect.last_us, panes, finisher)
     held, _ = reached(effect, effect.calendar.needs_from(effect.first_us), effect.last_us)
     counters = kept.count(joined(counter_tables), held, start)
@@ -341,10 +349,10 @@ def _assemble(
 
 
 def _made_of(
-    side: Plan, pieces: Sequence[Piece], panes: tuple[int, int], finisher: FinisherPort
+    side: Plan, pieces: Sequence[Piece], panes: tuple[int, int], finisher: FinisherPort, known: Known
 ) -> pa.Table | None:
     """The panes ``[start, end)`` that windows of a side are made of."""
-    tables = opened_groups(pieces)
+    tables = opened_groups(pieces, known)
     if side.join is not None:
         return met(side.join, joined(tables), panes, finisher)
     if side.more:  # a group may have rows in several streams, and is in one key range

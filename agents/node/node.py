@@ -178,6 +178,8 @@ class Node:
         self._restored = restored
         self._ring_ready = False
         self._look_ms = 0
+        self._waits_ms: int | None = None
+        """When the parts beside the overlay want a tick; None: some of them may want another one by now."""
         self.multicasts_missed = 0
 
     # -- beginning and end -----------------------------------------------------------------------------------
@@ -222,11 +224,14 @@ class Node:
 
     def leave(self, now_ms: int) -> list[NodeEffect]:
         """Seal everything, hand it over, and go."""
+        self._waits_ms = None
         return self.settle(self._leaving.begin(), now_ms)
 
     # -- events ----------------------------------------------------------------------------------------------
 
     def handle(self, event: NodeEvent, now_ms: int) -> list[NodeEffect]:
+        if not isinstance(event, ring.Received):
+            self._waits_ms = None
         return self.settle(self._handle(event, now_ms), now_ms)
 
     def _handle(self, event: NodeEvent, now_ms: int) -> list[Step]:
@@ -275,9 +280,14 @@ class Node:
         return found
 
     def deadline(self, now_ms: int) -> int:
-        """When ``tick`` is wanted next."""
+        """When ``tick`` is wanted next. Most messages are the ring's, and change nothing for the others."""
+        if self._waits_ms is None:
+            self._waits_ms = self._deadline(now_ms)
+        at_ms = self.overlay.deadline()
+        return self._waits_ms if at_ms is None else min(at_ms, self._waits_ms)
+
+    def _deadline(self, now_ms: int) -> int:
         waits = [
-            self.overlay.deadline(),
             self.catalog.deadline(),
             self.hosting.deadline(),
             self._working.deadline(),
@@ -289,6 +299,7 @@ class Node:
         return min((at for at in waits if at is not None), default=now_ms + 1_000)
 
     def tick(self, now_ms: int) -> list[NodeEffect]:
+        self._waits_ms = None
         found: list[Step] = list(self.overlay.handle(ring.Tick(), now_ms))
         found.extend(self.catalog.tick(now_ms))
         found.extend(self.hosting.tick(now_ms))
@@ -318,6 +329,10 @@ class Node:
             if not todo:
                 return found
             effect = todo.popleft()
+            if isinstance(effect, ring.Send):
+                found.append(effect)
+                continue
+            self._waits_ms = None
             match effect:
                 case Send() if effect.to == self.me.address:
                     todo.extend(self._arrived(self.me.address, effect.message, now_ms))
@@ -325,8 +340,6 @@ class Node:
                     pass  # not on the ring (again) yet: followers ask, workers offer, so the word gets round
                 case Multicast():
                     todo.extend(self.overlay.multicast(effect.topic, pack(effect.message), now_ms))
-                case ring.Send():
-                    found.append(effect)
                 case _ if isinstance(effect, ring.Effect):
                     todo.extend(self._ring(effect, now_ms))
                 case Until():

@@ -11,9 +11,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elf.aggregates import SUM_TYPE
 from elf.job.worker.fitting import ARROW_TYPES
-from elf.ql.plan import Condition
+from elf.ql.plan import Condition, ValueType
 
+TYPES: Final = dict[ValueType, pa.DataType]([*ARROW_TYPES.items(), ("hugeint", SUM_TYPE)])
+"""Of values that are compared and sorted."""
 _OPERATIONS: Final[dict[str, Callable[..., pa.ChunkedArray]]] = {
     "=": pc.equal,
     "<>": pc.not_equal,
@@ -45,7 +48,7 @@ def _value(part: Condition, rows: pa.Table) -> pa.ChunkedArray | pa.Scalar:
     if part.op == "column":
         return rows[part.name]
     if part.op == "constant":
-        return pa.scalar(part.value, ARROW_TYPES[part.kind])
+        return pa.scalar(part.value, TYPES[part.kind])
     values = [_value(one, rows) for one in part.parts]
     if part.op == "in":
         column, *items = values

@@ -23,7 +23,7 @@ import psutil
 
 from agents.archive.shelf import Held
 from agents.disk.store import StoreError
-from agents.inputs.values import Chunk, Counters, Input
+from agents.inputs.values import Chunk, Counters, Input, Position
 from agents.logs import Logger
 from agents.ports import Receiver
 from agents.tasks.archive import ArchiveError
@@ -51,7 +51,9 @@ POLL_MAX_S: Final = 0.2
 one that found something is at once)."""
 IDLE_EVERY_MS: Final = 250
 UNREAD_EVERY_MS: Final = 1_000
-"""The same of a stream that no flow reads."""
+"""The same of a stream that no flow reads, and between two looks at what the loop has to do for an input."""
+SAID_EVERY_MS: Final = 1_000
+"""A stream task that has nothing new to say says so this often."""
 ROOM_POLL_S: Final = 0.2
 ROLLS_WAITING_MAX: Final = 32
 """Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
@@ -78,6 +80,11 @@ class _Stream:
     archive_told_ms: int = 0
     beyond_told: bool = False
     told: dict[str, str] = field(default_factory=dict)
+    idle_ms: int = 0
+    """When the stream task was last told that nothing new was read, or had something new."""
+    said_ms: int = 0
+    said: object = None
+    """What it said then, and when that was told."""
 
 
 class WhenDone(Protocol):
@@ -277,18 +284,19 @@ class Feeding:
     async def _read(self, stream: _Stream) -> None:
         """Feed the stream task, at most ``CHUNKS_AHEAD`` chunks ahead of it."""
         loop = asyncio.get_running_loop()
-        idle_ms, asked = 0, CHUNK_BYTES_MIN
+        asked = CHUNK_BYTES_MIN
         while True:
             if self._leaving() and await self._is_drained(stream):
                 return
             await self.reading.wait()
             await stream.slots.acquire()
-            chunk = await loop.run_in_executor(stream.reader, self._poll, stream, asked, idle_ms)
+            chunk = await loop.run_in_executor(stream.reader, self._poll, stream, asked)
             if chunk is not None:
                 full = 2 * (chunk.end - chunk.start) >= asked
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
                 stream.read_bytes += chunk.end - chunk.start
-                idle_ms = self._now_ms()  # what an Idle does can wait until what the chunk has caused is over
+                # What an Idle does can wait until what the chunk has caused is over.
+                stream.idle_ms = self._now_ms()
                 task, source = stream.task, stream.input
                 self._log.debug("lines read", stream=task.facts.stream, lines=len(chunk.lines))
                 ahead = task.ahead.parse(chunk, task.worker.wanted)
@@ -305,9 +313,6 @@ class Feeding:
             if stream.input.exhausted:
                 self.perform(stream.task.facts.stream, Finish())
                 return
-            if self._now_ms() - idle_ms >= _idle_every_ms(stream):
-                idle_ms = self._now_ms()
-                self._idle(stream, Idle(idle_ms, stream.input.finished(), stream.input.gaps()))
 
     async def _receive(self, name: str, receiver: Receiver) -> None:
         self._receiving[name] = asyncio.current_task()
@@ -323,25 +328,50 @@ class Feeding:
         if name in self._receivers and stream.input.unread:
             return False
         if self._receivers.pop(name, None) is not None:
-            self._idle(stream, Idle(self._now_ms(), stream.input.finished(), stream.input.gaps()))
+            self._idle(stream)
         if (command := self._sealing.pop(name, None)) is not None:
             self._perform(name, command)
         return True
 
-    def _idle(self, stream: _Stream, idle: Idle) -> None:
-        future = stream.thread.submit(stream.task.idle, idle, stream.input.positions())
-        self._when_done(future, lambda outcome: self._worked(stream, "Idle", outcome))
+    def _idle(self, stream: _Stream) -> None:
+        """Nothing new was read. Whoever calls it is the only one at the input."""
+        stream.idle_ms = now_ms = self._now_ms()
+        idle = Idle(now_ms, stream.input.finished(), stream.input.gaps())
+        future = stream.thread.submit(self._idled, stream, idle, stream.input.positions())
 
-    def _poll(self, stream: _Stream, asked: int, idle_ms: int) -> Chunk | None:
-        """On the reader's thread: look at the files until they have grown, or it is time for an ``Idle``. The
-        loop is not woken for every look: that would cost several times what the look does."""
+        def told(done: Future[Outcome | None]) -> None:
+            if done.exception() is not None or done.result() is not None:
+                self._when_done(done, lambda outcome: self._worked(stream, "Idle", outcome or Outcome()))
+
+        future.add_done_callback(told)
+
+    def _idled(self, stream: _Stream, idle: Idle, positions: tuple[Position, ...]) -> Outcome | None:
+        """On the thread of the stream task. None: nothing came of it, and the loop need not be woken."""
+        outcome = stream.task.idle(idle, positions)
+        said = (outcome.progress, outcome.work)
+        same = said == stream.said and idle.now_ms - stream.said_ms < SAID_EVERY_MS
+        if same and outcome.is_quiet and not stream.task.unshipped:
+            return None
+        stream.said, stream.said_ms = said, idle.now_ms
+        return outcome
+
+    def _poll(self, stream: _Stream, asked: int) -> Chunk | None:
+        """On the reader's thread: look at the files until they have grown, or there is something for the
+        loop to do. It is not woken for every look, nor for each ``Idle``: that would cost several times what
+        these do."""
+        until_ms = self._now_ms() + UNREAD_EVERY_MS
         while not stream.closing.wait(stream.pause_s):
-            chunk = stream.input.read(asked, self._now_ms())
+            now_ms = self._now_ms()
+            chunk = stream.input.read(asked, now_ms)
             if chunk is not None:
                 stream.pause_s = 0.0
                 return chunk
             stream.pause_s = min(max(1.05 * stream.pause_s, POLL_S), POLL_MAX_S)
-            if stream.input.exhausted or self._now_ms() - idle_ms >= _idle_every_ms(stream):
+            if stream.input.exhausted:
+                break
+            if now_ms - stream.idle_ms >= _idle_every_ms(stream):
+                self._idle(stream)
+            if now_ms >= until_ms or self._leaving() or not self.reading.is_set():
                 break
         return None
 

@@ -157,3 +157,10 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
     """Flows whose function has failed, and how."""
     traced: tuple[Traced, ...] = ()
     """Which rows the snapshots in ``sealed`` have counted."""
+
+    @property
+    def is_quiet(self) -> bool:
+        """Whether nothing has changed but how far flows are, and what was done for them."""
+        durable = self.sealed or self.checkpoint or self.forgotten
+        said = self.rows or self.counts or self.tapped or self.early or self.gaps or self.failed
+        return not (durable or said)

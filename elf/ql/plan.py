@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import math
 from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta
 
@@ -37,6 +37,8 @@ PLACES = ("_place", "_seen")
 """The columns by which the map numbers rows where windows are of rows (``elf.job.worker.counted``)."""
 CREDIT = "credit"
 """The state that gives the error of an approximate row (``elf.job.approximate``)."""
+ValueType = ColumnType | Literal["hugeint"]
+"""The types of what is compared and sorted without SQL: those of columns, and of a sum of integers."""
 FunctionKind = Annotated[str, Meta(pattern=r"\A(map|reduce|final)\Z")]
 
 
@@ -114,14 +116,14 @@ class Count:
 
 @dataclass(frozen=True)
 class Condition:
-    """A part of WHERE without SQL: ``op`` of its ``parts``; ``column``, the one of that ``name``; or
-    ``constant``, the ``value`` of that ``kind`` (a timestamp is an int, µs since the epoch)."""
+    """A part of WHERE or HAVING without SQL: ``op`` of its ``parts``; ``column``, the one of that ``name``;
+    or ``constant``, the ``value`` of that ``kind`` (a timestamp is an int, µs since the epoch)."""
 
     op: Label
     parts: tuple[Condition, ...] = ()
     name: str = ""
     value: int | float | str | bool | None = None
-    kind: ColumnType = "boolean"
+    kind: ValueType = "boolean"
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,41 @@ class Direct:
     where: tuple[Condition, ...]
     keys: tuple[str, ...]
     states: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value of a merged group without SQL: its column ``name``, which is of that ``kind``; or, with
+    ``count``, that column divided by this one, as AVG is."""
+
+    name: str
+    kind: ValueType
+    count: str = ""
+
+
+@dataclass(frozen=True)
+class Sorted:
+    """An item of ORDER BY."""
+
+    value: Value
+    descending: bool
+    nulls_first: bool
+
+
+@dataclass(frozen=True)
+class DirectFinal:
+    """A final fragment that needs no SQL (``elf.ql.direct``): of the groups of which all of ``having`` (over
+    values by their names) is true, the ``outputs``, ordered in each window. Of a window the first ``offset``
+    rows are left out, and there are ``limit`` at most."""
+
+    bounds: tuple[str, ...]
+    outputs: tuple[Value, ...]
+    order: tuple[Sorted, ...]
+    having: tuple[Condition, ...] = ()
+    tested: tuple[tuple[str, Value], ...] = ()
+    """The values that ``having`` is about, each with its name there."""
+    limit: int | None = None
+    offset: int = 0
 
 
 @dataclass(frozen=True)
@@ -289,6 +326,8 @@ class Plan:
     """The ``identity`` of each job in ``reads`` when this was planned."""
     choice: Choice | None = field(default=None, compare=False)
     """The choice of its panes, where a flow with shorter ones ran when this was planned."""
+    direct: DirectFinal | None = field(default=None, compare=False, repr=False)
+    """How the final fragment is done without its SQL, where it can be."""
 
     def __post_init__(self) -> None:
         if (self.windows or self.stages) and not self.fragment.pane_us:

@@ -11,6 +11,7 @@ from sqlglot import exp
 
 from elf.errors import QueryError
 from elf.ql.dialect import Approximate, Stragglers, Trees
+from elf.ql.direct import direct_final_of
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Constant, Expr, Slot, rewrite
 from elf.ql.files import check_size
@@ -164,7 +165,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
     if draft.approximate and (len(levels) > 1 or joined):
         raise draft.source.at(draft.tree, "APPROXIMATE does not go in a subquery")
     bound = (Output(BOUND, Slot(CREDIT, "double")),) if draft.approximate else ()
-    top = storeys(levels)[-1][0]
+    (top, *over) = storeys(levels)[-1]
     master = for_master(levels, bound, first.pane_us)
     found = Plan(
         sql=sql,
@@ -182,6 +183,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         join=join,
         stages=master.stages,
         named=_named(draft, states),
+        direct=None if over else direct_final_of(top.draft, top.states),
     )
     if draft.leap and draft.changes_us is None:
         found = with_first(found)
@@ -225,7 +227,7 @@ def _with_sides(sql: str, draft: Draft, beside: list[Plan]) -> Draft:
         beside.append(_NO_PLAN)
         plan = _plan(sql, right, beside, joined=True)
         joins[place] = replace(joins[place], rows=render_side(plan, number))
-        beside[number - 1] = replace(plan, final_sql="", spark_sql="")
+        beside[number - 1] = replace(plan, final_sql="", spark_sql="", direct=None)
     return replace(draft, joins=tuple(joins))
 
 

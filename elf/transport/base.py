@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, deque
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
@@ -29,6 +30,8 @@ Dropped = Literal["full", "unroutable", "size", "closed"]
 
 Received = tuple[str, list[bytes], Principal | None]
 """Return address, frames, and whose connection it came over; None: nobody knows, or has to."""
+Take = Callable[[Sequence[Received]], None]
+"""Takes messages that have come, in their order: at least one, and ``IN_A_ROW_MAX`` at most."""
 
 
 class Closed(ElfError):
@@ -98,6 +101,10 @@ class Transport(Protocol):
         Raises ``Closed`` after ``close`` (what had arrived by then is still delivered).
         """
 
+    def hand_to(self, take: Take) -> None:
+        """From now on ``take`` gets all that comes, in the turn of the loop in which it comes, and nobody
+        calls ``receive``."""
+
     async def close(self) -> None:
         """Stop receiving, give what was sent a moment to leave, let go of everything. Idempotent."""
 
@@ -120,6 +127,9 @@ class Inbox:
         self._closed = False
         self._in_a_row = 0
         self._waiter: asyncio.Future[None] | None = None
+        self._take: Take | None = None
+        self._coming = False
+        """Whether what waits is handed out soon."""
 
     @property
     def full(self) -> bool:
@@ -162,12 +172,37 @@ class Inbox:
                 await self._waiter
             finally:
                 self._waiter = None
+        return self._next()
+
+    def _next(self) -> Received:
         self._was_client = bool(self._clients) and not (self._was_client and self._agents)
         origin, frames, who, size = (self._clients if self._was_client else self._agents).popleft()
         self._bytes -= size
         self._counters.received += 1
         self._counters.received_bytes += size
         return origin, frames, who
+
+    def hand_to(self, take: Take) -> None:
+        """``take`` gets what is handed out."""
+        self._take = take
+        self.hand_out_soon()
+
+    def hand_out(self) -> None:
+        """Give what waits to whom it is to be given to, if that is known; a busy inbox lets others run in
+        between."""
+        self._coming = False
+        waiting = len(self._agents) + len(self._clients)
+        if self._take is None or self._closed or not waiting:
+            return
+        if waiting > IN_A_ROW_MAX:
+            self.hand_out_soon()
+        self._take([self._next() for _ in range(min(waiting, IN_A_ROW_MAX))])
+
+    def hand_out_soon(self) -> None:
+        """In the next turn of the loop."""
+        if self._take is not None and not self._coming:
+            self._coming = True
+            asyncio.get_running_loop().call_soon(self.hand_out)
 
     def close(self) -> None:
         self._closed = True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from elf.addresses import CLIENT_PREFIX
 from elf.errors import UserError
-from elf.transport.base import Counters, Dropped, Inbox, Limits, Received, size_of
+from elf.transport.base import Counters, Dropped, Inbox, Limits, Received, Take, size_of
 
 
 class MemoryNetwork:
@@ -84,6 +84,9 @@ class MemoryTransport:
     async def receive(self) -> Received:
         return await self._inbox.get()
 
+    def hand_to(self, take: Take) -> None:
+        self._inbox.hand_to(take)
+
     async def close(self) -> None:
         if self._open:
             self._open = False
@@ -94,4 +97,5 @@ class MemoryTransport:
         if self._inbox.full:
             return False
         self._inbox.put(origin, frames, None)
+        self._inbox.hand_out_soon()
         return True

@@ -9,11 +9,12 @@ from typing import Final
 import zmq
 
 READ_IN_A_ROW_MAX: Final = 64
+_READABLE: Final = int(zmq.POLLIN)
 
 
 class Reader:
     """Reads one socket whenever it can be read and its owner is not ``full``; ``take`` reads one message, and
-    says whether there was one.
+    says whether there was one; ``came`` is called after those of one turn.
 
     ZeroMQ signals *changes* only, and any other call on the socket may use a signal up: so it reads until
     there is nothing, and must be touched after every send. So many messages are read in one turn of the loop
@@ -26,11 +27,13 @@ class Reader:
         socket: zmq.Socket[bytes],
         take: Callable[[zmq.Socket[bytes]], bool],
         full: Callable[[], bool] = lambda: False,
+        came: Callable[[], None] = lambda: None,
     ) -> None:
         self.socket = socket
         self._loop = loop
         self._take = take
         self._full = full
+        self._came = came
         self._held_back = False
         self._next: asyncio.Handle | None = None
         self._fd: int = socket.getsockopt(zmq.FD)  # type: ignore[assignment]
@@ -58,10 +61,17 @@ class Reader:
         if self._next is not None:
             self._next.cancel()
             self._next = None
+        try:
+            self._read_on()
+        finally:
+            self._came()
+
+    def _read_on(self) -> None:
         for _ in range(READ_IN_A_ROW_MAX):
             if self._full():
                 self._held_back = True
                 return
-            if not self._take(self.socket):
+            events: int = self.socket.getsockopt(zmq.EVENTS)  # type: ignore[assignment]
+            if not events & _READABLE or not self._take(self.socket):
                 return
         self.touch()

@@ -33,7 +33,7 @@ import zmq
 from elf.addresses import CLIENT_PREFIX, AddressError, split_address
 from elf.errors import ElfBug, UserError
 from elf.security.principals import Security
-from elf.transport.base import Counters, Dropped, Inbox, Limits, Received, size_of
+from elf.transport.base import Counters, Dropped, Inbox, Limits, Received, Take, size_of
 from elf.transport.handshakes import AT_DIALER, ZAP_DOMAIN, Failure, Handshakes, Monitor, Refused
 from elf.transport.listener import Listener
 from elf.transport.reader import Reader
@@ -224,6 +224,15 @@ class ZeroMqTransport:
             self._resume()
         return message
 
+    def hand_to(self, take: Take) -> None:
+        self._inbox.hand_to(take)
+
+    def _came(self) -> None:
+        """All that could be read was read."""
+        self._inbox.hand_out()
+        if self._inbox.low:
+            self._resume()
+
     async def close(self) -> None:
         if not self._open:
             return
@@ -279,7 +288,8 @@ class ZeroMqTransport:
         port = self._endpoint.rpartition(":")[2]
         self._listener.port = int(port)
         self._address = advertise if wanted else f"{host}:{port}"
-        self._router = Reader(self._loop, router, self._read_routed, lambda: self._inbox.full)
+        full = lambda: self._inbox.full  # noqa: E731
+        self._router = Reader(self._loop, router, self._read_routed, full, self._came)
 
     def _look(self) -> None:
         """See that no message is endless. What waits since we read nothing is no fault of its sender."""
@@ -329,7 +339,8 @@ class ZeroMqTransport:
             return None
         reader = None
         if self._router is None:
-            reader = Reader(self._loop, dealer, lambda it: self._read_from(to, it), lambda: self._inbox.full)
+            take = lambda it: self._read_from(to, it)  # noqa: E731
+            reader = Reader(self._loop, dealer, take, lambda: self._inbox.full, self._came)
         return _Peer(dealer, reader, monitor)
 
     def _watched(self, to: str, dealer: zmq.Socket[bytes]) -> Monitor | None:

@@ -15,8 +15,8 @@ from agents.formats import get_format
 from agents.inputs.ranges import split_inputs
 from agents.inputs.whole import Whole
 from agents.tasks.archive import Archive
-from agents.tasks.engine import Finisher
 from agents.tasks.feeding import CHUNK_BYTES_MAX
+from agents.tasks.finishing import finisher_of
 from agents.tasks.samples import sample_lines
 from agents.tasks.sinks import Sinks
 from agents.tasks.streamtask import StreamTask, TaskStatus
@@ -112,7 +112,7 @@ class Master:
     def __init__(self, spec: JobSpec, store: Store | None = None) -> None:
         self.spec = spec
         self.store = store or Store(":memory:")
-        self.finisher = Finisher(spec.plan.final_sql)
+        self.finisher = finisher_of(spec.plan)
         self.kept = Kept()
         self.rows: list[pa.Table] = []
 

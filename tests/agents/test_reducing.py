@@ -208,7 +208,7 @@ def test_a_failure_is_in_the_tally_and_what_failed_is_not_tried_again() -> None:
     first = replace(first, pieces=(replace(piece, counters=b""),))
     function = py_reduce(ranged.fragment)
     assert function is not None
-    row, _ = panecommits.merged_panes(first, store, reduces=function)
+    row = panecommits.merged_panes(first, store, reduces=function).row
     assert "key range 2 of 2" in function.failure
     counted = decode(row.counters)
     assert dict(zip(counted["_pane"].to_pylist(), counted["unreduced"].to_pylist(), strict=True)) == {
@@ -217,7 +217,7 @@ def test_a_failure_is_in_the_tally_and_what_failed_is_not_tried_again() -> None:
     }
     assert sum(counted["rows_in"].to_pylist()) == 0, "rows are counted in the first key range"
 
-    plainly, _ = panecommits.merged_panes(replace(first, plain=True), store)
+    plainly = panecommits.merged_panes(replace(first, plain=True), store).row
     assert sorted(plain(decode(plainly.payload))) == sorted(plain(groups()))
     assert decode(plainly.counters)["unreduced"].to_pylist() == [1, 1, 1]
     with pytest.raises(ElfBug, match="nobody to run it"):
@@ -229,12 +229,14 @@ def test_whoever_leads_next_makes_a_revision_of_what_was_before_the_function() -
     """Records and states of a job group carry it; a reader's copy, which is never revised, does not."""
     flow, ours, theirs, later = flow_of(SEVERAL), Store(":memory:"), Store(":memory:"), Store(":memory:")
     function = py_reduce(flow.fragment)
-    first, _ = panecommits.merged_panes(work(flow, 0, 1, 0, [(0, "a", 3), (0, "b", 9)], 0), ours, 1, function)
+    work_of = work(flow, 0, 1, 0, [(0, "a", 3), (0, "b", 9)], 0)
+    first = panecommits.merged_panes(work_of, ours, 1, function).row
     assert plain(decode(first.payload)) == [(0, "b", 9)]
     groupstore.apply(theirs, grouplog.encode(first))
     for kept in groupstore.newest(theirs, FLOW, 1 << 20):
         groupstore.apply(later, grouplog.encode(kept))
-    second, _ = panecommits.merged_panes(work(flow, 0, 1, 1, [(0, "a", 2)], 1), later, 2, function)
+    more = work(flow, 0, 1, 1, [(0, "a", 2)], 1)
+    second = panecommits.merged_panes(more, later, 2, function).row
     assert sorted(plain(decode(second.payload))) == [(0, "a", 5), (0, "b", 9)]
     assert not first.bare.raw
     for store in (ours, theirs, later):

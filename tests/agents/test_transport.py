@@ -8,7 +8,7 @@ import random
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Protocol
 
 import pytest
@@ -17,7 +17,7 @@ import zmq
 from elf.errors import UserError
 from elf.security.keys import curve_of_secret
 from elf.security.principals import LOCAL, Security
-from elf.transport.base import Closed, Limits, Transport
+from elf.transport.base import IN_A_ROW_MAX, Closed, Limits, Received, Transport
 from elf.transport.memory import MemoryNetwork
 from elf.transport.zeromq import PART_BYTES, ZeroMqTransport
 from tests.support.waiting import eventually
@@ -300,6 +300,29 @@ async def test_what_had_arrived_is_still_delivered_after_close(world: World) -> 
     assert (await other.receive())[1] == [b"second"]
     with pytest.raises(Closed):
         await other.receive()
+
+
+async def test_what_comes_is_handed_over_in_its_order(world: World) -> None:
+    one, other = await world.agent(), await world.agent()
+    one.send(other.address, [b"before"])
+    await asyncio.sleep(0.05)
+    turns: list[int] = []
+    heard: list[bytes] = []
+
+    def take(messages: Sequence[Received]) -> None:
+        assert all(origin == one.address for origin, _, _ in messages)
+        turns.append(len(messages))
+        heard.extend(frames[0] for _, frames, _ in messages)
+
+    other.hand_to(take)
+    sent = [str(number).encode() for number in range(3 * IN_A_ROW_MAX)]
+    for frame in sent:
+        await insist(one, other.address, [frame])
+    await eventually(lambda: len(heard) > len(sent), "all have come", SOON)
+    assert heard == [b"before", *sent]
+    assert max(turns) <= IN_A_ROW_MAX
+    assert min(turns) >= 1
+    assert other.counters.received == len(heard)
 
 
 async def test_last_words_are_heard(world: World) -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from agents.committing import opening, panecommits
 from agents.committing.kept import alike
+from agents.committing.panetables import Merged
 from agents.disk.store import Store
 from agents.inputs.copies import Ended
 from agents.inputs.files import Files
@@ -20,7 +21,6 @@ from agents.inputs.follower import Follower
 from agents.inputs.rotated import FileId, Rotated
 from agents.inputs.tail import Tail
 from agents.inputs.values import Chunk, Position
-from elf.batch import decode, encode
 from elf.fields import replace
 from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Resume, Suspend
@@ -272,14 +272,14 @@ def forgets_what_was_left_out(patch: pytest.MonkeyPatch) -> None:
 
     def forget(
         fragment: Fragment, pieces: Sequence[Piece], keep: Top | None, types: opening.Types | None, last: bool
-    ) -> tuple[bytes, bytes]:
-        counters, payload = merge(fragment, pieces, keep, types, last)
-        without = [decode(one) if one else None for one in (counters, payload)]
+    ) -> Merged:
         names = ("cut", "left", "lowest", "highest", "seen")
-        plain = [
-            one and one.drop_columns([name for name in names if name in one.column_names]) for one in without
-        ]
-        return encode(plain[0]) if plain[0] else b"", encode(plain[1]) if plain[1] else b""
+        return Merged(
+            *(
+                one and one.drop_columns([name for name in names if name in one.column_names])
+                for one in merge(fragment, pieces, keep, types, last)
+            )
+        )
 
     patch.setattr(opening, "_merged", forget)
 

@@ -239,7 +239,7 @@ class FlowRoots:
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self, now_ms: int) -> int | None:
-        waits = (rooted.root.deadline(now_ms) for rooted in self._flows.values())
+        waits = (rooted.deadline(now_ms) for rooted in self._flows.values())
         return min((at or now_ms + 1_000 for at in waits), default=None)
 
     def tick(self, now_ms: int) -> list[Effect]:

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
 
+import msgspec
+
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import to_bytes
 from elf.job.effects import CommitPanes, Effect, Multicast, PrunePanes, SaveFlow, Send, Unusable
@@ -37,6 +39,8 @@ from elf.job.thresholds import Asking
 YEAR_1_US: Final = -62_135_596_800_000_000
 YEAR_9999_US: Final = 253_402_300_799_000_000
 """What a calendar has."""
+TOLD_MS: Final = 250
+"""How long after a commit workers hear of it, where it only lets them forget: windows go out first."""
 FAILED_MS: Final = 1_000
 """How often masters are told that a reduce function has failed, until they no longer read the flow."""
 
@@ -64,6 +68,9 @@ class RootedFlow:
         self._first: int | None = None
         """The first pane, from when it is about to be stored."""
         self._told_ms = 0
+        self._words: list[Committed] = []
+        """Commits of which workers hear later, at ``_words_ms``."""
+        self._words_ms = 0
 
     # -- what members say ------------------------------------------------------------------------------------
 
@@ -160,8 +167,26 @@ class RootedFlow:
         threshold = self._asking.committed(event.threshold)
         asked = [_leave_out(done.flow, threshold)] if threshold is not None else []
         self.root.told(self._asking.last)
-        told = [Multicast(done.flow.topic, word), *asked]
-        return segment, [*told, *sent, *failed, *self.advance(now_ms)]
+        told = self._tell(word, now_ms)
+        return segment, [*told, *asked, *sent, *failed, *self.advance(now_ms)]
+
+    def _tell(self, word: Committed, now_ms: int) -> list[Multicast]:
+        """Tell workers of a commit: at once if there is more in it for them than that they may forget their
+        snapshots."""
+        fragment = self.root.flow.fragment
+        if fragment.leap or fragment.mirror or word.revision or word.parts or word.reexecution:
+            return [*self._tell_all(), Multicast(self.root.flow.topic, word)]
+        last = self._words[-1] if self._words else None
+        if last is not None and (last.end, last.members) == (word.start, word.members):
+            self._words[-1] = msgspec.structs.replace(last, end=word.end)
+        else:
+            self._words.append(word)
+        self._words_ms = self._words_ms if last is not None else now_ms + TOLD_MS
+        return []
+
+    def _tell_all(self) -> list[Multicast]:
+        words, self._words = self._words, []
+        return [Multicast(self.root.flow.topic, word) for word in words]
 
     def _count(self, event: PanesCommitted) -> None:
         self.counts.update(
@@ -198,11 +223,19 @@ class RootedFlow:
 
     # -- time ------------------------------------------------------------------------------------------------
 
+    def deadline(self, now_ms: int) -> int | None:
+        at_ms = self.root.deadline(now_ms)
+        if not self._words:
+            return at_ms
+        return self._words_ms if at_ms is None else min(at_ms, self._words_ms)
+
     def tick(self, now_ms: int, wanted_from: Callable[[str, int], int]) -> list[Effect]:
         """``wanted_from`` as for ``FlowRoots``."""
         found = [*self.advance(now_ms), *self._ask(self.root.answers.missing(now_ms))]
         self.runs.give_up(now_ms)
         found += self.runs.wanted(self.root, now_ms)
+        if self._words and now_ms >= self._words_ms:
+            found += self._tell_all()
         return [*found, *self._tell_failure(now_ms), *self._prune(now_ms, wanted_from)]
 
     def _ask(self, missing: Iterable[tuple[int, int, int]]) -> list[Effect]:

@@ -1,7 +1,7 @@
 """The live answers: real nodes, trees, masters and stream tasks in one process over the memory transport, as
 in ``elf run``, but with chunks of random sizes, agents that begin at random moments, and messages that take
-random times (in order between two agents, in any order among them), all from one seed. Maps that need no SQL
-are made with it too (``bothways``).
+random times (in order between two agents, in any order among them), all from one seed. Maps and final
+fragments that need no SQL are made with it too (``bothways``).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from elf.transport.base import Dropped
 from elf.transport.memory import MemoryNetwork
 from elf.wire.clients import WindowResult
 from lab.bench.differential.asked import FILES
-from lab.bench.differential.bothways import both_ways
+from lab.bench.differential.bothways import both_ways, finished_both_ways
 from lab.bench.differential.differences import Answer, Row, plain
 from lab.bench.differential.logs import Log
 
@@ -81,8 +81,9 @@ class _Choppy(Whole):
 def answers(log: Log, queries: Sequence[str], agents: int, seed: str) -> list[Answered]:
     """What a fleet of so many agents says to each of the queries, all of them asked at once."""
     console.configure("error", "console")
-    checked = patch("agents.tasks.direct.mapper_of", both_ways)
-    with checked, tempfile.TemporaryDirectory(prefix="elf-differential-") as folder:
+    maps = patch("agents.tasks.direct.mapper_of", both_ways)
+    finals = patch("agents.tasks.finishing.finisher_of", finished_both_ways)
+    with maps, finals, tempfile.TemporaryDirectory(prefix="elf-differential-") as folder:
         paths = write(log, Path(folder))
         streams = []
         for stream in dict.fromkeys(log.streams):

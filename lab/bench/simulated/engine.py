@@ -11,9 +11,10 @@ from typing import Any, Final
 import pyarrow as pa
 
 from agents.formats import get_format
-from agents.tasks.engine import Extracted, Finisher
+from agents.tasks.engine import Extracted
+from agents.tasks.finishing import finisher_of
 from agents.tasks.streams import StreamEngine
-from elf.job.ports import MapperPort, Wanted
+from elf.job.ports import FinisherPort, MapperPort, Wanted
 from elf.ql.plan import Fragment, Plan
 
 FORMAT: Final = get_format("json")
@@ -55,9 +56,9 @@ class Prepared:
 
         return self.of((fragment.map_sql, fragment.columns), make)
 
-    def finisher(self, plan: Plan) -> Finisher:
+    def finisher(self, plan: Plan) -> FinisherPort:
         """A job has one master: it is prepared for that alone, and prepares itself."""
-        return Finisher.of(plan)
+        return finisher_of(plan)
 
 
 class SharedExtractor:

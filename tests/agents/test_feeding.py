@@ -1,0 +1,95 @@
+"""What feeds a stream task: the loop is not woken for looks, and idle commands, of which nothing comes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from agents.disk.store import Store
+from agents.formats import get_format
+from agents.inputs.values import Chunk, Counters, Position
+from agents.logs import get_logger
+from agents.tasks.feeding import IDLE_EVERY_MS, SAID_EVERY_MS, Feeding
+from agents.tasks.running import Running
+from agents.tasks.streamtask import StreamTask, TaskStatus
+from elf.job import events as was
+from elf.job.commands import Idle, Install, Outcome
+from elf.job.gaps import Missed
+from elf.job.worker.stream import WorkerSettings
+from tests.support.flow_copies import FLOW
+from tests.support.waiting import eventually
+
+T = TypeVar("T")
+
+
+class Silent:
+    """An input in which nothing comes."""
+
+    exhausted = has_new_sources = False
+    unread = 0
+
+    def __init__(self) -> None:
+        self.counters = Counters()
+
+    def read(self, bytes_max: int, now_ms: int) -> Chunk | None:
+        return None
+
+    def positions(self) -> tuple[Position, ...]:
+        return ()
+
+    def gaps(self) -> tuple[Missed, ...]:
+        return ()
+
+    def finished(self) -> tuple[str, ...]:
+        return ()
+
+    def kept(self, positions: tuple[Position, ...]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Task(StreamTask):
+    """Counts its idle commands."""
+
+    idles = 0
+
+    def idle(self, idle: Idle, positions: tuple[Position, ...]) -> Outcome:
+        self.idles += 1
+        return super().idle(idle, positions)
+
+
+async def test_who_has_nothing_to_say_wakes_nobody() -> None:
+    loop, told = asyncio.get_running_loop(), list[str]()
+    task = Task(TaskStatus("clicks", get_format("json"), None, ""), WorkerSettings(), Store(":memory:"))
+    task.perform(Install(FLOW), 0)
+
+    def when_done(future: Future[T], then: Callable[[T], None]) -> None:
+        future.add_done_callback(lambda done: loop.call_soon_threadsafe(lambda: then(done.result())))
+
+    def tell(event: was.Worked | was.Consulted | was.Ran) -> None:
+        assert isinstance(event, was.Worked)
+        told.append(event.command)
+
+    made = Feeding(
+        [(task, Silent())],
+        get_logger(),
+        now_ms=lambda: int(loop.time() * 1000),
+        leaving=lambda: False,
+        when_done=when_done,
+        tell=tell,
+        memory_max_bytes=None,
+        running=Running({}, 0),
+        receivers={},
+    )
+    reading = [asyncio.ensure_future(one) for one in made.readers()]
+    began = loop.time()
+    await eventually(lambda: task.idles >= 8, "it is told that nothing comes", 30)
+    took_ms = 1000 * (loop.time() - began)
+    assert took_ms >= 7 * IDLE_EVERY_MS
+    assert 1 <= len(told) <= 2 + took_ms / SAID_EVERY_MS, "once a second, not each time"
+    for one in reading:
+        one.cancel()
+    await asyncio.gather(*reading, return_exceptions=True)
+    await made.close(clean=False)
