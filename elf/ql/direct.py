@@ -52,7 +52,7 @@ def direct_of(draft: Draft, states: States) -> Direct | None:
 
 def conditions_of(where: Iterable[Expr]) -> tuple[Condition, ...]:
     """Those of these that need no SQL."""
-    found = (None if is_constant(one) else _condition(one) for one in where if one != TRUE)
+    found = (None if is_constant(one) else _condition(one, _named) for one in where if one != TRUE)
     return tuple(one for one in found if one is not None)
 
 
