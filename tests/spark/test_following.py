@@ -141,8 +141,8 @@ def test_looks_judge_what_is_new_and_tell_of_what_is_unexplained(
     plan = plan_text(query, CLICKS, stream="clicks")
     facts = job_over(quick_spark, plan, tmp_path / "whole", SIX, {one: {"rows_in": 10} for one in SIX})
     source = msgspec.structs.replace(facts.archives[0], archives=(str(tmp_path / "less"),))
-    for known in (3, 5, 6):
-        job = msgspec.structs.replace(facts.job, windows=facts.job.windows[:known])
+    for count in (3, 5, 6):
+        job = msgspec.structs.replace(facts.job, windows=facts.job.windows[:count])
         GROWN.append(replace(facts, archives=(source,), job=job))
     with hook() as server:
         asked = Asked(

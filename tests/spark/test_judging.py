@@ -167,11 +167,12 @@ def test_a_window_that_was_never_committed(quick_spark: SparkSession, tmp_path: 
     facts = ask(quick_spark, tmp_path / "t", WHOLE, WHOLE, {"late": 10})
     results = (facts.job.windows[0], facts.job.windows[2])
     lacking = replace(facts, job=msgspec.structs.replace(facts.job, windows=results))
-    assert told(judge(quick_spark, lacking))[1] == ("EXPLAINED", [("late", 10)])
-    assert judge(quick_spark, lacking).windows[1].revision is None
+    comparison = judge(quick_spark, lacking)
+    assert told(comparison)[1] == ("EXPLAINED", [("late", 10)])
+    assert comparison.windows[1].revision is None
     one = judge(quick_spark, lacking, lambda bounds: bounds == THREE[0])
     assert [(window.start_us, window.equal) for window in one.windows] == [(THREE[0][0], True)]
-    assert len(updated(judge(quick_spark, lacking), one).windows) == 3
+    assert len(updated(comparison, one).windows) == 3
 
 
 def test_an_approximate_job_is_judged_by_the_bounds_that_it_states(
