@@ -225,6 +225,31 @@ def _make_views(
         spark.createDataFrame(zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
 
 
+def lacking(archived: Sequence[Archived], span: tuple[int, int] | None) -> list[str]:
+    """What retention has deleted of what a query reads.
+
+    Args:
+        archived (Sequence[Archived]): where the lines of its streams are.
+        span (tuple[int, int] | None): event times, in µs since the epoch; None: all.
+
+    Returns:
+        list[str]: a line for each agent and stream, such as ``access: web-1 has deleted 1,200 rows of
+        2026-11-26 09:00 to 12:00``; empty when nothing is gone.
+
+    Raises:
+        ArchiveError: when an archive cannot be read.
+
+    Example:
+        >>> lacking([Archived(archive, "clicks", "json", "ts")], None)
+        []
+    """
+    return [
+        f"{one.stream}: {line}"
+        for one in archived
+        for line in contents(Target(one.path), one.stream, *(span or (None, None))).lacking()
+    ]
+
+
 def _register(
     spark: SparkSession,
     side: Plan,

@@ -10,8 +10,9 @@ It must never read a file to tell whether it is needed: what is known of it is i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Final
 
 from agents.archive.layout import last_layout
@@ -31,6 +32,16 @@ class Contents:
     """Paths of files that are to be read too, and why they cannot be."""
     gone: Mapping[str, tuple[Gone, ...]] = field(default_factory=dict)
     """By agent: what retention has deleted of hours in the span."""
+    names: Mapping[str, str] = field(default_factory=dict)
+    """What the agents are called."""
+
+    def lacking(self) -> list[str]:
+        """What is gone of these hours, for people, a line for each agent."""
+        return [
+            f"{self.names.get(agent) or agent} has deleted {sum(one.rows for one in gone):,} rows of "
+            + ", ".join(_hours(gone))
+            for agent, gone in self.gone.items()
+        ]
 
 
 def contents(
@@ -61,7 +72,8 @@ def contents(
     damaged = {file.path: why for file in shown if (why := _why_not(file, sizes.get(file.path)))}
     asked = {one: state for one, state in states.items() if agent in ("", one)}
     gone = _gone(asked, from_us, to_us)
-    return Contents(tuple(file for file in shown if file.path not in damaged), damaged, gone)
+    names = {one: state.name for one, state in states.items()}
+    return Contents(tuple(file for file in shown if file.path not in damaged), damaged, gone, names)
 
 
 def held_by(target: Target, stream: str, agent: str, *, from_record: int = 0, life: str = "") -> list[File]:
@@ -109,6 +121,23 @@ def _gone(states: Mapping[str, State], from_us: int | None, to_us: int | None) -
         for agent, state in states.items()
     }
     return {agent: gone for agent, gone in found.items() if gone}
+
+
+def _hours(gone: Iterable[Gone]) -> Iterator[str]:
+    """Runs of hours, such as ``2026-11-26 09:00 to 12:00``."""
+    hours = [one.hour for one in gone]
+    runs: list[list[int]] = []
+    for hour in sorted(hour for hour in hours if hour is not None):
+        if runs and hour == runs[-1][-1] + 1:
+            runs[-1].append(hour)
+        else:
+            runs.append([hour])
+    for run in runs:
+        start, end = (datetime.fromtimestamp(hour * 3600, UTC) for hour in (run[0], run[-1] + 1))
+        until = f"{end:%H:%M}" if end.date() == start.date() else f"{end:%Y-%m-%d %H:%M}"
+        yield f"{start:%Y-%m-%d %H:%M} to {until}"
+    if None in hours:
+        yield "no hour"
 
 
 def _by_hour(item: tuple[int | None, Gone]) -> int:

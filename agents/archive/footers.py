@@ -8,7 +8,7 @@ a place is has to be known for that (``_PLACES``); all else is passed on as it w
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -16,6 +16,8 @@ import pyarrow as pa
 MAGIC: Final = b"PAR1"
 _END: Final = 8
 """Bytes behind a footer: its length and ``MAGIC``."""
+_COPIED: Final = 8 << 20
+"""Bytes that are copied at a time."""
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _ROWS, _GROUPS = 3, 4
@@ -37,44 +39,54 @@ class NotParquet(ValueError):
     """These bytes are no file of Parquet, or one that is damaged."""
 
 
-def joined(files: Sequence[pa.Buffer]) -> list[bytes | pa.Buffer]:
-    """The file, in parts, that these (at least one, of equal schemas) make. Raises ``NotParquet``."""
-    parts: list[bytes | pa.Buffer] = []
-    footers, base = [], 0
-    for file in files:
-        footer, end = _footer(file)
+def joined(files: Sequence[pa.NativeFile]) -> Iterator[bytes]:
+    """The file, a part after the other, that these (at least one, of equal schemas) make. Raises
+    ``NotParquet``, before anything comes of it."""
+    read = [_footer(file) for file in files]
+    base = 0
+    for footer, end in read:
         _move(footer, base)
-        footers.append(footer)
-        parts.append(file.slice(0, end))
         base += end
-    whole = footers[0]
-    groups = [group for footer in footers for group in footer[_GROUPS][1][1]]
+    return _parts(files, read)
+
+
+def _parts(files: Sequence[pa.NativeFile], read: Sequence[tuple[Struct, int]]) -> Iterator[bytes]:
+    for file, (_, end) in zip(files, read, strict=True):
+        file.seek(0)
+        for at in range(0, end, _COPIED):
+            yield file.read(min(_COPIED, end - at))
+    whole = read[0][0]
+    groups = [group for footer, _ in read for group in footer[_GROUPS][1][1]]
     for number, group in enumerate(groups):
         if _ORDINAL in group:
             group[_ORDINAL] = (_I16, number)
+    whole[_ROWS] = (_I64, sum(footer[_ROWS][1] for footer, _ in read))
     whole[_GROUPS] = (_LIST, (_STRUCT, groups))
-    whole[_ROWS] = (_I64, sum(footer[_ROWS][1] for footer in footers))
     data = _written(whole)
-    return [*parts, data, struct.pack("<I", len(data)), MAGIC]
+    yield data + struct.pack("<I", len(data)) + MAGIC
 
 
-def footer_of(file: pa.Buffer) -> bytes:
-    """What its footer says of schema and metadata, to be compared. Raises ``NotParquet``."""
+def facts_of(file: pa.NativeFile) -> bytes:
+    """What the footer of a file says of schema and metadata: files for which it is equal can be joined.
+    Raises ``NotParquet``."""
     footer, _ = _footer(file)
     return _written({field: item for field, item in footer.items() if field not in (_ROWS, _GROUPS)})
 
 
-def _footer(file: pa.Buffer) -> tuple[Struct, int]:
+def _footer(file: pa.NativeFile) -> tuple[Struct, int]:
     """And where it begins."""
-    size = len(file)
-    if size < 2 * _END or file.slice(size - 4).to_pybytes() != MAGIC:
+    size = file.size()
+    file.seek(max(0, size - _END))
+    tail = file.read(_END)
+    if size < 2 * _END or tail[4:] != MAGIC:
         raise NotParquet("it does not end as a file of Parquet does")
-    (length,) = struct.unpack("<I", file.slice(size - _END, 4).to_pybytes())
+    (length,) = struct.unpack("<I", tail[:4])
     begin = size - _END - length
     if begin < len(MAGIC):
         raise NotParquet("its footer is longer than the file")
+    file.seek(begin)
     try:
-        return _Reader(file.slice(begin, length).to_pybytes()).struct(), begin
+        return _Reader(file.read(length)).struct(), begin
     except (IndexError, struct.error) as error:
         raise NotParquet(f"its footer cannot be read: {error}") from error
 

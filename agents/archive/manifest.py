@@ -71,6 +71,10 @@ class File(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     (``agents.archive.summaries``)."""
     by: str = ""
     """The column that its rows are sorted by; empty: they are as they came."""
+    is_indexed: bool = False
+    """The chosen columns have been looked at."""
+    made_ms: int = 0
+    """When it was made, ms since the epoch."""
 
     @property
     def agent(self) -> str:
@@ -108,6 +112,10 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     gone: tuple[Gone, ...] = ()
     busy: tuple[str, ...] | None = None
     """The files that are being merged; None: as before."""
+    shipped: dict[str, int] = {}
+    """Up to which record all of a life is shipped."""
+    name: str = ""
+    """Of the agent, for people; empty: as before."""
 
 
 class _Versioned(msgspec.Struct, frozen=True):
@@ -126,6 +134,10 @@ class State:
         """What retention has deleted, by hour."""
         self.busy: tuple[str, ...] = ()
         """Files that are being merged."""
+        self.shipped: dict[str, int] = {}
+        """Up to which record all of a life is shipped."""
+        self.name = ""
+        """Of the agent, for people."""
 
     def apply(self, segment: Segment) -> None:
         for path in segment.deleted:
@@ -139,6 +151,8 @@ class State:
             self.gone[gone.hour] = Gone(gone.hour, before.rows + gone.rows, before.bytes + gone.bytes)
         if segment.busy is not None:
             self.busy = segment.busy
+        self.shipped |= segment.shipped
+        self.name = segment.name or self.name
 
     def whole(self) -> Segment:
         """One segment that comes to the same."""
@@ -148,6 +162,8 @@ class State:
             dropped=self.dropped,
             gone=tuple(self.gone.values()),
             busy=self.busy,
+            shipped=self.shipped,
+            name=self.name,
         )
 
 
@@ -218,7 +234,9 @@ def _folder(target: Target, stream: str, agent: str) -> str:
 class Manifest:
     """Of the agent that writes it."""
 
-    def __init__(self, target: Target, stream: str, agent: str) -> None:
+    def __init__(self, target: Target, stream: str, agent: str, name: str = "") -> None:
+        """``name``: the agent's, for people."""
+        self._name = name
         self._target = target
         self._stream = stream
         self._agent = agent
@@ -226,9 +244,10 @@ class Manifest:
         self._state: State | None = None
         self._last = -1
 
-    @property
     def is_new(self) -> bool:
-        """Nothing was ever appended."""
+        """Nothing was ever appended, or somebody has deleted the archive."""
+        if self._state is not None and not self._target.exists(f"{self._folder}/{self._last:020d}.json"):
+            self._state = None
         return self.state is not None and self._last < 0
 
     @property
@@ -246,6 +265,7 @@ class Manifest:
         deleted: Iterable[str] = (),
         gone: Iterable[Gone] = (),
         busy: tuple[str, ...] | None = None,
+        shipped: dict[str, int] | None = None,
     ) -> None:
         """A segment, durable. Raises ``ArchiveError``."""
         state, number = self.state, self._last + 1
@@ -256,6 +276,8 @@ class Manifest:
             deleted=tuple(deleted),
             gone=tuple(gone),
             busy=busy,
+            shipped=shipped or {},
+            name="" if self._name == state.name else self._name,
         )
         self._state = None  # until it is known that the segment is there
         path = f"{self._folder}/{number:020d}.json"

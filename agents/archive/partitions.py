@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -136,7 +136,7 @@ class Target:
     def stream_folder(self, stream: str) -> str:
         return f"{self.root}/stream={quote(stream, safe='')}"
 
-    def place(self, path: str, parts: Sequence[bytes | pa.Buffer]) -> None:
+    def place(self, path: str, parts: Iterable[bytes | pa.Buffer]) -> None:
         """A file of any kind, whole or not at all."""
         try:
             self._replace(path.rpartition("/")[0], path, parts)
@@ -196,6 +196,18 @@ class Target:
             raise ArchiveError(f"cannot read {path} in the archive {self.uri}: {error}") from error
         return data
 
+    def opened(self, path: str) -> pa.NativeFile:
+        """A file, to be read from where one likes. Raises ``ArchiveError``."""
+        try:
+            return self.fs.open_input_file(path)
+        except OSError as error:
+            raise ArchiveError(f"cannot read {path} in the archive {self.uri}: {error}") from error
+
+    def size(self, path: str) -> int:
+        """Of a file that is there, in bytes."""
+        with self.opened(path) as file:
+            return int(file.size())
+
     def exists(self, path: str) -> bool:
         import pyarrow.fs as pafs
 
@@ -247,7 +259,7 @@ class Target:
             raise ArchiveError(f"cannot list {path} in the archive {self.uri}: {error}") from error
         return [info.base_name for info in infos if info.type == pafs.FileType.Directory]
 
-    def _replace(self, folder: str, path: str, parts: Sequence[bytes | pa.Buffer]) -> None:
+    def _replace(self, folder: str, path: str, parts: Iterable[bytes | pa.Buffer]) -> None:
         if self._is_object_store:
             with self.fs.open_output_stream(path) as file:
                 for part in parts:

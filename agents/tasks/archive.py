@@ -128,7 +128,7 @@ class Archive:
         ``facts`` (format, time column, …) go into the metadata of each file. ``restore`` comes first.
         """
         self._directory = directory
-        self.shelf = Shelf(Target(target, access), stream, agent)
+        self.shelf = Shelf(Target(target, access), stream, agent, facts.get("agent_name", ""))
         self._stream = stream
         self._roll_ms = int(roll_secs * 1000)
         self._roll_bytes = roll_bytes

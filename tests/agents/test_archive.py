@@ -28,10 +28,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import agents.archive
+import agents.archive.manifest
+import agents.archive.upkeep
 import agents.tasks.archive
 from agents.archive.contents import contents
 from agents.archive.partitions import HOUR_US, Target, by_hour, hour_folder
+from agents.archive.retention import Limits
+from agents.archive.upkeep import Upkeep
 from agents.disk.durable import waits
 from agents.disk.store import Store
 from agents.inputs.values import Source
@@ -143,6 +146,10 @@ class Machine:
     synced: dict[Path, int] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     """What is surely in the folder of rolls."""
+    limits: Limits | None = None
+    """None: nobody keeps house."""
+    gone: int = 0
+    """Rows that retention has deleted."""
 
     def sync_path(self, path: Path) -> None:
         if path.is_dir():
@@ -160,6 +167,8 @@ class Machine:
                 archive.roll()
             if self.rng.random() < 0.6:
                 archive.ship(self.checkpoint[0])
+            if self.limits is not None and self.rng.random() < 0.5:
+                Upkeep([archive.shelf], self.limits, grace_ms=0).run()
         archive.roll()
         self.take_checkpoint(archive, read)
         archive.ship(self.checkpoint[0])
@@ -194,7 +203,13 @@ class Machine:
 
     def check(self) -> None:
         table = shown(self.folder)
-        assert sorted(table["record"].to_pylist()) == list(range(table.num_rows))
+        records = sorted(table["record"].to_pylist())
+        if self.limits is not None and self.limits.bytes:
+            gone = contents(Target(str(self.folder / "archive")), "clicks").gone
+            self.gone = sum(one.rows for each in gone.values() for one in each)
+            assert len(records) == len(set(records)) == 2 * self.length - self.gone
+            return
+        assert records == list(range(table.num_rows))
         expected = {f"{source}/{n}" for source in (0, 1) for n in range(self.length)}
         assert Counter(table["line"].to_pylist()) == dict.fromkeys(expected, 1)
         for row in table.to_pylist():
@@ -234,7 +249,7 @@ def test_no_line_is_lost_or_doubled_wherever_a_crash_falls(
         monkeypatch.setattr(agents.tasks.archive, "PIECE_BYTES_MIN", 100)
     steps = steps_of(tmp_path / "whole", seed)
     rng = random.Random(seed)
-    for step in range(1 + seed, steps + 1, 41):
+    for step in range(1 + seed, steps + 1, 97):
         folder = tmp_path / str(step)
         machine = Machine(folder, random.Random(seed))
         crash_and_go_on(machine, [step, *rng.sample(range(1, steps + 1), rng.choice([0, 1, 2]))])
@@ -242,6 +257,30 @@ def test_no_line_is_lost_or_doubled_wherever_a_crash_falls(
             machine.check()
         except BaseException as failure:
             failure.add_note(f"crash before step {step} of {steps}, seed {seed}")
+            raise
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(bytes=12_000)])
+def test_merging_and_retention_lose_and_double_nothing_wherever_a_crash_falls(
+    tmp_path: Path, limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(agents.tasks.archive, "ThreadPoolExecutor", AtOnce)
+    monkeypatch.setattr(agents.archive.manifest, "WHOLE_EVERY", 4)
+    monkeypatch.setattr(agents.archive.upkeep, "room_of", lambda _: None)
+    with crash_at(None) as count:
+        machine = Machine(tmp_path / "whole", random.Random(4), limits=limits)
+        machine.run()
+    machine.check()
+    assert (machine.gone > 0) == (limits.bytes is not None)
+    rng = random.Random(4)
+    for step in range(1, count[0] + 1, count[0] // 16):
+        machine = Machine(tmp_path / str(step), random.Random(4), limits=limits)
+        crash_and_go_on(machine, [step, *rng.sample(range(1, count[0]), rng.choice([0, 1]))])
+        try:
+            machine.check()
+        except BaseException as failure:
+            failure.add_note(f"crash before step {step} of {count[0]}")
             raise
 
 

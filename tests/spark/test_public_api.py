@@ -17,7 +17,7 @@ from tests.support.public_api import all_faults, cases_of, public, run_examples
 PUBLIC = {
     "spark_backend.session": "SparkFailed opened",
     "spark_backend.queries": "Question question",
-    "spark_backend.offline": "Archived answer collected run zoned",
+    "spark_backend.offline": "Archived answer collected lacking run zoned",
     "spark_backend.explained": "explained",
     "spark_backend.partials": "partials",
     "spark_backend.compare": "Comparison Difference LiveWindow Verdict compare",
