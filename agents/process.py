@@ -25,7 +25,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TextIO
@@ -531,9 +531,7 @@ def _stream(
     settings = replace(settings, shared=repr(reading) if reading is not None else "")
     masks = _masks(stream, format_, folder)
     rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
-    archive = _archive(
-        config, name, stream, folder, me, {"columns": json.dumps(declared), "mask": masks.fact}
-    )
+    archive = _archive(config, name, stream, folder, me, masks.fact)
     task = StreamTask(
         facts,
         settings,
@@ -574,9 +572,9 @@ def _masks(stream: StreamConfig, fmt: Format, folder: Path) -> Masks:
 
 
 def _archive(
-    config: Config, name: str, stream: StreamConfig, folder: Path, me: Identity, facts: Mapping[str, str]
+    config: Config, name: str, stream: StreamConfig, folder: Path, me: Identity, mask: str
 ) -> Archive | None:
-    """None where lines are not archived. ``facts``: what else readers are told of the lines."""
+    """None where lines are not archived. ``mask``: how they are masked, as ``Masks`` says it."""
     if not config.archive.enabled:
         return None
     return Archive(
@@ -589,10 +587,11 @@ def _archive(
         facts={
             "format": stream.zoned_format,
             "timestamp": stream.timestamp or "",
+            "columns": json.dumps(dict(stream.columns)),
             "agent_name": me.name,
             "labels": json.dumps(dict(config.agent.labels)),
             "lookups": json.dumps(LOOKUPS.told()),
-            **facts,
+            "mask": mask,
         },
         access=Access(config.archive.readers, config.archive.group),
     )

@@ -46,6 +46,8 @@ _SETTINGS: Final = {
     "spark.sql.variant.allowDuplicateKeys": "true",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+    # Files are named one by one: each would be looked at by a task of its own.
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": str(SHUFFLE_PARTITIONS),
     "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # the agents write them
     "spark.ui.enabled": "false",
     # What a UI would show is remembered without one too: the plans of the last thousand queries.

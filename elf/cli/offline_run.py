@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +26,7 @@ from elf.errors import UserError
 from elf.wire.clients import ONE_SHOT_PREFIX
 
 if TYPE_CHECKING:
+    from agents.archive.partitions import Target
     from spark_backend.queries import Question
 
 _US: Final = pa.timestamp("us", "UTC")
@@ -64,9 +65,11 @@ def run_offline(options: OfflineOptions) -> int:
     conf = dict(map(_setting, options.conf))
     LOOKUPS.open(options.geoip)
     span = span_of(options.begin, options.end)
-    asked = _of_job(options, options.job) if options.job is not None else _of_text(options, span)
+    asked = _of_job(options, options.job, span) if options.job is not None else _of_text(options, span)
     from spark_backend import explained, offline, session
 
+    for line in offline.lacking(asked.archived, span):
+        say(f"elf: the archive lacks rows: {line}")
     damaged = [_name_damaged] if options.skip_damaged else []
     use_utf8()
     for line in offline.lacking(asked.archived, span):
@@ -102,8 +105,9 @@ def _of_text(options: OfflineOptions, span: tuple[int, int] | None) -> Question:
     )
 
 
-def _of_job(options: OfflineOptions, job: str) -> Question:
+def _of_job(options: OfflineOptions, job: str, span: tuple[int, int] | None) -> Question:
     """The query of a job that runs, over its agents' archives, or over those that are given."""
+    from agents.archived import archived_streams
     from elf.client import CompareFacts, connect
     from spark_backend.offline import Archived
     from spark_backend.queries import Question, check
@@ -121,13 +125,33 @@ def _of_job(options: OfflineOptions, job: str) -> Question:
             say(
                 f"elf: no archive from {', '.join(source.silent)}: not reached; rows of theirs may be missing"
             )
-    check(known.job.spec.plan)
+    plan = known.job.spec.plan
+    check(plan)
     archived = tuple(
         Archived(path, source.stream, source.format, source.timestamp)
         for source in known.archives
         for path in options.archives or source.archives
     )
-    return Question(known.job.spec.plan, archived)
+    targets = _there([one.path for one in archived])
+    return Question(plan, archived, tuple(archived_streams(targets, plan.streams, span, {})))
+
+
+def _there(paths: Sequence[str]) -> list[Target]:
+    """The archives that can be seen from here; others are named. Raises ``UserError`` where none can."""
+    from agents.archive.partitions import Target
+    from agents.archived import streams_in
+
+    found = [Target(path) for path in dict.fromkeys(paths)]
+    seen = [target for target in found if streams_in([target])]
+    away = [target.uri for target in found if target not in seen]
+    if not seen:
+        raise UserError(
+            f"nothing is archived at {', '.join(away)} as seen from this machine: run it where the "
+            "archives are, or name copies with --archive PATH"
+        )
+    for uri in away:
+        say(f"elf: nothing is archived at {uri} as seen from this machine: rows of its agents are missing")
+    return seen
 
 
 def _name_damaged(path: str, why: str) -> None:

@@ -42,7 +42,8 @@ def write_result(table: pa.Table, path: Path) -> None:
             os.fsync(file.fileno())
         part.replace(path)
     except (OSError, pa.ArrowException) as error:
-        why = (getattr(error, "strerror", None) or str(error).splitlines()[0]).lower()
+        number = getattr(error, "errno", None)
+        why = (os.strerror(number) if number else str(error).splitlines()[0]).lower()
         raise UserError(f"cannot write {path}: {why}; nothing of the result is there") from error
     finally:
         with suppress(OSError):

@@ -32,7 +32,7 @@ GROUP BY day, product ORDER BY day, n DESC, product""",
 SELECT timestamp_micros(day) AS window_start, timestamp_micros(day + 86400000000L) AS window_end,
        uri, COUNT(*) AS n
 FROM (SELECT unix_micros(ts) - pmod(unix_micros(ts), 86400000000L) AS day,
-             regexp_extract(line, '^\\\\S+ \\\\S+ \\\\S+ \\\\[[^\\\\]]*\\\\] "\\\\S+ ([^ "?]*)', 1) AS uri
+             nullif(regexp_extract(line, '"[A-Z]+ ([^ "?]*)', 1), '') AS uri
       FROM {lines})
 GROUP BY day, uri ORDER BY day, n DESC, uri""",
 }

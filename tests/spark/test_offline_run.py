@@ -16,10 +16,14 @@ from agents.archived import archived_streams, targets_of
 from agents.replay import Pace, Replayed, agents_of
 from elf.cli.errors import fail
 from elf.cli.main import app
+from elf.client import ArchiveStatus, Client, CompareFacts
 from elf.errors import ElfError, UserError
+from elf.job.messages.groups import JobStatus
 from elf.ql.plan import Function
-from elf.ql.planner import plan_text
+from elf.ql.planner import plan, plan_text
+from elf.ql.statements import Select, parse
 from elf.ql.user_functions import with_function
+from lab.chaos.engine import spec_of
 from spark_backend import session
 from spark_backend.queries import check
 from tests.support.offline import BASE_US, CLICKS, SECOND, Click, clicks, counted, store, store_clicks
@@ -145,11 +149,11 @@ def test_a_plan_tells_which_hours_files_and_columns_are_read(elf: Run, archive: 
     for asked in ([*where, "-q", sql, "--explain"], [*where, "-q", f"EXPLAIN OFFLINE {sql}"]):
         status, out, _ = elf(*asked)
         assert status == 0
-        stream, columns, filters, *plan = out.splitlines()
+        stream, columns, filters, *rest = out.splitlines()
         assert "clicks: 1 of 4 hours, 2 of 8 files" in stream  # of rows without a time, too
         assert columns == "columns  line, ts"
         assert "GreaterThanOrEqual(ts,2026-01-01" in filters
-        assert "FileScan parquet" in "\n".join(plan) or "Scan parquet" in "\n".join(plan)
+        assert "FileScan parquet" in "\n".join(rest) or "Scan parquet" in "\n".join(rest)
 
 
 BAD = (
@@ -200,8 +204,8 @@ def test_a_query_that_cannot_be_answered_says_why(elf: Run, archive: Path, sql: 
 
 
 def test_a_function_of_its_own_is_for_the_live_engine() -> None:
-    plan = plan_text("SELECT COUNT(*) AS n FROM clicks WINDOWING 4 SECONDS", CLICKS, stream="clicks")
-    own = with_function(plan, Function("map", "def map(batch):\n    return batch\n", "own.py"))
+    made = plan_text("SELECT COUNT(*) AS n FROM clicks WINDOWING 4 SECONDS", CLICKS, stream="clicks")
+    own = with_function(made, Function("map", "def map(batch):\n    return batch\n", "own.py"))
     with pytest.raises(UserError, match=r"only the live engine answers .*map of own\.py"):
         check(own)
 
@@ -305,6 +309,37 @@ def test_a_full_disk_leaves_what_was_there(
     assert f"cannot write {out}: file too large; nothing of the result is there" in told
     assert out.read_text() == "before"
     assert [path.name for path in tmp_path.iterdir()] == ["rows.csv"]
+
+
+def test_a_jobs_query_over_its_agents_archives(
+    elf: Run, archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a fleet says of a job; those of its archives that are not here are named."""
+    (statement,) = parse("SELECT product, COUNT(*) AS n FROM clicks GROUP BY product WINDOWING 1 HOUR")
+    assert isinstance(statement, Select)
+    spec = spec_of("busy", "ada", 0, plan(statement.query, CLICKS, stream="clicks"), ())
+    away, archives = str(tmp_path / "away"), [str(archive)]
+
+    async def facts(*_: object) -> CompareFacts:
+        source = ArchiveStatus("clicks", "json", "ts", tuple(archives), ("web-c",))
+        return CompareFacts((source,), JobStatus(spec, "active", "h:1", None, None, ()))
+
+    monkeypatch.setattr(Client, "__aenter__", lambda self: _itself(self))
+    monkeypatch.setattr(Client, "__aexit__", lambda *_: _itself(None))
+    monkeypatch.setattr(Client, "compare_facts", facts)
+    archives.append(away)
+    status, out, told = elf("offline", "run", "--job", "busy", "--json", "--from", "2026-01-01 02:00")
+    assert status == 0
+    assert {row["window_start"] for row in rows_of(out)} == {"2026-01-01T02:00:00.000Z"}
+    assert "no archive from web-c: not reached" in told
+    assert f"nothing is archived at {away} as seen from this machine" in told
+    status, out, told = elf("offline", "run", "--job", "busy", "--archive", away)
+    assert (status, out) == (1, "")
+    assert "run it where the archives are, or name copies with --archive" in told
+
+
+async def _itself(value: object) -> object:
+    return value
 
 
 # -- replay --------------------------------------------------------------------------------------------------

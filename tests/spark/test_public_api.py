@@ -21,7 +21,7 @@ PUBLIC = {
     "spark_backend.compare": "Comparison Difference Error LiveWindow Outcome Reason Verdict compare",
     "spark_backend.explained": "explained",
     "spark_backend.judging": "is_gone judge silent updated windows_of without_archive",
-    "spark_backend.offline": "Archived answer collected run zoned",
+    "spark_backend.offline": "Archived answer collected lacking run zoned",
     "spark_backend.page": "page write",
     "spark_backend.partials": "partials",
     "spark_backend.pending": "Pending",
