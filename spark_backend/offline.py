@@ -19,7 +19,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Final
 from urllib.parse import unquote
 
@@ -31,15 +31,17 @@ from pyspark.sql import functions as F
 from agents.archive.contents import contents
 from agents.archive.manifest import File
 from agents.archive.partitions import ArchiveError, Target
+from agents.archive.pieces import SORTED
 from agents.archive.summaries import blooms_of, may_hold
 from agents.formats import get_format
 from elf.batch import decode
 from elf.fields import replace
 from elf.ql.lookups import lookups_in
-from elf.ql.plan import Fragment, Plan
+from elf.ql.plan import Condition, Fragment, Plan
+from elf.ql.render import TYPES
 from elf.ql.render_spark import since
 from elf.ql.unions import side_view, view_of
-from elf.schema import LABELS, is_origin
+from elf.schema import LABELS, ColumnType, is_origin
 from elf.windows import Landmark, Session
 from spark_backend import lookups
 from spark_backend.session import SparkFailed, failing
@@ -340,10 +342,18 @@ def _lines(
     if not files:
         lines = spark.createDataFrame([], f"{_LINES}, {_FACTS}")
     else:
-        reader = spark.read.schema(_LINES).option("basePath", _uri(target, target.root))
-        lines = reader.parquet(*(_uri(target, file) for file in files))
+        folder = target.stream_folder(one.stream)
+        paths = [f"{folder}/{file.path}" for file in files]
+        sorted_by = {} if fragment is None else _sorted_by(files, fragment)
+        types = TYPES["spark"]
+        more = "".join(f", {_key(name)} {types[kind]}" for name, kind in sorted_by.items())
+        reader = spark.read.schema(f"{_LINES}{more}").option("basePath", _uri(target, target.root))
+        lines = reader.parquet(*(_uri(target, path) for path in paths))
+        for condition in () if fragment is None else fragment.where:
+            if (narrowed := _narrowed(condition, sorted_by)) is not None:
+                lines = lines.where(narrowed)
         if any(name != "_source" for name in origins):
-            lines = _with_facts(spark, lines, {file: target.facts(file) for file in files})
+            lines = _with_facts(spark, lines, {path: target.facts(path) for path in paths})
     return lines.select("*", *(_origin(name).alias(f"origin{n}") for n, name in enumerate(origins)))
 
 
@@ -353,27 +363,63 @@ def _files(
     span: tuple[int, int] | None,
     damaged: Damaged | None,
     fragment: Fragment | None,
-) -> list[str]:
+) -> list[File]:
     """Those with rows that a fragment can need, by what is known of them without reading them; whole as far
     as their sizes tell, and unless ``damaged`` is None, as their checksums tell."""
     found = contents(target, stream, *(span or (None, None)))
     folder = target.stream_folder(stream)
-    spoilt = dict(found.damaged)
-    wanted = []
-    for path in (one.path for one in found.files if _is_wanted(target, folder, one, fragment)):
-        why = "" if damaged is None else target.damage(f"{folder}/{path}")
-        wanted += [] if why else [f"{folder}/{path}"]
-        spoilt |= {path: why} if why else {}
-    for path, why in spoilt.items():
-        (damaged or refuse)(f"{folder}/{path}", why)
+    where, columns = ((), ()) if fragment is None else (fragment.where, fragment.columns)
+    types = {column.name: column.type for column in columns}
+    spoilt, wanted = dict(found.damaged), []
+    for file in found.files:
+        path = f"{folder}/{file.path}"
+        if not may_hold(file, where, types, partial(blooms_of, target, path)):
+            continue
+        if why := "" if damaged is None else target.damage(path):
+            spoilt[file.path] = why
+        else:
+            wanted.append(file)
+    for name, why in spoilt.items():
+        (damaged or refuse)(f"{folder}/{name}", why)
     return wanted
 
 
-def _is_wanted(target: Target, folder: str, file: File, fragment: Fragment | None) -> bool:
-    if fragment is None:
-        return True
-    types = {column.name: column.type for column in fragment.columns}
-    return may_hold(file, fragment.where, types, lambda: blooms_of(target, f"{folder}/{file.path}"))
+def _sorted_by(files: Sequence[File], fragment: Fragment) -> dict[str, ColumnType]:
+    """The columns that some of the files are sorted by, with the types that the query has for them: the rows
+    have their values beside the line (``agents.recluster``). Those of times are of no use to Spark."""
+    types = {column.name: column.type for column in fragment.columns if column.type != "timestamp"}
+    found = {(file.by, file.columns[file.by].kind) for file in files if file.by in file.columns}
+    named = [name for name, _ in found]
+    return {name: kind for name, kind in found if types.get(name) == kind and named.count(name) == 1}
+
+
+def _key(name: str) -> str:
+    """The column with the values of one that rows are sorted by, in SQL."""
+    return "`" + f"{SORTED}{name}".replace("`", "``") + "`"
+
+
+def _narrowed(condition: Condition, sorted_by: Mapping[str, ColumnType]) -> Column | None:
+    """A condition by which Spark passes over row groups of files that are sorted; None: it says nothing of
+    these. Of a file that is not, each row passes."""
+    if condition.op not in _COMPARED or len(condition.parts) < 2:
+        return None
+    column, *constants = condition.parts
+    kind = sorted_by.get(column.name) if column.op == "column" else None
+    if kind is None or any(one.op != "constant" or one.kind != kind for one in constants):
+        return None
+    values = [F.lit(one.value) for one in constants]
+    key = F.col(_key(column.name))
+    return key.isNull() | _COMPARED[condition.op](key, values)
+
+
+_COMPARED: Final[dict[str, Callable[[Column, list[Column]], Column]]] = {
+    "=": lambda key, values: key == values[0],
+    "<": lambda key, values: key < values[0],
+    "<=": lambda key, values: key <= values[0],
+    ">": lambda key, values: key > values[0],
+    ">=": lambda key, values: key >= values[0],
+    "in": lambda key, values: key.isin(*values),
+}
 
 
 def _with_facts(spark: SparkSession, lines: DataFrame, facts: Mapping[str, Mapping[str, str]]) -> DataFrame:

@@ -75,9 +75,13 @@ def holds(target: Target, stream: str) -> dict[str, Hold]:
     return found
 
 
+def hold_path(target: Target, stream: str, uid: str) -> str:
+    return f"{root_of(target, stream)}/holds/{uid}.json"
+
+
 def hold(target: Target, stream: str, uid: str, by: Hold) -> None:
-    target.place(f"{root_of(target, stream)}/holds/{uid}.json", [msgspec.json.encode(by)])
+    target.place(hold_path(target, stream, uid), [msgspec.json.encode(by)])
 
 
 def let_go(target: Target, stream: str, uid: str) -> None:
-    target.remove(f"{root_of(target, stream)}/holds/{uid}.json")
+    target.remove(hold_path(target, stream, uid))

@@ -18,6 +18,8 @@ import pyarrow as pa
 ROW_GROUP_ROWS_MAX: Final = 131_072
 """Small enough that the statistics of ``ts`` let a reader skip most of an hour, large enough to compress."""
 LEVEL: Final = 1
+SORTED: Final = "by_"
+"""Before the name of the column that rows are sorted by: its values have a column of their own."""
 _GROWING: Final = ("ts", "position", "record")
 """Columns of which each value is near the one before it."""
 _NOTHING: Final = pa.py_buffer(np.zeros(64 << 20, dtype=np.uint8))
@@ -53,7 +55,8 @@ class _Written:
 
 
 def piece_of(table: pa.Table, base: int = 0) -> bytes:
-    """The rows as a piece that has ``base`` bytes in front of it. Of columns, ``ts`` gets statistics."""
+    """The rows as a piece that has ``base`` bytes in front of it. ``ts`` and the column that rows are sorted
+    by get statistics, by which readers skip row groups."""
     import pyarrow.parquet as pq
 
     written = _Written()
@@ -65,7 +68,7 @@ def piece_of(table: pa.Table, base: int = 0) -> bytes:
         write_page_checksum=True,
         use_dictionary=["source", "log"],  # lines and times hardly repeat: to look for repeats costs a fifth
         column_encoding={name: "DELTA_BINARY_PACKED" for name in _GROWING if name in table.schema.names},
-        write_statistics=["ts"],  # what readers skip row groups by
+        write_statistics=["ts", *(name for name in table.schema.names if name.startswith(SORTED))],
     ) as writer:
         written.pass_over(base)
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS_MAX)

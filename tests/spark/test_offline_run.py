@@ -416,3 +416,29 @@ def test_first_rows_of_an_archive(elf: Run, archive: Path) -> None:
     assert {row["_agent"] for row in rows_of(out)} == {"web-a"}
     assert len(rows_of(out)) == 200
     assert "the first 200 rows" in told
+
+
+def test_an_archive_that_was_sorted_says_the_same_and_reads_less(elf: Run, tmp_path: Path) -> None:
+    for agent, seed in (("a", 1), ("b", 2)):
+        rows = [*clicks(200, seed), *clicks(200, seed + 9, from_us=BASE_US + 2 * HOUR_US)]
+        store(tmp_path / "t", [r.line() for r in rows], [r.ts_us for r in rows], agent=agent, facts=FACTS)
+    queries = [
+        "SELECT COUNT(*) AS n, SUM(clicks) AS k FROM clicks WHERE product = 'zelda' AND clicks > 2",
+        "SELECT product, COUNT(*) AS n FROM clicks WHERE product IN ('doom', 'quake') OR clicks = 3 "
+        "GROUP BY product ORDER BY product",
+        "SELECT COUNT(*) AS n FROM clicks WHERE product IS NULL OR product < 'e'",
+    ]
+
+    def answers() -> list[str]:
+        where = ["--archive", str(tmp_path / "t"), "--output", "json"]
+        return [elf("offline", "run", "-q", query, *where)[1] for query in queries]
+
+    before = answers()
+    status, _, told = elf("offline", "recluster", "clicks", "BY", "product", "--archive", str(tmp_path / "t"))
+    assert (status, "800 rows of clicks in" in told, "sorted by product" in told) == (0, True, True)
+    assert answers() == before
+    where = ["--archive", str(tmp_path / "t"), "--explain"]
+    _, plan, _ = elf("offline", "run", "-q", queries[0], *where)
+    assert "EqualTo(by_product,zelda)" in plan
+    status, _, told = elf("offline", "recluster", "clicks", "ON", "product", "--archive", str(tmp_path / "t"))
+    assert (status, "say elf offline recluster clicks BY product" in told) == (1, True)
