@@ -14,7 +14,7 @@ from elf.errors import ElfBug
 from elf.ql.plan import Plan
 from elf.ql.planner import plan_text
 from lab.bench.differential.bothways import FinishedBothWays, finished_both_ways
-from tests.agents.test_direct import CONSTANTS, SCHEMA, SOME, rows_of
+from tests.support.typed_rows import CONSTANTS, SCHEMA, SOME, rows_of
 
 VALUES = ["COUNT(*)", "SUM(n)", "AVG(n)", "AVG(x)", "MIN(n)", "MAX(x)", "MIN(at)", "MAX(k)", "SUM(x)"]
 VALUES += ["COUNT(x)"]
