@@ -11,6 +11,7 @@ as they are: it has the tables that it is given (``instance``). What it runs is 
 from __future__ import annotations
 
 import atexit
+import threading
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -101,9 +102,18 @@ def instance() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-@cache
 def with_lookups() -> duckdb.DuckDBPyConnection:
     """The same, with the functions of ``elf.ql.lookups``."""
+    with _REGISTERING:  # stream tasks begin at once, and DuckDB takes each name once
+        _register_lookups()
+    return instance()
+
+
+_REGISTERING: Final = threading.Lock()
+
+
+@cache
+def _register_lookups() -> None:
     for name, lookup in KNOWN_LOOKUPS.items():
         instance().create_function(
             sql_name(name),
@@ -114,7 +124,6 @@ def with_lookups() -> duckdb.DuckDBPyConnection:
             null_handling=FunctionNullHandling.SPECIAL,
             exception_handling=duckdb.PythonExceptionHandling.RETURN_NULL,
         )
-    return instance()
 
 
 def one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:
