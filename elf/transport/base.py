@@ -192,7 +192,7 @@ class Inbox:
         between."""
         self._coming = False
         waiting = len(self._agents) + len(self._clients)
-        if self._take is None or self._closed or not waiting:
+        if self._take is None or not waiting:
             return
         if waiting > IN_A_ROW_MAX:
             self.hand_out_soon()
@@ -205,7 +205,7 @@ class Inbox:
             asyncio.get_running_loop().call_soon(self.hand_out)
 
     def close(self) -> None:
-        self._closed = True
+        self._closed, self._take = True, None
         self._wake()
 
     def _wake(self) -> None:

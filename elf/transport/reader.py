@@ -9,7 +9,6 @@ from typing import Final
 import zmq
 
 READ_IN_A_ROW_MAX: Final = 64
-_READABLE: Final = int(zmq.POLLIN)
 
 
 class Reader:
@@ -71,7 +70,6 @@ class Reader:
             if self._full():
                 self._held_back = True
                 return
-            events: int = self.socket.getsockopt(zmq.EVENTS)  # type: ignore[assignment]
-            if not events & _READABLE or not self._take(self.socket):
+            if not self._take(self.socket):
                 return
         self.touch()
