@@ -24,7 +24,6 @@ from elf.cli.options import (
     SqlFile,
     ToMoment,
 )
-from elf.cli.printing import say
 from elf.errors import UserError
 
 LOCAL: Final = "local[*]"
@@ -59,6 +58,7 @@ def recluster(
     if not archive:
         raise UserError("give the archive to sort: --archive PATH (archive.path of the agents)")
     from agents.recluster import recluster as sort
+    from elf.cli.printing import say
 
     for path in archive:
         done = sort(path, stream, column, tell=lambda line: say(f"elf: {line}"))
