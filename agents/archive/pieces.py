@@ -54,7 +54,7 @@ class _Written:
         """It is kept already."""
 
 
-def piece_of(table: pa.Table, base: int = 0) -> bytes:
+def piece_of(table: pa.Table, base: int = 0, level: int = LEVEL) -> bytes:
     """The rows as a piece that has ``base`` bytes in front of it. ``ts`` and the column that rows are sorted
     by get statistics, by which readers skip row groups."""
     import pyarrow.parquet as pq
@@ -64,7 +64,7 @@ def piece_of(table: pa.Table, base: int = 0) -> bytes:
         written.file,
         table.schema,
         compression="zstd",
-        compression_level=LEVEL,
+        compression_level=level,
         write_page_checksum=True,
         use_dictionary=["source", "log"],  # lines and times hardly repeat: to look for repeats costs a fifth
         column_encoding={name: "DELTA_BINARY_PACKED" for name in _GROWING if name in table.schema.names},

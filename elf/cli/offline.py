@@ -27,7 +27,6 @@ from elf.cli.options import (
     ToMoment,
     databases,
 )
-from elf.cli.printing import say
 from elf.errors import UserError
 
 LOCAL: Final = "local[*]"
@@ -62,6 +61,7 @@ def recluster(
     if not archive:
         raise UserError("give the archive to sort: --archive PATH (archive.path of the agents)")
     from agents.recluster import recluster as sort
+    from elf.cli.printing import say
 
     for path in archive:
         done = sort(path, stream, column, tell=lambda line: say(f"elf: {line}"))
