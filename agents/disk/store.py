@@ -27,7 +27,9 @@ from agents.disk import hardstate
 from agents.disk.sqlite import SqliteFile, StoreError
 from agents.disk.tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
 from elf.errors import ElfBug
+from elf.job import provenance
 from elf.job.commits import UNNUMBERED, PaneCommit, PaneCommitName, WindowCommit
+from elf.job.provenance import Traced
 from elf.job.snapshots import Sealed, SnapshotName
 from overlay import raft
 
@@ -61,6 +63,9 @@ class JobRow:
     state: str
 
 
+TRACED_KEPT: Final = 500_000
+"""Snapshots of which it is known which rows they have counted, some 100 bytes each: those of ten flows with
+panes of a minute for a month."""
 _SNAPSHOT: Final = "SELECT flow, pane_start, pane_end, part, counters, payload FROM snapshots"
 _REPLICA_NAME: Final = "flow, member, pane_start, pane_end, part"
 _PANE_NAME: Final = "flow, pane_start, pane_end, revision, members, roster_version"
@@ -153,9 +158,11 @@ class Store:
         *,
         forget: Sequence[SnapshotName] = (),
         joined: Mapping[str, bytes] | None = None,
+        traced: Sequence[Traced] = (),
     ) -> None:
         """The stream's cut, the snapshots sealed since the last, and those needed no more: all or nothing.
-        ``joined``: the contents of all tables that its flows join, by digest, where that has changed."""
+        ``joined``: the contents of all tables that its flows join, by digest, where that has changed.
+        ``traced``: which rows the snapshots have counted; the last ``TRACED_KEPT`` of these are kept."""
         with self._file.writing() as con:
             _remove(con, forget)
             if joined is not None:
@@ -165,6 +172,21 @@ class Store:
             for row in snapshots:
                 _keep(con, "snapshots", row.name, (row.counters, row.payload), _SNAPSHOT + _NAMED)
             con.execute("INSERT OR REPLACE INTO cuts VALUES (?, ?)", (stream, checkpoint))
+            _keep_traced(con, traced)
+
+    def traced(self, flow: str, start: int, end: int) -> list[Traced]:
+        """Which rows the snapshots of a flow with a pane in ``[start, end)`` have counted, as far as that is
+        kept: by part, then start. Raises ``PeerError`` for what cannot be read."""
+        with self._file.reading() as con:
+            before = "SELECT max(pane_start) FROM traced WHERE flow = ? AND pane_start <= ? AND part = 0"
+            (first,) = con.execute(before, (flow, start)).fetchone()
+            sql = "SELECT flow, pane_start, pane_end, part, panes FROM traced"
+            sql = f"{sql} {_OVERLAP} AND pane_start >= ? ORDER BY part, pane_start"
+            rows = con.execute(sql, (flow, end, start, start if first is None else first))
+            return [
+                Traced(flow, first, last, part, provenance.from_bytes(panes))
+                for flow, first, last, part, panes in rows
+            ]
 
     def load_checkpoint(self, stream: str) -> bytes | None:
         with self._file.reading() as con:
@@ -426,6 +448,28 @@ class Store:
                     break
         return found
 
+    def windows_within(
+        self, job: str, from_us: int, to_us: int, seq: int, bytes_max: int
+    ) -> tuple[list[WindowCommit], bool]:
+        """Numbered commits with a window that overlaps ``[from_us, to_us)`` and a higher number, by number,
+        not many more than so many bytes; and whether there are more."""
+        found: list[WindowCommit] = []
+        with self._file.reading() as con:
+            sql = f"{_WINDOW} WHERE job = ? AND seq > ? AND first_start < ? AND last_end > ? ORDER BY seq"
+            for row in con.execute(sql, (job, max(seq, 0), to_us, from_us)):
+                if bytes_max <= 0:
+                    return found, True
+                found.append(_window(row))
+                bytes_max -= sum(map(len, (found[-1].rows, found[-1].status, found[-1].panes_used)))
+        return found, False
+
+    def first_window(self, job: str) -> int | None:
+        """Where the first window begins that is kept of a job."""
+        with self._file.reading() as con:
+            sql = "SELECT min(first_start) FROM window_commits WHERE job = ? AND seq > 0"
+            found = con.execute(sql, (job,)).fetchone()[0]
+            return None if found is None else int(found)
+
     # -- outputs ---------------------------------------------------------------------------------------------
 
     def save_output(self, job: str, output: str, number: int, kept: bytes) -> None:
@@ -516,6 +560,22 @@ def _blob(con: sqlite3.Connection, sql: str, key: str) -> bytes | None:
 
 def _put(con: sqlite3.Connection, key: str, value: bytes) -> None:
     con.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (key, value))
+
+
+def _keep_traced(con: sqlite3.Connection, traced: Sequence[Traced]) -> None:
+    """Panes without rows behind others without are one row."""
+    for one in traced:
+        data = provenance.to_bytes(one.panes)
+        if not data:
+            last = "SELECT max(pane_start) FROM traced WHERE flow = ? AND pane_start < ? AND part = 0"
+            sql = "UPDATE traced SET pane_end = ? WHERE (flow, pane_end, part, panes) = (?, ?, 0, x'')"
+            known = (one.end, one.flow, one.start, one.flow, one.start)
+            if not one.part and con.execute(f"{sql} AND pane_start = ({last})", known).rowcount:
+                continue
+        sql = "INSERT OR REPLACE INTO traced (flow, pane_start, pane_end, part, panes) VALUES (?, ?, ?, ?, ?)"
+        con.execute(sql, (one.flow, one.start, one.end, one.part, data))
+    if traced:
+        con.execute("DELETE FROM traced WHERE number <= (SELECT max(number) FROM traced) - ?", (TRACED_KEPT,))
 
 
 def _remove(con: sqlite3.Connection, names: Sequence[SnapshotName]) -> None:

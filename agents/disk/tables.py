@@ -6,7 +6,7 @@ from typing import Final
 
 from agents.disk import hardstate
 
-SCHEMA_VERSION: Final = 10
+SCHEMA_VERSION: Final = 11
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
@@ -38,6 +38,9 @@ CREATE TABLE window_commits (
   PRIMARY KEY (job, first_start, last_end, revision, version, provisional));
 CREATE INDEX window_commits_by_end ON window_commits (job, last_end, revision);
 CREATE INDEX window_commits_by_seq ON window_commits (job, seq);
+CREATE TABLE traced (
+  number INTEGER PRIMARY KEY, flow TEXT NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL,
+  part INTEGER NOT NULL, panes BLOB NOT NULL, UNIQUE (flow, pane_start, part));
 CREATE TABLE joined (
   stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
 CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);

@@ -57,6 +57,7 @@ class Checkpoints:
             outcome.sealed,
             forget=forgotten(outcome),
             joined=None if joined.keys() == self._joined else joined,
+            traced=outcome.traced,
         )
         self._joined = frozenset(joined)
 

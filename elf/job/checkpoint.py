@@ -48,6 +48,10 @@ class FlowCheckpoint(msgspec.Struct, frozen=True):
     met: tuple[tuple[int, int, int], ...] = ()
     """Rows on time by pane and number of their source, where others may run the flow again
     (``elf.job.reexecution``)."""
+    traced: bytes = b""
+    late_traced: bytes = b""
+    """Which rows its open panes, and parts that are not taken yet, have counted
+    (``elf.job.worker.provenance``)."""
 
 
 class StreamCheckpoint(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ from elf.job.gaps import Gap, Missed
 from elf.job.messages.rollup import FlowProgress
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
 from elf.job.program.spec import Tap, Tapped
+from elf.job.provenance import Traced
 from elf.job.reexecution import Where
 from elf.job.snapshots import Early, Name, Sealed, Span, Threshold
 from elf.job.spec import Flow
@@ -154,3 +155,5 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
     """What was missed, and when it was."""
     failed: tuple[tuple[str, str], ...] = ()
     """Flows whose function has failed, and how."""
+    traced: tuple[Traced, ...] = ()
+    """Which rows the snapshots in ``sealed`` have counted."""

@@ -23,6 +23,7 @@ from elf.aggregates import split_by_range
 from elf.job.ports import Int64s, MapFailed, MapperPort
 from elf.job.work import Clock, no_clock
 from elf.job.worker.fitting import arrow_schema, fitted
+from elf.job.worker.provenance import Run, runs_of
 from elf.ql.plan import Fragment
 
 Mask = npt.NDArray[np.bool_]
@@ -87,6 +88,8 @@ class Sorting(NamedTuple):
     on_time: Mask
     numbers: Int64s
     counted: Int64s
+    runs: tuple[Run, ...] = ()
+    late_runs: tuple[Run, ...] = ()
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -111,6 +114,9 @@ class Share(msgspec.Struct, frozen=True):
     map_us: int = 0
     uncast: int = 0
     """Values that are not of this fragment's types, but of another's."""
+    runs: tuple[Run, ...] = ()
+    late_runs: tuple[Run, ...] = ()
+    """Where rows on time lie, and those that revise panes (``elf.job.worker.provenance``)."""
     parts: dict[int, tuple[pa.Table, ...]] = msgspec.field(default_factory=dict)
     """The groups, split into so many key ranges."""
 
@@ -134,7 +140,10 @@ class Assigner:
         lateness_us: int | None,
         work: Counter[str],
         cpu_us: Clock = no_clock,
+        *,
+        traces: bool = False,
     ) -> None:
+        self._traces = traces
         self._fragment = fragment
         self._schema = arrow_schema(fragment.columns)
         self._mapper = mapper
@@ -204,12 +213,32 @@ class Assigner:
             after = on_time & (panes < at.sealed)
             on_time &= ~after
         counts = _counted(panes[on_time])
-        return Sorting(panes, _count(fresh), late, _count(leapt), _count(shed), after, on_time, *counts)
+        runs = self._runs(panes, view.offsets, on_time, after)
+        return Sorting(
+            panes, _count(fresh), late, _count(leapt), _count(shed), after, on_time, *counts, *runs
+        )
+
+    def _runs(
+        self, panes: Int64s, offsets: Int64s, on_time: Mask, after: Mask
+    ) -> tuple[tuple[Run, ...], tuple[Run, ...]]:
+        """Of rows on time, and of those that revise panes."""
+        if not self._traces or not self._fragment.pane_us:
+            return (), ()
+        late = runs_of(panes, offsets, after) if self._fragment.revise_us is not None else ()
+        return runs_of(panes, offsets, on_time), late
 
     def _apply(self, view: View, applied: int, at: Stand) -> Share:
         found = self._sorting(view, applied, at)
         nothing, after, lost = found.panes[:0], None, 0
-        share = partial(Share, found.fresh, found.late, leapt=found.leapt, shed=found.shed)
+        share = partial(
+            Share,
+            found.fresh,
+            found.late,
+            leapt=found.leapt,
+            shed=found.shed,
+            runs=found.runs,
+            late_runs=found.late_runs,
+        )
         try:
             if found.after.any():
                 after, lost = self._mapped(view, found.panes, found.after, at)

@@ -23,6 +23,7 @@ from elf.job.gaps import Gap
 from elf.job.messages.rollup import FlowProgress
 from elf.job.parts import LateRows
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPort, Spill
+from elf.job.provenance import Traced, is_traced
 from elf.job.reexecution import SourceOffsets, Where
 from elf.job.snapshots import Early, Sealed, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
@@ -32,6 +33,7 @@ from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, View
 from elf.job.worker.counted import CountWindows
 from elf.job.worker.openpanes import OpenOffsets, OpenPanes
+from elf.job.worker.provenance import OpenProvenance
 
 _FEW_WORTH: Final = 16
 """Rows that are worth a statement while the agent is quiet, so that they do not delay the end of their pane.
@@ -54,7 +56,10 @@ class FlowState:
         spill: Spill | None = None,
         cpu_us: Clock = no_clock,
         agent: str = "",
+        *,
+        traces: bool = False,
     ) -> None:
+        """``traces``: it is to be known which rows its panes count (``elf.job.provenance``)."""
         self.flow = flow
         self.work: Counter[str] = Counter()
         self._cpu_us = cpu_us
@@ -64,7 +69,11 @@ class FlowState:
         self.sealed = checkpoint.sealed
         self.applied = dict(checkpoint.applied)
         self.panes = OpenPanes(checkpoint, mapper, self.work, spill, cpu_us)
-        self._assigner = Assigner(flow.fragment, mapper, lateness_us, self.work, cpu_us)
+        self._assigner = Assigner(flow.fragment, mapper, lateness_us, self.work, cpu_us, traces=traces)
+        traces = traces and is_traced(flow.fragment)
+        self._provenance = OpenProvenance(checkpoint.traced) if traces else None
+        self._late_provenance = OpenProvenance(checkpoint.late_traced) if traces else None
+        self._traced: list[Traced] = []
         self.late_rows: Mask = np.zeros(0, dtype=np.bool_)
         """The rows of the last chunk that are in no result, for flows that read these."""
         self.after = self._late_rows(checkpoint) if flow.fragment.revise_us is not None else None
@@ -106,6 +115,9 @@ class FlowState:
             self._add_counts(counts)
             self.panes.empty()
             self.reexecution.drop()
+            for provenance in (self._provenance, self._late_provenance):
+                if provenance is not None:
+                    provenance.drop()
             self.shed += self.after.drop() if self.after is not None else 0
 
     def resume(self, live_from: int) -> None:
@@ -125,6 +137,8 @@ class FlowState:
         if below > self.sealed and not self.suspended:
             counts += left_over(self.counters.take_below(below), [(START_OF_TIME, below)])
             self.panes.drop_below(below)
+            if self._provenance is not None:
+                self._provenance.take_below(below)
             first = self.leapt[0] if self.leapt[1] == self.sealed else self.sealed
             self.leapt, self.sealed = (first, below), below
             self.dirty = self._changed = True
@@ -188,6 +202,7 @@ class FlowState:
         if self.suspended:
             self.shed += share.fresh + share.shed
             return {"shed": share.fresh + share.shed}
+        self._trace(source, share)
         groups = share.of(self.flow.fragment)
         place, count = self.flow.fragment.range
         self.work["map_us"] += share.map_us // count
@@ -221,6 +236,18 @@ class FlowState:
         if not place:  # rows are counted once for all key ranges
             self._count(share, counts)
         return counts
+
+    def _trace(self, source: str, share: Share) -> None:
+        """Write down which rows of a chunk its panes count."""
+        if self._provenance is not None and self._late_provenance is not None and share.failed is None:
+            self._provenance.saw(source, share.runs)
+            self._late_provenance.saw(source, share.late_runs)
+
+    def take_traced(self) -> list[Traced]:
+        """Which rows the panes have counted that were sealed, and the parts that were taken, since this was
+        last asked."""
+        traced, self._traced = self._traced, []
+        return traced
 
     def miss(self, gap: Gap) -> None:
         """Rows of this time are gone, or of so much before and after it as rows are out of order. Those of
@@ -326,6 +353,8 @@ class FlowState:
         groups = self.panes.take_below(below)
         counted = self.counters.take_below(below)
         self.reexecution.sealed(below)
+        if self._provenance is not None:
+            self._traced.append(Traced(self.flow.uid, start, below, 0, self._provenance.take_below(below)))
         keep = self.flow.fragment.keep
         if keep is not None:
             counted = with_cut(counted)
@@ -353,11 +382,12 @@ class FlowState:
         """Parts of rows that came late and have waited long enough (None: of all)."""
         if self.after is None:
             return []
-        uid = self.flow.uid
-        return [
-            Sealed(uid, pane, pane + 1, counted, payload, part)
-            for pane, part, counted, payload in self.after.take(now_ms)
-        ]
+        uid, found = self.flow.uid, list[Sealed]()
+        for pane, part, counted, payload in self.after.take(now_ms):
+            found.append(Sealed(uid, pane, pane + 1, counted, payload, part))
+            if self._late_provenance is not None:
+                self._traced.append(Traced(uid, pane, pane + 1, part, self._late_provenance.take(pane)))
+        return found
 
     def early(self, now_ms: int) -> Early | None:
         """The open panes, if something came to them and it is time (``EMIT CHANGES``)."""
@@ -402,4 +432,6 @@ class FlowState:
             part=self.after.number if self.after is not None else 0,
             counted=self._counted.image() if self._counted is not None else b"",
             met=self.reexecution.image(),
+            traced=self._provenance.image() if self._provenance is not None else b"",
+            late_traced=self._late_provenance.image() if self._late_provenance is not None else b"",
         )

@@ -94,6 +94,9 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     shared: str = ""
     """How the files are to be read, if others see them too and may run our work again
     (``elf.job.reexecution``)."""
+    traces: bool = False
+    """Lines are archived: it is written down which of them each pane has counted
+    (``elf.job.provenance``)."""
 
 
 @dataclass
@@ -160,6 +163,7 @@ class StreamWorker:
             self._spill,
             self._cpu_us,
             self._settings.agent,
+            traces=self._settings.traces,
         )
         self._renew_extractor()
 
@@ -555,6 +559,7 @@ class StreamWorker:
         failures = {**failed, **{uid: state.failure for uid, state in self._flows.items()}}
         for state in self._flows.values():
             state.failure = ""
+        traced = tuple(one for state in self._flows.values() for one in state.take_traced())
         return Outcome(
             sealed,
             checkpoint,
@@ -568,6 +573,7 @@ class StreamWorker:
             where=where,
             gaps=gaps,
             failed=tuple((uid, why) for uid, why in failures.items() if why),
+            traced=traced,
         )
 
     def _where(self, now_ms: int | None) -> tuple[Where, ...]:
