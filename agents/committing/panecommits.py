@@ -179,6 +179,7 @@ def store_panes(effect: StorePanes, store: Store) -> PanesStored:
                 row.counters,
                 row.payload,
                 row.seq,
+                row.parts,
             )
             for row in effect.rows
         )
@@ -190,6 +191,7 @@ def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
     """Some commits for a reader, each with the number of the one before it."""
     rows = store.commits_after(effect.flow.uid, effect.after, effect.start, READ_ROWS_MAX + 1)
     after, size = effect.after, 0
+    late = store.parts_of(effect.flow.uid)
     found: list[PaneRow] = []
     for place, row in enumerate(rows[:READ_ROWS_MAX]):
         payload = _cut(row.payload, effect) if effect.cut is not None else row.payload
@@ -210,6 +212,7 @@ def read_commits(effect: ReadCommits, store: Store) -> CommitsRead:
                 payload=payload,
                 cut=effect.cut,
                 wanted=effect.start,
+                parts=late.get((row.start, row.revision), b""),
             )
         )
         after = row.seq

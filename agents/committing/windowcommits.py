@@ -44,14 +44,15 @@ from elf.batch import decode, encode
 from elf.errors import ElfBug, PanesGone
 from elf.functions.cpu import cpu_us
 from elf.job.approximate import with_bounds
-from elf.job.commits import UNNUMBERED, PaneCommitName, WindowCommit
-from elf.job.contributions import Piece
+from elf.job.commits import UNNUMBERED, PaneCommitName, PanesUsed, WindowCommit
+from elf.job.contributions import Piece, to_bytes
 from elf.job.counters import completed
-from elf.job.effects import CommitWindows, ReadWindows
+from elf.job.effects import CommitWindows, Coverage, ReadWindows
 from elf.job.events import WindowsCommitted, WindowsRead
 from elf.job.gaps import gaps_alone, gaps_of
 from elf.job.group.port import Drafted
 from elf.job.group.records import encode as encode_record
+from elf.job.messages.groups import PastWindow, PastWindows, ReadPast
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
 from elf.ql.plan import Fragment, Plan, Stage, StreamJoin
@@ -158,10 +159,27 @@ def made_windows(
         False,
         contents.status,
         contents.rows,
-        repr(effect.coverage).encode(),
+        panes_used(effect.coverage),
         0 if contents.empty else UNNUMBERED,
     )
     return made, True
+
+
+def panes_used(coverage: Sequence[Coverage]) -> bytes:
+    """What is committed with windows of the panes that they are made of."""
+    used = (
+        PanesUsed(
+            one.flow,
+            one.start,
+            one.end,
+            one.revision,
+            to_bytes(one.reported),
+            one.lost,
+            tuple(sorted(one.parts)),
+        )
+        for one in coverage
+    )
+    return msgspec.msgpack.encode(tuple(used))
 
 
 def treated(
@@ -178,6 +196,9 @@ def treated(
 def windows_again(effect: ReadWindows, store: Store, master: str) -> WindowsRead:
     """Committed windows, as they were published; those after a number each with that of the one before."""
     uid, name = effect.spec.uid, effect.spec.name
+    if isinstance(effect.request, ReadPast):
+        past = past_windows(effect.request, name, store, master)
+        return WindowsRead(effect.request, (), msgspec.msgpack.encode(past))
     if effect.after is None:
         rows = store.last_windows(uid, effect.count) if effect.count else []
         return WindowsRead(effect.request, tuple(window_result(name, row, master) for row in rows))
@@ -188,6 +209,18 @@ def windows_again(effect: ReadWindows, store: Store, master: str) -> WindowsRead
         for before, row in zip(numbers, rows, strict=False)
     )
     return WindowsRead(effect.request, tuple(found))
+
+
+def past_windows(asked: ReadPast, name: str, store: Store, master: str) -> PastWindows:
+    """Committed windows of some time, in the order of their commits."""
+    kept, more = store.windows_within(asked.uid, asked.from_us, asked.to_us, asked.after, asked.bytes_max)
+    found = []
+    for row in kept:
+        result = window_result(name, row, master)
+        if not asked.rows:
+            result = msgspec.structs.replace(result, payload=b"")
+        found.append(PastWindow(result, row.panes_used if asked.panes else b""))
+    return PastWindows(tuple(found), more, store.first_window(asked.uid))
 
 
 def window_result(name: str, row: WindowCommit, master: str, *, final: bool = False) -> WindowResult:

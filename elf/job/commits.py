@@ -11,12 +11,13 @@ from typing import Annotated, Final
 
 import msgspec
 
-from elf.fields import FlowUid, GroupUid, Members, Micros, Number, Pane, Serial, span
+from elf.errors import PeerError
+from elf.fields import FlowUid, GroupUid, Label, Members, Micros, Number, Pane, Serial, span
 
 UNNUMBERED: Final = -1
 
 _Part = tuple[Number, Annotated[int, msgspec.Meta(gt=-(1 << 53), lt=1 << 53)]]
-_parts: Final = msgspec.msgpack.Decoder(list[_Part]).decode
+part_names: Final = msgspec.msgpack.Decoder(list[_Part]).decode
 
 
 class PaneCommitName(msgspec.Struct, frozen=True, array_like=True):
@@ -45,7 +46,7 @@ class PaneCommit(PaneCommitName, frozen=True, array_like=True, tag=True):
     def __post_init__(self) -> None:
         span(self.start, self.end)
         if self.parts:
-            _parts(self.parts)
+            part_names(self.parts)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PaneCommit) and self._said() == other._said()
@@ -65,6 +66,30 @@ class PaneCommit(PaneCommitName, frozen=True, array_like=True, tag=True):
     def bare(self) -> PaneCommit:
         """A commit of which only the name is left, with no members."""
         return msgspec.structs.replace(self, members=b"", counters=b"", payload=b"", raw=b"")
+
+
+class PanesUsed(msgspec.Struct, frozen=True, array_like=True):
+    """Panes ``[start, end)`` of a flow that windows were made of: their revision, whose contributions it has,
+    and which parts of late rows. The flow has the name under which the master's store had it."""
+
+    flow: Label
+    start: Pane
+    end: Pane
+    revision: Serial
+    members: Members
+    lost: bool
+    parts: tuple[_Part, ...] = ()
+
+
+_panes_used: Final = msgspec.msgpack.Decoder(tuple[PanesUsed, ...]).decode
+
+
+def panes_used(data: bytes) -> tuple[PanesUsed, ...]:
+    """Those of a window commit. Raises ``PeerError`` for what an earlier release has committed."""
+    try:
+        return _panes_used(data)
+    except msgspec.MsgspecError as error:
+        raise PeerError(f"the panes that were used cannot be read: {error}") from error
 
 
 class WindowCommit(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -25,6 +25,7 @@ from elf.ql.plan import Plan, Top
 from elf.security.certificates import Signed
 from elf.windows import Calendar
 from elf.wire.base import Message, Request
+from elf.wire.clients import WindowResult
 
 
 class Send(msgspec.Struct, frozen=True):
@@ -121,7 +122,7 @@ class ReadCommits(msgspec.Struct, frozen=True):
 class Coverage(msgspec.Struct, frozen=True):
     """Panes ``[start, end)`` of a flow (its name in the store) and their revision; the members expected and
     present, as contribution sets over the members of the flow's stream. ``lost``: dropped before they were
-    here."""
+    here. ``parts``: those of late rows in the revision."""
 
     flow: str
     start: int
@@ -130,6 +131,7 @@ class Coverage(msgspec.Struct, frozen=True):
     expected: int
     reported: int
     lost: bool = False
+    parts: frozenset[PartName] = frozenset()
 
 
 class Named(msgspec.Struct, frozen=True, eq=False):
@@ -276,8 +278,8 @@ class Fetch(msgspec.Struct, frozen=True):
 
 
 class ReadWindows(msgspec.Struct, frozen=True):
-    """Read committed windows of a job from the store, numbered above ``after`` or the last ``count``; comes
-    back as ``WindowsRead``.
+    """Read committed windows of a job from the store, numbered above ``after`` or the last ``count``, or as
+    ``ReadPast`` says; comes back as ``WindowsRead``.
     """
 
     spec: JobSpec
@@ -391,6 +393,35 @@ class Offload(msgspec.Struct, frozen=True):
     work: Callable[[], object]
 
 
+class PastQuestion(msgspec.Struct, frozen=True, eq=False):
+    """A SELECT over past windows: ``select``, DuckDB's, over a table with the ``name`` of their job. Windows
+    that start in ``[since_us, until_us)``; of each the last revision, or all of them."""
+
+    select: str
+    name: str
+    windows: tuple[WindowResult, ...]
+    since_us: int
+    until_us: int
+    all_revisions: bool = False
+
+
+class PastAnswer(msgspec.Struct, frozen=True, eq=False):
+    """Its rows, as encoded tables that are to be told one after the other; how many rows and windows there
+    are, and how many windows have no rows."""
+
+    portions: tuple[bytes, ...]
+    rows: int
+    windows: int
+    empty: int
+
+
+class EvaluatePast(msgspec.Struct, frozen=True, eq=False):
+    """What is it? For a client of this agent. Comes back as ``Offloaded``, with a ``PastAnswer``."""
+
+    id: int
+    question: PastQuestion
+
+
 class Disbelieved(msgspec.Struct, frozen=True):
     """An agent has said what its key does not let it say, and nothing came of it (``what`` it was, and why
     not). For the log, and counted."""
@@ -443,6 +474,7 @@ Effect = (
     | Skipped
     | Refused
     | Offload
+    | EvaluatePast
     | Disbelieved
     | Stop
 )

@@ -133,10 +133,12 @@ class Ran(msgspec.Struct, frozen=True):
 
 
 class WindowsRead(msgspec.Struct, frozen=True):
-    """Committed windows, oldest first, for the one that made the request."""
+    """Committed windows, oldest first, for the one that made the request; to ``ReadPast`` the answer, in
+    bytes."""
 
     request: Request
     results: tuple[WindowResult, ...]
+    past: bytes = b""
 
 
 class Consulted(msgspec.Struct, frozen=True):

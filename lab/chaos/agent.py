@@ -37,7 +37,7 @@ from lab.chaos.filetask import FileTask
 from lab.chaos.outside import TARGET
 from lab.chaos.ports import PyFunctions, SimClock, SimTasks, SimWork
 from lab.chaos.programs import InlineJobs
-from lab.chaos.task import Log, SimTask
+from lab.chaos.task import Log, SimArchive, SimTask
 from overlay import raft
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class SimAgent:
         if world.ledger is not None:
             world.ledger.agent(self.agent_id, index)
         self.logs: dict[str, Log] = defaultdict(Log)
+        self.archives: dict[str, SimArchive] = defaultdict(SimArchive)
         self.streams: tuple[str, ...] = (STREAM,)
         self.tasks: dict[str, SimTask] = {}
         self.up = False

@@ -89,6 +89,7 @@ class FileTask(SimTask):
             outcome = self._perform(command)
             if outcome.checkpoint is not None and world.ledger is not None:
                 world.ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
+                world.ledger.traced(agent.index, outcome, agent.archives[self._stream])
                 for take in self._taken:
                     take()
                 self._taken.clear()
@@ -100,6 +101,7 @@ class FileTask(SimTask):
         task, took = self._task, self._log.fates.took
         if isinstance(command, Feed):
             chunk, missed, at_ms = command.chunk, command.missed, command.now_ms
+            self._agent.archives[self._stream].take(chunk)
             self._taken.append(partial(took, chunk.lines.to_pylist(), missed))
             place, new_sources = self._positions.popleft(), command.new_sources
             return task.feed(chunk, place, at_ms, None, missed, new_sources=new_sources)  # type: ignore[arg-type]

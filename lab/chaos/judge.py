@@ -9,11 +9,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Set
 
-import pyarrow as pa
-
 from agents.disk.groupstore import stored_jobs
 from agents.outputs.parcels import Parcel, parcels, said
-from elf.aggregates import split_by_range
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import bitmap
@@ -40,7 +37,7 @@ from lab.chaos.ledger import (
     windows_of,
 )
 from lab.chaos.outside import span_of
-from lab.chaos.reference import Counts, Span, is_right
+from lab.chaos.reference import Counts, Span, chosen, is_right
 from lab.chaos.task import Log, SimTask
 from lab.chaos.world import BEGIN_MS, World
 
@@ -331,13 +328,13 @@ class Judge:
                 continue
             short_of = truth[pane].total() - book.rows_in[pane]
             missing += short_of + (book.rows_in[pane] if pane in book.leapt else 0)
-            chosen = _chosen(fragment, truth[pane])
+            wanted = chosen(fragment, truth[pane])
             if fragment.range[0]:  # rows are counted once for all key ranges
-                missing, short_of = 0, chosen.total() - sealed.total()
-            if short_of < 0 or not sealed <= chosen:
-                self._ledger.found(DOUBLED, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
-            elif not short_of and sealed != chosen:
-                self._ledger.found(WRONG, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(chosen)}")
+                missing, short_of = 0, wanted.total() - sealed.total()
+            if short_of < 0 or not sealed <= wanted:
+                self._ledger.found(DOUBLED, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(wanted)}")
+            elif not short_of and sealed != wanted:
+                self._ledger.found(WRONG, f"{name}, pane {pane}: {dict(sealed)} sealed of {dict(wanted)}")
         counted = Counter({what: book.counted[what] + state.counters.total(what) for what in LOST_COUNTS})
         told = counted.total() + state.shed
         most = sum(rows.total() for rows in gone.values())
@@ -374,14 +371,3 @@ def _late_before(log: Log, fragment: Fragment, live_from: int) -> int:
         )
         highest = max(highest, ts)
     return found
-
-
-def _chosen(fragment: Fragment, rows: Counts) -> Counts:
-    """What the WHERE of a fragment accepts, of its key range."""
-    where = fragment.map_sql.removeprefix("count by key ").strip()
-    keys = [key for key in rows if not where or key in where]
-    place, count = fragment.range
-    if count > 1:
-        table = pa.table({"k0": pa.array(keys, pa.string())})
-        keys = split_by_range(table, fragment.group_keys, count)[place]["k0"].to_pylist()
-    return Counter({key: rows[key] for key in keys})

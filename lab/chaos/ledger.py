@@ -14,13 +14,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from agents.committing.sides import Flows, flows_of_sides, is_of
+from agents.committing.windowcommits import panes_used
 from agents.disk.store import ReplicaRow
 from elf.batch import decode
 from elf.job.checkpoint import FlowCheckpoint, StreamCheckpoint
+from elf.job.commands import Outcome
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.contributions import from_bytes, numbers
 from elf.job.counters import UNREDUCED
@@ -29,11 +32,15 @@ from elf.job.gaps import GAPS, Gap, gaps_of
 from elf.job.gaps import from_bytes as from_bytes_of_gaps
 from elf.job.messages.log import FlowEnded, LogEntry, MemberJoined, MemberLeft
 from elf.job.parts import from_bytes as parts_of
+from elf.job.provenance import PaneRows, is_traced
 from elf.job.replicas import ReplicaName
 from elf.job.snapshots import Name, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.wire.clients import WindowResult
-from lab.chaos.reference import BANG, Counts, Span, Sums, is_right, reduced
+from lab.chaos.reference import BANG, Counts, Span, Sums, chosen, is_right, reduced
+
+if TYPE_CHECKING:
+    from lab.chaos.task import SimArchive
 
 PaneCounts = dict[int, Counter[str]]
 CLOCKS_US = 3_500_000
@@ -174,9 +181,33 @@ class Ledger:
         for flow in checkpoint.flows:
             self.drops(agent, flow, [name for uid, name in forgotten if uid == flow.flow.uid])
 
+    def traced(self, agent: int, outcome: Outcome, archive: SimArchive) -> None:
+        """An agent has written down which rows its snapshots have counted: counted again, they give these
+        (protocol 7.11)."""
+        known = {(one.flow, one.start, one.end, one.part): one.panes for one in outcome.traced}
+        for row in outcome.sealed:
+            fragment = self.flows[row.flow].fragment
+            if not is_traced(fragment) or fragment.cells:
+                continue
+            name = (
+                f"a{agent}'s snapshot of panes [{row.start}, {row.end}) of {short(row.flow)}, part {row.part}"
+            )
+            panes = known.get((row.flow, *row.name[1:]))
+            if panes is None:
+                self.found(WRONG, f"{name}: nobody has written down which rows it has counted")
+                continue
+            sums = counts_of(row.payload, row.start, row.end)
+            for pane in {*sums, *(one.pane for one in panes)}:
+                wrote = next((one for one in panes if one.pane == pane), PaneRows(pane, 0, ()))
+                rows = archive.counted(wrote, fragment.pane_us)
+                again, sealed = chosen(fragment, rows), sums.get(pane, Counter())
+                if +again != +sealed or rows.total() != wrote.rows:
+                    text = f"{name}, pane {pane}: its rows are {wrote.rows}, of which {dict(again)}"
+                    self.found(WRONG, f"{text} are wanted; the snapshot has {dict(sealed)}")
+
     def means(self, work: CommitWindows) -> None:
         """A master is about to make windows of what it names."""
-        self._meant[work.spec.uid, work.spec.version, repr(work.coverage).encode()] = work
+        self._meant[work.spec.uid, work.spec.version, panes_used(work.coverage)] = work
 
     def suspends(self, agent: int, flow: str, held: int, most: int) -> None:
         """An agent is about to shed the rows of a flow."""

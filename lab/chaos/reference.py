@@ -12,6 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
+import pyarrow as pa
+
+from elf.aggregates import split_by_range
 from elf.fields import replace
 from elf.ql.plan import Fragment, Function, Plan, Reduce
 
@@ -120,3 +123,14 @@ def _groups(side: Plan, sums: Callable[[Span], Counts], span: Span) -> Counts:
 def having(counts: Counts, least: str) -> Counts:
     """The groups with at least so many rows; all if the text is empty."""
     return Counter({key: n for key, n in counts.items() if n >= int(least or 0)})
+
+
+def chosen(fragment: Fragment, rows: Counts) -> Counts:
+    """What the WHERE of a fragment accepts, of its key range."""
+    where = fragment.map_sql.removeprefix("count by key ").strip()
+    keys = [key for key in rows if not where or key in where]
+    place, count = fragment.range
+    if count > 1:
+        table = pa.table({"k0": pa.array(keys, pa.string())})
+        keys = split_by_range(table, fragment.group_keys, count)[place]["k0"].to_pylist()
+    return Counter({key: rows[key] for key in keys})

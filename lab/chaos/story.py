@@ -151,7 +151,9 @@ class Story:
         world.check_every = CHECK_EVERY
         world.group_members = schedule.group_members
         world.root_settings = RootSettings(groups_at_once=schedule.at_once)
-        world.worker_settings = WorkerSettings(idle_ms=1_500, lateness_us=500_000, checkpoint_ms=1_300)
+        world.worker_settings = WorkerSettings(
+            idle_ms=1_500, lateness_us=500_000, checkpoint_ms=1_300, traces=True
+        )
         world.disorder_ms = schedule.disorder_ms
         world.retained_bytes_max = schedule.quota
         world.supervised = True
@@ -174,7 +176,9 @@ class Story:
         """Streams in files, and settings for them: those of agents by default or shorter, but never such that
         what an agent finds a second later comes too late."""
         world, schedule = self.world, self.schedule
-        world.worker_settings = WorkerSettings(idle_ms=4_000, lateness_us=LATENESS_US, checkpoint_ms=1_300)
+        world.worker_settings = WorkerSettings(
+            idle_ms=4_000, lateness_us=LATENESS_US, checkpoint_ms=1_300, traces=True
+        )
         world.disorder_ms = 300
         world.has_files = True
         folder = tempfile.TemporaryDirectory(prefix="elf-chaos-", dir=MEMORY if MEMORY.is_dir() else None)

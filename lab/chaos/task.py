@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
@@ -16,7 +18,8 @@ from elf.job import events as was
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
 from elf.job.effects import Consult
-from elf.job.ports import Engine
+from elf.job.ports import ChunkLike, Engine
+from elf.job.provenance import PaneRows
 from elf.job.worker.stream import StreamWorker
 from lab.chaos.engine import Chunk, PyEngine, Source
 
@@ -42,6 +45,32 @@ class Log:
 
     def add(self, ts: int, key: str) -> None:
         self.rows.append((ts, key))
+
+
+class SimArchive:
+    """The rows of a stream that its agent has read, by source and offset: what is read again is the same."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, tuple[list[int], list[tuple[int, str]]]] = {}
+
+    def take(self, chunk: ChunkLike) -> None:
+        offsets, rows = self._rows.setdefault(chunk.source.id, ([], []))
+        for offset, line in zip(chunk.offsets.tolist(), chunk.lines.to_pylist(), strict=True):
+            ts, key, *_ = line.split(",")
+            place = bisect_left(offsets, offset)
+            known = place < len(offsets) and offsets[place] == offset
+            offsets[place : place + known] = [offset]
+            rows[place : place + known] = [(int(ts), key)]
+
+    def counted(self, pane: PaneRows, pane_us: int) -> Counter[str]:
+        """The keys of the rows of a pane that lie where the pane has counted rows."""
+        found = Counter[str]()
+        for source, ranges in pane.sources:
+            offsets, rows = self._rows.get(source, ([], []))
+            for start, end in ranges:
+                there = rows[bisect_left(offsets, start) : bisect_left(offsets, end)]
+                found.update(key for ts, key in there if ts // pane_us == pane.pane)
+        return found
 
 
 class SimTask:
@@ -84,6 +113,8 @@ class SimTask:
             )
         elif isinstance(command, DropStragglers | Answered):
             command = counted(command, agent.store)
+        if isinstance(command, Feed):
+            agent.archives[self._stream].take(command.chunk)
         outcome = self.worker.handle(command)
         if self._keep(outcome):
             agent.work.after_disk(partial(self._done, command, outcome))
@@ -95,9 +126,12 @@ class SimTask:
         if agent.up and outcome.checkpoint is not None:
             leapt = forgotten(outcome)
             checkpoint = msgspec.msgpack.encode(outcome.checkpoint)
-            agent.store.save_checkpoint(self._stream, checkpoint, outcome.sealed, forget=leapt)
+            agent.store.save_checkpoint(
+                self._stream, checkpoint, outcome.sealed, forget=leapt, traced=outcome.traced
+            )
             if ledger is not None:
                 ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
+                ledger.traced(agent.index, outcome, agent.archives[self._stream])
         if agent.up:
             agent.world.crash_point(agent)
         return agent.up

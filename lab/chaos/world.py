@@ -130,7 +130,7 @@ class World:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._n = 0
         self.worker_settings = WorkerSettings(
-            idle_ms=1_500, future_us=None, lateness_us=500_000, checkpoint_ms=1_300
+            idle_ms=1_500, future_us=None, lateness_us=500_000, checkpoint_ms=1_300, traces=True
         )
         self.task: type[SimTask] = SimTask
         self.outside = Outside()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from agents.committing import opening, panecommits
@@ -28,6 +29,7 @@ from elf.job.counters import COUNTER_COLUMNS
 from elf.job.effects import CommitWindows, Deliver, Effect, SaveOutput, Work
 from elf.job.group.outputs import Outputs, _Output
 from elf.job.messages.rollup import Slice
+from elf.job.ports import Int64s
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.decide import Stragglers
 from elf.job.rollup.panes import Panes
@@ -38,7 +40,10 @@ from elf.job.rollup.slices import reissued
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.stragglers import Drops
+from elf.job.worker import assigning
+from elf.job.worker.assigning import Mask
 from elf.job.worker.flowstate import FlowState
+from elf.job.worker.provenance import OpenProvenance, Run, runs_of
 from elf.job.worker.stream import StreamWorker
 from elf.ql.plan import Fragment, Top
 from elf.wire.heard import Heard
@@ -71,6 +76,20 @@ def forgets_what_an_alert_remembers(patch: pytest.MonkeyPatch) -> None:
         return [SaveOutput(replace(e.kept, state=b"")) if isinstance(e, SaveOutput) else e for e in found]
 
     patch.setattr(Outputs, "_advance", advanced)
+
+
+def forgets_which_rows_open_panes_have(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.11: which rows open panes have counted is in the checkpoint."""
+    patch.setattr(OpenProvenance, "image", lambda provenance: b"")
+
+
+def takes_late_rows_for_counted(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.11: a range holds no row of its pane that was not counted."""
+
+    def runs(panes: Int64s, offsets: Int64s, counted: Mask) -> tuple[Run, ...]:
+        return runs_of(panes, offsets, np.ones_like(counted))
+
+    patch.setattr(assigning, "runs_of", runs)
 
 
 def merges_what_overlaps(patch: pytest.MonkeyPatch) -> None:

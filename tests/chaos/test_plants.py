@@ -59,6 +59,8 @@ PLANTS: dict[Plant, Storm] = {
     plants.keeps_gaps_from_windows: storms.away,
     plants.saves_before_it_is_delivered: storms.outside,
     plants.forgets_what_an_alert_remembers: storms.outside_late,
+    plants.forgets_which_rows_open_panes_have: storms.crashes,
+    plants.takes_late_rows_for_counted: storms.unknown,
 }
 
 

@@ -32,7 +32,14 @@ from elf.job.group.proposals import Proposals
 from elf.job.group.reading import Reading
 from elf.job.group.reconfiguration import proposed
 from elf.job.group.records import group_key
-from elf.job.messages.groups import CreateJob, DropJob, Inspect, ReconfigureJob, SubscribeJob
+from elf.job.messages.groups import (
+    CreateJob,
+    DropJob,
+    Inspect,
+    ReadPast,
+    ReconfigureJob,
+    SubscribeJob,
+)
 from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
@@ -384,7 +391,7 @@ class JobGroups:
         return found
 
 
-def absent(log: CatalogLog, request: DropJob | ReconfigureJob | SubscribeJob | Inspect) -> Effect:
+def absent(log: CatalogLog, request: DropJob | ReconfigureJob | SubscribeJob | Inspect | ReadPast) -> Effect:
     """The answer to one who takes us for the job group of a job."""
     return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))
 

@@ -24,7 +24,14 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, SaveOutput, Send
 from elf.job.group.group import JobGroup
 from elf.job.group.groups import JobGroups, absent, disbelieved
-from elf.job.messages.groups import DropJob, FunctionFailed, Inspect, ReconfigureJob, SubscribeJob
+from elf.job.messages.groups import (
+    DropJob,
+    FunctionFailed,
+    Inspect,
+    ReadPast,
+    ReconfigureJob,
+    SubscribeJob,
+)
 from elf.job.messages.inquiries import AskWhy, InspectFlow
 from elf.job.messages.rollup import (
     Begun,
@@ -45,7 +52,7 @@ WORDS_MAX: Final = 4_096
 
 Word = Progress | Begun | ReadPanes | FunctionFailed | SubscribeJob
 
-ToJob = DropJob | ReconfigureJob | SubscribeJob | Inspect
+ToJob = DropJob | ReconfigureJob | SubscribeJob | Inspect | ReadPast
 ToFlow = (
     Progress
     | Begun
@@ -96,6 +103,11 @@ class Router:
                 return self._subscribed(request, now_ms)
             case Inspect():
                 return self._inspected(request)
+            case ReadPast():
+                group = self._job_groups.get(request.uid)
+                return [
+                    absent(self._log, request) if group is None else ReadWindows(group.master.spec, request)
+                ]
 
     def arrived(self, sender: str, message: ToFlow, now_ms: int) -> list[Effect]:
         """A member, a root or a reader of a flow sends something, or somebody asks its root for something."""
@@ -203,6 +215,8 @@ class Router:
 
     def _windows_read(self, event: was.WindowsRead) -> list[Effect]:
         request = event.request
+        if isinstance(request, ReadPast):
+            return [Send(request.origin, Answer(id=request.id, body=event.past))]
         if isinstance(request, Inspect):
             group = self._job_groups.get(request.uid)
             if group is None:

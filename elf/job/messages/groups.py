@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -15,6 +15,8 @@ from elf.wire.clients import WindowResult
 
 WindowCount = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 """Windows that are asked for at a time."""
+PAST_BYTES_MAX: Final = 8 << 20
+"""Of past windows that are read at a time, but for a single larger one."""
 
 
 class JobFailed(Message, frozen=True, kw_only=True):
@@ -94,6 +96,39 @@ class Inspect(Request, frozen=True, kw_only=True):
     windows: WindowCount
 
 
+class ReadPast(Request, frozen=True, kw_only=True):
+    """To a job group: the committed windows that it keeps and that overlap event times ``[from_us, to_us)``,
+    numbered above ``after``, in that order, as many as about ``bytes_max`` holds. Answered with
+    ``PastWindows``.
+
+    Without ``rows`` their statuses alone; with ``panes`` also what each was made of.
+    """
+
+    uid: JobUid
+    from_us: Micros
+    to_us: Micros
+    after: Serial = 0
+    bytes_max: Annotated[int, msgspec.Meta(ge=1, le=PAST_BYTES_MAX)] = PAST_BYTES_MAX
+    rows: bool = True
+    panes: bool = False
+
+
+class PastWindow(msgspec.Struct, frozen=True):
+    """``panes``: see ``elf.job.commits.panes_used``."""
+
+    result: WindowResult
+    panes: Annotated[bytes, msgspec.Meta(max_length=64 << 20)] = b""
+
+
+class PastWindows(msgspec.Struct, frozen=True):
+    """``more``: there are others, numbered higher than the last of these. ``first_us``: windows that end
+    later are kept; None: none is."""
+
+    windows: tuple[PastWindow, ...]
+    more: bool
+    first_us: Micros | None
+
+
 class SubscribeJob(Request, frozen=True, kw_only=True):
     """To a job group, renewed every two seconds (a lease): publish to ``origin``, and send again what is
     numbered above ``after``; None: nothing.
@@ -132,4 +167,5 @@ GROUP_MESSAGES = (
     ReconfigureJob,
     Inspect,
     SubscribeJob,
+    ReadPast,
 )

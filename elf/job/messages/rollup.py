@@ -24,6 +24,7 @@ from elf.fields import (
     Text,
     span,
 )
+from elf.job.commits import part_names
 from elf.job.reexecution import Reading, SourceOffsets, Where
 from elf.job.replicas import Replica, ReplicaName
 from elf.job.spec import START_OF_TIME
@@ -259,9 +260,13 @@ class PaneRow(Message, frozen=True, kw_only=True):
     payload: bytes = b""
     cut: Top | None = None
     wanted: Pane = START_OF_TIME
+    parts: Annotated[bytes, msgspec.Meta(max_length=1 << 20)] = b""
+    """Those of late rows in the revision, as they are stored (``elf.job.parts``)."""
 
     def __post_init__(self) -> None:
         span(self.start, self.end)
+        if self.parts:
+            part_names(self.parts)
 
 
 READING_MESSAGES = (ReadPanes, FlowHead, PaneRow)

@@ -23,6 +23,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
+from elf.job import parts
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import from_bytes
 from elf.job.effects import Effect, PrunePanes, Send, StorePanes
@@ -149,7 +150,8 @@ class Mirror(Panes):
         for row in rows:
             if self._first is not None and row.end > self._first:
                 start = max(row.start, self._first)
-                new = Segment(start, row.end, row.revision, from_bytes(row.members), now_ms)
+                members, late = from_bytes(row.members), parts.from_bytes(row.parts)
+                new = Segment(start, row.end, row.revision, members, now_ms, parts=late)
                 changed.extend(self.history.copy(new))
         self.history.compact(self.expected, final_ms)
         return changed, self._store()

@@ -217,9 +217,8 @@ class Panes:
                 found.append(Coverage(uid, at, begin, 0, self.expected(at), 0, lost=True))
             for first, last in pairwise((begin, *self.roster.edges(begin, stop), stop)):
                 expected = self.expected(first) | segment.members
-                found.append(
-                    Coverage(uid, first, last, segment.revision, expected, segment.members, segment.lost)
-                )
+                has = (segment.revision, expected, segment.members, segment.lost, segment.parts)
+                found.append(Coverage(uid, first, last, *has))
             at = stop
         return tuple(found)
 
