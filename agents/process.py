@@ -43,7 +43,7 @@ from agents.disk.modes import Access, too_open
 from agents.disk.room import is_refusal, lacking, wait_for_room
 from agents.disk.store import Store
 from agents.driver import Driver, End
-from agents.formats import get_format
+from agents.formats import Format, get_format
 from agents.http import AgentStatus, HttpServer
 from agents.inputs.records import Records
 from agents.inputs.tail import Tail
@@ -68,13 +68,15 @@ from agents.restore import contacts, restore
 from agents.status import Aside, Status
 from agents.strangers import Strangers
 from agents.tasks.archive import Archive
+from agents.tasks.archived import Archived
 from agents.tasks.housekeeping import housekeeping_of
-from agents.tasks.masking import Masked
+from agents.tasks.masking import Masked, lines_of
 from agents.tasks.memory import LIMIT
 from agents.tasks.sinks import RejectFile, Sinks
 from agents.tasks.spill import SpillFolder
 from agents.tasks.streams import FunctionsAt, StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
+from agents.tasks.tracing import Masks
 from elf import native
 from elf.addresses import is_loopback, split_address
 from elf.client.values import for_terminal
@@ -505,8 +507,8 @@ def _stream(
     stands. What receives its lines is added to ``receivers``."""
     format_ = get_format(stream.format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
-    archived = config.archive.path if config.archive.enabled else ""
-    facts = TaskStatus(name, format_, stream.timestamp, archived, declared)
+    place = config.archive.path if config.archive.enabled else ""
+    facts = TaskStatus(name, format_, stream.timestamp, place, declared)
     settings = WorkerSettings(
         idle_ms=_ms(stream.idle_timeout_secs),
         future_us=int(config.protocol.future_bound_secs * 1e6),
@@ -516,11 +518,13 @@ def _stream(
         agent=me.address,
         name=me.name,
         labels=tuple(config.agent.labels.items()),
+        traces=config.archive.enabled,
     )
     reading = _reading(stream, settings) if stream.shared else None
     settings = replace(settings, shared=repr(reading) if reading is not None else "")
+    masks = _masks(stream, format_, folder)
     rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
-    archive = _archive(config, name, stream, folder, me) if config.archive.enabled else None
+    archive = _archive(config, name, stream, folder, me, masks) if config.archive.enabled else None
     task = StreamTask(
         facts,
         settings,
@@ -531,6 +535,8 @@ def _stream(
         metrics=metrics,
         spill=_spill(config, folder, name),
         reading=reading,
+        archived=Archived(folder / "rolls" / name, place, name, me.agent_id) if place else None,
+        masks=masks,
     )
     source: Input
     if stream.type == FILES:
@@ -550,7 +556,17 @@ def _stream(
     return task, source
 
 
-def _archive(config: Config, name: str, stream: StreamConfig, folder: Path, me: Identity) -> Archive:
+def _masks(stream: StreamConfig, fmt: Format, folder: Path) -> Masks:
+    """How lines are masked that are read again."""
+    if not stream.mask:
+        return Masks()
+    fact = json.dumps(dict(sorted(stream.mask.items())))
+    return Masks(fact, lambda: lines_of(fmt, stream.mask, read_key(folder)))
+
+
+def _archive(
+    config: Config, name: str, stream: StreamConfig, folder: Path, me: Identity, masks: Masks
+) -> Archive:
     return Archive(
         folder / "rolls" / name,
         config.archive.path,
@@ -564,6 +580,7 @@ def _archive(config: Config, name: str, stream: StreamConfig, folder: Path, me: 
             "columns": json.dumps(dict(stream.columns)),
             "agent_name": me.name,
             "labels": json.dumps(dict(config.agent.labels)),
+            "mask": masks.fact,
         },
         access=Access(config.archive.readers, config.archive.group),
     )

@@ -19,7 +19,15 @@ from elf.job.effects import Consult, Examine, Send
 from elf.job.group.groups import JobGroups, refusal
 from elf.job.group.placing import AtKey, Here, Taken
 from elf.job.group.router import Router
-from elf.job.messages.groups import CreateJob, DropJob, Inspect, ReconfigureJob, SubscribeJob, WhoIsThere
+from elf.job.messages.groups import (
+    CreateJob,
+    DropJob,
+    Inspect,
+    ReadPast,
+    ReconfigureJob,
+    SubscribeJob,
+    WhoIsThere,
+)
 from elf.job.messages.inquiries import (
     DescribeStream,
     InspectClocks,
@@ -28,6 +36,7 @@ from elf.job.messages.inquiries import (
     NotifyJob,
     RollArchive,
     SampleRows,
+    TraceRows,
 )
 from elf.job.spec import app_id
 from elf.job.work import InspectWork, WorkStatus, flow_work
@@ -70,7 +79,7 @@ class Requests:
                 return [Send(request.origin, Answer(id=request.id, body=body))]
             case ReconfigureJob():
                 return [*self._router.asked(request, now_ms), *self.remind(now_ms)]
-            case DropJob() | SubscribeJob() | Inspect():
+            case DropJob() | SubscribeJob() | Inspect() | ReadPast():
                 return list(self._router.asked(request, now_ms))
             case NotifyJob():
                 root = self._job_groups.roots.get(request.flow)
@@ -84,7 +93,7 @@ class Requests:
             case InspectClocks():
                 body = msgspec.msgpack.encode(self._working.clocks.skews(now_ms))
                 return [Send(request.origin, Answer(id=request.id, body=body))]
-            case DescribeStream() | RollArchive() | SampleRows() | LookAt():
+            case DescribeStream() | RollArchive() | SampleRows() | LookAt() | TraceRows():
                 if request.stream in self._streams:
                     return [Consult(request.stream, request)]
                 error = f"no stream {request.stream} here"

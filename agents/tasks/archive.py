@@ -448,6 +448,21 @@ def _frames(data: pa.Buffer, path: Path, records: int) -> list[_Frame]:
     return found
 
 
+def frames_of(path: Path) -> Iterator[tuple[int | None, pa.Buffer]]:
+    """(hour, piece) of each whole frame of a roll, which may be growing; without an hour it is Arrow. Pieces
+    of rows without event time are left out."""
+    if not path.stat().st_size:
+        return
+    data, at = _bytes(path), 0
+    while at + _HEAD.size <= len(data):
+        hour, _, size = _HEAD.unpack_from(data, at)
+        at += _HEAD.size + size
+        if at > len(data):
+            return
+        if hour != _UNTIMED:
+            yield None if hour == _ROWS else hour, data[at - size : at]
+
+
 def _bytes(path: Path) -> pa.Buffer:
     """Of a file, which are read when they are looked at."""
     with pa.memory_map(str(path)) as file:

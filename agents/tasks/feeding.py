@@ -35,7 +35,7 @@ from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job.commands import Command, DropStragglers, Finish, Idle, Install, Outcome, SealOpen
-from elf.job.messages.inquiries import LookAt, SampleRows
+from elf.job.messages.inquiries import LookAt, SampleRows, TraceRows
 
 T = TypeVar("T")
 
@@ -248,7 +248,7 @@ class Feeding:
         """Ask a stream task what is asked of its stream; who looks at rows asks beside it, and holds up
         nothing."""
         stream = self._streams[effect.stream]
-        if isinstance(effect.request, SampleRows | LookAt):
+        if isinstance(effect.request, SampleRows | LookAt | TraceRows):
             sampled = self._sampler.submit(self._row_sample, stream.task, effect.request)
             self._when_done(sampled, self._tell)
             return
@@ -263,7 +263,7 @@ class Feeding:
 
         self._when_done(stream.thread.submit(ask), self._tell)
 
-    def _row_sample(self, task: StreamTask, request: SampleRows | LookAt) -> was.Consulted:
+    def _row_sample(self, task: StreamTask, request: SampleRows | LookAt | TraceRows) -> was.Consulted:
         """What goes wrong here is the matter of who looks, and of nobody else."""
         try:
             return was.Consulted(request, "", task.row_sample(request, self._now_ms()))

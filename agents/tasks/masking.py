@@ -42,13 +42,18 @@ class Lines(Protocol):
     def close(self) -> None: ...
 
 
+def lines_of(fmt: Format, mask: Mapping[str, str], key: bytes) -> Lines:
+    """Masks the lines of a format."""
+    return JsonMask(mask, key) if fmt.name == "json" else AccessMask(fmt, mask, key)
+
+
 class Masked:
     """An input whose lines are masked."""
 
     def __init__(self, source: Input, fmt: Format, mask: Mapping[str, str], key: bytes) -> None:
         self._source = source
         self._key = key
-        self._lines: Lines = JsonMask(mask, key) if fmt.name == "json" else AccessMask(fmt, mask, key)
+        self._lines = lines_of(fmt, mask, key)
         self.counters: Counters = source.counters
 
     def read(self, bytes_max: int, now_ms: int) -> Chunk | None:

@@ -140,7 +140,7 @@ class _RowSample:
 
 
 @lru_cache(maxsize=64)
-def _rendered(where: str, columns: tuple[Column, ...], stream: str) -> str:
+def rendered(where: str, columns: tuple[Column, ...], stream: str) -> str:
     """A condition as this agent binds and renders it; empty where all rows are wanted. Raises
     ``UserError``."""
     if not where:
@@ -174,7 +174,7 @@ class RowSamples:
     def look(self, request: SampleRows, fmt: Format, event_time: str | None, now_ms: int) -> SampledRows:
         """What has come since this row sample was here last; the first time it begins. Raises
         ``UserError``."""
-        where = _rendered(request.where, request.columns, request.stream)
+        where = rendered(request.where, request.columns, request.stream)
         with self._lock:
             self._end(now_ms)
             over, self._over = self._over, []

@@ -24,12 +24,14 @@ from agents.disk.store import Store
 from agents.formats import Format
 from agents.inputs.values import Chunk, Position
 from agents.metrics import Metrics
+from agents.tasks.archived import Archived
 from agents.tasks.checkpoints import Checkpoints, StoredCheckpoint
 from agents.tasks.rowsamples import RowSamples
 from agents.tasks.running import found_at
 from agents.tasks.samples import spread
 from agents.tasks.sinks import Sinks
 from agents.tasks.streams import Ahead, Parsed, StreamEngine
+from agents.tasks.tracing import Masks, Tracing
 from elf.batch import encode
 from elf.errors import UserError
 from elf.fields import replace
@@ -37,7 +39,14 @@ from elf.functions.cpu import cpu_us
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
 from elf.job.gaps import Missed
-from elf.job.messages.inquiries import LookAt, RollArchive, SampledRows, SampleRows, StreamSeen
+from elf.job.messages.inquiries import (
+    LookAt,
+    RollArchive,
+    SampledRows,
+    SampleRows,
+    StreamSeen,
+    TraceRows,
+)
 from elf.job.ports import Spill
 from elf.job.reexecution import Reading
 from elf.job.worker.stream import StreamWorker, WorkerSettings
@@ -130,7 +139,7 @@ class LaneCounts:
 class StreamTask:
     """See the module's docstring. Everything here is called on the stream task's own thread, but for ``ship``
     and ``row_sample``. ``reading``: how others read its files, where they share them; ``shared``: the
-    files of others that it reads."""
+    files of others that it reads. ``archived``: what it has archived, and how that is masked."""
 
     def __init__(
         self,
@@ -146,6 +155,8 @@ class StreamTask:
         cores: int | None = None,
         reading: Reading | None = None,
         shared: Sequence[str] = (),
+        archived: Archived | None = None,
+        masks: Masks = Masks(),  # noqa: B008 (it is a value)
     ) -> None:
         _keep_heap()
         self.facts = facts
@@ -173,6 +184,7 @@ class StreamTask:
         self._samples.extend((line, "") for line in spread(samples, SAMPLE_LINES))
         self._learning = not samples
         self._row_samples = RowSamples(facts.stream, settings)
+        self._tracing = None if archived is None else Tracing(archived, store, settings, masks)
         self.when_kept: Callable[[tuple[Position, ...]], None] = lambda positions: None
         """Is told the positions of each checkpoint, when it is durable."""
 
@@ -289,8 +301,13 @@ class StreamTask:
             self._cut(Outcome(), self.worker.checkpoint())
             self.ship()
 
-    def row_sample(self, request: SampleRows | LookAt, now_ms: int) -> bytes:
-        """Answer with ``SampledRows``; on a thread of its own, always the same. Raises ``UserError``."""
+    def row_sample(self, request: SampleRows | LookAt | TraceRows, now_ms: int) -> bytes:
+        """Answer with ``SampledRows``, or ``TracedRows``; on a thread of its own, always the same. Raises
+        ``UserError``."""
+        if isinstance(request, TraceRows):
+            if self._tracing is None:
+                raise UserError("its archive is off (archive.enabled)")
+            return msgspec.msgpack.encode(self._tracing.trace(request, self._engine.event_time))
         if isinstance(request, LookAt):
             return msgspec.msgpack.encode(self._look(request))
         sampled = self._row_samples.look(request, self.facts.format, self._engine.event_time, now_ms)

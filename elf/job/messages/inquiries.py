@@ -3,7 +3,7 @@ a job something, and to ship an open roll."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import msgspec
 
@@ -16,13 +16,22 @@ from elf.fields import (
     Micros,
     Name,
     Number,
+    Pane,
+    Serial,
     Statement,
     Text,
+    span,
 )
+from elf.job.spec import JobSpec
 from elf.schema import Column, Schema
 from elf.security.authored import Authorship
 from elf.wire.base import Request
 from elf.wire.clients import LINES_MAX, ROWS_MAX
+
+PANES_MAX: Final = 65_536
+"""Ranges of panes, and parts, that somebody may ask about at once."""
+TRACED_MAX: Final = 100_000
+"""Rows of a window that an agent shows."""
 
 
 class LocateInTree(Request, frozen=True, kw_only=True):
@@ -103,6 +112,44 @@ class LookAt(Request, frozen=True, kw_only=True):
     bytes_max: Annotated[int, msgspec.Meta(ge=1, le=32 << 20)]
 
 
+class TraceRows(Request, frozen=True, kw_only=True):
+    """To a member: the rows that panes of a flow have counted of it, as a commit names its contributions:
+    those in its snapshots of panes in ``spans``, ``[start, end)`` each, and in ``parts``, (pane, part), of
+    late rows. The flow is one of the job in ``spec``, which brings its definition. Answered with
+    ``TracedRows``.
+
+    Of the rows that the job's own WHERE takes, those for which ``where`` is true, a condition of ELF-QL over
+    ``columns`` (empty: all); the first ``rows_max`` of them by event time, as far as ``bytes_max`` holds.
+    """
+
+    stream: Name
+    spec: JobSpec
+    flow: FlowUid
+    spans: Annotated[tuple[tuple[Pane, Pane], ...], msgspec.Meta(max_length=PANES_MAX)]
+    parts: Annotated[tuple[tuple[Pane, Serial], ...], msgspec.Meta(max_length=PANES_MAX)]
+    columns: tuple[Column, ...]
+    where: Statement
+    rows_max: Annotated[int, msgspec.Meta(ge=0, le=TRACED_MAX)]
+    bytes_max: Annotated[int, msgspec.Meta(ge=1, le=32 << 20)]
+
+    def __post_init__(self) -> None:
+        self.spec.check()
+        for start, end in self.spans:
+            span(start, end)
+
+
+class TracedRows(msgspec.Struct, frozen=True):
+    """``rows``: a table of event time (``time``), log (``_source``), byte offset (``_offset``) and line
+    (``_line``). ``matched``: how many there are. ``counted``: rows that the panes have counted, before any
+    WHERE; ``found``: how many of these are archived. ``why``: what is against their being all."""
+
+    rows: bytes
+    matched: Count
+    counted: Count
+    found: Count
+    why: tuple[Text, ...] = ()
+
+
 class TreeEdge(msgspec.Struct, frozen=True):
     """A member's place in a flow's tree, as its root last heard."""
 
@@ -177,4 +224,5 @@ INQUIRIES = (
     RollArchive,
     SampleRows,
     LookAt,
+    TraceRows,
 )
