@@ -177,6 +177,8 @@ class Loop:
                 work.submit(queue, task, self.handle)
             case do.Offload():
                 work.submit("plan", partial(offloaded, effect), self.handle)
+            case do.EvaluatePast():
+                work.submit("past", partial(evaluated, effect), self.handle)
             case do.Fetch():
                 self._read("fetch", partial(fetched, effect, store))
             case do.ReadCommits():
@@ -256,6 +258,16 @@ def offloaded(effect: do.Offload) -> was.Offloaded:
     """Text or plans for a client. Whatever is wrong is its own."""
     try:
         return was.Offloaded(effect.id, effect.work(), None)
+    except Exception as error:
+        return was.Offloaded(effect.id, None, error)
+
+
+def evaluated(effect: do.EvaluatePast) -> was.Offloaded:
+    """The same of a SELECT over past windows."""
+    from agents.committing.past import evaluate  # DuckDB, as in agents.tasks.streams
+
+    try:
+        return was.Offloaded(effect.id, evaluate(effect.question), None)
     except Exception as error:
         return was.Offloaded(effect.id, None, error)
 

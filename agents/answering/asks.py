@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from elf.job import effects as do
+from elf.job.effects import Effect, PastAnswer, PastQuestion
 from elf.job.spec import JobSpec
 from elf.wire.base import Answer, Request
 from elf.wire.clients import Reply
@@ -18,6 +20,10 @@ from elf.wire.clients import Reply
 T = TypeVar("T")
 ANSWER_MS = 8_000
 """How long a node may take to answer."""
+OFFLOAD_MS = 5_000
+"""How long texts may be read, and plans made, at a time; none takes more than a part of a second here."""
+EVALUATE_MS = 45_000
+"""The same of a SELECT over past windows; a client waits for a minute."""
 SILENT = "no answer in time"
 """The error of an answer that did not come."""
 
@@ -59,6 +65,40 @@ class Offload:
         self.error: Exception | None = None
         """What it came to: one of both."""
 
+    within_ms = OFFLOAD_MS
+    overdue = (
+        f"the statement is not planned within {OFFLOAD_MS // 1_000} s: this agent has too much to do; "
+        "try again in a moment, or with fewer expressions"
+    )
+
+    def effect(self, id_: int) -> Effect:
+        """What does it."""
+        return do.Offload(id_, self.work)
+
+
+class Evaluate(Offload):
+    """Asked alone, likewise: what a SELECT over past windows comes to."""
+
+    within_ms = EVALUATE_MS
+    overdue = (
+        f"the SELECT over past windows takes more than {EVALUATE_MS // 1_000} s: choose a shorter time with "
+        "SINCE and UNTIL, or elf offline export writes the windows to a file"
+    )
+
+    def __init__(self, question: PastQuestion) -> None:
+        super().__init__(lambda: None)
+        self._question = question
+
+    def effect(self, id_: int) -> Effect:
+        return do.EvaluatePast(id_, self._question)
+
+
+@dataclass(frozen=True)
+class Tell:
+    """Asked alone: the client gets a part of the reply. Comes back at once, without answers."""
+
+    reply: Reply
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -74,7 +114,7 @@ class Reading:
     after: int | None = None
 
 
-Ask = ToAddress | ToKey | Until | Offload
+Ask = ToAddress | ToKey | Until | Offload | Tell
 Procedure = Generator[list[Ask], list[Answer], Reply | Reading]
 
 
@@ -83,7 +123,19 @@ def offload(work: Callable[[], T]) -> Generator[list[Ask], list[Answer], T]:
     takes too long."""
     asked = Offload(work)
     yield [asked]
+    value: T = _come_to(asked)
+    return value
+
+
+def evaluate(question: PastQuestion) -> Generator[list[Ask], list[Answer], PastAnswer]:
+    """What a SELECT over past windows comes to. Raises ``UserError``."""
+    asked = Evaluate(question)
+    yield [asked]
+    value: PastAnswer = _come_to(asked)
+    return value
+
+
+def _come_to(asked: Offload) -> Any:
     if asked.error is not None:
         raise asked.error
-    value: T = asked.value
-    return value
+    return asked.value

@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agents.answering import audited
-from agents.answering.asks import SILENT, Offload, Procedure, Reading, ToAddress, ToKey, Until
+from agents.answering.asks import SILENT, Offload, Procedure, Reading, Tell, ToAddress, ToKey, Until
 from agents.answering.quotas import OverQuota
 from agents.answering.statements import Statements
 from elf.errors import ElfError, UserError
 from elf.fields import replace
-from elf.job import effects as do
 from elf.job.effects import Effect, Faulted, Refused, Send
 from elf.job.events import Offloaded
 from elf.job.messages.groups import DropJob, JobFailed, SubscribeJob
@@ -40,8 +39,6 @@ WHY_MS = 5_000
 WATCHING = ("status", "tap")
 """Calls that who looks on asks again and again, and for which this agent alone does a little; all others are
 statements to a quota: of ``fleet`` each asks all agents."""
-OFFLOAD_MS = 5_000
-"""How long texts may be read, and plans made, at a time; none takes more than a part of a second here."""
 BETWEEN_MS_MAX = 60_000
 """So much longer at most, where windows are to come less often."""
 
@@ -162,10 +159,12 @@ class Clients:
             if isinstance(ask, Until):
                 return self._wait(running, ask, now_ms)
             if isinstance(ask, Offload):
-                running.offload, running.deadline_ms = ask, now_ms + OFFLOAD_MS
+                running.offload, running.deadline_ms = ask, now_ms + ask.within_ms
                 self._next_id += 1
                 self._by_id[self._next_id] = running
-                return [do.Offload(self._next_id, ask.work)]
+                return [ask.effect(self._next_id)]
+            if isinstance(ask, Tell):
+                return [Send(running.client, ask.reply), *self._step(running, [], now_ms)]
             running.deadline_ms = max(running.deadline_ms, now_ms + ask.within_ms)
             self._next_id += 1
             request = msgspec.structs.replace(ask.request, id=self._next_id, origin=self._address)
@@ -272,10 +271,7 @@ class Clients:
         if running.offload is None:
             return []
         self._by_id = {id_: one for id_, one in self._by_id.items() if one is not running}
-        running.offload.error = UserError(
-            f"the statement is not planned within {OFFLOAD_MS // 1_000} s: this agent has too much to do; "
-            "try again in a moment, or with fewer expressions"
-        )
+        running.offload.error = UserError(running.offload.overdue)
         return [Refused("planning")]
 
     def _why(self, key: tuple[str, int], reader: _Reader) -> list[Step]:

@@ -25,11 +25,13 @@ from agents.answering.looking import MEMBERS_MAX, look
 from agents.answering.masters import Masters, check_owner, facts_of
 from agents.answering.once import Once, author_of, authors_of
 from agents.answering.outputs import Outputs
+from agents.answering.past import Past
 from agents.answering.planning import Planning
 from agents.answering.quotas import Creators, Quotas
 from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
 from agents.answering.tapping import Tapping
+from agents.answering.tracing import Tracing
 from elf.batch import encode
 from elf.errors import UserError
 from elf.fields import replace
@@ -88,6 +90,7 @@ class Statements:
         self._submissions = Submissions(log, fleet, self.planning, self.creators)
         self._explanations = Explanations(log, fleet)
         self._tapping = Tapping(log, fleet)
+        self._tracing = Tracing(log, fleet, self.masters)
         self._outputs = Outputs(log, fleet, self.masters)
         self._once = Once(log)
         self._one_shots = 0
@@ -101,13 +104,15 @@ class Statements:
         parsed = yield from offload(partial(_parsed, asked.sql, who))
         changes = any(is_change(role_of_statement(type(one).__name__)) for one in parsed)
         asked = self._once.taken(asked, who, now_ms, changes=changes)
-        from elf.ql import statements
+        from elf.ql import past, statements
 
         for statement in parsed[:-1]:
-            if isinstance(statement, statements.Select | statements.Subscribe):
-                raise UserError("a SELECT or SUBSCRIBE can only be the last of several statements")
-            yield from self._statement(self._for_owner(asked, statement, who), statement)
-        return (yield from self._statement(self._for_owner(asked, parsed[-1], who), parsed[-1]))
+            if isinstance(
+                statement, statements.Select | statements.Subscribe | past.PastSelect | past.RowsOf
+            ):
+                raise UserError("a SELECT, SUBSCRIBE or ROWS OF can only be the last of several statements")
+            yield from self._statement(self._for_owner(asked, statement, who), statement, now_ms)
+        return (yield from self._statement(self._for_owner(asked, parsed[-1], who), parsed[-1], now_ms))
 
     def _for_owner(self, asked: Execute, statement: statements.Statement, who: Principal | None) -> Execute:
         """An admin changes jobs of others as if they were their owners."""
@@ -127,8 +132,8 @@ class Statements:
                 spec = self._log.find_job(*named) or self._log.find_program(*named)
         return asked if spec is None else msgspec.structs.replace(asked, creator=spec.creator)
 
-    def _statement(self, asked: Execute, statement: statements.Statement) -> Procedure:
-        from elf.ql import changes, outputs, statements
+    def _statement(self, asked: Execute, statement: statements.Statement, now_ms: int) -> Procedure:
+        from elf.ql import changes, outputs, past, statements
 
         match statement:
             case statements.CreateJob():
@@ -157,6 +162,10 @@ class Statements:
                 return (yield from self._describe(asked, statement.name))
             case statements.Explain():
                 return (yield from self._explain(asked, statement))
+            case past.PastSelect():
+                return (yield from Past(self.masters).select(asked, statement, now_ms))
+            case past.RowsOf():
+                return (yield from self._tracing.rows_of(asked, statement, now_ms))
 
     def _found_job(
         self,
@@ -344,6 +353,8 @@ class Statements:
                 return (yield from self._submissions.query(call))
             case "compare":
                 return (yield from self._compare(call))
+            case "past":
+                return (yield from Past(self.masters).portion(call, now_ms))
             case "take off":
                 return (yield from self._fleet.take_off(call.request, call.argument, authorship_of(call)))
             case "fleet":

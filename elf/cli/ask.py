@@ -129,7 +129,7 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
                 continue
             if found.table is not None:
                 out.table(found.table)
-            if found.data is not None and out.data(found.data):
+            if found.data is not None and found.table is None and out.data(found.data):
                 continue
             if found.text:
                 say(found.text, sys.stderr if watching or found.table is not None else sys.stdout)

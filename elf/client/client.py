@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
+import pyarrow as pa
 
 from elf.batch import decode
 from elf.client.connection import ANSWER_SECS, CLUSTER, CONNECT_SECS, Connection, object_of
@@ -27,11 +28,12 @@ from elf.client.results import Archives, CompareFacts, Result, Tapped
 from elf.client.windows import Changes, Window, split
 from elf.errors import ElfError, UserError
 from elf.security.principals import Security
-from elf.wire.clients import Execute, FleetStats, Reply, TapOptions, TapReply
+from elf.wire.clients import Execute, FleetStats, PastOptions, Reply, TapOptions, TapReply
 
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
     from elf.job import Message
+    from elf.wire.clients import WindowResult
 
 
 T = TypeVar("T")
@@ -214,12 +216,15 @@ class Client:
             ...     print(str(error).partition(";")[0])
             there is no job nobody
         """
+        result, tables = Result("", None), list[pa.Table]()
         async with contextlib.aclosing(self.execute(text)) as answers:
             async for answer in answers:
                 if isinstance(answer, Window):
                     raise UserError("a SELECT or SUBSCRIBE gives windows until it is ended: use subscribe()")
-                return answer
-        return Result("", None)
+                if not answer.waiting:
+                    result = answer
+                    tables += [] if answer.table is None else [answer.table]
+        return replace(result, table=pa.concat_tables(tables)) if tables[1:] else result
 
     async def subscribe(self, job_or_select: str, windows: int | None = None) -> AsyncGenerator[Window]:
         """Windows of a job, or of a SELECT that runs as long as it is read. Each revision comes once.
@@ -455,6 +460,65 @@ class Client:
         except msgspec.MsgspecError as error:
             raise ElfError(f"the agent's answer to compare {job} cannot be read: {error}") from None
         return CompareFacts(archives.streams, facts)
+
+    async def past(
+        self, job: str, since: str = "", until: str = "", *, all_revisions: bool = False
+    ) -> AsyncGenerator[pa.Table]:
+        """All windows of a job that its group keeps, as a table, a portion at a time.
+
+        Args:
+            job (str): the job's name.
+            since (str): windows start then or later: ``-1 day``, ``2026-01-31T12:00``; empty: all.
+            until (str): windows start before; empty: all.
+            all_revisions (bool): every revision of a window; else the last one that there is by now.
+
+        Yields:
+            pyarrow.Table: rows with ``window_start``, ``window_end`` and ``revision``, the columns of the
+            SELECT list, and what each window says about itself, in the order in which results were committed.
+
+        Raises:
+            UserError: for a job that there is not, or a time that is none.
+            ElfError: without an answer.
+
+        Example:
+            >>> async for rows in client.past("busy", since="-1 hour"):
+            ...     print(rows.column_names[:5])
+            ...     break
+            ['window_start', 'window_end', 'revision', 'product', 'clicks']
+        """
+        from elf.client.past import last_of, past_of
+
+        last: dict[tuple[int, int], int] = {}
+        number = 0
+        async for results, _ in self._past(job, since, until, rows=False):
+            last |= last_of(results)
+            number = results[-1].number
+        async for results, bounds in self._past(job, since, until, rows=True):
+            known = [one for one in results if one.number <= number]
+            found = past_of(known, bounds, all_revisions=all_revisions, last=None if all_revisions else last)
+            if found.table.num_rows:
+                yield found.table
+
+    async def _past(
+        self, job: str, since: str, until: str, *, rows: bool
+    ) -> AsyncGenerator[tuple[list[WindowResult], tuple[int, int]]]:
+        """Results that the job group keeps, and between which moments (µs) windows are to start."""
+        from elf.job.messages.groups import PastWindows
+
+        after, more = 0, True
+        while more:
+            options = msgspec.json.encode(PastOptions(job, since, until, after, rows)).decode()
+            reply = await self._connection.ask("past", options, ANSWER_SECS)
+            try:
+                past = msgspec.msgpack.decode(reply.payload, type=PastWindows)
+                bounds = msgspec.json.decode(reply.body, type=tuple[int, int])
+            except msgspec.MsgspecError as error:
+                raise ElfError(f"the agent's answer to past {job} cannot be read: {error}") from None
+            results = [one.result for one in past.windows]
+            if not results:
+                return
+            yield results, bounds
+            more, after = past.more, results[-1].number
 
     async def submit(
         self,

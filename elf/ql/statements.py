@@ -28,6 +28,7 @@ from elf.ql.outputs import (
     read_drop_output,
 )
 from elf.ql.parameters import Parameter
+from elf.ql.past import PastSelect, RowsOf, read_past_select, read_rows_of
 from elf.ql.source import Source, did_you_mean
 from elf.security.roles import RAW_COLUMN
 
@@ -149,6 +150,8 @@ Statement = (
     | Describe
     | Subscribe
     | Explain
+    | PastSelect
+    | RowsOf
 )
 
 _SHOWN: Final[Mapping[str, Shown]] = {
@@ -419,6 +422,9 @@ def _statement(words: Words) -> Statement:
 
 
 def _read_select(words: Words) -> Statement:
+    past = read_past_select(words)
+    if past is not None:
+        return past
     return Select(words.text, words.query())
 
 
@@ -516,4 +522,5 @@ _READERS: Final[Mapping[str, Callable[[Words], Statement]]] = {
     "DESCRIBE": _read_describe,
     "SUBSCRIBE": _read_subscribe,
     "EXPLAIN": _read_explain,
+    "ROWS": read_rows_of,
 }

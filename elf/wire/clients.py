@@ -188,6 +188,17 @@ class TapReply(msgspec.Struct, frozen=True):
     retry_ms: int = RETRY_MS_MIN
 
 
+class PastOptions(msgspec.Struct, frozen=True):
+    """Past windows of ``job`` that start since and until these moments (as in SELECT … WINDOWS SINCE; empty:
+    all), in results numbered above ``after``. ``rows``: with their rows, not their statuses alone."""
+
+    job: Name
+    since: Text = ""
+    until: Text = ""
+    after: Serial = 0
+    rows: bool = True
+
+
 class InspectAgent(Request, frozen=True, kw_only=True):
     """To an agent: how are you? Answered with ``Stats``."""
 

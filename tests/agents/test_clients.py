@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 
-from agents.answering.asks import Procedure, Until, offload
-from agents.answering.clients import LOG_MS, OFFLOAD_MS, RENEW_MS, Clients, _Reader
+from agents.answering.asks import OFFLOAD_MS, Procedure, Until, offload
+from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
 from agents.answering.quotas import BURST_SECS, Creators, Quotas
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Audited, Offload, Refused, Send
