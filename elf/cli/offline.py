@@ -18,6 +18,7 @@ from elf.cli.options import (
     ColumnTypes,
     Connect,
     FromMoment,
+    JobName,
     KeysOption,
     Output,
     OutputOption,
@@ -108,3 +109,30 @@ def run(
         cluster=cluster,
     )
     return run_offline(options)
+
+
+@app.command()
+def export(
+    job: JobName,
+    out: Annotated[
+        Path,
+        typer.Option("--out", metavar="FILE", help="Where to: .parquet, .csv or .json (a line a row)."),
+    ],
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="WHEN", help="Windows that start then or later; default: all."),
+    ] = None,
+    end: Annotated[
+        str | None, typer.Option("--to", metavar="WHEN", help="Windows that start before then; default: all.")
+    ] = None,
+    all_revisions: Annotated[
+        bool, typer.Option("--all-revisions", help="Every revision of a window, not its last one alone.")
+    ] = False,
+    connect: Connect = DEFAULT_ADDRESS,
+    cluster: Cluster = "elf",
+    keys: KeysOption = None,
+) -> int:
+    """Write the past windows of a job that are kept to a file, with what each says about itself."""
+    from elf.cli.export import export_windows
+
+    return export_windows(connect, cluster, job, begin or "", end or "", out, all_revisions=all_revisions)
