@@ -192,7 +192,7 @@ class Loop:
             case do.Offload():
                 work.submit("plan", partial(offloaded, effect), self.handle)
             case do.EvaluatePast():
-                work.submit("compute", partial(evaluated, effect), self.handle)
+                work.submit("past", partial(evaluated, effect), self.handle)
             case do.Fetch():
                 self._read("fetch", partial(fetched, effect, store))
             case do.ReadCommits():

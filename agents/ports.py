@@ -36,7 +36,9 @@ Told = (
 )
 """Effects that are for people."""
 
-Queue = Literal["plan", "compute", "functions", "commit", "persist", "groups", "replicas", "outputs", "aside"]
+Queue = Literal[
+    "plan", "compute", "functions", "commit", "persist", "groups", "replicas", "outputs", "past", "aside"
+]
 """Where work is done:
 
 - ``plan``: texts of people are read and planned, one after the other; nothing else is touched.

@@ -514,8 +514,8 @@ def _stream(
     stands. What receives its lines is added to ``receivers``."""
     format_ = get_format(stream.zoned_format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
-    archived = config.archive.path if config.archive.enabled else ""
-    facts = TaskStatus(name, format_, stream.timestamp, archived, declared)
+    place = config.archive.path if config.archive.enabled else ""
+    facts = TaskStatus(name, format_, stream.timestamp, place, declared)
     settings = WorkerSettings(
         idle_ms=_ms(stream.idle_timeout_secs),
         future_us=int(config.protocol.future_bound_secs * 1e6),
@@ -542,7 +542,7 @@ def _stream(
         metrics=metrics,
         spill=_spill(config, folder, name),
         reading=reading,
-        archived=Archived(folder / "rolls" / name, config.archive.path, name, me.agent_id),
+        archived=Archived(folder / "rolls" / name, place, name, me.agent_id) if place else None,
         masks=masks,
     )
     source: Input

@@ -22,7 +22,8 @@ ANSWER_MS = 8_000
 """How long a node may take to answer."""
 OFFLOAD_MS = 5_000
 """How long texts may be read, and plans made, at a time; none takes more than a part of a second here."""
-EVALUATE_MS = 10_000
+EVALUATE_MS = 45_000
+"""The same of a SELECT over past windows; a client waits for a minute."""
 SILENT = "no answer in time"
 """The error of an answer that did not come."""
 

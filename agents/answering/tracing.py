@@ -45,6 +45,8 @@ PATIENCE_MS: Final = 15_000
 BYTES_MAX: Final = 8 << 20
 BYTES_TOGETHER_MAX: Final = 32 << 20
 """What a member shows, and all of them."""
+ENDS_SHOWN: Final = 5
+"""Of windows that start at one time."""
 _SHOWN: Final = pa.schema(
     [
         ("time", pa.timestamp("us")),
@@ -155,7 +157,8 @@ class Tracing:
             which = moment(start) if end is None else f"{moment(start)} and ends at {moment(end)}"
             raise UserError(f"no committed window of job {spec.name} starts at {which}; {kept}")
         if len(found) > 1:
-            ends = ", ".join(f"'{moment(bounds[1])}'" for bounds in sorted(found))
+            ends = ", ".join(f"'{moment(bounds[1])}'" for bounds in sorted(found)[:ENDS_SHOWN])
+            ends += " …" if len(found) > ENDS_SHOWN else ""
             raise UserError(
                 f"{len(found)} windows of job {spec.name} start at {moment(start)}: say which with TO; they "
                 f"end at {ends}"

@@ -460,7 +460,7 @@ class Store:
                 if bytes_max <= 0:
                     return found, True
                 found.append(_window(row))
-                bytes_max -= len(found[-1].rows) + len(found[-1].status)
+                bytes_max -= sum(map(len, (found[-1].rows, found[-1].status, found[-1].panes_used)))
         return found, False
 
     def first_window(self, job: str) -> int | None:

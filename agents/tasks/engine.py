@@ -94,9 +94,7 @@ def instance() -> duckdb.DuckDBPyConnection:
     """The one DuckDB of the process: another would cost 4 MB where a connection costs 1. It has no thread of
     its own: each query runs on that of its caller, and a process may be forked after it (opening it takes 40
     ms of CPU). It is locked before anybody has it."""
-    connection = duckdb.connect(":memory:", config=_CONFINED)
-    for setting in ("TimeZone = 'UTC'", "lock_configuration = true"):
-        connection.execute(f"SET GLOBAL {setting}")
+    connection = _opened(_CONFINED)
     LIMIT.opened(lambda most: connection.execute(f"SET GLOBAL memory_limit = '{most >> 10}KiB'"))
     atexit.register(connection.close)
     return connection
@@ -124,6 +122,19 @@ def _register_lookups() -> None:
             null_handling=FunctionNullHandling.SPECIAL,
             exception_handling=duckdb.PythonExceptionHandling.RETURN_NULL,
         )
+
+
+def apart(memory_bytes: int) -> duckdb.DuckDBPyConnection:
+    """A DuckDB of its own, confined as well, with so much memory: what it needs is not taken from the stream
+    tasks. It is to be closed."""
+    return _opened({**_CONFINED, "memory_limit": f"{memory_bytes >> 10}KiB"})
+
+
+def _opened(config: dict[str, str | bool | int | float | list[str]]) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(":memory:", config=config)
+    for setting in ("TimeZone = 'UTC'", "lock_configuration = true"):
+        connection.execute(f"SET GLOBAL {setting}")
+    return connection
 
 
 def one_select(connection: duckdb.DuckDBPyConnection, sql: str) -> str:

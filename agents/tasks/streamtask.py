@@ -308,7 +308,7 @@ class StreamTask:
         ``UserError``."""
         if isinstance(request, TraceRows):
             if self._tracing is None:
-                raise UserError("it archives nothing")
+                raise UserError("its archive is off")
             return msgspec.msgpack.encode(self._tracing.trace(request, self._engine.event_time))
         if isinstance(request, LookAt):
             return msgspec.msgpack.encode(self._look(request))

@@ -41,7 +41,7 @@ from elf.wire.clients import (
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
     from elf.job import Message
-    from elf.job.messages.groups import PastWindows
+    from elf.wire.clients import WindowResult
 
 
 T = TypeVar("T")
@@ -496,22 +496,23 @@ class Client:
             ...     break
             ['window_start', 'window_end', 'revision', 'product', 'clicks']
         """
-        from elf.client.past import last_words, portion_of
+        from elf.client.past import last_of, past_of
 
         last: dict[tuple[int, int], int] = {}
         number = 0
-        async for past, bounds in self._past(job, since, until, rows=False):
-            last |= last_words(past, bounds)
-            number = past.windows[-1].result.number if past.windows else number
-        async for past, bounds in self._past(job, since, until, rows=True):
-            table = portion_of(past, bounds, None if all_revisions else last, number)
-            if table.num_rows:
-                yield table
+        async for results, _ in self._past(job, since, until, rows=False):
+            last |= last_of(results)
+            number = results[-1].number
+        async for results, bounds in self._past(job, since, until, rows=True):
+            known = [one for one in results if one.number <= number]
+            found = past_of(known, bounds, all_revisions=all_revisions, last=None if all_revisions else last)
+            if found.table.num_rows:
+                yield found.table
 
     async def _past(
         self, job: str, since: str, until: str, *, rows: bool
-    ) -> AsyncGenerator[tuple[PastWindows, tuple[int, int]]]:
-        """What the job group keeps, and between which moments (µs) windows are to start."""
+    ) -> AsyncGenerator[tuple[list[WindowResult], tuple[int, int]]]:
+        """Results that the job group keeps, and between which moments (µs) windows are to start."""
         from elf.job.messages.groups import PastWindows
 
         after, more = 0, True
@@ -523,9 +524,11 @@ class Client:
                 bounds = msgspec.json.decode(reply.body, type=tuple[int, int])
             except msgspec.MsgspecError as error:
                 raise ElfError(f"the agent's answer to past {job} cannot be read: {error}") from None
-            yield past, bounds
-            more = past.more and bool(past.windows)
-            after = past.windows[-1].result.number if past.windows else 0
+            results = [one.result for one in past.windows]
+            if not results:
+                return
+            yield results, bounds
+            more, after = past.more, results[-1].number
 
     async def submit(
         self,

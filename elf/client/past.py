@@ -10,200 +10,195 @@ before it. A window without rows is in no row of the table.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from elf.batch import NO_CAST
-from elf.client.windows import WINDOW_COLUMNS, Window, split
+from elf.batch import NO_CAST, decode
+from elf.client.windows import WINDOW_COLUMNS
 from elf.wire.clients import WindowResult
 
-if TYPE_CHECKING:
-    from elf.job.messages.groups import PastWindows
-
-FIRST: Final = (*WINDOW_COLUMNS, "revision")
 _US: Final = pa.timestamp("us")
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST: Final = (*WINDOW_COLUMNS, "revision")
+Int64s = npt.NDArray[np.int64]
 Bounds = tuple[int, int]
+Last = Mapping[Bounds, int]
+"""By start and end of a window (µs since the epoch), the number of the last result that has it."""
 
 
-def windows_of(
-    results: Iterable[WindowResult], since_us: int, until_us: int, *, all_revisions: bool = False
-) -> list[Window]:
-    """The windows in committed results, by their start.
+class Past(NamedTuple):
+    """Past windows.
+
+    Attributes:
+        table (pyarrow.Table): their rows, by start, end and revision; no columns where there are none.
+        windows (int): how many windows there are, a revision for itself.
+        empty (int): how many of these have no rows.
+
+    Example:
+        >>> past_of([], (0, 1))
+        Past(table=pyarrow.Table
+        <BLANKLINE>
+        ----
+        , windows=0, empty=0)
+    """
+
+    table: pa.Table
+    windows: int
+    empty: int
+
+
+class _Spans(NamedTuple):
+    """Of each window: start and end, and the number of its result."""
+
+    starts: Int64s
+    ends: Int64s
+    numbers: Int64s
+
+
+def past_of(
+    results: Sequence[WindowResult], bounds: Bounds, *, all_revisions: bool = False, last: Last | None = None
+) -> Past:
+    """Committed results as one table.
 
     Args:
-        results (Iterable[WindowResult]): in the order of their numbers.
-        since_us (int): windows start here or later, µs since the epoch.
-        until_us (int): windows start before.
-        all_revisions (bool): every revision of a window; else the last one.
+        results (Sequence[WindowResult]): of one job, in the order of their numbers.
+        bounds (Bounds): windows start at the first moment or later, and before the second; µs since the
+            epoch.
+        all_revisions (bool): every revision of a window; else the last of these.
+        last (Last | None): instead, the results that have the last word on each window.
 
     Returns:
-        list[Window]: by start, end and revision.
+        Past: a column that has had several types, in several versions of the job, has one that holds all of
+        them, or text.
 
     Raises:
         PeerError: for a result that is no table.
 
     Example:
-        >>> windows_of([], 0, 1)
-        []
-    """
-    found: dict[tuple[object, ...], Window] = {}
-    for result in results:
-        for window in split(result):
-            if window.early or not since_us <= start_us(window) < until_us:
-                continue
-            name = (window.start, window.end, window.revision if all_revisions else 0)
-            found[name] = window
-    return sorted(found.values(), key=lambda one: (start_us(one), _us(one.end), one.revision))
-
-
-Names = Mapping[tuple[int, int], int]
-"""By start and end of a window, the number of the last result that has it."""
-
-
-def last_words(past: PastWindows, bounds: Bounds) -> dict[tuple[int, int], int]:
-    """Which windows are in results, and in which one last.
-
-    Args:
-        past (PastWindows): in the order of their numbers.
-        bounds (Bounds): windows start at the first moment or later and before the second, µs.
-
-    Returns:
-        dict[tuple[int, int], int]: by start and end (µs), the number of the result.
-
-    Raises:
-        PeerError: for a result that is no table.
-
-    Example:
-        >>> from elf.job.messages.groups import PastWindows
-        >>> last_words(PastWindows((), more=False, first_us=None), (0, 1))
-        {}
-    """
-    return {
-        (start_us(window), _us(window.end)): one.result.number
-        for one in past.windows
-        for window in split(one.result)
-        if bounds[0] <= start_us(window) < bounds[1]
-    }
-
-
-def portion_of(past: PastWindows, bounds: Bounds, last: Names | None, number: int) -> pa.Table:
-    """The windows of results as a table.
-
-    Args:
-        past (PastWindows): results.
-        bounds (Bounds): windows start at the first moment or later and before the second, µs.
-        last (Names | None): only what is the last word on its window; None: all.
-        number (int): only results up to that number.
-
-    Returns:
-        pyarrow.Table: as ``table_of``.
-
-    Raises:
-        PeerError: for a result that is no table.
-
-    Example:
-        >>> from elf.job.messages.groups import PastWindows
-        >>> portion_of(PastWindows((), more=False, first_us=None), (0, 1), None, 7).num_rows
-        0
-    """
-    found = []
-    for one in past.windows:
-        if one.result.number > number:
-            continue
-        for window in split(one.result):
-            start = start_us(window)
-            counts = last is None or last.get((start, _us(window.end))) == one.result.number
-            if bounds[0] <= start < bounds[1] and counts:
-                found.append(window)
-    return table_of(found)
-
-
-def start_us(window: Window) -> int:
-    """When a window starts, in µs since the epoch; 0 for the result of a job without windows.
-
-    Args:
-        window (Window): the window.
-
-    Returns:
-        int: µs since the epoch.
-
-    Raises:
-        Nothing.
-
-    Example:
-        >>> start_us(Window("00.1", "busy", 1, "", None, None, 0, {}, pa.table({})))
-        0
-    """
-    return _us(window.start)
-
-
-def _us(moment: datetime | None) -> int:
-    if moment is None:
-        return 0
-    since = moment - _EPOCH
-    return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-
-
-def table_of(windows: Sequence[Window]) -> pa.Table:
-    """Windows as one table (see the module's docstring).
-
-    Args:
-        windows (Sequence[Window]): of one job, in the order of the rows.
-
-    Returns:
-        pyarrow.Table: no columns where no window has a row. A column that has had several types, in several
-        versions of the job, has one that holds all of them, or text.
-
-    Raises:
-        Nothing.
-
-    Example:
-        >>> start, end = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
-        >>> rows = pa.table({"page": ["/", "/cart"], "n": [3, 1]})
-        >>> window = Window("00.1", "busy", 1, "", start, end, 0, {"expected": 2, "late": 1}, rows)
-        >>> table = table_of([window])
-        >>> table.column_names
-        ['window_start', 'window_end', 'revision', 'page', 'n', 'expected', 'late']
-        >>> table["n"].to_pylist(), table["late"].to_pylist()
+        >>> from datetime import datetime
+        >>> from elf.batch import encode
+        >>> start, end = datetime(2026, 1, 1), datetime(2026, 1, 1, 0, 1)
+        >>> rows = pa.table({"window_start": [start] * 2, "window_end": [end] * 2, "n": [3, 1]})
+        >>> said = {"revision": [0], "expected": [2], "late": [1]}
+        >>> status = pa.table({"window_start": [start], "window_end": [end], **said})
+        >>> result = WindowResult(
+        ...     job="00.1", name="busy", version=1, master="", first_us=0, last_us=0, revision=0,
+        ...     status=encode(status), payload=encode(rows), number=1,
+        ... )
+        >>> past = past_of([result], (0, 1 << 62))
+        >>> past.table.column_names
+        ['window_start', 'window_end', 'revision', 'n', 'expected', 'late']
+        >>> past.table["n"].to_pylist(), past.table["late"].to_pylist()
         ([3, 1], [1, 1])
     """
-    some = [window for window in windows if window.table.num_rows]
-    if not some:
-        return pa.table({})
-    rows = _joined([_own(window.table) for window in some])
-    of = pa.array(np.repeat(np.arange(len(some)), [window.table.num_rows for window in some]))
-    starts = pa.array(
-        [_us(window.start) if window.start is not None else None for window in some], pa.int64()
-    )
-    ends = pa.array([_us(window.end) if window.end is not None else None for window in some], pa.int64())
-    columns = {
-        "window_start": starts.cast(_US).take(of),
-        "window_end": ends.cast(_US).take(of),
-        "revision": pa.array([window.revision for window in some], pa.int64()).take(of),
-        **dict(zip(rows.column_names, rows.columns, strict=True)),
-    }
+    tables = [decode(one.status) for one in results]
+    said, spans = _joined(tables), _spans(tables, results)
+    inside = (spans.starts >= bounds[0]) & (spans.starts < bounds[1])
+    if last is not None:
+        each = zip(*(column.tolist() for column in spans), strict=True)
+        inside &= np.array([last.get((start, end)) == number for start, end, number in each], np.bool_)
+    chosen = np.flatnonzero(inside)
+    if not all_revisions and last is None:
+        chosen = _last(spans, chosen)
+    payloads = [decode(one.payload) if one.payload else pa.table({}) for one in results]
+    of, places = _matched(spans, chosen, payloads, results)
+    windows = len(chosen)
+    if not len(of):
+        return Past(pa.table({}), windows, windows)
+    revisions = said["revision"].to_numpy()
+    order = np.lexsort((places, spans.numbers[of], revisions[of], spans.ends[of], spans.starts[of]))
+    of, places = of[order], places[order]
+    rows = _joined([_own(table) for table in payloads if table.num_rows]).take(pa.array(places))
+    table = _table(said.take(pa.array(of)), rows)
+    return Past(table, windows, windows - len(np.unique(of)))
+
+
+def last_of(results: Iterable[WindowResult]) -> dict[Bounds, int]:
+    """Which result has the last word on each window.
+
+    Args:
+        results (Iterable[WindowResult]): in the order of their numbers; their rows are not looked at.
+
+    Returns:
+        dict[Bounds, int]: by start and end (µs since the epoch), the number of the result.
+
+    Raises:
+        PeerError: for a status that is no table.
+
+    Example:
+        >>> last_of([])
+        {}
+    """
+    found: dict[Bounds, int] = {}
+    for one in results:
+        spans = _spans([decode(one.status)], [one])
+        found |= dict.fromkeys(zip(spans.starts.tolist(), spans.ends.tolist(), strict=True), one.number)
+    return found
+
+
+def _spans(tables: Sequence[pa.Table], results: Sequence[WindowResult]) -> _Spans:
+    """The window of each row of these tables, which are of so many results."""
+    sizes = [table.num_rows for table in tables]
+    numbers = np.repeat(np.array([one.number for one in results], np.int64), sizes)
+    some = [table.select(WINDOW_COLUMNS) for table in tables if table.num_rows]
+    if not some or len(numbers) == 0:
+        return _Spans(*(np.empty(0, np.int64) for _ in range(3)))
+    whole = pa.concat_tables(some)
+    starts, ends = (whole[name].cast(_US).cast(pa.int64()).fill_null(0).to_numpy() for name in WINDOW_COLUMNS)
+    return _Spans(starts, ends, numbers)
+
+
+def _last(spans: _Spans, chosen: Int64s) -> Int64s:
+    """Of the rows of each window the one with the highest number."""
+    order = chosen[np.lexsort((spans.numbers[chosen], spans.ends[chosen], spans.starts[chosen]))]
+    starts, ends = spans.starts[order], spans.ends[order]
+    is_last = np.ones(len(order), np.bool_)
+    is_last[:-1] = (starts[1:] != starts[:-1]) | (ends[1:] != ends[:-1])
+    return np.sort(order[is_last])
+
+
+def _matched(
+    spans: _Spans, chosen: Int64s, payloads: Sequence[pa.Table], results: Sequence[WindowResult]
+) -> tuple[Int64s, Int64s]:
+    """(window, row) of each row that is of a chosen window."""
+    rows = _spans(payloads, results)
+    wanted = np.stack([column[chosen] for column in spans], axis=1).reshape(-1, 3)
+    every = np.concatenate([wanted, np.stack(rows, axis=1).reshape(-1, 3)])
+    _, names = np.unique(every, axis=0, return_inverse=True)
+    names = names.reshape(-1)
+    windows = np.full(int(names.max(initial=-1)) + 1, -1, np.int64)
+    windows[names[: len(wanted)]] = chosen
+    of = windows[names[len(wanted) :]]
+    places = np.flatnonzero(of >= 0)
+    return of[places], places
+
+
+def _table(said: pa.Table, rows: pa.Table) -> pa.Table:
+    """The rows between what their windows say."""
+    columns = {name: said[name] for name in _FIRST}
+    columns |= dict(zip(rows.column_names, rows.columns, strict=True))
     taken = {name.lower() for name in columns}
-    for name in dict.fromkeys(name for window in some for name in window.status):
+    for name in said.column_names:
         called = f"_{name}" if name.lower() in taken else name
-        if called.lower() not in taken:
-            columns[called] = pa.array([window.status.get(name) for window in some]).take(of)
+        if name not in _FIRST and called.lower() not in taken:
+            columns[called] = said[name]
     return pa.table(columns)
 
 
 def _own(table: pa.Table) -> pa.Table:
     """The columns of the SELECT list."""
-    return table.select([name for name in table.column_names if name not in FIRST])
+    return table.select([name for name in table.column_names if name not in _FIRST])
 
 
 def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+    if not tables:
+        return pa.table({})
     try:
-        return pa.concat_tables(tables, promote_options="permissive")
+        return pa.concat_tables(tables, promote_options="permissive").combine_chunks()
     except (*NO_CAST, pa.ArrowTypeError):
-        return pa.concat_tables(map(_as_texts, tables), promote_options="permissive")
+        return pa.concat_tables(map(_as_texts, tables), promote_options="permissive").combine_chunks()
 
 
 def _as_texts(table: pa.Table) -> pa.Table:

@@ -103,6 +103,10 @@ BENCHES: Final = {
         "lab.bench.peers.bench.Peers",
         "Polars, Flink, Spark, Pathway and Bytewax on elf's job and one core; all answers must be the same.",
     ),
+    "history": (
+        "lab.bench.history.History",
+        "The rows of a window, out of a day of archives on many agents.",
+    ),
     "all": (
         "lab.bench.suite.Suite",
         "Every bench, in sizes that take half an hour in all: one table, a row a figure, with its command.",

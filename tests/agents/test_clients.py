@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from types import SimpleNamespace
 
-from agents.answering.asks import OFFLOAD_MS, Procedure, Until, offload
+from agents.answering.asks import OFFLOAD_MS, Procedure, Tell, Until, offload
 from agents.answering.clients import LOG_MS, RENEW_MS, Clients, _Reader
 from agents.answering.quotas import BURST_SECS, Creators, Quotas
 from elf.job.catalog.log import CatalogLog
@@ -143,3 +143,19 @@ def test_a_statement_that_is_not_planned_in_time_is_refused_and_what_comes_later
     assert isinstance(failed.message, Failed)
     assert failed.message.text.startswith("the statement is not planned within 5 s")
     assert clients.offloaded(Offloaded(work.id, work.work(), None), 9_000) == []
+
+
+def test_a_reply_in_portions_comes_in_its_order_and_ends_once() -> None:
+    portions = [Reply(request=1, payload=bytes([n]), done=False) for n in range(3)]
+
+    def told() -> Procedure:
+        for portion in portions:
+            yield [Tell(portion)]
+        return Reply(request=1, text="that is all")
+
+    creators = Creators(CatalogLog(), Quotas())
+    clients = Clients(ME, SimpleNamespace(execute=lambda asked, now_ms, who: told(), creators=creators))  # type: ignore[arg-type]
+    steps = clients.heard(CLIENT, Execute(request=1, sql="SELECT …", creator="me"), 0)
+    replies = [step.message for step in steps if isinstance(step, Send)]
+    assert replies == [*portions, Reply(request=1, text="that is all")]
+    assert clients.deadline() is None

@@ -66,7 +66,8 @@ class Story:
                 checkpoint = msgspec.msgpack.decode(self._saved, type=StreamCheckpoint)
                 self.worker = StreamWorker("s", SETTINGS, PyEngine(), checkpoint)
             if self._stops and self._rng.random() < 0.1:
-                self._handle(self._rng.choice([Suspend, Resume])(REVISED.uid))
+                uid = REVISED.uid
+                self._handle(Suspend(uid) if self._rng.random() < 0.5 else Resume(uid))
             name = self._rng.randrange(len(self._logs))
             start = max(0, self._at(name) - self._rng.randrange(4))  # what a flow has applied it skips
             rows = self._logs[name][start : start + self._rng.randrange(1, 12)]
@@ -119,7 +120,8 @@ def test_what_is_shed_is_in_no_range(rows: Rows, seed: int) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30))
 def test_runs_are_rows_of_a_pane_side_by_side(rows: list[tuple[int, bool]]) -> None:
-    panes, counted = (np.array([row[n] for row in rows], t) for n, t in ((0, np.int64), (1, np.bool_)))
+    panes = np.array([pane for pane, _ in rows], np.int64)
+    counted = np.array([is_counted for _, is_counted in rows], np.bool_)
     offsets = np.arange(len(rows), dtype=np.int64) * 7
     runs = runs_of(panes, offsets, counted)
     assert sum(run.rows for run in runs) == len(rows)

@@ -363,6 +363,8 @@ async def test_calls_need_their_roles(closed: Closed) -> None:
         with pytest.raises(UserError, match="tap needs the role tap, which rita does not have"):
             async for _ in client.tap(STREAM):
                 pass
+        with pytest.raises(UserError, match="ROWS OF needs the role tap, which rita does not have"):
+            await client.sql("ROWS OF mine WINDOW '2026-01-01'")
         with pytest.raises(UserError, match="take off needs the role admin, which rita does not have"):
             await client.take_off("web-1")
         with pytest.raises(UserError, match="leave needs the role admin, which rita does not have"):

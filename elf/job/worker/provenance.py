@@ -36,7 +36,7 @@ def runs_of(panes: Int64s, offsets: Int64s, counted: Mask) -> tuple[Run, ...]:
         return ()
     order: npt.NDArray[np.int64] | None = None
     if len(panes) > 1 and (np.diff(panes) < 0).any():  # seldom: rows mostly come in the order of time
-        order = np.argsort(panes, kind="stable")
+        order = np.argsort(_small(panes), kind="stable")
         panes, offsets, counted = panes[order], offsets[order], counted[order]
     turns = np.flatnonzero((np.diff(panes) != 0) | (np.diff(counted) != 0)) + 1
     firsts = np.concatenate([[0], turns])
@@ -50,6 +50,12 @@ def runs_of(panes: Int64s, offsets: Int64s, counted: Mask) -> tuple[Run, ...]:
         strict=True,
     )
     return tuple(Run(*one) for one in found)
+
+
+def _small(panes: Int64s) -> npt.NDArray[np.integer]:
+    """The same order in 16 bits, where these do: numpy sorts such by their digits, in a tenth of the time."""
+    least = panes.min()
+    return (panes - least).astype(np.int16) if panes.max() - least < 1 << 15 else panes
 
 
 class _Source(msgspec.Struct, array_like=True):
