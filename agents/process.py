@@ -542,6 +542,7 @@ def _stream(
         metrics=metrics,
         spill=_spill(config, folder, name),
         reading=reading,
+        past_share=min(config.archive.past_share, 1.0),
     )
     source: Input
     if stream.type == FILES:

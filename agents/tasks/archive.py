@@ -35,10 +35,11 @@ import struct
 import threading
 import uuid
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -95,7 +96,7 @@ class _Frame:
 
 
 @dataclass(frozen=True)
-class _Roll:
+class Roll:
     """Records ``[start, end)``, closed."""
 
     path: Path
@@ -132,7 +133,7 @@ class Archive:
         self._roll_bytes = roll_bytes
         metadata = {f"elf.{key}": value for key, value in facts.items()}
         self._schema = pa.schema(_FIELDS, metadata=metadata)
-        self._closed: deque[_Roll] = deque()
+        self._closed: deque[Roll] = deque()
         self._shipping = threading.Lock()
         self._open: _OpenRoll | None = None
         self._beside = ThreadPoolExecutor(1, f"archive {stream}")
@@ -187,6 +188,28 @@ class Archive:
                 self._closed.append(closed)
 
     @property
+    def position(self) -> int:
+        """How many records were appended."""
+        return self._position
+
+    def closed(self) -> tuple[Roll, ...]:
+        """The closed rolls that are not shipped; on any thread."""
+        return tuple(self._closed)
+
+    def pieces(self, roll: Roll) -> dict[int | None, list[pa.Buffer]]:
+        """What a closed roll's files will be, by hour. Raises ``FileNotFoundError`` when it is shipped."""
+        found = _pieces(roll.path, roll.end - roll.start)
+        return {None if hour == _UNTIMED else hour: parts for hour, parts in found.items()}
+
+    def shipped(self) -> Iterator[tuple[int | None, int, Callable[[], pa.NativeFile]]]:
+        """(hour, first position of its roll, opens it) of each file of this archive that lies at the target.
+        Raises ``ArchiveError``."""
+        for hour, name, path in self._target.files_of(self._stream, self._agent):
+            life, _, start = name.partition("-")
+            if life == self._life:
+                yield hour, int(start), partial(self._target.fs.open_input_file, path)
+
+    @property
     def unshipped(self) -> int:
         """Closed rolls that wait for a checkpoint, or for a target that could not be reached."""
         return len(self._closed)
@@ -205,13 +228,10 @@ class Archive:
                 self._closed.popleft()
             return paths
 
-    def _ship(self, roll: _Roll) -> list[str]:
+    def _ship(self, roll: Roll) -> list[str]:
         name = f"{self._life}-{roll.start:020d}"
         try:
-            files = {
-                None if hour == _UNTIMED else hour: file_of(pieces)
-                for hour, pieces in _pieces(roll.path, roll.end - roll.start).items()
-            }
+            files = {hour: file_of(pieces) for hour, pieces in self.pieces(roll).items()}
             paths = self._target.put(files, stream=self._stream, agent=self._agent, name=name)
             roll.path.unlink()
         except (OSError, pa.ArrowInvalid) as error:
@@ -263,12 +283,12 @@ class Archive:
         sync_path(self._directory)
         return life
 
-    def _kept(self, path: Path, position: int) -> list[_Roll]:
+    def _kept(self, path: Path, position: int) -> list[Roll]:
         """What of a roll's file is below ``position``, closed; the rest of it is deleted."""
         if match := _CLOSED.fullmatch(path.name):
             start, end = int(match[1]), int(match[2])
             if end <= position:
-                return [_Roll(path, start, end)]
+                return [Roll(path, start, end)]
         elif match := _OPEN.fullmatch(path.name):
             start = int(match[1])
         else:
@@ -282,12 +302,12 @@ class Archive:
             sync(file.fileno())
         return [self._renamed(path, start, position)]
 
-    def _renamed(self, path: Path, start: int, end: int) -> _Roll:
+    def _renamed(self, path: Path, start: int, end: int) -> Roll:
         """Closed. The new name is durable with that of the next roll: until then this one ends where the
         checkpoint does, and a start finds it under either name."""
         closed = path.with_name(f"roll-{start:020d}-{end:020d}.roll")
         path.replace(closed)
-        return _Roll(closed, start, end)
+        return Roll(closed, start, end)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -53,6 +53,14 @@ def hour_folder(hour: int | None) -> str:
         return f"date={NULL_PARTITION}/hour={NULL_PARTITION}"
     at = _EPOCH + datetime.timedelta(hours=hour)
     return f"date={at.date().isoformat()}/hour={at.hour:02d}"
+
+
+def _hour_of(date: str, hour: str) -> int | None:
+    """The hour of the folders that ``hour_folder`` names."""
+    if NULL_PARTITION in date:
+        return None
+    day = datetime.date.fromisoformat(date.removeprefix("date="))
+    return (day - _EPOCH.date()).days * 24 + int(hour.removeprefix("hour="))
 
 
 def by_hour(table: pa.Table) -> list[tuple[int | None, pa.Table]]:
@@ -142,6 +150,22 @@ class Target:
                 continue
             found += [f"{date}/{hour}" for hour in self._folders(f"{self.stream_folder(stream)}/{date}")]
         return [f"{self.stream_folder(stream)}/{hour}" for hour in sorted(found) if low <= hour <= high]
+
+    def files_of(self, stream: str, agent: str) -> Iterator[tuple[int | None, str, str]]:
+        """(hour since the epoch, or None; name; path) of each file of an agent, hour by hour."""
+        import pyarrow.fs as pafs
+
+        top = self.stream_folder(stream)
+        for date in self._folders(top):
+            for hour in self._folders(f"{top}/{date}"):
+                folder = f"{top}/{date}/{hour}/agent={quote(agent, safe='')}"
+                try:
+                    infos = self.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+                except OSError as error:
+                    raise ArchiveError(f"cannot list {folder} in the archive {self.uri}: {error}") from error
+                for info in infos:
+                    if _SHIPPED.fullmatch(info.base_name):
+                        yield _hour_of(date, hour), info.base_name.removesuffix(".parquet"), info.path
 
     def everything(self, stream: str) -> list[str]:
         """The stream's folder, in a list; no folder when nothing was ever shipped."""

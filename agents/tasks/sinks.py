@@ -28,6 +28,7 @@ from agents.formats import Format
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Reject
 from agents.masks import WITHHELD
 from agents.tasks.archive import Archive
+from agents.tasks.archived import OwnArchive
 from elf.errors import UserError
 from elf.job.commands import Outcome
 
@@ -181,6 +182,10 @@ class Sinks:
     @property
     def archives(self) -> bool:
         return self._archive is not None
+
+    def archived(self) -> OwnArchive | None:
+        """What lies in the archive."""
+        return None if self._archive is None else OwnArchive(self._archive)
 
     @property
     def unshipped(self) -> int:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
+from elf.job.past import Past
 from elf.job.spec import Flow
 
 
@@ -48,6 +49,9 @@ class FlowCheckpoint(msgspec.Struct, frozen=True):
     met: tuple[tuple[int, int, int], ...] = ()
     """Rows on time by pane and number of their source, where others may run the flow again
     (``elf.job.reexecution``)."""
+    past: Past | None = None
+    """How far it is in the archive (``elf.job.past``); ``applied`` is empty then. None: it takes live lines.
+    """
 
 
 class StreamCheckpoint(msgspec.Struct, frozen=True):

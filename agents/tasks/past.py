@@ -1,0 +1,194 @@
+"""Flows that begin in the past read what was archived, a slice at a time (``elf.job.past``).
+
+    stream task ── ask ──▶ another thread: rolls are looked up, rows of them read ── take ──▶ stream task
+
+``ask`` and ``take`` are short, and are the stream task's own. What lies between them opens files, here or at
+the archive's target. A round ends where the archive did when it began. When no more than a slice was archived
+meanwhile, ``take`` reads that too, between two chunks, and the flow has caught up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, NamedTuple, Protocol
+
+from elf.fields import replace
+from elf.job.commands import Install, Replay
+from elf.job.past import Past, Records, sealed_below
+from elf.job.spec import START_OF_TIME, Flow
+from elf.job.worker.stream import StreamWorker
+
+SLICE_ROWS: Final = 16_384
+"""Rows that are given to the stream task at a time: some 20 ms, for which live lines wait."""
+EVERYTHING: Final = 1 << 62
+
+
+class Roll(NamedTuple):
+    """A roll with wanted rows: its first position, and the earliest event time (µs) of these rows."""
+
+    start: int
+    first_us: int
+
+
+class Survey(NamedTuple):
+    """What an archive has of a range of positions. ``covers_us``: from this event time on nothing is lacking
+    (None: it has nothing); ``holes``: event times between which rows are gone."""
+
+    rolls: tuple[Roll, ...]
+    covers_us: int | None
+    holes: tuple[tuple[int, int], ...] = ()
+
+
+class ArchivedRolls(Protocol):
+    """What one agent has archived of one stream. ``close_roll`` and ``position`` are for the stream task,
+    ``survey`` and ``read`` for any one thread; these raise ``ArchiveError`` where the archive cannot be
+    reached, and for rolls that have gone."""
+
+    @property
+    def position(self) -> int:
+        """How many records were archived."""
+        ...
+
+    def close_roll(self) -> int:
+        """All that was archived is in closed rolls, below the position that is returned."""
+        ...
+
+    def survey(self, start: int, end: int, since_us: int) -> Survey:
+        """Rows of ``since_us`` or later in rolls between these positions."""
+        ...
+
+    def read(
+        self, start: int, done: int, rows_max: int, since_us: int
+    ) -> tuple[tuple[Records, ...], int, bool]:
+        """Of the roll that begins there, after ``done`` of its rows: (records, how many rows were passed,
+        whether these were the last)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Slice:
+    """What ``take`` takes: the next records of a flow, how far it is before and with them, and what is left
+    of the round."""
+
+    uid: str
+    before: Past
+    records: tuple[Records, ...]
+    past: Past
+    rolls: tuple[Roll, ...]
+    holes: tuple[tuple[int, int], ...] = ()
+
+
+class Pasts:
+    """The flows of one stream task that read their past, in turn. ``rows_max``: of a slice."""
+
+    def __init__(self, worker: StreamWorker, archive: ArchivedRolls, rows_max: int = SLICE_ROWS) -> None:
+        self._worker = worker
+        self._archive = archive
+        self._rows_max = rows_max
+        self._rounds: dict[str, tuple[Roll, ...]] = {}
+        self._last = ""
+        self.reads = False
+        """Whether some flow read its past when the last slice was asked for."""
+
+    # -- the beginning ---------------------------------------------------------------------------------------
+
+    def begin(self, install: Install) -> Callable[[], tuple[Install, tuple[Roll, ...]]]:
+        """For a new flow: the work that finds out where it begins; for ``installing``."""
+        until, ceiling = self._archive.close_roll(), self._worker.sealable(install.flow)
+        return partial(self._found, install, until, ceiling)
+
+    def _found(self, install: Install, until: int, ceiling: int) -> tuple[Install, tuple[Roll, ...]]:
+        since_us = _since(install.flow)
+        rolls, covers_us, _ = self._archive.survey(0, until, since_us)
+        position = rolls[0].start if rolls else until
+        past = Past(position, 0, until, ceiling, floor=START_OF_TIME)
+        return replace(install, covers_us=covers_us, past=past), rolls
+
+    def installing(self, found: tuple[Install, tuple[Roll, ...]]) -> Install:
+        """The command, with what was found."""
+        install, self._rounds[install.flow.uid] = found
+        return install
+
+    # -- slice by slice --------------------------------------------------------------------------------------
+
+    def _reading(self) -> tuple[str, ...]:
+        """The flows that still read their past."""
+        return tuple(uid for uid, state in self._worker.states().items() if state.past is not None)
+
+    def ask(self, waits: Callable[[str], bool] = lambda uid: False) -> Callable[[], Slice] | None:
+        """The work for the next slice; None: there is none now. ``waits``: flows that are far enough ahead of
+        their commits."""
+        reading = self._reading()
+        self.reads = bool(reading)
+        uids = [uid for uid in reading if not waits(uid)]
+        if not uids:
+            return None
+        self._last = uid = next((one for one in uids if one > self._last), uids[0])
+        state = self._worker.states()[uid]
+        past, rolls = state.past, self._rounds.get(uid)
+        assert past is not None
+        if rolls:
+            return partial(self._read, state.flow, past, rolls)
+        later = self._later(state.flow, past)
+        return lambda: replace(self._begun(state.flow, later), before=past)
+
+    def _later(self, flow: Flow, past: Past) -> Past:
+        """The same in a new round."""
+        until, ceiling = self._archive.close_roll(), max(past.ceiling, self._worker.sealable(flow))
+        return replace(past, until=until, ceiling=ceiling)
+
+    def _begun(self, flow: Flow, past: Past, rows_max: int | None = None) -> Slice:
+        """The first slice of a round."""
+        rolls, _, holes = self._archive.survey(past.position, past.until, _since(flow))
+        return replace(self._read(flow, past, rolls, rows_max), holes=holes)
+
+    def _read(self, flow: Flow, past: Past, rolls: tuple[Roll, ...], rows_max: int | None = None) -> Slice:
+        left = self._rows_max if rows_max is None else rows_max
+        since_us, position, done = _since(flow), past.position, past.done
+        records: list[Records] = []
+        while rolls and left > 0:
+            if rolls[0].start != position:
+                position, done = rolls[0].start, 0
+            some, passed, over = self._archive.read(position, done, left, since_us)
+            records += some
+            left, done = left - passed, done + passed
+            if over:
+                rolls = rolls[1:]
+                position, done = (rolls[0].start if rolls else past.until), 0
+        if not rolls:
+            position, done = past.until, 0
+        first_us = min((roll.first_us for roll in rolls), default=None)
+        floor = sealed_below(first_us, flow.fragment.pane_us)
+        after = replace(past, position=position, done=done, floor=floor)
+        return Slice(flow.uid, past, tuple(records), after, rolls)
+
+    def take(self, found: Slice, now_ms: int) -> Replay | None:
+        """The command that gives a slice to the worker, before any other one; None if its flow has gone
+        meanwhile, or is not where it was."""
+        uid = found.uid
+        state = self._worker.states().get(uid)
+        if state is None or state.past != found.before:
+            self._rounds.pop(uid, None)
+            return None
+        records, past, holes = found.records, found.past, found.holes
+        self._rounds[uid] = found.rolls
+        caught_up = not found.rolls and self._archive.position == past.until
+        if not found.rolls and 0 < self._archive.position - past.until <= self._rows_max:
+            rest = self._begun(state.flow, self._later(state.flow, past), EVERYTHING)
+            records, holes, caught_up = (*records, *rest.records), (*holes, *rest.holes), True
+        if caught_up:
+            self._rounds.pop(uid, None)
+        return Replay(uid, records, None if caught_up else past, now_ms, holes)
+
+    def again(self, uid: str | None = None) -> None:
+        """What was read got lost, or rolls are not where they were: the next slice looks for them anew."""
+        for one in [uid] if uid is not None else list(self._rounds):
+            self._rounds.pop(one, None)
+
+
+def _since(flow: Flow) -> int:
+    since_us = flow.fragment.since_us
+    assert since_us is not None
+    return since_us
