@@ -94,8 +94,11 @@ class Pasts:
 
     # -- the beginning ---------------------------------------------------------------------------------------
 
-    def begin(self, install: Install) -> Callable[[], tuple[Install, tuple[Roll, ...]]]:
-        """For a new flow: the work that finds out where it begins; for ``installing``."""
+    def begin(self, install: Install) -> Callable[[], tuple[Install, tuple[Roll, ...]]] | None:
+        """For a new flow: the work that finds out where it begins, for ``installing``. None: it has begun in
+        an earlier life."""
+        if install.flow.uid in self._worker.states():
+            return None
         until, ceiling = self._archive.close_roll(), self._worker.sealable(install.flow)
         return partial(self._found, install, until, ceiling)
 
@@ -129,7 +132,7 @@ class Pasts:
         state = self._worker.states()[uid]
         past, rolls = state.past, self._rounds.get(uid)
         assert past is not None
-        if rolls:
+        if rolls and rolls[0].start >= past.position:
             return partial(self._read, state.flow, past, rolls)
         later = self._later(state.flow, past)
         return lambda: replace(self._begun(state.flow, later), before=past)

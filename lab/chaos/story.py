@@ -212,7 +212,9 @@ class Story:
             self._begin()
             self._storm()
             self._calm()
-            in_time = bool(schedule.files) and not {fault.kind for fault in schedule.faults} & LATE_BY
+            kinds = {fault.kind for fault in schedule.faults}
+            in_time = bool(schedule.files) and not kinds & LATE_BY
+            in_time |= bool(schedule.pasts) and kinds <= {"create"}
             judge = Judge(world, ledger, self._until, self._told, in_time=in_time)
             end = world.now + QUIET_MS
             while (open_ := judge.open()) and world.now < end and not ledger.findings:

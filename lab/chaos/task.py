@@ -105,7 +105,8 @@ class SimTask:
             replay = self._pasts.take(command, agent.now_ms)
             self._reads_past, command = False, replay or TakeCheckpoint()
         elif isinstance(command, Install) and command.flow.fragment.since_us is not None:
-            command = self._pasts.installing(self._pasts.begin(command)())
+            work = self._pasts.begin(command)
+            command = command if work is None else self._pasts.installing(work())
         outcome = self.worker.handle(command)
         if isinstance(command, Feed):
             self._fed = command.chunk.end

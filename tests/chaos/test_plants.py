@@ -57,6 +57,10 @@ PLANTS: dict[Plant, Storm] = {
     plants.knows_the_first_cut_only: storms.cut_away,
     plants.forgets_gaps_on_the_way: storms.away,
     plants.keeps_gaps_from_windows: storms.away,
+    plants.forgets_what_it_has_read: storms.begun_before_and_killed,
+    plants.counts_the_line_at_x_twice: storms.begun_before,
+    plants.misses_what_came_meanwhile: storms.begun_before,
+    plants.seals_what_is_not_read: storms.begun_before,
     plants.saves_before_it_is_delivered: storms.outside,
     plants.forgets_what_an_alert_remembers: storms.outside_late,
 }
