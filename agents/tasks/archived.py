@@ -76,7 +76,7 @@ class OwnArchive:
     def survey(self, start: int, end: int, since_us: int) -> Survey:
         since_hour = since_us // HOUR_US
         self._shipped = None
-        starts = self._starts(start, end, since_hour)
+        starts, first = self._starts(start, end, since_hour)
         if not starts:
             lost = ((since_us, since_us),) if start and start < end else ()  # nobody knows its times
             return Survey((), None, lost)
@@ -90,7 +90,7 @@ class OwnArchive:
                 continue
             least, most = min(one[0] for one in times), max(one[1] for one in times)
             first_us = least if first_us is None else first_us
-            if sum(file.rows for file in files) < after - at or (at == starts[0] > start):
+            if sum(file.rows for file in files) < after - at or at == first > start:
                 holes.append((least, most))
             late = [
                 file.times[0] for file in files if _is_wanted(file, since_hour) and file.times is not None
@@ -100,15 +100,16 @@ class OwnArchive:
         covers_us = holes[-1][1] + 1 if holes else first_us
         return Survey(tuple(wanted), covers_us, tuple(holes))
 
-    def _starts(self, start: int, end: int, since_hour: int) -> list[int]:
-        """The rolls to be looked at, ascending: from the last one before those with wanted hours."""
+    def _starts(self, start: int, end: int, since_hour: int) -> tuple[list[int], int]:
+        """The rolls to be looked at, ascending: from the last one before those with wanted hours; and the
+        first roll that is there."""
         found = {roll.start: True for roll in self._archive.closed()}
         for at, files in self._at_target().items():
             wanted = any(hour is not None and hour >= since_hour for hour, _ in files)
             found[at] = found.get(at, False) or wanted
         inside = sorted(at for at in found if start <= at < end)
         first = next((place for place, at in enumerate(inside) if found[at]), len(inside))
-        return inside[max(0, first - 1) :]
+        return inside[max(0, first - 1) :], min(inside, default=end)
 
     def read(
         self, start: int, done: int, rows_max: int, since_us: int
