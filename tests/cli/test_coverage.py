@@ -87,7 +87,7 @@ def test_a_revision_corrects_what_was_told_before() -> None:
 
 def test_each_field_of_a_status_has_a_place_in_it() -> None:
     """Who adds one to the status decides how it is said."""
-    said = {*COUNTS, *FLAGS, "expected", "reported", "missing", "revision", "gaps"}
+    said = {*COUNTS, *FLAGS, "expected", "reported", "missing", "revision", "gaps", "archived"}
     silent = {"window_start", "window_end", "rows_in", "version"}
     assert set(STATUS_SCHEMA.names) | {"gaps"} == said | silent
     assert set(COUNTER_COLUMNS) == {*COUNTS, "rows_in"}

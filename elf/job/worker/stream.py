@@ -47,7 +47,7 @@ from elf.job.commands import (
     Uninstall,
 )
 from elf.job.gaps import Gap, Missed
-from elf.job.past import Past, Records
+from elf.job.past import Past
 from elf.job.ports import (
     ChunkLike,
     Engine,
@@ -63,7 +63,7 @@ from elf.job.reexecution import SOURCES_MAX, SourceAt, SourceOffsets, Where, can
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.work import Clock, no_clock
-from elf.job.worker.assigning import View
+from elf.job.worker.assigning import View, past_view
 from elf.job.worker.fitting import with_origins
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.taps import Taps
@@ -543,7 +543,9 @@ class StreamWorker:
             return self._outcome((), must_checkpoint=False)
         counts: dict[str, int] = {}
         for records in command.records:
-            view = self._past_view(records)
+            extracted = self._extractor.extract(records.lines)
+            rows = self._with_origins(extracted.table, records.log)
+            view = past_view(records, extracted, rows, self._settings.since_us)
             for name, count in state.replay(view, records.log).items():
                 counts[name] = counts.get(name, 0) + count
         for from_us, to_us in command.holes:
@@ -558,26 +560,6 @@ class StreamWorker:
         due = command.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms
         must = due or command.past is None
         return self._outcome(sealed, must_checkpoint=must, now_ms=command.now_ms, counts=counts)
-
-    def _past_view(self, records: Records) -> View:
-        """Archived rows are of no source that goes on, and none is late by those before it."""
-        extracted = self._extractor.extract(records.lines)
-        column = extracted.table["_ts"]
-        timed = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
-        ts = np.asarray(column.fill_null(0).to_numpy(), dtype=np.int64)
-        rostered = timed & (ts >= self._settings.since_us)
-        return View(
-            rows=self._with_origins(extracted.table, records.log),
-            wanted=extracted.wanted,
-            ts=ts,
-            timed=rostered,
-            future=np.zeros(len(ts), dtype=np.bool_),
-            before=np.full(len(ts), LONG_AGO, dtype=np.int64),
-            offsets=records.offsets[extracted.accepted],
-            rejected=0,
-            uncast=extracted.uncast,
-            unrostered=int(np.count_nonzero(timed) - np.count_nonzero(rostered)),
-        )
 
     def _next_pane(self, flow: Flow) -> int:
         """The first pane after everything that was read, all of which is parsed, or known to be gone."""
