@@ -1,4 +1,4 @@
-"""``SINCE``: a flow that begins in the past, and reads there what its agents have archived (protocol 13).
+"""``SINCE``: a flow that begins in the past, and reads there what its agents have archived (protocol 13.2).
 
 Each archived record of a stream on one agent has a *position*. A flow with SINCE takes no live lines at
 first: it reads archived records instead, in rounds, while the stream's live lines go on to the archive.

@@ -11,8 +11,9 @@ from agents.tasks.archive import Archive, ArchiveError
 from agents.tasks.archived import OwnArchive
 from agents.tasks.partitions import HOUR_US
 from agents.tasks.past import Roll
-from tests.agents.test_archive import BASE_US, append, archive_in
+from tests.support.archived import append, archive_in
 
+BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 MINUTE_US = 60_000_000
 
 

@@ -162,6 +162,7 @@ def sends_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
     def work(task: SimTask) -> None:
         command = task._waiting.pop(0)
+        assert not isinstance(command, past_of_tasks.Slice)
         outcome = task.worker.handle(command)
         task._done(command, outcome)
 
