@@ -232,6 +232,7 @@ class StreamConfig:
 class ArchiveConfig:
     """The raw streams on their way to Parquet."""
 
+    enabled: bool = setting(True, flag(), "Whether lines are archived; archive: off says the same as false.")
     path: str = setting(
         "", empty_or(_WORD), "A folder or URI that Spark reaches too; empty: the folder archive in data_dir."
     )
@@ -247,6 +248,29 @@ class ArchiveConfig:
         0.5,
         number(0.01),
         "Of one core: what reading archived lines again may take (SINCE); new lines go first.",
+    )
+    days: float | None = setting(
+        None, optional(number(above=True)), "Hours of event time that are older are deleted; null: none is."
+    )
+    bytes: int | None = setting(
+        None, optional(whole(1)), "The oldest hours are deleted beyond that, of all streams; null: never."
+    )
+    free_bytes: int | None = setting(
+        None,
+        optional(whole(0)),
+        "The oldest hours are deleted so that this much of the disk of path stays free; null: 5 % of the "
+        "disk, at least 1 GiB.",
+    )
+    grace_secs: float = setting(
+        3600.0,
+        number(),
+        "A file that was replaced, or is too old, is deleted after so long: readers may have it.",
+    )
+    index: tuple[str, ...] = setting(
+        (),
+        many(_WORD),
+        "Columns whose values are remembered for each hour, so that offline queries for some of them pass "
+        "over files.",
     )
 
 

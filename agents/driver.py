@@ -31,6 +31,7 @@ from agents.readiness import Probe, Readiness
 from agents.realtime import LoopClock, Threads, TransportLinks
 from agents.reports import LogReports, stats_of
 from agents.tasks.feeding import Feeding
+from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.running import Running
 from agents.tasks.streams import FunctionsAt
 from agents.tasks.streamtask import StreamTask
@@ -91,6 +92,7 @@ class Driver:
         audit: Audit | None = None,
         outputs: Deliveries | None = None,
         receivers: Mapping[str, Receiver] = {},
+        housekeeping: Housekeeping | None = None,
     ) -> None:
         """``know`` is told what the catalog log says was signed; ``receivers`` write to the inputs of
         streams."""
@@ -128,6 +130,7 @@ class Driver:
             memory_max_bytes=memory_max_bytes,
             running=self._running,
             receivers=receivers,
+            housekeeping=housekeeping,
         )
         self._hosts = Hosts(
             self._program_event, lambda spec, line: self._log.info(line, job=spec.name), functions, sandboxes
@@ -308,6 +311,10 @@ class Driver:
     def archive_problems(self) -> dict[str, tuple[int, str]]:
         """See ``Feeding.archive_problems``."""
         return self._feeding.archive_problems()
+
+    def archive_warnings(self) -> list[str]:
+        """See ``Feeding.archive_warnings``."""
+        return self._feeding.archive_warnings()
 
     def gauges(self) -> list[Metric]:
         """What outputs to ``prometheus:`` show here: those of jobs whose master is here."""

@@ -141,6 +141,11 @@ class Metrics:
         self._archive_failed = self._counter(
             "archive_failures", "Times that the archive could not be written to.", "stream"
         )
+        self._archive_files = self._gauge("archive_files", "Files in the archive.", "stream")
+        self._archive_bytes = self._gauge("archive_bytes", "Bytes of these.", "stream")
+        self._archive_gone = self._gauge(
+            "archive_rows_gone", "Archived rows that archive.days, bytes or free_bytes has deleted.", "stream"
+        )
         self._answered = self._counter(
             "rows_answered",
             "Rows in windows since another agent has read them again.",
@@ -240,6 +245,13 @@ class Metrics:
     def rolls_waiting(self, stream: str, rolls: int) -> None:
         self._archive_failed.add(0, self._stream(stream))  # there from the start, with 0
         self._rolls.set(rolls, self._stream(stream))
+
+    def archived(self, stream: str, files: int, nbytes: int, rows_gone: int) -> None:
+        """What the archive has of a stream, and what of it is deleted."""
+        label = self._stream(stream)
+        self._archive_files.set(files, label)
+        self._archive_bytes.set(nbytes, label)
+        self._archive_gone.set(rows_gone, label)
 
     def answered(self, stream: str, rows: int) -> None:
         """Rows that another agent has answered for."""

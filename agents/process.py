@@ -68,6 +68,7 @@ from agents.restore import contacts, restore
 from agents.status import Aside, Status
 from agents.strangers import Strangers
 from agents.tasks.archive import Archive
+from agents.tasks.housekeeping import housekeeping_of
 from agents.tasks.masking import Masked
 from agents.tasks.memory import LIMIT
 from agents.tasks.sinks import RejectFile, Sinks
@@ -380,6 +381,7 @@ def _driver(
         audit=audit,
         outputs=_outputs(config.outputs, me.address),
         receivers=receivers,
+        housekeeping=housekeeping_of(config.archive, [task for task, _ in streams], metrics),
     )
     return driver, _contacts(config, keyring, restored, store, me)
 
@@ -503,7 +505,8 @@ def _stream(
     stands. What receives its lines is added to ``receivers``."""
     format_ = get_format(stream.format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
-    facts = TaskStatus(name, format_, stream.timestamp, config.archive.path, declared)
+    archived = config.archive.path if config.archive.enabled else ""
+    facts = TaskStatus(name, format_, stream.timestamp, archived, declared)
     settings = WorkerSettings(
         idle_ms=_ms(stream.idle_timeout_secs),
         future_us=int(config.protocol.future_bound_secs * 1e6),
@@ -516,22 +519,8 @@ def _stream(
     )
     reading = _reading(stream, settings) if stream.shared else None
     settings = replace(settings, shared=repr(reading) if reading is not None else "")
-    archive = Archive(
-        folder / "rolls" / name,
-        config.archive.path,
-        stream=name,
-        agent=me.agent_id,
-        roll_secs=config.archive.roll_secs,
-        roll_bytes=config.archive.roll_bytes,
-        facts={
-            "format": stream.format,
-            "timestamp": stream.timestamp or "",
-            "agent_name": me.name,
-            "labels": json.dumps(dict(config.agent.labels)),
-        },
-        access=Access(config.archive.readers, config.archive.group),
-    )
     rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
+    archive = _archive(config, name, stream, folder, me) if config.archive.enabled else None
     task = StreamTask(
         facts,
         settings,
@@ -560,6 +549,24 @@ def _stream(
     if stream.mask:
         return task, Masked(source, format_, stream.mask, read_key(folder))
     return task, source
+
+
+def _archive(config: Config, name: str, stream: StreamConfig, folder: Path, me: Identity) -> Archive:
+    return Archive(
+        folder / "rolls" / name,
+        config.archive.path,
+        stream=name,
+        agent=me.agent_id,
+        roll_secs=config.archive.roll_secs,
+        roll_bytes=config.archive.roll_bytes,
+        facts={
+            "format": stream.format,
+            "timestamp": stream.timestamp or "",
+            "agent_name": me.name,
+            "labels": json.dumps(dict(config.agent.labels)),
+        },
+        access=Access(config.archive.readers, config.archive.group),
+    )
 
 
 def records_of(stream: StreamConfig) -> Records | None:

@@ -35,7 +35,7 @@ class Status:
             f"stream {stream}: {rolls} rolls wait for an archive that cannot be written to: {why}"
             for stream, (rolls, why) in self._driver.archive_problems().items()
             if why
-        ]
+        ] + self._driver.archive_warnings()
 
     def gaps(self) -> Sequence[Fact]:
         return self._driver.gaps()

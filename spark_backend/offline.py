@@ -28,14 +28,17 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from agents.archive.contents import contents
+from agents.archive.manifest import File
+from agents.archive.partitions import ArchiveError, Target
+from agents.archive.summaries import blooms_of, may_hold
 from agents.formats import get_format
-from agents.tasks.partitions import ArchiveError, Target
 from elf.batch import decode
 from elf.fields import replace
-from elf.ql.plan import Plan
+from elf.ql.plan import Fragment, Plan
 from elf.ql.render_spark import since
 from elf.ql.unions import side_view, view_of
-from elf.schema import LABELS, is_origin
+from elf.schema import LABELS, ColumnType, is_origin
 from elf.windows import Landmark
 from spark_backend.session import SparkFailed
 
@@ -75,7 +78,7 @@ Damaged = Callable[[str, str], None]
 """Is told the path of a file, and why it cannot be read."""
 
 
-def _refuse(path: str, why: str) -> None:
+def refuse(path: str, why: str) -> None:
     raise ArchiveError(f"{path} is damaged ({why}): put a copy of it back")
 
 
@@ -84,7 +87,7 @@ def run(
     plan: Plan,
     archived: Sequence[Archived],
     windows: Sequence[tuple[int, int]],
-    damaged: Damaged = _refuse,
+    damaged: Damaged | None = refuse,
 ) -> pa.Table:
     """Run a job's query over archived lines: what its windows should have been.
 
@@ -94,8 +97,9 @@ def run(
         archived (Sequence[Archived]): where the lines of its streams are.
         windows (Sequence[tuple[int, int]]): start and end of the windows, in µs since the epoch; empty for a
             job without windows. All windows in their span are computed.
-        damaged (Damaged): called with the path of a file that is damaged, and why; the file is then left
-            out, wholly. By default that is an error.
+        damaged (Damaged | None): called with the path of a file that is damaged, and why; the file is then
+            left out, wholly. By default that is an error. None: no file is read to its end before Spark reads
+            it, which fails where a checksum is wrong.
 
     Returns:
         pyarrow.Table: ``window_start`` and ``window_end`` (timestamps) first when the job has windows, then
@@ -130,13 +134,38 @@ def run(
     return table if span is None else _within(table, span, min((end for _, end in windows), default=0))
 
 
+def lacking(archived: Sequence[Archived], span: tuple[int, int] | None) -> list[str]:
+    """What retention has deleted of what a query reads.
+
+    Args:
+        archived (Sequence[Archived]): where the lines of its streams are.
+        span (tuple[int, int] | None): event times, in µs since the epoch; None: all.
+
+    Returns:
+        list[str]: a line for each agent and stream, such as ``access: web-1 has deleted 1,200 rows of
+        2026-11-26 09:00 to 12:00``; empty when nothing is gone.
+
+    Raises:
+        ArchiveError: when an archive cannot be read.
+
+    Example:
+        >>> lacking([Archived(archive, "clicks", "json", "ts")], None)
+        []
+    """
+    return [
+        f"{one.stream}: {line}"
+        for one in archived
+        for line in contents(Target(one.path), one.stream, *(span or (None, None))).lacking()
+    ]
+
+
 def _register(
     spark: SparkSession,
     side: Plan,
     number: int,
     archived: Sequence[Archived],
     span: tuple[int, int] | None,
-    damaged: Damaged,
+    damaged: Damaged | None,
 ) -> None:
     """The views of one side of a plan."""
     parts = [(one.stream, _rows(spark, side, one, span, damaged)) for one in archived]
@@ -183,13 +212,13 @@ def _span(windows: Sequence[tuple[int, int]]) -> tuple[int, int]:
 
 
 def _rows(
-    spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] | None, damaged: Damaged
+    spark: SparkSession, plan: Plan, one: Archived, span: tuple[int, int] | None, damaged: Damaged | None
 ) -> DataFrame:
     """The typed columns, and ``_ts``, of the lines whose event time is in the span (all, without one)."""
     whole = (plan.fragment, *plan.more)
     fragment = next((each for each in whole if each.stream == one.stream), plan.fragment)
     origins = [column.name for column in fragment.columns if is_origin(column.name)]
-    lines = _lines(spark, one, span, damaged, origins)
+    lines = _lines(spark, one, span, damaged, origins, fragment)
     if span is not None:
         first, end = (F.timestamp_micros(F.lit(us)) for us in span)
         lines = lines.where((F.col("ts") >= first) & (F.col("ts") < end))
@@ -204,15 +233,13 @@ def _lines(
     spark: SparkSession,
     one: Archived,
     span: tuple[int, int] | None,
-    damaged: Damaged,
+    damaged: Damaged | None,
     origins: Sequence[str],
+    fragment: Fragment,
 ) -> DataFrame:
-    """The archived records, and as ``origin0`` … where they come from."""
+    """The archived records that a fragment can need, and as ``origin0`` … where they come from."""
     target = Target(one.path)
-    folders = target.everything(one.stream) if span is None else target.hours(one.stream, *span)
-    files, unreadable = target.files(folders)
-    for path, why in unreadable.items():
-        damaged(path, why)
+    files = _files(target, one.stream, span, damaged, fragment)
     if not files:
         lines = spark.createDataFrame([], f"{_LINES}, {_FACTS}")
     else:
@@ -221,6 +248,30 @@ def _lines(
         if any(name != "_source" for name in origins):
             lines = _with_facts(spark, lines, {file: target.facts(file) for file in files})
     return lines.select("*", *(_origin(name).alias(f"origin{n}") for n, name in enumerate(origins)))
+
+
+def _files(
+    target: Target, stream: str, span: tuple[int, int] | None, damaged: Damaged | None, fragment: Fragment
+) -> list[str]:
+    """Those with rows that a fragment can need, by what is known of them without reading them; whole as far
+    as their sizes tell, and unless ``damaged`` is None, as their checksums tell."""
+    found = contents(target, stream, *(span or (None, None)))
+    folder, types = target.stream_folder(stream), {column.name: column.type for column in fragment.columns}
+    spoilt = dict(found.damaged)
+    wanted = []
+    for path in (file.path for file in found.files if _is_wanted(target, folder, file, fragment, types)):
+        why = "" if damaged is None else target.damage(f"{folder}/{path}")
+        wanted += [] if why else [f"{folder}/{path}"]
+        spoilt |= {path: why} if why else {}
+    for path, why in spoilt.items():
+        (damaged or refuse)(f"{folder}/{path}", why)
+    return wanted
+
+
+def _is_wanted(
+    target: Target, folder: str, file: File, fragment: Fragment, types: Mapping[str, ColumnType]
+) -> bool:
+    return may_hold(file, fragment.where, types, lambda: blooms_of(target, f"{folder}/{file.path}"))
 
 
 def _with_facts(spark: SparkSession, lines: DataFrame, facts: Mapping[str, Mapping[str, str]]) -> DataFrame:

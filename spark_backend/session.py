@@ -36,6 +36,7 @@ _SETTINGS: Final = {
     "spark.sql.variant.allowDuplicateKeys": "true",
     "spark.sql.sources.partitionColumnTypeInference.enabled": "false",
     "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
+    "spark.hadoop.parquet.page.verify-checksum.enabled": "true",  # the agents write them
     "spark.ui.enabled": "false",
     # What a UI would show is remembered without one too: the plans of the last thousand queries.
     "spark.ui.retainedJobs": "1",

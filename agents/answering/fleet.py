@@ -197,12 +197,17 @@ class Fleet:
                 f"no member of stream {stream} has shipped its archive: "
                 + (answers[0].error if answers else "none is left")
             )
+        told = [(m.name, answer) for m, answer in zip(members, answers, strict=True)]
+        off = [name for name, answer in told if any(not one.archive for one in _seen([answer]))]
+        if len(off) == len(seen):
+            raise UserError(f"stream {stream} is not archived on {', '.join(off)} (archive: off)")
         return {
             "stream": stream,
             "format": seen[0].format,
             "timestamp": seen[0].timestamp,
-            "archives": sorted({one.archive for one in seen}),
-            "silent": [m.name for m, a in zip(members, answers, strict=True) if a.error],
+            "archives": sorted({one.archive for one in seen if one.archive}),
+            "silent": [name for name, answer in told if answer.error],
+            "off": off,
         }
 
     def _skews(self) -> Generator[list[Ask], list[Answer], dict[str, int]]:

@@ -167,6 +167,8 @@ def build(
     """
     members = {member.name: member for member in members_of(cls)}
     if isinstance(node, Leaf):
+        if node.value is False and "enabled" in members:  # "archive: off"
+            return build(cls, Branch({"enabled": node}, node.place), problems, prefix, top)
         if node.value not in (None, {}):
             problems.append(f"{node.place}: {prefix.rstrip('.')} must have keys: {', '.join(members)}")
         node = Branch({}, node.place)

@@ -6,12 +6,13 @@ began). Its life, by the name of its file (protocol 3.7):
     open-FROM.roll        is appended to, frame by frame; ``sync`` makes it durable up to a position, which
                           goes into the checkpoint (a thread has begun with it)
     roll-FROM-TO.roll     closed by ``roll``: nothing is added any more
-    …/LIFE-FROM.parquet   shipped by ``ship``, a file for each event hour in it; then the roll is deleted
+    …/LIFE-FROM.parquet   shipped by ``ship``, a file for each event hour in it, which the manifest then
+                          names (``agents.archive``); then the roll is deleted
 
 What is appended waits in memory for more, up to ``PIECE_BYTES`` of lines or the next ``sync``. Where lines
-come fast, a frame is a piece of the Parquet file of its hour (``agents.tasks.pieces``), made once by a thread
-of the archive's own, and shipped as it is. Fewer rows than make a good piece are a frame of Arrow, which
-costs a tenth; ``ship`` makes one piece of all of these, the last in the file of its hour.
+come fast, a frame is a piece of the Parquet file of its hour (``agents.archive.pieces``), made once by a
+thread of the archive's own, and shipped as it is. Fewer rows than make a good piece are a frame of Arrow,
+which costs a tenth; ``ship`` makes one piece of all of these, the last in the file of its hour.
 
 Exactly once rests on three rules:
 
@@ -35,11 +36,10 @@ import struct
 import threading
 import uuid
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Final
@@ -48,10 +48,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from agents.archive.partitions import ArchiveError, Target, by_hour
+from agents.archive.pieces import file_of, piece_of
+from agents.archive.shelf import Shelf
 from agents.disk.durable import sync, sync_path
 from agents.disk.modes import Access
-from agents.tasks.partitions import ArchiveError, Target, by_hour
-from agents.tasks.pieces import file_of, piece_of
 from elf.batch import encode
 from elf.errors import ElfBug
 from elf.job.ports import SourceLike
@@ -77,6 +78,7 @@ _FIELDS: Final = [
     ("source", _NAME),
     ("log", _NAME),
     ("position", pa.int64()),
+    ("record", pa.int64()),
 ]
 _HEAD: Final = struct.Struct("<qqq")
 """Of a frame: the hour since the epoch, how many rows, and the bytes behind it."""
@@ -126,9 +128,8 @@ class Archive:
         ``facts`` (format, time column, …) go into the metadata of each file. ``restore`` comes first.
         """
         self._directory = directory
-        self._target = Target(target, access)
+        self.shelf = Shelf(Target(target, access), stream, agent, facts.get("agent_name", ""))
         self._stream = stream
-        self._agent = agent
         self._roll_ms = int(roll_secs * 1000)
         self._roll_bytes = roll_bytes
         metadata = {f"elf.{key}": value for key, value in facts.items()}
@@ -152,7 +153,7 @@ class Archive:
             raise ElfBug(f"{len(lines)} lines with {len(ts)} times and {len(offsets)} offsets")
         if len(lines) == 0:
             return
-        records = _Records(lines, ts, source, offsets)
+        records = _Records(lines, ts, source, offsets, self._position)
         with self._writing():
             if self._open is None:
                 path = self._directory / f"open-{self._position:020d}.roll"
@@ -201,13 +202,10 @@ class Archive:
         found = _pieces(roll.path, roll.end - roll.start)
         return {None if hour == _UNTIMED else hour: parts for hour, parts in found.items()}
 
-    def shipped(self) -> Iterator[tuple[int | None, int, Callable[[], pa.NativeFile]]]:
-        """(hour, first position of its roll, opens it) of each file of this archive that lies at the target.
-        Raises ``ArchiveError``."""
-        for hour, name, path in self._target.files_of(self._stream, self._agent):
-            life, _, start = name.partition("-")
-            if life == self._life:
-                yield hour, int(start), partial(self._target.fs.open_input_file, path)
+    @property
+    def life(self) -> str:
+        """Names the run of positions that began with 0."""
+        return self._life
 
     @property
     def unshipped(self) -> int:
@@ -229,10 +227,9 @@ class Archive:
             return paths
 
     def _ship(self, roll: Roll) -> list[str]:
-        name = f"{self._life}-{roll.start:020d}"
         try:
             files = {hour: file_of(pieces) for hour, pieces in self.pieces(roll).items()}
-            paths = self._target.put(files, stream=self._stream, agent=self._agent, name=name)
+            paths = self.shelf.ship(files, life=self._life, first=roll.start, end=roll.end)
             roll.path.unlink()
         except (OSError, pa.ArrowInvalid) as error:
             raise ArchiveError(f"cannot ship {roll.path}: {error}") from error
@@ -332,6 +329,7 @@ class _Records:
     ts: pa.Array
     source: SourceLike
     offsets: npt.NDArray[np.int64]
+    start: int
 
 
 def _table(records: Sequence[_Records], schema: pa.Schema) -> pa.Table:
@@ -343,6 +341,7 @@ def _table(records: Sequence[_Records], schema: pa.Schema) -> pa.Table:
         _named([one.source.id for one in records], sizes),
         _named([one.source.log for one in records], sizes),
         _joined([pa.array(one.offsets) for one in records]),
+        _joined([pa.array(np.arange(one.start, one.start + len(one.lines))) for one in records]),
     ]
     return pa.Table.from_arrays(columns, schema=schema)
 

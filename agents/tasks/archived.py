@@ -1,12 +1,10 @@
-"""What one agent has archived of one stream, by position: its own rolls, and its own files at the target.
+"""What one agent has archived of one stream, by position: its own closed rolls, and its own files at the
+target (``agents.archive.shelf``).
 
-A roll's files are named after its first position, one for each event hour (``agents.tasks.archive``), whether
-it is shipped yet or not. Its rows are counted hour by hour, and in a file's order, so that a count means the
-same rows before and after it is shipped.
-
-What is lacking is found by counting: a roll has as many rows as there are positions up to the next one. Where
-files have fewer, rows between the times that the roll still has are gone; an archive that begins with a later
-roll than its first lacks all that was before.
+Each archived row has its position (``record``), and each row group says which it has and of which times. So
+it does not matter in which file a row lies: rolls are shipped, small files are merged, and a place in the
+archive stays what it is. Files of a release that did not write positions are not read; what they have is not
+covered.
 """
 
 from __future__ import annotations
@@ -16,54 +14,35 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import TypeVar
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from agents.tasks.archive import Archive, ArchiveError
-from agents.tasks.partitions import HOUR_US
-from agents.tasks.past import Roll, Survey
-from agents.tasks.pieces import file_of
-from elf.job.past import Records
+from agents.archive.partitions import HOUR_US, ArchiveError
+from agents.archive.pieces import file_of
+from agents.tasks.archive import Archive
+from agents.tasks.past import COLUMNS, Roll, Survey
 
 T = TypeVar("T")
-
-_Open = Callable[[], "pa.NativeFile | pa.Buffer"]
-_COLUMNS: Final = ["line", "ts", "log", "position"]
-
-
-@dataclass(frozen=True)
-class _File:
-    """Rows of one roll and one hour (since the epoch; None: without event time). ``times``: the first and the
-    last event time, in µs; None where nobody has written them down."""
-
-    hour: int | None
-    rows: int
-    times: tuple[int, int] | None
-    open: _Open
 
 
 @dataclass(frozen=True)
 class _Group:
-    """A row group of a file."""
+    """A row group: positions ``[start, end)``, of which it has so many, and the first and last event time."""
 
+    start: int
+    end: int
     rows: int
+    first_us: int
+    last_us: int
     load: Callable[[], pa.Table]
 
 
 class OwnArchive:
-    """See the module's docstring, and ``agents.tasks.past.ArchivedRolls``."""
+    """See the module's docstring, and ``agents.tasks.past.Archived``."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
-        self._groups: tuple[tuple[int, int], list[_Group]] | None = None
-        """Of the roll that was read last, by its start and since when its rows are wanted."""
-        self._loaded: tuple[int, int, pa.Table] | None = None
-        """The row group that was read last: start of its roll, number, rows."""
-        self._shipped: dict[int, list[tuple[int | None, _Open]]] | None = None
-        """The files at the target, by the starts of their rolls; None: to be looked up."""
 
     @property
     def position(self) -> int:
@@ -74,100 +53,77 @@ class OwnArchive:
         return self._archive.position
 
     def survey(self, start: int, end: int, since_us: int) -> Survey:
-        since_hour = since_us // HOUR_US
-        self._shipped = None
-        starts, first = self._starts(start, end, since_hour)
-        if not starts:
-            lost = ((since_us, since_us),) if start and start < end else ()  # nobody knows its times
-            return Survey((), None, lost)
-        wanted: list[Roll] = []
-        holes: list[tuple[int, int]] = []
-        first_us: int | None = None
-        for at, after in pairwise([*starts, end]):
-            files = self._files(at)
-            times = [file.times for file in files if file.times is not None]
-            if not times:
-                continue
-            least, most = min(one[0] for one in times), max(one[1] for one in times)
-            first_us = least if first_us is None else first_us
-            if sum(file.rows for file in files) < after - at or at == first > start:
-                holes.append((least, most))
-            late = [
-                file.times[0] for file in files if _is_wanted(file, since_hour) and file.times is not None
-            ]
-            if late and most >= since_us:
-                wanted.append(Roll(at, max(min(late), since_us)))
-        covers_us = holes[-1][1] + 1 if holes else first_us
-        return Survey(tuple(wanted), covers_us, tuple(holes))
+        since_hour, shelf = since_us // HOUR_US, self._archive.shelf
+        here = list(self._here(start, end))
+        local = min((group.start for group in here), default=end)
+        files = [file for file in shelf.files() if file.life == self._archive.life and file.first < local]
+        timed = [file for file in files if file.hour is not None and file.least_us is not None]
+        groups, unread = list(here), list[int]()
+        for file in timed:
+            if file.hour is not None and file.hour >= since_hour and start < file.end:
+                found = _groups(partial(shelf.target.opened, shelf.full(file.path)), file.first, file.end)
+                groups += found
+                unread += [] if found else [file.greatest_us or since_us]
+        gone = {h: one.rows for h, one in shelf.gone().items() if h is not None and h >= since_hour}
+        gone_to_us = (max(gone) + 1) * HOUR_US if gone else None
+        begins = [(file.first, -file.rows, file.least_us or 0) for file in timed]
+        begins += [(one.start, -one.rows, one.first_us) for one in here]
+        covers = [us + 1 for us in unread] + ([] if gone_to_us is None else [gone_to_us])
+        covers_us = max([min(begins)[2], *covers]) if begins else None
+        rolls = tuple(_rolls(groups, start, end, since_us))
+        return Survey(rolls, covers_us, sum(gone.values()), gone_to_us)
 
-    def _starts(self, start: int, end: int, since_hour: int) -> tuple[list[int], int]:
-        """The rolls to be looked at, ascending: from the last one before those with wanted hours; and the
-        first roll that is there."""
-        found = {roll.start: True for roll in self._archive.closed()}
-        for at, files in self._at_target().items():
-            wanted = any(hour is not None and hour >= since_hour for hour, _ in files)
-            found[at] = found.get(at, False) or wanted
-        inside = sorted(at for at in found if start <= at < end)
-        first = next((place for place, at in enumerate(inside) if found[at]), len(inside))
-        return inside[max(0, first - 1) :], min(inside, default=end)
-
-    def read(
-        self, start: int, done: int, rows_max: int, since_us: int
-    ) -> tuple[tuple[Records, ...], int, bool]:
-        groups = self._groups_of(start, since_us)
-        found: list[Records] = []
-        at = passed = 0
-        for number, group in enumerate(groups):
-            skip = max(0, min(done - at, group.rows))
-            at += group.rows
-            take = min(group.rows - skip, rows_max - passed)
-            if take > 0:
-                found += _records(self._rows(start, number, group).slice(skip, take), since_us)
-                passed += take
-        return tuple(found), passed, done + passed >= at
-
-    def _rows(self, start: int, number: int, group: _Group) -> pa.Table:
-        if self._loaded is None or self._loaded[:2] != (start, number):
-            self._loaded = None  # not two at a time
-            self._loaded = start, number, _opened(group.load)
-        return self._loaded[2]
-
-    def _groups_of(self, start: int, since_us: int) -> list[_Group]:
-        if self._groups is None or self._groups[0] != (start, since_us):
-            wanted = [file for file in self._files(start) if _is_wanted(file, since_us // HOUR_US)]
-            self._groups = (start, since_us), [one for file in wanted for one in _groups(file)]
-        return self._groups[1]
-
-    def _files(self, start: int) -> list[_File]:
-        """Those of the roll that begins there, in the order of hours. Raises ``ArchiveError``."""
+    def _here(self, start: int, end: int) -> Iterator[_Group]:
+        """Of the rolls that are not shipped. What is looked at stays readable when they are."""
         for roll in self._archive.closed():
-            if roll.start == start:
+            if roll.start < end and start < roll.end:
                 with suppress(FileNotFoundError):  # it has just been shipped
-                    pieces = self._archive.pieces(roll).items()
-                    return sorted(
-                        (_file(hour, partial(_joined, parts)) for hour, parts in pieces), key=_by_hour
-                    )
-        if start not in self._at_target():
-            self._shipped = None
-        files = self._at_target().get(start)
-        if files is None:
-            raise ArchiveError(f"the lines from {start:,} on are in the archive no more")
-        return sorted((_opened(partial(_file, hour, open_)) for hour, open_ in files), key=_by_hour)
-
-    def _at_target(self) -> dict[int, list[tuple[int | None, _Open]]]:
-        if self._shipped is None:
-            self._shipped = {}
-            for hour, at, open_ in self._archive.shipped():
-                self._shipped.setdefault(at, []).append((hour, open_))
-        return self._shipped
+                    for hour, parts in self._archive.pieces(roll).items():
+                        if hour is not None:
+                            data = pa.py_buffer(b"".join(file_of(parts)))
+                            yield from _groups(partial(pa.BufferReader, data), roll.start, roll.end)
 
 
-def _by_hour(file: _File) -> tuple[bool, int]:
-    return file.hour is None, file.hour or 0
+def _rolls(groups: list[_Group], start: int, end: int, since_us: int) -> Iterator[Roll]:
+    """Ranges of positions that begin with a row group each."""
+    starts = sorted({start, *(one.start for one in groups if start < one.start < end)})
+    for at, after in pairwise([*starts, end]):
+        parts = [one for one in groups if one.start < after and at < one.end and one.last_us >= since_us]
+        if parts:
+            first_us = max(since_us, min(one.first_us for one in parts))
+            yield Roll(at, after, first_us, tuple(one.load for one in parts))
 
 
-def _is_wanted(file: _File, since_hour: int) -> bool:
-    return file.hour is not None and file.hour >= since_hour
+def _groups(open_: Callable[[], pa.NativeFile], first: int, end: int) -> list[_Group]:
+    """The row groups of a file with records in ``[first, end)``; none where it has no positions. Raises
+    ``ArchiveError``."""
+    import pyarrow.parquet as pq
+
+    read = _opened(lambda: pq.ParquetFile(open_()))
+    names = read.metadata.schema.names
+    if "record" not in names:
+        return []
+    found = []
+    for number in range(read.num_row_groups):
+        group = read.metadata.row_group(number)
+        times, records = (group.column(names.index(name)).statistics for name in ("ts", "record"))
+        if times is None or not times.has_min_max:
+            continue
+        known = records is not None and records.has_min_max
+        at, after = (records.min, records.max + 1) if known else (first, end)
+        load = partial(_load, open_, number)
+        found.append(_Group(at, after, group.num_rows, times.min_raw, times.max_raw, load))
+    return found
+
+
+def _load(open_: Callable[[], pa.NativeFile], number: int) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    def load() -> pa.Table:
+        with open_() as file:
+            return pq.ParquetFile(file).read_row_group(number, columns=COLUMNS, use_threads=False)
+
+    return _opened(load)
 
 
 def _opened(load: Callable[[], T]) -> T:
@@ -175,52 +131,3 @@ def _opened(load: Callable[[], T]) -> T:
         return load()
     except (OSError, pa.ArrowException) as error:
         raise ArchiveError(f"archived lines cannot be read: {error}") from error
-
-
-def _joined(parts: list[pa.Buffer]) -> pa.Buffer:
-    return pa.py_buffer(b"".join(file_of(parts)))
-
-
-def _file(hour: int | None, open_: _Open) -> _File:
-    import pyarrow.parquet as pq
-
-    found = pq.ParquetFile(_source(open_)).metadata
-    place = found.schema.names.index("ts")
-    stats = [found.row_group(number).column(place).statistics for number in range(found.num_row_groups)]
-    known = [one for one in stats if one is not None and one.has_min_max]
-    times = None
-    if known and hour is not None:
-        times = min(_us(one.min) for one in known), max(_us(one.max) for one in known)
-    return _File(hour, found.num_rows, times, open_)
-
-
-def _us(moment: object) -> int:
-    return int(pa.scalar(moment, pa.timestamp("us", tz="UTC")).value)
-
-
-def _source(open_: _Open) -> pa.NativeFile:
-    found = open_()
-    return pa.BufferReader(found) if isinstance(found, pa.Buffer) else found
-
-
-def _groups(file: _File) -> Iterator[_Group]:
-    import pyarrow.parquet as pq
-
-    read = _opened(lambda: pq.ParquetFile(_source(file.open)))
-    for number in range(read.num_row_groups):
-        rows = read.metadata.row_group(number).num_rows
-        yield _Group(rows, partial(read.read_row_group, number, columns=_COLUMNS, use_threads=False))
-
-
-def _records(rows: pa.Table, since_us: int) -> list[Records]:
-    """By their logs."""
-    ts = rows["ts"].cast(pa.int64())
-    rows = rows.filter(pc.greater_equal(ts, since_us))
-    logs = rows["log"].cast(pa.string())
-    found = []
-    for log in pc.unique(logs).to_pylist():
-        chosen = rows.filter(pc.equal(logs, log))
-        lines = chosen["line"].combine_chunks()
-        lines = lines if isinstance(lines, pa.Array) else pa.concat_arrays(lines.chunks)
-        found.append(Records(log, lines, np.asarray(chosen["position"].to_numpy(), dtype=np.int64)))
-    return found

@@ -21,11 +21,14 @@ from typing import Any, Final, Protocol, TypeVar
 
 import psutil
 
+from agents.archive.shelf import Held
 from agents.disk.store import StoreError
 from agents.inputs.values import Chunk, Counters, Input
 from agents.logs import Logger
 from agents.ports import Receiver
 from agents.tasks.archive import ArchiveError
+from agents.tasks.housekeeping import EVERY_S as HOUSE_EVERY_S
+from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.running import Running
 from agents.tasks.streamtask import FoundPast, StreamTask
 from elf.errors import ElfError
@@ -106,6 +109,7 @@ class Feeding:
         memory_max_bytes: int | None,
         running: Running,
         receivers: Mapping[str, Receiver],
+        housekeeping: Housekeeping | None = None,
     ) -> None:
         self.reading = asyncio.Event()
         self.reading.set()
@@ -117,6 +121,7 @@ class Feeding:
         self._tell = tell
         self._memory_max_bytes = memory_max_bytes
         self._running = running
+        self._housekeeping = housekeeping
         self._receivers = dict(receivers)
         """What writes to the inputs of streams, until all is read that they have received."""
         self._receiving: dict[str, asyncio.Task[Any] | None] = {}
@@ -148,9 +153,10 @@ class Feeding:
     def readers(self) -> list[Coroutine[Any, Any, None]]:
         """What reads the inputs and writes to them, until it is cancelled or they end."""
         receiving = [self._receive(name, one) for name, one in self._receivers.items()]
+        kept = [] if self._housekeeping is None else [self._keep_house(self._housekeeping)]
         streams = self._streams.values()
         reading = ((self._read(stream), self._read_past(stream)) for stream in streams)
-        return [*receiving, *(one for pair in reading for one in pair)]
+        return [*kept, *receiving, *(one for pair in reading for one in pair)]
 
     async def close(self, clean: bool) -> None:
         """After the tasks. ``clean``: the stream tasks write a last checkpoint."""
@@ -235,6 +241,20 @@ class Feeding:
             time.sleep(SHIP_RETRY_S)
         finally:
             stream.shipping = False
+
+    async def _keep_house(self, housekeeping: Housekeeping) -> None:
+        """Of the archive, on the thread that ships."""
+        while True:
+            await asyncio.sleep(HOUSE_EVERY_S)
+            await asyncio.get_running_loop().run_in_executor(self._shipper, housekeeping.run, self._log)
+
+    def archive_warnings(self) -> list[str]:
+        """What is wrong with the archive beside that it takes no rolls."""
+        return [] if self._housekeeping is None else self._housekeeping.warnings()
+
+    def archived(self) -> Mapping[str, Held]:
+        """What the archive has of each stream."""
+        return {} if self._housekeeping is None else self._housekeeping.held()
 
     def archive_problems(self) -> dict[str, tuple[int, str]]:
         """Of each stream: the rolls that wait for the archive, and why it takes none (empty: it does)."""

@@ -14,6 +14,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, NamedTuple, Protocol
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from elf.fields import replace
 from elf.job.commands import Install, Replay
 from elf.job.past import Past, Records, sealed_below
@@ -25,26 +29,35 @@ SLICE_ROWS: Final = 16_384
 EVERYTHING: Final = 1 << 62
 
 
+COLUMNS: Final = ["line", "ts", "log", "position", "record"]
+"""What is read of archived rows; ``position`` is that of the line in its file."""
+
+
 class Roll(NamedTuple):
-    """A roll with wanted rows: its first position, and the earliest event time (µs) of these rows."""
+    """Positions ``[start, end)`` in which there are wanted rows: the earliest event time (µs) of these, and
+    what loads all of them, with others, as tables of ``COLUMNS``."""
 
     start: int
+    end: int
     first_us: int
+    parts: tuple[Callable[[], pa.Table], ...]
 
 
 class Survey(NamedTuple):
     """What an archive has of a range of positions. ``covers_us``: from this event time on nothing is lacking
-    (None: it has nothing); ``holes``: event times between which rows are gone."""
+    (None: it has nothing); ``gone``: how many rows of wanted hours retention has deleted so far, of times
+    before ``gone_to_us``."""
 
     rolls: tuple[Roll, ...]
     covers_us: int | None
-    holes: tuple[tuple[int, int], ...] = ()
+    gone: int = 0
+    gone_to_us: int | None = None
 
 
-class ArchivedRolls(Protocol):
+class Archived(Protocol):
     """What one agent has archived of one stream. ``close_roll`` and ``position`` are for the stream task,
-    ``survey`` and ``read`` for any one thread; these raise ``ArchiveError`` where the archive cannot be
-    reached, and for rolls that have gone."""
+    ``survey`` and what rolls load for any one thread; these raise ``ArchiveError`` where the archive cannot
+    be reached, and for files that have gone."""
 
     @property
     def position(self) -> int:
@@ -56,14 +69,7 @@ class ArchivedRolls(Protocol):
         ...
 
     def survey(self, start: int, end: int, since_us: int) -> Survey:
-        """Rows of ``since_us`` or later in rolls between these positions."""
-        ...
-
-    def read(
-        self, start: int, done: int, rows_max: int, since_us: int
-    ) -> tuple[tuple[Records, ...], int, bool]:
-        """Of the roll that begins there, after ``done`` of its rows: (records, how many rows were passed,
-        whether these were the last)."""
+        """Rows of ``since_us`` or later at these positions."""
         ...
 
 
@@ -83,12 +89,14 @@ class Slice:
 class Pasts:
     """The flows of one stream task that read their past, in turn. ``rows_max``: of a slice."""
 
-    def __init__(self, worker: StreamWorker, archive: ArchivedRolls, rows_max: int = SLICE_ROWS) -> None:
+    def __init__(self, worker: StreamWorker, archive: Archived, rows_max: int = SLICE_ROWS) -> None:
         self._worker = worker
         self._archive = archive
         self._rows_max = rows_max
         self._rounds: dict[str, tuple[Roll, ...]] = {}
         self._last = ""
+        self._loaded: tuple[tuple[int, int, int], pa.Table] | None = None
+        """The rows of the roll that was read last, by its ends and since when they are wanted."""
         self.reads = False
         """Whether some flow read its past when the last slice was asked for."""
 
@@ -104,9 +112,9 @@ class Pasts:
 
     def _found(self, install: Install, until: int, ceiling: int) -> tuple[Install, tuple[Roll, ...]]:
         since_us = _since(install.flow)
-        rolls, covers_us, _ = self._archive.survey(0, until, since_us)
+        rolls, covers_us, gone, _ = self._archive.survey(0, until, since_us)
         position = rolls[0].start if rolls else until
-        past = Past(position, 0, until, ceiling, floor=START_OF_TIME)
+        past = Past(position, 0, until, ceiling, START_OF_TIME, gone)
         return replace(install, covers_us=covers_us, past=past), rolls
 
     def installing(self, found: tuple[Install, tuple[Roll, ...]]) -> Install:
@@ -144,8 +152,11 @@ class Pasts:
 
     def _begun(self, flow: Flow, past: Past, rows_max: int | None = None) -> Slice:
         """The first slice of a round."""
-        rolls, _, holes = self._archive.survey(past.position, past.until, _since(flow))
-        return replace(self._read(flow, past, rolls, rows_max), holes=holes)
+        rolls, _, gone, gone_to_us = self._archive.survey(past.position, past.until, _since(flow))
+        read_us = max(past.floor * flow.fragment.pane_us, _since(flow))
+        lacks = gone > past.gone and gone_to_us is not None and gone_to_us > read_us
+        holes = ((read_us, gone_to_us - 1),) if lacks and gone_to_us is not None else ()
+        return replace(self._read(flow, replace(past, gone=gone), rolls, rows_max), holes=holes)
 
     def _read(self, flow: Flow, past: Past, rolls: tuple[Roll, ...], rows_max: int | None = None) -> Slice:
         left = self._rows_max if rows_max is None else rows_max
@@ -154,10 +165,10 @@ class Pasts:
         while rolls and left > 0:
             if rolls[0].start != position:
                 position, done = rolls[0].start, 0
-            some, passed, over = self._archive.read(position, done, left, since_us)
-            records += some
-            left, done = left - passed, done + passed
-            if over:
+            rows = self._rows(rolls[0], since_us).slice(done, left)
+            records += _by_log(rows)
+            left, done = left - rows.num_rows, done + rows.num_rows
+            if left > 0:
                 rolls = rolls[1:]
                 position, done = (rolls[0].start if rolls else past.until), 0
         if not rolls:
@@ -166,6 +177,15 @@ class Pasts:
         floor = sealed_below(first_us, flow.fragment.pane_us)
         after = replace(past, position=position, done=done, floor=floor)
         return Slice(flow.uid, past, tuple(records), after, rolls)
+
+    def _rows(self, roll: Roll, since_us: int) -> pa.Table:
+        """The wanted rows of a roll, in the order of their positions."""
+        key = (roll.start, roll.end, since_us)
+        if self._loaded is None or self._loaded[0] != key:
+            self._loaded = None  # not two at a time
+            rows = pa.concat_tables(_wanted(load(), roll, since_us) for load in roll.parts)
+            self._loaded = key, rows.sort_by("record")
+        return self._loaded[1]
 
     def take(self, found: Slice, now_ms: int) -> Replay | None:
         """The command that gives a slice to the worker, before any other one; None if its flow has gone
@@ -195,3 +215,20 @@ def _since(flow: Flow) -> int:
     since_us = flow.fragment.since_us
     assert since_us is not None
     return since_us
+
+
+def _wanted(rows: pa.Table, roll: Roll, since_us: int) -> pa.Table:
+    inside = pc.and_(pc.greater_equal(rows["record"], roll.start), pc.less(rows["record"], roll.end))
+    late = pc.greater_equal(rows["ts"].cast(pa.int64()), since_us)
+    rows = rows.filter(pc.and_(inside, late))
+    return rows.set_column(rows.schema.get_field_index("log"), "log", rows["log"].cast(pa.string()))
+
+
+def _by_log(rows: pa.Table) -> list[Records]:
+    found = []
+    for log in pc.unique(rows["log"]).to_pylist():
+        chosen = rows.filter(pc.equal(rows["log"], log))
+        lines = chosen["line"].combine_chunks()
+        lines = lines if isinstance(lines, pa.Array) else pa.concat_arrays(lines.chunks)
+        found.append(Records(log, lines, np.asarray(chosen["position"].to_numpy(), dtype=np.int64)))
+    return found

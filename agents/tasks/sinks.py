@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from agents.archive.shelf import Shelf
 from agents.disk.durable import sync
 from agents.formats import Format
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Reject
@@ -163,7 +164,7 @@ class Sinks:
     def sync(self) -> tuple[int, int]:
         """Make all that was taken durable: the positions in archive and rejects that the checkpoint must
         name."""
-        archive = self._archive.sync() if self._archive is not None else 0
+        archive = self._archive.sync() if self._archive is not None else self._durable
         return archive, self._rejects.sync() if self._rejects is not None else 0
 
     def covered(self, archive: int) -> None:
@@ -178,6 +179,11 @@ class Sinks:
         """Close it."""
         if self._archive is not None:
             self._archive.roll()
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """Where the archive ships to; None: there is none."""
+        return None if self._archive is None else self._archive.shelf
 
     @property
     def archives(self) -> bool:

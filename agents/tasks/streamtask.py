@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from agents.archive.shelf import Shelf
 from agents.disk.store import Store
 from agents.formats import Format
 from agents.inputs.values import Chunk, Position
@@ -64,6 +65,7 @@ class TaskStatus:
     format: Format
     timestamp: str | None
     archive_path: str
+    """Empty: lines are not archived."""
     declared: Mapping[str, ColumnType] = field(default_factory=dict)
 
 
@@ -288,6 +290,11 @@ class StreamTask:
     def unshipped(self) -> int:
         """Closed rolls that are not in the archive yet."""
         return self._sinks.unshipped
+
+    @property
+    def shelf(self) -> Shelf | None:
+        """Where its archive ships to; None: it has none."""
+        return self._sinks.shelf
 
     def ship(self) -> None:
         """Ship the closed rolls that the last checkpoint covers; on any thread. Raises ``ArchiveError``."""

@@ -49,6 +49,9 @@ def report(facts: CompareFacts, master: str | None = None) -> Comparison:
     silent = dict.fromkeys(name for source in facts.archives for name in source.silent)
     if silent:
         say(f"elf: no archive from {', '.join(silent)}: not reached; windows with their rows may differ")
+    off = dict.fromkeys(name for source in facts.archives for name in source.off)
+    if off:
+        say(f"elf: no archive on {', '.join(off)} (archive: off); windows with their rows differ")
     skipped = sum(bool(window.status.get("skipped")) for window in _windows(facts))
     if skipped:
         print(f"windows that were skipped, and are not compared: {skipped}", file=sys.stderr)
@@ -58,6 +61,9 @@ def report(facts: CompareFacts, master: str | None = None) -> Comparison:
         for path in source.archives
     ]
     print(f"running the query with Spark over {len(archived)} archives", file=sys.stderr)
+    bounds = (min(window.start_us for window in live), max(window.end_us for window in live))
+    for line in offline.lacking(archived, bounds if bounds[0] < bounds[1] else None):
+        say(f"elf: the archive lacks rows: {line}; windows with them differ")
     with session.opened(master or session.LOCAL) as spark:
         spans = [(window.start_us, window.end_us) for window in live]
         rows = offline.run(spark, facts.job.spec.plan, archived, spans, _name_damaged)

@@ -49,6 +49,7 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
         archives (tuple[str, ...]): paths or URIs of the members' archives, each once.
         silent (tuple[str, ...]): names of the members that were not reached, so that their last rows may be
             in no archive yet.
+        off (tuple[str, ...]): names of the members that keep no archive (``archive: off``).
 
     Example:
         >>> facts = await client.compare_facts("busy")
@@ -61,6 +62,7 @@ class ArchiveStatus(msgspec.Struct, frozen=True):
     timestamp: str | None
     archives: tuple[str, ...]
     silent: tuple[str, ...]
+    off: tuple[str, ...] = ()
 
 
 class Archives(msgspec.Struct, frozen=True):

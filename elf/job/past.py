@@ -34,15 +34,16 @@ END_OF_TIME = 1 << 62
 
 class Past(msgspec.Struct, frozen=True):
     """How far a flow has read what was archived. ``position``: records below it are read; ``done``: so many
-    rows more, of the roll that begins there, in the roll's own order; ``until``: where its round ends;
-    ``ceiling``: panes from here on were not sealed when the round began; ``floor``: records of the round that
-    are not read are of this pane or later ones."""
+    wanted rows more, in the order of their positions; ``until``: where its round ends; ``ceiling``: panes
+    from here on were not sealed when the round began; ``floor``: records of the round that are not read are
+    of this pane or later ones; ``gone``: how many wanted rows retention had deleted when it began."""
 
     position: Count
     done: Count
     until: Count
     ceiling: Pane
     floor: Pane
+    gone: Count = 0
 
     @property
     def sealable(self) -> int:

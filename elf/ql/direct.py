@@ -8,7 +8,7 @@ fragment says the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from elf.ql.expressions import TRUE, Call, Constant, Expr, Kind, Ref, is_constant
@@ -42,6 +42,12 @@ def direct_of(draft: Draft, states: States) -> Direct | None:
     if None in where or None in keys or None in given:
         return None
     return Direct(_all(where), _all(keys), _all(given))
+
+
+def conditions_of(where: Iterable[Expr]) -> tuple[Condition, ...]:
+    """Those of these that need no SQL."""
+    found = (None if is_constant(one) else _condition(one) for one in where if one != TRUE)
+    return tuple(one for one in found if one is not None)
 
 
 def _all(found: Sequence[_Part | None]) -> tuple[_Part, ...]:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Final
 
 from elf.aggregates import State
-from elf.ql.direct import direct_of
+from elf.ql.direct import conditions_of, direct_of
 from elf.ql.draft import Draft
 from elf.ql.expressions import Aggregate, Constant, Expr, Over, Ref, rewrite, walk
 from elf.ql.kinds import become
@@ -51,6 +51,7 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
         columns=_columns(draft, states, schema),
         map_sql=render_map(draft, states),
         direct=direct_of(draft, states),
+        where=() if draft.branches else conditions_of(_of_stream_alone(draft.where)),
         keys=(
             *(COUNTED if draft.counts else ()),
             *(f"k{index}" for index in range(len(draft.keys))),

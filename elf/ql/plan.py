@@ -189,6 +189,9 @@ class Fragment:
     None: from when the flow begins."""
     direct: Direct | None = field(default=None, compare=False, repr=False)
     """How the map is done without its SQL, where it can be."""
+    where: tuple[Condition, ...] = field(default=(), compare=False, repr=False)
+    """Parts of WHERE that need no SQL: a row for which one of them is not true adds nothing. Who reads files
+    passes over those in which no such row can be (``agents.archive.summaries``)."""
 
     @property
     def task_states(self) -> tuple[State, ...]:

@@ -7,13 +7,13 @@ for ever: what a crash takes back is read again from the log.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 
-from agents.tasks.past import Roll, Survey
-from elf.job.past import Records
+from agents.tasks.past import COLUMNS, Roll, Survey
 
 if TYPE_CHECKING:
     from lab.chaos.task import Log
@@ -35,32 +35,25 @@ class SimArchive:
         return self._fed()
 
     def close_roll(self) -> int:
-        self._log.rolled.add(self.position)
         return self.position
-
-    def _end(self, start: int) -> int:
-        """Where the roll that begins there ends."""
-        return min((at for at in self._log.rolled if at > start), default=1 << 62)
 
     def survey(self, start: int, end: int, since_us: int) -> Survey:
         rows, lost_to = self._log.rows, min(self._log.lost_to, end)
         begin = max(start, lost_to)
-        if begin >= end:
-            return Survey((), None, ((since_us, since_us),) if 0 < start < end else ())
-        self._log.rolled |= {begin, *range(0, end, ROLL_ROWS)}
-        starts = sorted(at for at in self._log.rolled if begin <= at < end)
-        times = {at: [ts for ts, _ in rows[at : self._end(at)] if ts >= since_us] for at in starts}
-        rolls = tuple(Roll(at, min(found)) for at, found in times.items() if found)
-        first = [ts for ts, _ in rows[begin : self._end(begin)]]
-        holes = ((min(first), max(first)),) if begin > start else ()
-        return Survey(rolls, max(first) + 1 if holes else min(first), holes)
+        rolls = []
+        for at in range(begin, end, ROLL_ROWS):
+            after = min(at + ROLL_ROWS, end)
+            wanted = [ts for ts, _ in rows[at:after] if ts >= since_us]
+            if wanted:
+                rolls.append(Roll(at, after, min(wanted), (partial(self._load, at, after),)))
+        gone = [ts for ts, _ in rows[:lost_to] if ts >= since_us]
+        gone_to_us = max(gone) + 1 if gone else None
+        covers = [us for us in (rows[begin][0] if begin < end else None, gone_to_us) if us is not None]
+        return Survey(tuple(rolls), max(covers, default=None), len(gone), gone_to_us)
 
-    def read(
-        self, start: int, done: int, rows_max: int, since_us: int
-    ) -> tuple[tuple[Records, ...], int, bool]:
-        here = self._log.rows[start : self._end(start)][done : done + rows_max]
-        chosen = [(place, row) for place, row in enumerate(here, start + done) if row[0] >= since_us]
-        lines = pa.array([f"{ts},{key}" for _, (ts, key) in chosen], pa.string())
-        offsets = np.array([place for place, _ in chosen], dtype=np.int64)
-        over = start + done + len(here) >= self._end(start)
-        return (Records("log", lines, offsets),) if chosen else (), len(here), over
+    def _load(self, start: int, end: int) -> pa.Table:
+        rows = self._log.rows[start:end]
+        places = pa.array(np.arange(start, end, dtype=np.int64))
+        ts = pa.array([ts for ts, _ in rows], pa.int64()).cast(pa.timestamp("us"))
+        lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
+        return pa.table([lines, ts, ["log"] * len(rows), places, places], names=COLUMNS)

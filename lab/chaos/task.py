@@ -50,8 +50,6 @@ class Log:
     """A growing log: (event time, key) a row; the offset of a row is its index."""
 
     rows: list[tuple[int, str]] = field(default_factory=list)
-    rolled: set[int] = field(default_factory=set)
-    """Positions between two rolls of its archive."""
     lost_to: int = 0
     """Rows below this one are in no archive any more."""
 

@@ -27,22 +27,45 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import agents.archive.manifest
+import agents.archive.upkeep
 import agents.tasks.archive
-import agents.tasks.partitions
-import agents.tasks.pieces
+from agents.archive.contents import contents
+from agents.archive.partitions import HOUR_US, Target, by_hour, hour_folder
+from agents.archive.retention import Limits
+from agents.archive.upkeep import Upkeep
 from agents.disk.durable import waits
 from agents.disk.store import Store
 from agents.tasks.archive import Archive, ArchiveError
-from agents.tasks.partitions import HOUR_US, Target, by_hour, hour_folder
 from elf.errors import ElfBug
 from tests.support.archived import append, archive_in
 
-TRACED = {module.__file__ for module in (agents.tasks.archive, agents.tasks.partitions, agents.tasks.pieces)}
+TRACED = {
+    module.__file__ for module in (agents.tasks.archive, agents.archive.partitions, agents.archive.pieces)
+}
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
 
 
 def shipped(folder: Path) -> pa.Table:
+    """As engines see it that know nothing of manifests."""
     return ds.dataset(folder / "archive", partitioning="hive").to_table()
+
+
+def shown(folder: Path, stream: str = "clicks") -> pa.Table:
+    """As readers are shown it."""
+    target = Target(str(folder / "archive"))
+    found = contents(target, stream)
+    assert not found.damaged
+    paths = [f"{target.stream_folder(stream)}/{file.path}" for file in found.files]
+    tables = [pq.ParquetFile(path).read() for path in paths]
+    for file, table in zip(found.files, tables, strict=True):
+        assert file.rows == table.num_rows
+        assert all(file.first <= record < file.end for record in table["record"].to_pylist())
+    return (
+        pa.concat_tables(tables).unify_dictionaries()
+        if tables
+        else pa.table({"line": pa.array([], pa.string())})
+    )
 
 
 # -- crashes -------------------------------------------------------------------------------------------------
@@ -103,6 +126,10 @@ class Machine:
     synced: dict[Path, int] = field(default_factory=dict)
     named: set[str] = field(default_factory=set)
     """What is surely in the folder of rolls."""
+    limits: Limits | None = None
+    """None: nobody keeps house."""
+    gone: int = 0
+    """Rows that retention has deleted."""
 
     def sync_path(self, path: Path) -> None:
         if path.is_dir():
@@ -120,6 +147,8 @@ class Machine:
                 archive.roll()
             if self.rng.random() < 0.6:
                 archive.ship(self.checkpoint[0])
+            if self.limits is not None and self.rng.random() < 0.5:
+                Upkeep([archive.shelf], self.limits, grace_ms=0).run()
         archive.roll()
         self.take_checkpoint(archive, read)
         archive.ship(self.checkpoint[0])
@@ -153,7 +182,14 @@ class Machine:
                 self.synced[before] = before.stat().st_size
 
     def check(self) -> None:
-        table = shipped(self.folder)
+        table = shown(self.folder)
+        records = sorted(table["record"].to_pylist())
+        if self.limits is not None and self.limits.bytes:
+            gone = contents(Target(str(self.folder / "archive")), "clicks").gone
+            self.gone = sum(one.rows for each in gone.values() for one in each)
+            assert len(records) == len(set(records)) == 2 * self.length - self.gone
+            return
+        assert records == list(range(table.num_rows))
         expected = {f"{source}/{n}" for source in (0, 1) for n in range(self.length)}
         assert Counter(table["line"].to_pylist()) == dict.fromkeys(expected, 1)
         for row in table.to_pylist():
@@ -193,7 +229,7 @@ def test_no_line_is_lost_or_doubled_wherever_a_crash_falls(
         monkeypatch.setattr(agents.tasks.archive, "PIECE_BYTES_MIN", 100)
     steps = steps_of(tmp_path / "whole", seed)
     rng = random.Random(seed)
-    for step in range(1 + seed, steps + 1, 41):
+    for step in range(1 + seed, steps + 1, 97):
         folder = tmp_path / str(step)
         machine = Machine(folder, random.Random(seed))
         crash_and_go_on(machine, [step, *rng.sample(range(1, steps + 1), rng.choice([0, 1, 2]))])
@@ -201,6 +237,30 @@ def test_no_line_is_lost_or_doubled_wherever_a_crash_falls(
             machine.check()
         except BaseException as failure:
             failure.add_note(f"crash before step {step} of {steps}, seed {seed}")
+            raise
+
+
+@pytest.mark.parametrize("limits", [Limits(), Limits(bytes=12_000)])
+def test_merging_and_retention_lose_and_double_nothing_wherever_a_crash_falls(
+    tmp_path: Path, limits: Limits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)
+    monkeypatch.setattr(agents.tasks.archive, "ThreadPoolExecutor", AtOnce)
+    monkeypatch.setattr(agents.archive.manifest, "WHOLE_EVERY", 4)
+    monkeypatch.setattr(agents.archive.upkeep, "room_of", lambda _: None)
+    with crash_at(None) as count:
+        machine = Machine(tmp_path / "whole", random.Random(4), limits=limits)
+        machine.run()
+    machine.check()
+    assert (machine.gone > 0) == (limits.bytes is not None)
+    rng = random.Random(4)
+    for step in range(1, count[0] + 1, count[0] // 16):
+        machine = Machine(tmp_path / str(step), random.Random(4), limits=limits)
+        crash_and_go_on(machine, [step, *rng.sample(range(1, count[0]), rng.choice([0, 1]))])
+        try:
+            machine.check()
+        except BaseException as failure:
+            failure.add_note(f"crash before step {step} of {count[0]}")
             raise
 
 
@@ -290,7 +350,7 @@ def test_rows_lie_by_event_hour_and_keep_everything(tmp_path: Path) -> None:
     assert sorted(shipped(tmp_path)["line"].to_pylist()) == ["a", "b", "c", "d\u2028", "e"]
 
 
-@pytest.mark.parametrize("least", [0, 60, 1 << 20])
+@pytest.mark.parametrize("least", [0, 75, 1 << 20])
 def test_frames_are_one_file_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, least: int) -> None:
     """Be they pieces, rows or both, others read the same of them."""
     monkeypatch.setattr(agents.tasks.archive, "PIECE_BYTES_MIN", least)
@@ -302,7 +362,7 @@ def test_frames_are_one_file_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyP
     archive.roll()
     paths = archive.ship(archive.sync())
     groups = [pq.ParquetFile(path).metadata.num_row_groups for path in paths]
-    assert groups == {0: [5, 2], 60: [4, 1], 1 << 20: [1, 1]}[least]
+    assert groups == {0: [5, 2], 75: [4, 1], 1 << 20: [1, 1]}[least]
     expected = [f"{n} {which}" for n in range(5) for which in "ab"]
     assert sorted(shipped(tmp_path)["line"].to_pylist()) == expected
     folder = str(tmp_path / "archive" / "stream=clicks")

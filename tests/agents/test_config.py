@@ -112,6 +112,14 @@ def test_only_files_can_be_shared(tmp_path: Path) -> None:
     assert streams["a"].shared == ("/mnt/*/a",)
 
 
+@pytest.mark.parametrize("text", ["archive: off", "archive: false", "archive: {enabled: off}"])
+def test_an_archive_can_be_off(tmp_path: Path, text: str) -> None:
+    assert not load(written(tmp_path, text), {}).archive.enabled
+    assert load(written(tmp_path, text), {"ELF_ARCHIVE_ENABLED": "true"}).archive.enabled
+    with pytest.raises(ConfigProblems, match=r"elf.yaml:1: ring must have keys"):
+        load(written(tmp_path, "ring: off"), {})
+
+
 def test_nothing_at_all_is_a_configuration(tmp_path: Path) -> None:
     for config in (load(None, {}), load(written(tmp_path, "# nothing"), {})):
         assert config.agent.name == socket.gethostname()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agents.tasks.archive import Archive, ArchiveError
+from agents.archive.partitions import HOUR_US, ArchiveError
+from agents.tasks.archive import Archive
 from agents.tasks.archived import OwnArchive
-from agents.tasks.partitions import HOUR_US
-from agents.tasks.past import Roll
+from agents.tasks.past import Survey
 from tests.support.archived import append, archive_in
 
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
@@ -29,73 +29,72 @@ def filled(folder: Path, rolls: int, rows: int = 20) -> Archive:
     return archive
 
 
-def lines(own: OwnArchive, rolls: tuple[Roll, ...], since_us: int, rows_max: int = 3) -> Counter[str]:
-    """All lines of these rolls, a few at a time."""
+def lines(survey: Survey, since_us: int) -> Counter[str]:
+    """The wanted lines of all rolls of a survey."""
     found = Counter[str]()
-    for roll in rolls:
-        done, over = 0, False
-        while not over:
-            records, passed, over = own.read(roll.start, done, rows_max, since_us)
-            assert 0 < passed <= rows_max or over
-            done += passed
-            for one in records:
-                assert (one.log, len(one.lines)) == ("/s", len(one.offsets))
-                found.update(one.lines.to_pylist())
+    for roll in survey.rolls:
+        for load in roll.parts:
+            for row in load().to_pylist():
+                if roll.start <= row["record"] < roll.end and row["ts"].timestamp() * 1e6 >= since_us:
+                    found[row["line"]] += 1
     return found
 
 
 @pytest.mark.parametrize("shipped", [0, 3, 6])
-def test_each_row_since_a_moment_is_read_once_wherever_its_roll_lies(tmp_path: Path, shipped: int) -> None:
+def test_each_row_since_a_moment_is_found_once_wherever_its_roll_lies(tmp_path: Path, shipped: int) -> None:
     archive = filled(tmp_path, 6)
     archive.ship(20 * shipped)
     own = OwnArchive(archive)
-    end = own.close_roll()
     since_us = BASE_US + HOUR_US
-    survey = own.survey(0, end, since_us)
+    survey = own.survey(0, own.close_roll(), since_us)
     wanted = Counter(
         f"{roll}.{n}" for roll in range(6) for n in range(20) if 30 * roll + n - 60 * (n % 5 == 4) >= 60
     )
-    assert lines(own, survey.rolls, since_us) == wanted
-    assert survey.holes == ()
+    assert lines(survey, since_us) == wanted
+    assert survey.gone == 0
     assert (survey.covers_us or since_us) < since_us
     assert all(roll.first_us >= since_us for roll in survey.rolls)
     archive.close()
 
 
-def test_rows_are_counted_alike_before_and_after_their_roll_is_shipped(tmp_path: Path) -> None:
-    archive = filled(tmp_path, 2)
-    own = OwnArchive(archive)
-    own.survey(0, own.close_roll(), BASE_US - HOUR_US)
-    before, passed, _ = own.read(20, 0, 7, BASE_US - HOUR_US)
-    archive.ship(40)
-    fresh = OwnArchive(archive)
-    after, _, over = fresh.read(20, passed, 100, BASE_US - HOUR_US)
-    assert over
-    found = Counter(line for one in (*before, *after) for line in one.lines.to_pylist())
-    assert found == Counter(f"1.{n}" for n in range(20))
+def test_a_place_in_the_archive_stays_when_rolls_are_shipped_and_files_merged(tmp_path: Path) -> None:
+    """What is found from a position on is the same rows in the same order, whatever became of the files."""
+    archive = filled(tmp_path, 6)
+    own, since_us = OwnArchive(archive), BASE_US - HOUR_US
+    end = own.close_roll()
+
+    def rest(start: int) -> list[int]:
+        rolls = own.survey(start, end, since_us).rolls
+        rows = (row for roll in rolls for load in roll.parts for row in load()["record"].to_pylist())
+        return sorted({row for row in rows if row >= start})
+
+    before = {start: rest(start) for start in (0, 7, 20, 33, 119)}
+    assert before[0] == list(range(120))
+    archive.ship(60)
+    assert {start: rest(start) for start in before} == before
+    archive.ship(120)
+    files = [file for file in archive.shelf.files() if file.hour == BASE_US // HOUR_US]
+    assert archive.shelf.merge(sorted(files, key=lambda file: file.first)) is not None
+    archive.shelf.sweep(1 << 60)
+    assert {start: rest(start) for start in before} == before
     archive.close()
 
 
-def test_what_is_gone_is_found_by_counting(tmp_path: Path) -> None:
+def test_what_retention_has_deleted_is_not_covered(tmp_path: Path) -> None:
     archive = filled(tmp_path, 6)
     archive.ship(120)
-    files = sorted((tmp_path / "archive").rglob("*.parquet"), key=lambda path: path.name)
-    of_second = [path for path in files if path.stem.endswith(f"{20:020d}")]
-    of_second[0].unlink()  # one of its hours
-    own = OwnArchive(archive)
-    survey = own.survey(0, 120, BASE_US - HOUR_US)
-    (hole,) = survey.holes
-    assert hole[0] <= BASE_US + 49 * MINUTE_US
-    assert survey.covers_us == hole[1] + 1
-    for path in files:
-        if path.stem.endswith((f"{0:020d}", f"{20:020d}")):
-            path.unlink(missing_ok=True)
-    later = OwnArchive(archive).survey(0, 120, BASE_US - HOUR_US)
-    assert later.rolls[0].start == 40
-    assert later.covers_us == later.holes[-1][1] + 1
-    for archived, why in ((own, "cannot be read"), (OwnArchive(archive), "in the archive no more")):
-        with pytest.raises(ArchiveError, match=why):
-            archived.read(0, 0, 10, BASE_US - HOUR_US)
+    own, since_us = OwnArchive(archive), BASE_US - HOUR_US
+    rolls = own.survey(0, 120, since_us).rolls
+    hour = BASE_US // HOUR_US
+    old = [file for file in archive.shelf.files() if file.hour is not None and file.hour <= hour]
+    archive.shelf.let_go(old, at_once=True)
+    archive.shelf.sweep(1 << 60)
+    later = own.survey(0, 120, since_us)
+    assert later.gone == sum(file.rows for file in old)
+    assert later.covers_us == later.gone_to_us == BASE_US + HOUR_US
+    with pytest.raises(ArchiveError, match="cannot"):
+        rolls[0].parts[0]()
+    assert own.survey(0, 120, BASE_US + HOUR_US).gone == 0
     archive.close()
 
 
@@ -103,5 +102,5 @@ def test_an_archive_of_nothing_covers_nothing(tmp_path: Path) -> None:
     archive = archive_in(tmp_path)
     archive.restore(0)
     own = OwnArchive(archive)
-    assert own.survey(0, own.close_roll(), BASE_US) == ((), None, ())
+    assert own.survey(0, own.close_roll(), BASE_US) == ((), None, 0, None)
     archive.close()

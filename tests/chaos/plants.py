@@ -108,7 +108,7 @@ def misses_what_came_meanwhile(patch: pytest.MonkeyPatch) -> None:
     take = Pasts.take
 
     def taken(pasts: Pasts, found: past_of_tasks.Slice, now_ms: int) -> Replay | None:
-        replay = take(pasts, replace(found, rolls=found.rolls or (Roll(0, 0),)), now_ms)
+        replay = take(pasts, replace(found, rolls=found.rolls or (Roll(0, 0, 0, ()),)), now_ms)
         return replay if replay is None or found.rolls else replace(replay, past=None)
 
     patch.setattr(Pasts, "take", taken)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import time
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from elf.client import connect
+from elf.errors import UserError
 from tests.support.fleet import Agent, Fleet
 from tests.support.waiting import wait_until
 
@@ -53,3 +56,19 @@ def test_an_archive_that_takes_nothing_is_told_and_counted_until_it_is_over(agen
     assert agent.metric("archive_rolls_waiting") == 0
     assert "the archive takes what has waited" in agent.said()
     assert list(archive.rglob("*.parquet"))
+    until(agent, "/metrics", lambda text: 'elf_archive_files{stream="clicks"} ' in text)
+    agent.more["archive"] = {"enabled": False}
+    agent.kill()
+    agent.start()
+    write(agent)
+    until(agent, "/health", lambda text: json.loads(text) == {"ok": True})
+    files = len(list(archive.rglob("*.parquet")))
+    with pytest.raises(UserError, match=r"is not archived on .* \(archive: off\)"):
+        asyncio.run(facts_of(agent))
+    assert len(list(archive.rglob("*.parquet"))) == files
+
+
+async def facts_of(agent: Agent) -> None:
+    async with connect(agent.address, cluster=agent.cluster) as client:
+        await client.sql("CREATE JOB busy AS SELECT COUNT(*) AS n FROM clicks WINDOWING 1 SECOND")
+        await client.compare_facts("busy")

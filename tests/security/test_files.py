@@ -12,11 +12,13 @@ import pyarrow as pa
 import pytest
 import yaml
 
+from agents.archive.partitions import Target
+from agents.archive.pieces import piece_of
+from agents.archive.shelf import Shelf
 from agents.disk.modes import Access
 from agents.loading import load
 from agents.process import hash_name
 from agents.settings.tree import ConfigProblems
-from agents.tasks.partitions import Target
 from agents.tasks.spill import SpillFolder
 from agents.validation import validate
 from elf.client import connect
@@ -81,12 +83,15 @@ def test_an_archive_for_others(tmp_path: Path, readers: str, folder: int, file: 
         table = pa.table(
             {"ts": pa.array([0], pa.timestamp("us", tz="UTC")), "source": ["s"], "position": [0]}
         )
-        (path,) = target.write(table, stream="../../x", agent="../y", name="n")
+        shelf = Shelf(target, "../../x", "../y")
+        (path,) = shelf.ship({0: [pa.py_buffer(piece_of(table))]}, life="n", first=0, end=1)
     finally:
         os.umask(before)
-    assert Path(path).resolve().is_relative_to(tmp_path / "a" / "b")
-    assert mode(Path(path)) == file
-    for place in (Path(path).parent, tmp_path / "a" / "b", tmp_path / "a"):
+    manifest = next((tmp_path / "a" / "b").rglob("*.json"))
+    for place in (Path(path), manifest):
+        assert place.resolve().is_relative_to(tmp_path / "a" / "b")
+        assert mode(place) == file
+    for place in (Path(path).parent, manifest.parent, tmp_path / "a" / "b", tmp_path / "a"):
         assert mode(place) == folder
 
 

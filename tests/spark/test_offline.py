@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from agents.tasks.partitions import HOUR_US, ArchiveError
+from agents.archive.partitions import HOUR_US, ArchiveError
 from elf.batch import encode
 from elf.ql.files import tables_of
 from elf.ql.planner import plan, plan_streams, plan_text

@@ -4,7 +4,8 @@
 
 Rules: names follow Hive (``key=value``, percent-encoded), so that Spark discovers the partitions; rows
 without an event time, or with one outside the years 1 to 9999, lie under Hive's name for NULL. A file appears
-whole or not at all (written under a hidden name, synced, renamed); writing the same name again replaces it.
+whole or not at all: it is written under a hidden name, synced and renamed, or, where the place is an object
+store, it is one object. Writing the same name again replaces it.
 
 It must never decide what may be shipped: that is the archive's business.
 """
@@ -13,11 +14,11 @@ from __future__ import annotations
 
 import datetime
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +26,6 @@ import pyarrow as pa
 
 from agents.disk.durable import sync_path
 from agents.disk.modes import Access
-from agents.tasks.pieces import piece_of
 from elf.errors import UserError
 
 if TYPE_CHECKING:  # an agent without input needs neither file systems nor Parquet: 5 MB less
@@ -36,6 +36,8 @@ NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
 _SHIPPED: Final = re.compile(r"[^._].*\.parquet")
+_OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
+"""An object there is whole when it appears, and to rename it is to copy it."""
 _FIRST_HOUR: Final = -17_259_888
 """Hours from the epoch to 0001-01-01."""
 _END_HOUR: Final = 70_389_528
@@ -55,12 +57,23 @@ def hour_folder(hour: int | None) -> str:
     return f"date={at.date().isoformat()}/hour={at.hour:02d}"
 
 
-def _hour_of(date: str, hour: str) -> int | None:
-    """The hour of the folders that ``hour_folder`` names."""
-    if NULL_PARTITION in date:
+def unit_folder(hour: int | None, agent: str) -> str:
+    """``date=…/hour=…/agent=…``: where the files of an hour and an agent are, below the stream's folder."""
+    return f"{hour_folder(hour)}/agent={quote(agent, safe='')}"
+
+
+def hour_of(path: str) -> int | None:
+    """The hour of the folder that a path below the stream's folder begins with."""
+    date, hour = (part.partition("=")[2] for part in path.split("/", 2)[:2])
+    if NULL_PARTITION in (date, hour):
         return None
-    day = datetime.date.fromisoformat(date.removeprefix("date="))
-    return (day - _EPOCH.date()).days * 24 + int(hour.removeprefix("hour="))
+    day = datetime.date.fromisoformat(date) - _EPOCH.date()
+    return day.days * 24 + int(hour)
+
+
+def agent_of(path: str) -> str:
+    """The agent whose folder a path below the stream's folder leads through."""
+    return unquote(path.split("/", 3)[2].removeprefix("agent="))
 
 
 def by_hour(table: pa.Table) -> list[tuple[int | None, pa.Table]]:
@@ -116,28 +129,19 @@ class Target:
 
         return pafs.LocalFileSystem()
 
+    @cached_property
+    def _is_object_store(self) -> bool:
+        return self.fs.type_name in _OBJECT_STORES
+
     def stream_folder(self, stream: str) -> str:
         return f"{self.root}/stream={quote(stream, safe='')}"
 
-    def write(self, table: pa.Table, *, stream: str, agent: str, name: str) -> list[str]:
-        """Writes ``name`` into every partition that ``table`` (it has a ``ts``) has rows for; their paths."""
-        files = {hour: [pa.py_buffer(piece_of(rows))] for hour, rows in by_hour(table)}
-        return self.put(files, stream=stream, agent=agent, name=name)
-
-    def put(
-        self, files: Mapping[int | None, Sequence[pa.Buffer]], *, stream: str, agent: str, name: str
-    ) -> list[str]:
-        """The same with files that are written already, by their hours."""
-        paths = []
-        for hour, parts in files.items():
-            folder = f"{self.stream_folder(stream)}/{hour_folder(hour)}/agent={quote(agent, safe='')}"
-            path = f"{folder}/{name}.parquet"
-            try:
-                self._replace(folder, path, parts)
-            except (OSError, pa.ArrowException) as error:
-                raise ArchiveError(f"cannot write {path} to the archive {self.uri}: {error}") from error
-            paths.append(path)
-        return paths
+    def place(self, path: str, parts: Iterable[bytes | pa.Buffer]) -> None:
+        """A file of any kind, whole or not at all."""
+        try:
+            self._replace(path.rpartition("/")[0], path, parts)
+        except (OSError, pa.ArrowException) as error:
+            raise ArchiveError(f"cannot write {path} to the archive {self.uri}: {error}") from error
 
     def hours(self, stream: str, from_us: int, to_us: int) -> list[str]:
         """The existing folders of hours that may hold rows with ``from_us`` ≤ ts < ``to_us``, in order."""
@@ -151,45 +155,78 @@ class Target:
             found += [f"{date}/{hour}" for hour in self._folders(f"{self.stream_folder(stream)}/{date}")]
         return [f"{self.stream_folder(stream)}/{hour}" for hour in sorted(found) if low <= hour <= high]
 
-    def files_of(self, stream: str, agent: str) -> Iterator[tuple[int | None, str, str]]:
-        """(hour since the epoch, or None; name; path) of each file of an agent, hour by hour."""
-        import pyarrow.fs as pafs
-
-        top = self.stream_folder(stream)
-        for date in self._folders(top):
-            for hour in self._folders(f"{top}/{date}"):
-                folder = f"{top}/{date}/{hour}/agent={quote(agent, safe='')}"
-                try:
-                    infos = self.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-                except OSError as error:
-                    raise ArchiveError(f"cannot list {folder} in the archive {self.uri}: {error}") from error
-                for info in infos:
-                    if _SHIPPED.fullmatch(info.base_name):
-                        yield _hour_of(date, hour), info.base_name.removesuffix(".parquet"), info.path
-
     def everything(self, stream: str) -> list[str]:
         """The stream's folder, in a list; no folder when nothing was ever shipped."""
         folder = self.stream_folder(stream)
         return [folder] if self._folders(folder) else []
 
-    def files(self, folders: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-        """The files in these folders that can be read to their end, by their checksums; and why the others
-        cannot."""
+    def sizes(self, folders: Sequence[str]) -> dict[str, int]:
+        """The shipped files in these folders, or below them, and their bytes."""
         import pyarrow.fs as pafs
 
-        whole: list[str] = []
-        damaged: dict[str, str] = {}
+        found = {}
         for folder in folders:
             try:
                 infos = self.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True, recursive=True))
             except OSError as error:
                 raise ArchiveError(f"cannot list {folder} in the archive {self.uri}: {error}") from error
-            for path in sorted(info.path for info in infos if info.type == pafs.FileType.File):
-                if _SHIPPED.fullmatch(path.rsplit("/", 1)[1]):
-                    why = self._damage(path)
-                    whole += [] if why else [path]
-                    damaged |= {path: why} if why else {}
-        return whole, damaged
+            for info in infos:
+                if info.type == pafs.FileType.File and _SHIPPED.fullmatch(info.base_name):
+                    found[info.path] = info.size
+        return found
+
+    def names(self, folder: str) -> list[str]:
+        """Of the files and folders in a folder; none where it is not there."""
+        import pyarrow.fs as pafs
+
+        try:
+            infos = self.fs.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        except OSError as error:
+            raise ArchiveError(f"cannot list {folder} in the archive {self.uri}: {error}") from error
+        return sorted(info.base_name for info in infos)
+
+    def read(self, path: str) -> bytes | None:
+        """A file; None: it is not there."""
+        try:
+            with self.fs.open_input_stream(path) as file:
+                data: bytes = file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ArchiveError(f"cannot read {path} in the archive {self.uri}: {error}") from error
+        return data
+
+    def opened(self, path: str) -> pa.NativeFile:
+        """A file, to be read from where one likes. Raises ``ArchiveError``."""
+        try:
+            return self.fs.open_input_file(path)
+        except OSError as error:
+            raise ArchiveError(f"cannot read {path} in the archive {self.uri}: {error}") from error
+
+    def size(self, path: str) -> int:
+        """Of a file that is there, in bytes."""
+        with self.opened(path) as file:
+            return int(file.size())
+
+    def exists(self, path: str) -> bool:
+        import pyarrow.fs as pafs
+
+        return bool(self.fs.get_file_info(path).type == pafs.FileType.File)
+
+    def remove(self, path: str) -> None:
+        """A file, if it is there."""
+        try:
+            if self.exists(path):
+                self.fs.delete_file(path)
+        except OSError as error:
+            raise ArchiveError(f"cannot delete {path} from the archive {self.uri}: {error}") from error
+
+    def files(self, folders: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+        """The files in these folders that can be read to their end, by their checksums; and why the others
+        cannot."""
+        reasons = {path: self.damage(path) for path in sorted(self.sizes(folders))}
+        whole = [path for path, why in reasons.items() if not why]
+        return whole, {path: why for path, why in reasons.items() if why}
 
     def facts(self, path: str) -> dict[str, str]:
         """What the agent has written about a file."""
@@ -200,7 +237,8 @@ class Target:
         prefix = b"elf."
         return {k.removeprefix(prefix).decode(): v.decode() for k, v in found.items() if k.startswith(prefix)}
 
-    def _damage(self, path: str) -> str:
+    def damage(self, path: str) -> str:
+        """Why a file cannot be read to its end, by its checksums; empty: it can."""
         import pyarrow.parquet as pq
 
         try:
@@ -221,7 +259,12 @@ class Target:
             raise ArchiveError(f"cannot list {path} in the archive {self.uri}: {error}") from error
         return [info.base_name for info in infos if info.type == pafs.FileType.Directory]
 
-    def _replace(self, folder: str, path: str, parts: Sequence[pa.Buffer]) -> None:
+    def _replace(self, folder: str, path: str, parts: Iterable[bytes | pa.Buffer]) -> None:
+        if self._is_object_store:
+            with self.fs.open_output_stream(path) as file:
+                for part in parts:
+                    file.write(part)
+            return
         if self.local:
             self._access.make_folder(Path(folder))
         else:

@@ -18,6 +18,8 @@ import pyarrow as pa
 ROW_GROUP_ROWS_MAX: Final = 131_072
 """Small enough that the statistics of ``ts`` let a reader skip most of an hour, large enough to compress."""
 LEVEL: Final = 1
+_GROWING: Final = ("ts", "position", "record")
+"""Columns of which each value is near the one before it."""
 _NOTHING: Final = pa.py_buffer(np.zeros(64 << 20, dtype=np.uint8))
 """No page of it is ever touched."""
 
@@ -62,8 +64,9 @@ def piece_of(table: pa.Table, base: int = 0) -> bytes:
         compression_level=LEVEL,
         write_page_checksum=True,
         use_dictionary=["source", "log"],  # lines and times hardly repeat: to look for repeats costs a fifth
-        column_encoding=dict.fromkeys(("ts", "position"), "DELTA_BINARY_PACKED"),
-        write_statistics=["ts"],  # what readers skip row groups by
+        column_encoding={name: "DELTA_BINARY_PACKED" for name in _GROWING if name in table.schema.names},
+        write_statistics=[name for name in ("ts", "record") if name in table.schema.names],
+        # what readers skip row groups by
     ) as writer:
         written.pass_over(base)
         writer.write_table(table, row_group_size=ROW_GROUP_ROWS_MAX)
