@@ -73,6 +73,18 @@ class Archived(Protocol):
         ...
 
 
+class NothingArchived:
+    """Where there is no archive."""
+
+    position = 0
+
+    def close_roll(self) -> int:
+        return 0
+
+    def survey(self, start: int, end: int, since_us: int) -> Survey:
+        return Survey((), None)
+
+
 @dataclass(frozen=True)
 class Slice:
     """What ``take`` takes: the next records of a flow, how far it is before and with them, and what is left
@@ -196,6 +208,9 @@ class Pasts:
             self._rounds.pop(uid, None)
             return None
         records, past, holes = found.records, found.past, found.holes
+        if past.until < found.before.until:  # another archive, from its beginning, or none any more
+            read_us = max(found.before.floor * state.flow.fragment.pane_us, _since(state.flow))
+            holes = ((min(read_us, 1_000 * now_ms), 1_000 * now_ms),)
         self._rounds[uid] = found.rolls
         caught_up = not found.rolls and self._archive.position == past.until
         if not found.rolls and 0 < self._archive.position - past.until <= self._rows_max:

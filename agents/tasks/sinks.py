@@ -30,6 +30,7 @@ from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Reject
 from agents.masks import WITHHELD
 from agents.tasks.archive import Archive
 from agents.tasks.archived import OwnArchive
+from agents.tasks.past import Archived, NothingArchived
 from elf.errors import UserError
 from elf.job.commands import Outcome
 
@@ -189,9 +190,9 @@ class Sinks:
     def archives(self) -> bool:
         return self._archive is not None
 
-    def archived(self) -> OwnArchive | None:
+    def archived(self) -> Archived:
         """What lies in the archive."""
-        return None if self._archive is None else OwnArchive(self._archive)
+        return NothingArchived() if self._archive is None else OwnArchive(self._archive)
 
     @property
     def unshipped(self) -> int:

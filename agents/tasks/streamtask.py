@@ -239,38 +239,31 @@ class StreamTask:
     def begin_past(self, install: Install) -> Callable[[], FoundPast] | None:
         """The work, on another thread, that finds out where in the archive a flow begins, for
         ``install_found``; None: it begins now."""
-        if self._pasts is None or install.flow.fragment.since_us is None:
-            return None
         return self._pasts.begin(install)
 
     def install_found(self, found: FoundPast, now_ms: int) -> Outcome:
         """Install a flow that begins there."""
-        assert self._pasts is not None
         return self.perform(self._pasts.installing(found), now_ms)
 
     def ask_past(self) -> Callable[[], Slice] | None:
         """The work, on another thread, that reads the next slice of some flow's past, for ``take_past``;
         None: there is none, or it waits for commits."""
-        if self._pasts is None:
-            return None
         return self._pasts.ask(lambda uid: self._store.retained_bytes(uid) > PAST_BYTES_AHEAD)
 
     def take_past(self, found: Slice, now_ms: int) -> Outcome:
         """Give a slice to its flow. Raises ``ArchiveError``, when the last of it could not be read: it is to
         be asked for again."""
-        assert self._pasts is not None
         replay = self._pasts.take(found, now_ms)
         return Outcome() if replay is None else self.perform(replay, now_ms)
 
     def past_failed(self) -> None:
         """What was asked for could not be read."""
-        if self._pasts is not None:
-            self._pasts.again()
+        self._pasts.again()
 
     @property
     def reads_past(self) -> bool:
         """Whether flows here read the archive, when it was last asked for a slice."""
-        return self._pasts is not None and self._pasts.reads
+        return self._pasts.reads
 
     def _cut(self, outcome: Outcome, checkpoint: StreamCheckpoint) -> None:
         began = time.perf_counter()

@@ -29,7 +29,7 @@ from elf.job.effects import Consult
 from elf.job.ports import Engine
 from elf.job.worker.stream import StreamWorker
 from lab.chaos.engine import Chunk, PyEngine, Source
-from lab.chaos.past import SLICE_ROWS, SimArchive
+from lab.chaos.past import SimArchive
 
 if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
@@ -75,7 +75,7 @@ class SimTask:
         self._busy = False
         self._fed = ends[0] if ends else 0
         self._reads_past = False
-        self._pasts = Pasts(self.worker, SimArchive(agent.logs[stream], lambda: self._fed), SLICE_ROWS)
+        self._pasts = Pasts(self.worker, SimArchive(agent.logs[stream], lambda: self._fed), agent.past_rows)
 
     def engine(self) -> Engine:
         return PyEngine()

@@ -5,12 +5,21 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from agents.archive.partitions import HOUR_US, ArchiveError
 from agents.tasks.archive import Archive
 from agents.tasks.archived import OwnArchive
-from agents.tasks.past import Survey
+from agents.tasks.past import NothingArchived, Pasts, Survey
+from elf.job.commands import Feed, Install
+from elf.job.spec import Flow
+from elf.job.worker.stream import StreamWorker, WorkerSettings
+from lab.chaos.engine import Chunk, PyEngine, Source, plan
+from lab.chaos.past import SimArchive
+from lab.chaos.story import since
+from lab.chaos.task import Log
 from tests.support.archived import append, archive_in
 
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
@@ -104,3 +113,37 @@ def test_an_archive_of_nothing_covers_nothing(tmp_path: Path) -> None:
     own = OwnArchive(archive)
     assert own.survey(0, own.close_roll(), BASE_US) == ((), None, 0, None)
     archive.close()
+
+
+def test_an_archive_that_begins_anew_is_a_gap_and_new_lines_go_on() -> None:
+    """The data folder has lost its rolls, or archiving is off now: what a flow has not read is gone."""
+    log = Log([(BASE_US + n * 1_000_000, "a") for n in range(40)])
+    worker = StreamWorker("clicks", WorkerSettings(future_us=None, name="web-1"), PyEngine())
+    chunk = Chunk(Source("log"), 0, 40, pa.array([f"{ts},a" for ts, _ in log.rows]), np.arange(40))
+    worker.handle(Feed(chunk, BASE_US // 1_000))
+    flow = Flow("1" * 24, since(plan(2), BASE_US).fragment, b"t" * 16, "here")
+    pasts = Pasts(worker, SimArchive(log, lambda: 40), rows_max=10)
+    begun = pasts.begin(Install(flow))
+    assert begun is not None
+    worker.handle(pasts.installing(begun()))
+    for _ in range(2):
+        ask = pasts.ask()
+        assert ask is not None
+        replay = pasts.take(ask(), BASE_US // 1_000)
+        assert replay is not None
+        worker.handle(replay)
+    past = worker.states()[flow.uid].past
+    assert past is not None
+    assert past.position + past.done == 20
+    anew = Pasts(worker, NothingArchived())
+    ask = anew.ask()
+    assert ask is not None
+    replay = anew.take(ask(), BASE_US // 1_000 + 60_000)
+    assert replay is not None
+    assert (replay.past, replay.records) == (None, ())
+    ((from_us, to_us),) = replay.holes
+    assert BASE_US <= from_us <= BASE_US + 20_000_000 < to_us
+    worker.handle(replay)
+    state = worker.states()[flow.uid]
+    assert (state.past, state.applied) == (None, {"log": 40})
+    assert [gap.source for _, _, gap in state.counters._gaps] == ["archive"]
