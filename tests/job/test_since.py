@@ -111,3 +111,20 @@ def test_who_gets_no_further_in_its_past_is_waited_for_no_more() -> None:
         presence.hear(0, replace(at, sealed=12), now_ms)
     assert presence.in_their_past(12, 9_000) == 0b01
     assert presence.in_their_past(12, 9_001) == 0
+
+
+def test_an_agent_without_lines_answers_from_that_moment_on() -> None:
+    """It has read nothing, so it lacks nothing."""
+    world = World(8, 3, ledger=Ledger(), checking=False)
+    world.start_all(world.agents)
+    for agent in world.agents[:2]:
+        world.write(agent, world.now + 60_000, rate_ms=250)
+    world.run(8_000)
+    since_us = 1_000 * (world.now - 6_000)
+    begin(world, 6_000)
+    world.run(7_000)
+    windows = told(world)
+    assert min(windows) == -(-since_us // SIZE_US) * SIZE_US
+    assert len(windows) >= 4
+    for start, (counts, status) in windows.items():
+        assert (counts, status["missing"], status["reported"]) == (truth(world, start), [], 3)

@@ -525,14 +525,17 @@ class StreamWorker:
         lines are gone (protocol 11.6), or were read before the archive has them."""
         flow, past = command.flow, command.past
         live_from, since_us = self._next_pane(flow), flow.fragment.since_us
-        if since_us is None or past is None or command.covers_us is None:
+        if since_us is None:
             return live_from, None
         gone_us = LONG_AGO
         if self._gone_until != LONG_AGO:
             gone_us = self._gone_until + (self._lateness_us(flow.fragment) or 0) + 1
-        known_us = max(since_us, command.covers_us, self._settings.since_us, gone_us)
+        covers_us = LONG_AGO if command.covers_us is None else command.covers_us
+        known_us = max(since_us, covers_us, self._settings.since_us, gone_us)
         first = -(-known_us // flow.fragment.pane_us)
-        if live_from != START_OF_TIME and live_from <= first:
+        if live_from == START_OF_TIME:  # nothing was ever read, so nothing is lacking
+            return first, None
+        if past is None or command.covers_us is None or live_from <= first:
             return live_from, None
         return first, past
 
