@@ -6,17 +6,19 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agents.archive.partitions import ArchiveError
 from agents.archive.retention import Limits
 from agents.archive.shelf import Held
 from agents.archive.upkeep import LetGo, Upkeep
-from agents.config import ArchiveConfig
 from agents.logs import Logger
 from agents.metrics import Metrics
 from agents.tasks.indexing import LineIndex
 from agents.tasks.streamtask import StreamTask
+
+if TYPE_CHECKING:  # ``elf run`` has no configuration, and no YAML
+    from agents.config import ArchiveConfig
 
 EVERY_S: Final = 10.0
 """Between two passes: a disk fills by a few hundred MB in that time."""
