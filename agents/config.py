@@ -273,6 +273,11 @@ class ArchiveConfig:
     group: str = setting("", empty_or(_WORD), "That group (readers: group); empty: that of the agent's user.")
     roll_secs: float = setting(60.0, _SECS, "An open roll is closed and shipped after so long at most.")
     roll_bytes: int = setting(64 << 20, whole(1), "An open roll is closed and shipped at this size.")
+    past_share: float = setting(
+        0.5,
+        number(0.01),
+        "Of one core: what reading archived lines again may take (SINCE); new lines go first.",
+    )
     days: float | None = setting(
         None, optional(number(above=True)), "Hours of event time that are older are deleted; null: none is."
     )

@@ -544,6 +544,7 @@ def _stream(
         reading=reading,
         archived=Archived(folder / "rolls" / name, place, name, me.agent_id) if place else None,
         masks=masks,
+        past_share=min(config.archive.past_share, 1.0),
     )
     source: Input
     if stream.type == FILES:

@@ -187,6 +187,7 @@ def _fragment(fragment: Fragment) -> Told:
         "pane_s": fragment.pane_us / 1e6 if fragment.pane_us else None,
         "lateness_s": None if late is None else late / 1e6,
         "stragglers": policy_of(fragment),
+        "since_us": fragment.since_us,
         "tables": [described(table) for table in fragment.tables],
         "map": fragment.map_sql,
         "map_by": "DuckDB" if fragment.direct is None else "Arrow",

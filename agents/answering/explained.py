@@ -6,6 +6,8 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from agents.answering.about import moment_of
+
 INDENT: Final = "  "
 _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("rows", "rows"),
@@ -62,13 +64,14 @@ def _sql(text: str) -> list[str]:
 
 
 def _fragment(fragment: Mapping[str, Any]) -> list[str]:
-    late = fragment["lateness_s"]
+    late, since = fragment["lateness_s"], fragment["since_us"]
     pairs = [
         ("columns read", ", ".join(fragment["columns"]) or "none"),
         ("group keys", ", ".join(fragment["keys"]) or "none"),
         ("states", ", ".join(fragment["states"]) or "none"),
         ("lateness", "the stream's own" if late is None else f"{late:g} s"),
         ("stragglers", fragment["stragglers"]),
+        *([("since", f"{moment_of(since)}, of archives too")] if since is not None else []),
         *(("joins", table) for table in fragment["tables"]),
         ("map (DuckDB)", ""),
     ]

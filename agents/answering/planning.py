@@ -55,12 +55,14 @@ class Planning:
         known: Mapping[str, Table] | None = None,
         within: Sequence[str] = (),
         instead: Instead | None = None,
+        now_ms: int | None = None,
     ) -> Generator[list[Ask], list[Answer], Definition]:
         """What a query over a stream of this fleet comes to; its columns are what members have seen.
         ``known``: tables that it joins, where they do not come with the statement; ``within``: whose query it
-        is."""
-        from elf.ql import planner, user_functions
+        is; ``now_ms``: what its SINCE counts from (None: it begins now whatever it says)."""
+        from elf.ql import planner, since, user_functions
 
+        past_us = None if now_ms is None else since.moment_of(query, now_ms * 1000)
         looked, jobs_read = None, dict[str, Read]()
         while looked is None:
             wanted = yield from offload(partial(_looked_at, query, jobs_read, asked, known, within))
@@ -73,6 +75,8 @@ class Planning:
         views = {}
         for stream in late or expanded.streams or self.known_streams(looked.streams):
             views[stream] = yield from self._fleet.view(stream, finite=self.finite)
+        if past_us is not None:
+            self._must_be_archived(views)
         schemas = {stream: view.schema for stream, view in views.items()}
         functions = (instead.functions if instead is not None else None) or ()
 
@@ -85,14 +89,15 @@ class Planning:
                 plan = planner.over_late(query, plan, late)
             for function in functions:
                 plan = user_functions.with_function(plan, function)
-            return plan
+            return plan if past_us is None else since.begun_at(query, plan, past_us)
 
-        if self.finite:  # what is late must not depend on how far an earlier job has read
+        alone = past_us is not None
+        if self.finite or alone:  # what is late must not depend on how far an earlier job has read
             plan = yield from offload(partial(make, None))
         else:
             plan = yield from self._sharing.plan(make, instead)
         _check_lookups(plan, views)
-        since = yield from self._since(plan)
+        landmark = yield from self._since(plan)
         if not plan.windows and not self.finite:
             raise UserError(
                 "a query over live streams never ends, so it says at its end when there is a result: "
@@ -107,10 +112,19 @@ class Planning:
             tuple(functions),
             plan.fragment.pane_us if plan.choice is not None and plan.choice.is_shared else None,
             tuple(late.items()),
-            since,
+            landmark,
             plan.choice,
+            past_us,
         )
         return (yield from offload(partial(least, whole, plan)))
+
+    def _must_be_archived(self, views: Mapping[str, StreamSeen]) -> None:
+        """Raises ``UserError`` where SINCE has no archive to read."""
+        if self.finite:
+            raise UserError("SINCE is for the streams of a fleet, which are archived; here all input is read")
+        for stream, view in views.items():
+            if not view.archive:
+                raise UserError(f"stream {stream} is not archived: SINCE has nothing to read there")
 
     def _late_flows(self, name: str, creator: str) -> dict[str, str]:
         """Of ``FROM LATE name``: the flows (uids, by stream) whose late rows these are."""

@@ -137,13 +137,13 @@ class Statements:
 
         match statement:
             case statements.CreateJob():
-                return (yield from self._create(asked, statement))
+                return (yield from self._create(asked, statement, now_ms))
             case changes.AlterJob():
                 return (yield from self._changes.alter(asked, statement))
             case changes.ReconfigureJob():
                 return (yield from self._changes.reconfigure(asked, statement))
             case statements.Select():
-                return (yield from self._select(asked, statement))
+                return (yield from self._select(asked, statement, now_ms))
             case statements.Subscribe():
                 spec = self.masters.find(statement.name, asked.creator)
                 after = asked.after[1] if asked.after is not None and asked.after[0] == spec.uid else None
@@ -161,7 +161,7 @@ class Statements:
             case statements.Describe():
                 return (yield from self._describe(asked, statement.name))
             case statements.Explain():
-                return (yield from self._explain(asked, statement))
+                return (yield from self._explain(asked, statement, now_ms))
             case past.PastSelect():
                 return (yield from Past(self.masters).select(asked, statement, now_ms))
             case past.RowsOf():
@@ -172,6 +172,7 @@ class Statements:
         name: str,
         asked: Execute,
         query: statements.Query,
+        now_ms: int,
         *,
         replacing: bool,
         authors: tuple[Authorship, ...] = (),
@@ -182,7 +183,7 @@ class Statements:
             replaced = None
         self.creators.job(name, creator)
         instead = None if replaced is None else Instead(replaced)
-        definition = yield from self.planning.plan(asked, query, None, [name], instead)
+        definition = yield from self.planning.plan(asked, query, None, [name], instead, now_ms)
         if replaced is not None:
             self.planning.unread(replaced)
         self.creators.plan(creator, definition.plan, replaced)
@@ -200,13 +201,14 @@ class Statements:
             raise UserError(f"job {name}: {silent}; SHOW JOBS tells if it exists")
         return facts_of(answer)
 
-    def _create(self, asked: Execute, statement: statements.CreateJob) -> Procedure:
+    def _create(self, asked: Execute, statement: statements.CreateJob, now_ms: int) -> Procedure:
         before = self._log.find_job(statement.name, asked.creator) if statement.replace else None
         over = self._outputs.ending(before)
         facts = yield from self._found_job(
             statement.name,
             asked,
             statement.query,
+            now_ms,
             replacing=statement.replace,
             authors=authors_of((yield from offload(partial(author_of, asked, statement)))),
         )
@@ -223,20 +225,20 @@ class Statements:
             return ""
         return "; this agent makes no copies (protocol.copies is 0): when it is behind, nobody answers for it"
 
-    def _select(self, asked: Execute, statement: statements.Select) -> Procedure:
+    def _select(self, asked: Execute, statement: statements.Select, now_ms: int) -> Procedure:
         from elf.ql.looks import is_look
 
         if is_look(statement.query):
             return (yield from look(asked, statement.query, self._log, self._fleet))
-        return Reading((yield from self._one_shot(asked, statement.query)), drops=True)
+        return Reading((yield from self._one_shot(asked, statement.query, now_ms)), drops=True)
 
     def _one_shot(
-        self, asked: Execute, query: statements.Query
+        self, asked: Execute, query: statements.Query, now_ms: int
     ) -> Generator[list[Ask], list[Answer], JobSpec]:
         """The job of a SELECT that somebody reads."""
         self._one_shots += 1
         name = f"{ONE_SHOT_PREFIX}{self._me.agent_id[:8]}_{self._me.incarnation}_{self._one_shots}"
-        facts = yield from self._found_job(name, asked, query, replacing=False)
+        facts = yield from self._found_job(name, asked, query, now_ms, replacing=False)
         spec = self._log.job(facts.spec.uid)
         return facts.spec if spec is None else spec
 
@@ -270,7 +272,7 @@ class Statements:
         text = f"notice sent to the {len(set().union(*reached))} agents of job {spec.name}"
         return Reply(request=asked.request, text=text)
 
-    def _explain(self, asked: Execute, statement: statements.Explain) -> Procedure:
+    def _explain(self, asked: Execute, statement: statements.Explain, now_ms: int) -> Procedure:
         from elf.ql.looks import is_look
 
         if isinstance(statement.target, str):
@@ -286,11 +288,11 @@ class Statements:
                 f"keep, of {MEMBERS_MAX} agents at most"
             )
         if not statement.analyze:
-            definition = yield from self.planning.plan(asked, statement.target)
+            definition = yield from self.planning.plan(asked, statement.target, now_ms=now_ms)
             if statement.offline:
                 return self._explanations.offline(asked.request, definition.plan)
             return (yield from self._explanations.of(asked.request, definition.plan, None))
-        running = yield from self._one_shot(asked, statement.target)
+        running = yield from self._one_shot(asked, statement.target, now_ms)
         then = self._explanations.of_one_shot(asked.request, running.plan, running)
         return Reading(running, drops=True, then=then, windows=ANALYZED_WINDOWS)
 

@@ -134,6 +134,12 @@ class Shelf:
             laid = [file for file in self._layout.files if file.agent == self.agent]
             return [*state.files.values(), *(file for file in laid if file.path not in state.dropped)]
 
+    def gone(self) -> dict[int | None, Gone]:
+        """What retention has deleted, by hour."""
+        with self._lock:
+            self._adopt()
+            return dict(self._manifest.state.gone)
+
     # -- keeping house ---------------------------------------------------------------------------------------
 
     def look(self) -> None:

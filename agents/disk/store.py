@@ -204,6 +204,12 @@ class Store:
             found = con.execute(f"{_SNAPSHOT} WHERE flow = ? ORDER BY pane_start, pane_end, part", (flow,))
             return [_sealed(row) for row in found]
 
+    def retained_bytes(self, flow: str) -> int:
+        """What the retained snapshots of the flow come to."""
+        with self._file.reading() as con:
+            sizes = "SELECT SUM(LENGTH(counters) + LENGTH(payload)) FROM snapshots WHERE flow = ?"
+            return int(con.execute(sizes, (flow,)).fetchone()[0] or 0)
+
     def overlapping(self, flow: str, start: int, end: int) -> list[Sealed]:
         """What is retained of the flow and has a pane in ``[start, end)``, by start, end and part."""
         with self._file.reading() as con:

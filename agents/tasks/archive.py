@@ -98,7 +98,7 @@ class _Frame:
 
 
 @dataclass(frozen=True)
-class _Roll:
+class Roll:
     """Records ``[start, end)``, closed."""
 
     path: Path
@@ -134,7 +134,7 @@ class Archive:
         self._roll_bytes = roll_bytes
         metadata = {f"elf.{key}": value for key, value in facts.items()}
         self._schema = pa.schema(_FIELDS, metadata=metadata)
-        self._closed: deque[_Roll] = deque()
+        self._closed: deque[Roll] = deque()
         self._shipping = threading.Lock()
         self._open: _OpenRoll | None = None
         self._beside = ThreadPoolExecutor(1, f"archive {stream}")
@@ -189,6 +189,25 @@ class Archive:
                 self._closed.append(closed)
 
     @property
+    def position(self) -> int:
+        """How many records were appended."""
+        return self._position
+
+    def closed(self) -> tuple[Roll, ...]:
+        """The closed rolls that are not shipped; on any thread."""
+        return tuple(self._closed)
+
+    def pieces(self, roll: Roll) -> dict[int | None, list[pa.Buffer]]:
+        """What a closed roll's files will be, by hour. Raises ``FileNotFoundError`` when it is shipped."""
+        found = _pieces(roll.path, roll.end - roll.start)
+        return {None if hour == _UNTIMED else hour: parts for hour, parts in found.items()}
+
+    @property
+    def life(self) -> str:
+        """Names the run of positions that began with 0."""
+        return self._life
+
+    @property
     def unshipped(self) -> int:
         """Closed rolls that wait for a checkpoint, or for a target that could not be reached."""
         return len(self._closed)
@@ -207,12 +226,9 @@ class Archive:
                 self._closed.popleft()
             return paths
 
-    def _ship(self, roll: _Roll) -> list[str]:
+    def _ship(self, roll: Roll) -> list[str]:
         try:
-            files = {
-                None if hour == _UNTIMED else hour: file_of(pieces)
-                for hour, pieces in _pieces(roll.path, roll.end - roll.start).items()
-            }
+            files = {hour: file_of(pieces) for hour, pieces in self.pieces(roll).items()}
             paths = self.shelf.ship(files, life=self._life, first=roll.start, end=roll.end)
             roll.path.unlink()
         except (OSError, pa.ArrowInvalid) as error:
@@ -264,12 +280,12 @@ class Archive:
         sync_path(self._directory)
         return life
 
-    def _kept(self, path: Path, position: int) -> list[_Roll]:
+    def _kept(self, path: Path, position: int) -> list[Roll]:
         """What of a roll's file is below ``position``, closed; the rest of it is deleted."""
         if match := _CLOSED.fullmatch(path.name):
             start, end = int(match[1]), int(match[2])
             if end <= position:
-                return [_Roll(path, start, end)]
+                return [Roll(path, start, end)]
         elif match := _OPEN.fullmatch(path.name):
             start = int(match[1])
         else:
@@ -283,12 +299,12 @@ class Archive:
             sync(file.fileno())
         return [self._renamed(path, start, position)]
 
-    def _renamed(self, path: Path, start: int, end: int) -> _Roll:
+    def _renamed(self, path: Path, start: int, end: int) -> Roll:
         """Closed. The new name is durable with that of the next roll: until then this one ends where the
         checkpoint does, and a start finds it under either name."""
         closed = path.with_name(f"roll-{start:020d}-{end:020d}.roll")
         path.replace(closed)
-        return _Roll(closed, start, end)
+        return Roll(closed, start, end)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

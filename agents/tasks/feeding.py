@@ -30,11 +30,11 @@ from agents.tasks.archive import ArchiveError
 from agents.tasks.housekeeping import EVERY_S as HOUSE_EVERY_S
 from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.running import Running
-from agents.tasks.streamtask import StreamTask
+from agents.tasks.streamtask import FoundPast, StreamTask
 from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
-from elf.job.commands import Command, DropStragglers, Finish, Idle, Install, Outcome, SealOpen
+from elf.job.commands import Command, DropStragglers, Finish, Idle, Install, Outcome, SealOpen, Uninstall
 from elf.job.messages.inquiries import LookAt, SampleRows, TraceRows
 
 T = TypeVar("T")
@@ -59,6 +59,8 @@ ROLLS_WAITING_MAX: Final = 32
 """Rolls that may wait for an archive that cannot be reached before reading is held back: about 2 GiB of a
 stream's lines (``archive.roll_bytes`` each), which the log files hold as well."""
 SHIP_RETRY_S: Final = 1.0
+PAST_POLL_S: Final = 0.5
+"""Between two looks whether some flow reads its past, or may go on."""
 GAPS_KEPT: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 ARCHIVE_TOLD_EVERY_MS: Final = 60_000
@@ -85,6 +87,11 @@ class _Stream:
     said_ms: int = 0
     said: object = None
     """What it said then, and when that was told."""
+    beginning: dict[str, Install] = field(default_factory=dict)
+    """Flows that begin in the past: it is being found out where."""
+    reads_past: asyncio.Event = field(default_factory=asyncio.Event)
+    """Flows may have a past to read."""
+    past_told_ms: int | None = None
 
 
 class WhenDone(Protocol):
@@ -128,6 +135,8 @@ class Feeding:
         self._sealing: dict[str, SealOpen] = {}
         """What is to be performed when all is read that was received."""
         self._shipper = ThreadPoolExecutor(1, thread_name_prefix="ship")
+        self._archived = ThreadPoolExecutor(1, thread_name_prefix="past")
+        """Reads what was archived."""
         self._sampler = ThreadPoolExecutor(1, thread_name_prefix="sample")
         self.gaps: deque[dict[str, object]] = deque(maxlen=GAPS_KEPT)
         """The last gaps that were found, for people."""
@@ -152,11 +161,14 @@ class Feeding:
         """What reads the inputs and writes to them, until it is cancelled or they end."""
         receiving = [self._receive(name, one) for name, one in self._receivers.items()]
         kept = [] if self._housekeeping is None else [self._keep_house(self._housekeeping)]
-        return [*kept, *receiving, *(self._read(stream) for stream in self._streams.values())]
+        streams = self._streams.values()
+        reading = ((self._read(stream), self._read_past(stream)) for stream in streams)
+        return [*kept, *receiving, *(one for pair in reading for one in pair)]
 
     async def close(self, clean: bool) -> None:
         """After the tasks. ``clean``: the stream tasks write a last checkpoint."""
         self._sampler.shutdown(wait=True)
+        self._archived.shutdown(wait=True, cancel_futures=True)
         for stream in self._streams.values():
             stream.closing.set()
             stream.reader.shutdown(wait=True)
@@ -178,6 +190,12 @@ class Feeding:
 
     def _perform(self, name: str, command: Command) -> None:
         stream = self._streams[name]
+        if isinstance(command, Uninstall):
+            stream.beginning.pop(command.uid, None)
+        if isinstance(command, Install) and command.flow.fragment.since_us is not None:
+            stream.beginning[command.flow.uid] = command
+            stream.reads_past.set()
+            return
         future = stream.thread.submit(stream.task.perform, command, self._now_ms())
         if isinstance(command, DropStragglers):
             self._when_done(future, lambda outcome: self._leapt(name, command, outcome))
@@ -313,6 +331,66 @@ class Feeding:
             if stream.input.exhausted:
                 self.perform(stream.task.facts.stream, Finish())
                 return
+
+    async def _read_past(self, stream: _Stream) -> None:
+        """Give flows that begin in the past what is archived, a slice at a time, as fast as their share of a
+        core lets it. What cannot be read waits; the archive may come back."""
+        share = stream.task.past_share
+        stream.reads_past.set()
+        while not self._leaving():
+            await stream.reads_past.wait()
+            await self.reading.wait()
+            began = time.perf_counter()
+            try:
+                pause_s = PAST_POLL_S
+                await self._begin_past(stream)
+                if await self._next_of_past(stream):
+                    pause_s = (time.perf_counter() - began) * (1 / share - 1)
+                if stream.past_told_ms is not None:
+                    stream.past_told_ms = None
+                    self._log.info("the archive is read again", stream=stream.task.facts.stream)
+            except ArchiveError as error:
+                await asyncio.wrap_future(stream.thread.submit(stream.task.past_failed))
+                self._tell_past(stream, error)
+                pause_s = SHIP_RETRY_S
+            await asyncio.sleep(pause_s)
+
+    async def _begin_past(self, stream: _Stream) -> None:
+        """Install the flows that wait for it; one that has gone meanwhile is none."""
+        for uid, install in tuple(stream.beginning.items()):
+            work = await asyncio.wrap_future(stream.thread.submit(stream.task.begin_past, install))
+            found = None if work is None else await asyncio.wrap_future(self._archived.submit(work))
+            if stream.beginning.pop(uid, None) is not None:
+                self._install(stream, install, found)
+
+    def _install(self, stream: _Stream, install: Install, found: FoundPast | None) -> None:
+        if found is None:
+            future = stream.thread.submit(stream.task.perform, install, self._now_ms())
+        else:
+            future = stream.thread.submit(stream.task.install_found, found, self._now_ms())
+        self._when_done(future, lambda outcome: self._worked(stream, "Install", outcome))
+
+    async def _next_of_past(self, stream: _Stream) -> bool:
+        """Read a slice; False where there is none."""
+        work = await asyncio.wrap_future(stream.thread.submit(stream.task.ask_past))
+        if work is None:
+            if not stream.beginning and not stream.task.reads_past:
+                stream.reads_past.clear()
+            return False
+        found = await asyncio.wrap_future(self._archived.submit(work))
+        outcome = await asyncio.wrap_future(
+            stream.thread.submit(stream.task.take_past, found, self._now_ms())
+        )
+        self._worked(stream, "Replay", outcome)
+        return True
+
+    def _tell_past(self, stream: _Stream, error: ArchiveError) -> None:
+        """What is archived cannot be read now: it is said when it begins, and each minute."""
+        now_ms = self._now_ms()
+        if stream.past_told_ms is None or now_ms - stream.past_told_ms >= ARCHIVE_TOLD_EVERY_MS:
+            stream.past_told_ms = now_ms
+            text = "archived lines cannot be read: what began in the past (SINCE) waits for them"
+            self._log.warning(text, stream=stream.task.facts.stream, reason=str(error))
 
     async def _receive(self, name: str, receiver: Receiver) -> None:
         self._receiving[name] = asyncio.current_task()

@@ -17,7 +17,7 @@ from agents.metrics import Metrics
 from agents.tasks.indexing import LineIndex
 from agents.tasks.streamtask import StreamTask
 
-if TYPE_CHECKING:  # a run needs no settings
+if TYPE_CHECKING:  # ``elf run`` has no configuration, and no YAML
     from agents.config import ArchiveConfig
 
 EVERY_S: Final = 10.0

@@ -29,6 +29,8 @@ from agents.formats import Format
 from agents.inputs.values import REJECT_KEPT_BYTES, Chunk, Reject
 from agents.masks import WITHHELD
 from agents.tasks.archive import Archive
+from agents.tasks.ownarchive import OwnArchive
+from agents.tasks.past import Archived, NothingArchived
 from elf.errors import UserError
 from elf.job.commands import Outcome
 
@@ -187,6 +189,10 @@ class Sinks:
     @property
     def archives(self) -> bool:
         return self._archive is not None
+
+    def archived(self) -> Archived:
+        """What lies in the archive."""
+        return NothingArchived() if self._archive is None else OwnArchive(self._archive)
 
     @property
     def unshipped(self) -> int:

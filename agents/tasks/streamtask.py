@@ -27,6 +27,7 @@ from agents.lookups import LOOKUPS
 from agents.metrics import Metrics
 from agents.tasks.archived import Archived
 from agents.tasks.checkpoints import Checkpoints, StoredCheckpoint
+from agents.tasks.past import Pasts, Roll, Slice
 from agents.tasks.rowsamples import RowSamples
 from agents.tasks.running import found_at
 from agents.tasks.samples import spread
@@ -57,6 +58,9 @@ from elf.wire.base import Request
 SAMPLE_LINES: Final = 1_000
 """Lines that are remembered to infer the columns of a stream from."""
 
+PAST_BYTES_AHEAD: Final = 32 << 20
+"""What a flow that reads its past may retain: it is ahead of its commits, and waits for them."""
+FoundPast = tuple[Install, tuple[Roll, ...]]
 _HEAP_KEPT_BYTES: Final = 8 << 20
 _NOTHING: Final = np.empty(0, np.int64)
 _LEFT_OUT: Final = ("late", "future", "unrostered", "shed", "leapt")
@@ -158,6 +162,7 @@ class StreamTask:
         shared: Sequence[str] = (),
         archived: Archived | None = None,
         masks: Masks = Masks(),  # noqa: B008 (it is a value)
+        past_share: float = 1.0,
     ) -> None:
         _keep_heap()
         self.facts = facts
@@ -179,6 +184,11 @@ class StreamTask:
         self.ahead = Ahead(facts.stream, self._engine, cores)
         self._sinks = sinks or Sinks()
         self._sinks.restore(stored.archive if stored else 0, stored.rejects if stored else 0)
+        self._store = store
+        archived = self._sinks.archived()
+        self.past_share = past_share
+        """Of a core: what reading the past of flows may take."""
+        self._pasts = None if archived is None else Pasts(self.worker, archived)
         self._settings = settings
         self._samples: deque[tuple[str, str]] = deque(maxlen=SAMPLE_LINES)
         """Some of the last lines, each with its log."""
@@ -236,6 +246,37 @@ class StreamTask:
             reading = replace(self._reading, event_time=self._engine.event_time)
             return replace(outcome, where=found_at(outcome.where, self.positions, reading))
         return outcome
+
+    # -- the past of flows (``agents.tasks.past``) -----------------------------------------------------------
+
+    def begin_past(self, install: Install) -> Callable[[], FoundPast] | None:
+        """The work, on another thread, that finds out where in the archive a flow begins, for
+        ``install_found``; None: it begins now."""
+        return self._pasts.begin(install)
+
+    def install_found(self, found: FoundPast, now_ms: int) -> Outcome:
+        """Install a flow that begins there."""
+        return self.perform(self._pasts.installing(found), now_ms)
+
+    def ask_past(self) -> Callable[[], Slice] | None:
+        """The work, on another thread, that reads the next slice of some flow's past, for ``take_past``;
+        None: there is none, or it waits for commits."""
+        return self._pasts.ask(lambda uid: self._store.retained_bytes(uid) > PAST_BYTES_AHEAD)
+
+    def take_past(self, found: Slice, now_ms: int) -> Outcome:
+        """Give a slice to its flow. Raises ``ArchiveError``, when the last of it could not be read: it is to
+        be asked for again."""
+        replay = self._pasts.take(found, now_ms)
+        return Outcome() if replay is None else self.perform(replay, now_ms)
+
+    def past_failed(self) -> None:
+        """What was asked for could not be read."""
+        self._pasts.again()
+
+    @property
+    def reads_past(self) -> bool:
+        """Whether flows here read the archive, when it was last asked for a slice."""
+        return self._pasts.reads
 
     def _cut(self, outcome: Outcome, checkpoint: StreamCheckpoint) -> None:
         began = time.perf_counter()

@@ -79,7 +79,15 @@ def _agents(status: Mapping[str, object]) -> list[str]:
     if "expected" not in status:
         return []
     expected, reported = _count(status, "expected"), _count(status, "reported")
-    return [f"{reported:,} of {expected:,} {'agent' if expected == 1 else 'agents'}"]
+    return [f"{reported:,} of {expected:,} {'agent' if expected == 1 else 'agents'}", *_whence(status)]
+
+
+def _whence(status: Mapping[str, object]) -> list[str]:
+    """Which rows were read from archives, where the job began in the past."""
+    archived, rows = _count(status, "archived"), _count(status, "rows_in")
+    if not archived:
+        return []
+    return ["from archives" if archived == rows else f"{archived:,} of {rows:,} rows from archives"]
 
 
 def _beside(status: Mapping[str, object], revision: int) -> list[str]:

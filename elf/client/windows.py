@@ -49,10 +49,10 @@ class Window:
         end (datetime | None): in UTC, aware; the window ends before it. None when the job has no windows.
         revision (int): 0 for the first commit of the window, then 1, 2 …
         status (dict[str, object]): the counts ``expected`` and ``reported`` (agents), ``rows_in``, ``late``,
-            ``rejected``, ``future``, ``unrostered``, ``shed`` and ``leapt`` (rows), ``uncast`` (values); the
-            names ``missing``; the list ``gaps``; ``skipped``; ``version``; ``function_failed``: whether the
-            rows, or some of their panes, are those from before the job's final or reduce function, which
-            failed.
+            ``rejected``, ``future``, ``unrostered``, ``shed`` and ``leapt`` (rows), ``archived`` (of
+            ``rows_in``: read from archives), ``uncast`` (values); the names ``missing``; the list ``gaps``;
+            ``skipped``; ``version``; ``function_failed``: whether the rows, or some of their panes, are those
+            from before the job's final or reduce function, which failed.
         table (pyarrow.Table): ``window_start`` and ``window_end`` (timestamp[us], UTC) when the job has
             windows, then the columns of the SELECT list. Sums of integers are decimal128(38, 0).
         provisional (bool): whether it is no commit. Masters of this release publish none.

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
+from elf.job.past import Past
 from elf.job.spec import Flow
 
 
@@ -52,6 +53,9 @@ class FlowCheckpoint(msgspec.Struct, frozen=True):
     late_traced: bytes = b""
     """Which rows its open panes, and parts that are not taken yet, have counted
     (``elf.job.worker.provenance``)."""
+    past: Past | None = None
+    """How far it is in the archive (``elf.job.past``); ``applied`` is empty then. None: it takes live lines.
+    """
 
 
 class StreamCheckpoint(msgspec.Struct, frozen=True):

@@ -10,6 +10,7 @@ import pyarrow as pa
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.gaps import Gap, Missed
 from elf.job.messages.rollup import FlowProgress
+from elf.job.past import Past, Records
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, Wanted
 from elf.job.program.spec import Tap, Tapped
 from elf.job.provenance import Traced
@@ -48,10 +49,14 @@ class SealOpen(msgspec.Struct, frozen=True):
 
 
 class Install(msgspec.Struct, frozen=True):
-    """Start to compute a flow, at this chunk boundary. ``samples``: lines on which its function is tried."""
+    """Start to compute a flow, at this chunk boundary. ``samples``: lines on which its function is tried.
+    ``covers_us``: from which event time on the archive lacks nothing, for a flow that begins in the past
+    (None: there is none), and ``past`` where its reading begins."""
 
     flow: Flow
     samples: tuple[str, ...] = ()
+    covers_us: int | None = None
+    past: Past | None = None
 
 
 class Uninstall(msgspec.Struct, frozen=True):
@@ -101,6 +106,18 @@ class SetThreshold(msgspec.Struct, frozen=True):
     threshold: Threshold | None
 
 
+class Replay(msgspec.Struct, frozen=True):
+    """Archived records of the past of a flow; how far it is with them, or None: it has read all that is
+    archived, and takes live lines from now on. ``holes``: event times (µs) between which records are gone.
+    """
+
+    uid: str
+    records: tuple[Records, ...]
+    past: Past | None
+    now_ms: int
+    holes: tuple[tuple[int, int], ...] = ()
+
+
 class TakeCheckpoint(msgspec.Struct, frozen=True):
     """Write a checkpoint."""
 
@@ -124,6 +141,7 @@ Command = (
     | DropStragglers
     | Answered
     | SetThreshold
+    | Replay
     | TakeCheckpoint
     | SetTaps
 )

@@ -20,7 +20,11 @@ from elf.aggregates import State
 from elf.job.gaps import Gap, gaps_of, with_gaps
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 
-COUNTER_COLUMNS: Final = ("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed", "leapt")
+COUNTER_COLUMNS: Final = (
+    *("rows_in", "late", "rejected", "uncast", "future", "unrostered", "shed", "leapt"),
+    "archived",
+)
+"""``archived``: how many of ``rows_in`` were read from archives (``elf.job.past``)."""
 COUNTER_STATES: Final = tuple(State(name, "sum", True) for name in COUNTER_COLUMNS)
 UNREDUCED: Final = State("unreduced", "sum", True)
 """One more state of committed panes: whether the flow's reduce function has failed on this one."""

@@ -98,6 +98,7 @@ def flow_uid(fragment: Fragment, generation: str) -> str:
     text += f"\0wait {fragment.wait_us}" if fragment.wait_us is not None else ""
     text += "\0leap" if fragment.leap else ""
     text += "\0mirror" if fragment.mirror else ""
+    text += f"\0since {fragment.since_us}" if fragment.since_us is not None else ""
     return hashlib.sha1(f"{text}\0{generation}".encode()).hexdigest()[:24]
 
 

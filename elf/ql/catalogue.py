@@ -160,6 +160,14 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "leapt by a later window of that agent's. As nothing is added to it later, agents then send only "
            "the groups that may be among the first of a LIMIT, where a window is one pane.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS STRAGGLERS WAIT 60 SECONDS"),
+    Clause("SINCE", "SINCE '-n unit' | 'timestamp'",
+           "Of a statement to a fleet: the query begins in the past. Windows from that moment on are made of "
+           "what agents have archived, in order, as fast as they come; then it goes on with new lines, and "
+           "no line is counted twice or missed. Where an agent's archive begins later, windows before name "
+           "it as missing; where no archive reaches back so far, they begin with the archives. A status "
+           "says how many of the rows came from archives (archived). Not with TREES, EMIT CHANGES, "
+           "STRAGGLERS LEAP, FROM LATE, FROM JOB or windows of rows. ALTER, ROLLBACK and RESUME begin now.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS SINCE '-6 hours'"),
     Clause("TREES", "TREES n", "The groups are spread over n trees of agents; the answer is the same.",
            "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip WINDOWING 30 SECONDS TREES 4"),
     Clause("APPROXIMATE", "LIMIT n APPROXIMATE",

@@ -101,7 +101,8 @@ class Read(msgspec.Struct, frozen=True, array_like=True):
 class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True, tag=MARK.decode()):
     """What a job's plan is made from. ``streams``: their columns, by name; ``jobs``: those that it reads, and
     those that these read; ``pane_us``: the length of its panes, where a flow with shorter ones is shared;
-    ``late_of``: of FROM LATE, the flow of each stream; ``since`` and ``choice``: as the plan has them."""
+    ``late_of``: of FROM LATE, the flow of each stream; ``since`` and ``choice``: as the plan has them;
+    ``past_us``: the event time that SINCE meant when it was asked (None: it begins now)."""
 
     sql: Statement
     streams: tuple[tuple[Label, Schema], ...]
@@ -112,6 +113,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True, tag=MA
     late_of: tuple[tuple[Label, Label], ...] = ()
     since: tuple[Micros, Micros] | None = None
     choice: Choice | None = None
+    past_us: Micros | None = None
 
     @cached_property
     def made(self) -> Made[Plan]:
@@ -128,6 +130,10 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True, tag=MA
         """What its tables, and those of the jobs that it reads, come to."""
         tables = (*self.tables, *(table for job in self.jobs for table in job.tables))
         return sum(len(table.data) for table in tables)
+
+    def from_now(self) -> Definition:
+        """The same query, beginning when it is asked."""
+        return self if self.past_us is None else msgspec.structs.replace(self, past_us=None)
 
     def without(self, kind: str) -> Definition:
         """The same query without the function of this kind."""
@@ -163,7 +169,7 @@ def why_not(source: Definition | TapDefinition) -> str:
 
 
 def _planned(source: Definition) -> Plan:
-    from elf.ql import jobs, planner, user_functions
+    from elf.ql import jobs, planner, since, user_functions
     from elf.ql.statements import parse_query
 
     if source.table_bytes > TABLE_BYTES_MAX:
@@ -188,6 +194,8 @@ def _planned(source: Definition) -> Plan:
         plan = planner.over_late(expanded.query, plan, dict(source.late_of))
     for function in source.functions:
         plan = user_functions.with_function(plan, function)
+    if source.past_us is not None:
+        plan = since.begun_at(expanded.query, plan, source.past_us)
     return replace(plan, since=source.since, choice=source.choice)
 
 

@@ -2,9 +2,9 @@
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, ``~``, back-quoted names beside double-quoted ones,
 ``SORT BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``STRAGGLERS …``,
-``FROM LATE job``, ``FROM JOB name``, ``TREES …``, ``APPROXIMATE`` and ksqlDB's ``WINDOW TUMBLING | HOPPING |
-SESSION (…)``. Every function call except the few with a grammar of their own (CAST, EXTRACT, …) parses as
-``exp.Anonymous``: ``elf.ql.functions`` decides which functions exist, not the grammar.
+``FROM LATE job``, ``FROM JOB name``, ``TREES …``, ``APPROXIMATE``, ``SINCE …`` and ksqlDB's ``WINDOW
+TUMBLING | HOPPING | SESSION (…)``. Every function call except the few with a grammar of their own (CAST,
+EXTRACT, …) parses as ``exp.Anonymous``: ``elf.ql.functions`` decides which functions exist, not the grammar.
 
 It never resolves a name or checks a type. A syntax error is a ``ParseError`` with the offset of its token.
 """
@@ -37,7 +37,7 @@ UNITS_US: dict[str, int] = {
 _ROWS = ("ROW", "ROWS")
 _SLIDES = ("EVERY", "SLIDING", "SLIDES", "ADVANCE", "HOP")
 """What other languages use for SLIDE."""
-_CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE"})
+_CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE", "SINCE"})
 
 
 class Duration(exp.Expression):
@@ -84,6 +84,12 @@ class Stragglers(exp.Expression):
 
 class Trees(exp.Expression):
     """``TREES <number>``: ``this`` is the number as written."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Since(exp.Expression):
+    """``SINCE 'moment'``: ``this`` is the text."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
@@ -210,6 +216,10 @@ class ElfParser(Parser):
                 this.set("stragglers", self._parse_stragglers(start))
             elif word == "APPROXIMATE":
                 this.set("approximate", self.expression(Approximate(), start))
+            elif word == "SINCE":
+                if not self._match(TokenType.STRING):
+                    self.raise_error("expected a text after SINCE, such as '-6 hours' or '2026-03-01 08:00'")
+                this.set("since", self.expression(Since(this=self._prev.text), start))
             elif word == "TREES":
                 if not self._match(TokenType.NUMBER):
                     self.raise_error("expected a number of trees, such as TREES 4")

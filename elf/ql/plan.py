@@ -222,6 +222,9 @@ class Fragment:
     number of these, from ``PLACES``: the order of the rows, and how many of their source came before."""
     reduce: Reduce | None = None
     """The function over the merged groups of each pane of its key range."""
+    since_us: int | None = None
+    """SINCE: the event time from which on the rows are wanted, of agents' archives too (``elf.job.past``).
+    None: from when the flow begins."""
     direct: Direct | None = field(default=None, compare=False, repr=False)
     """How the map is done without its SQL, where it can be."""
     where: tuple[Condition, ...] = field(default=(), compare=False, repr=False)

@@ -114,9 +114,9 @@ class WindowResult(Message, frozen=True, kw_only=True):
     ``status`` and ``payload`` are Arrow IPC. Status has a row a window: ``window_start``, ``window_end``
     (timestamp µs), ``revision``, ``expected``, ``reported``, ``missing`` (names), ``rows_in``, ``late``,
     ``rejected``, ``uncast``, ``future``, ``unrostered``, ``shed``, ``leapt`` (see ``elf.job.stragglers``),
-    ``skipped`` (panes of it were dropped before the master had them, or a change of the job cut it off: it
-    has no rows), ``version``. Payload has the result rows, ``window_start`` and ``window_end`` first when the
-    job has windows.
+    ``archived`` (of ``rows_in``), ``skipped`` (panes of it were dropped before the master had them, or a
+    change of the job cut it off: it has no rows), ``version``. Payload has the result rows, ``window_start``
+    and ``window_end`` first when the job has windows.
     """
 
     job: JobUid

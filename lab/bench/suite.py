@@ -58,6 +58,7 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
     "jobs": ("--window 10 --windows 3",),
     "failover": ("--agents 16 --strikes 6", "--agents 16 --strikes 6 --detect fast"),
     "outputs": ("--kills 20",),
+    "since": ("",),
     "durability": ("",),
     "differential": ("--queries 300",),
     "rotation": ("--quick",),
@@ -83,6 +84,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "jobs": ("--jobs 6 --distinct 2 --window 1 --windows 3",),
     "failover": ("--agents 3 --strikes 2 --window-ms 500 --detect fast",),
     "outputs": ("--agents 3 --kills 1 --window-ms 500",),
+    "since": ("--agents 3 --minutes 3 --repeat 1",),
     "durability": (
         "--rows 20000 --repeat 1 --agents 1 --jobs 2 --distinct 2 --window 1 --seconds 3 --backlog 8",
     ),

@@ -35,6 +35,7 @@ from lab.chaos.engine import STREAM
 from lab.chaos.files import FileLog
 from lab.chaos.filetask import FileTask
 from lab.chaos.outside import TARGET
+from lab.chaos.past import SLICE_ROWS
 from lab.chaos.ports import PyFunctions, SimClock, SimTasks, SimWork
 from lab.chaos.programs import InlineJobs
 from lab.chaos.task import Log, SimArchive, SimTask
@@ -55,6 +56,8 @@ class SimAgent:
     """One agent: what survives a crash (``store``, ``log``), and what does not (everything else)."""
 
     copy_after_ms = COPY_AFTER_MS
+    past_rows = SLICE_ROWS
+    """Archived rows that it reads at a time."""
     tick_ms_min = 5
     forget_ms = 0
     clock_type: type[SimClock] = SimClock

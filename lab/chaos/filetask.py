@@ -16,6 +16,7 @@ from agents.formats import get_format
 from agents.inputs.tail import Tail
 from agents.inputs.values import Position
 from agents.tasks.checkpoints import load_checkpoint
+from agents.tasks.past import Slice
 from agents.tasks.streams import StreamEngine
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.fields import replace
@@ -74,7 +75,7 @@ class FileTask(SimTask):
         self._taken: list[Callable[[], None]] = []
         """What is durable with the next checkpoint."""
         self._idle_ms = 0
-        self._waiting: list[Command] = []
+        self._waiting = []
         self._busy = False
 
     def _work(self) -> None:
@@ -84,6 +85,7 @@ class FileTask(SimTask):
             world.after(STUCK_MS, agent, self._work)
             return
         command = self._waiting.pop(0)
+        assert not isinstance(command, Slice)  # nothing of files is archived here
         world.crash_point(agent)
         if agent.up:
             outcome = self._perform(command)

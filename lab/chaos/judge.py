@@ -344,6 +344,11 @@ class Judge:
             self._ledger.found(LOST, f"{name}: {found}")
         if not (shed or book.leapt or fragment.range[0]):
             self._lacking(name, agent.logs[fragment.stream], fragment, book, state)
+        if gone and missing > told and not isinstance(agent.logs[fragment.stream], FileLog):
+            named = [gap for gaps in book.gaps.values() for gap in gaps]
+            named += [gap for _, _, gap in state.counters._gaps]
+            if not any(gap.source == "archive" for gap in named):
+                self._ledger.found(LOST, f"{name}: rows are gone from the archive, and no pane says so")
         if self._in_time and counted["late"] and not shed:
             self._ledger.found(LOST, f"{name}: {counted['late']} rows came too late")
 
@@ -352,6 +357,8 @@ def _gone(log: Log, fragment: Fragment) -> dict[int, Counter[str]]:
     """The rows by pane that its agent need not have."""
     found: dict[int, Counter[str]] = defaultdict(Counter)
     if not isinstance(log, FileLog):
+        for ts, key in log.rows[: log.lost_to] if fragment.since_us is not None else ():
+            found[ts // fragment.pane_us][key] += 1
         return found
     for number, (ts, key) in enumerate(log.rows):
         if log.fates.may_be_missing(number):

@@ -31,6 +31,8 @@ live."""
 BARE_SHARE = 0.15
 """The share of schedules in which some agent has no stream: it votes in job groups, and adds nothing to
 windows."""
+PASTS_SHARE = 0.3
+"""The share of schedules in which jobs begin in the past, and retention eats archives."""
 OUTPUTS_SHARE = 0.3
 """The share of schedules in which windows go out of the fleet."""
 FILES_SHARE = 0.34
@@ -95,6 +97,7 @@ SAID = {
     "rotate": "log {amount} of {who} is rotated",
     "remove": "log {amount} of {who} is deleted, and written on to",
     "stop": "{who} is stopped, and goes on",
+    "retention": "of what {who} has archived, {amount} % are deleted",
     "bang": "a row comes to {who} that reduce functions fail on",
 }
 """What each kind is in words."""
@@ -128,6 +131,8 @@ class Schedule:
     """How many job groups, and parents, an agent speaks to each second."""
     files: tuple[tuple[Style, ...], ...] = ()
     """The logs of each agent, in each of its streams; none: its rows come without files."""
+    pasts: tuple[tuple[int, int], ...] = ()
+    """Jobs that begin in the past (SINCE): number, and how many ms before they are asked for."""
     listed: bool = False
     """A returning agent asks those that its configuration names, whatever has become of them."""
 
@@ -160,6 +165,8 @@ JOBS = {
     "first": 2,
 }
 """Kinds of jobs, and how often they are."""
+PASTS = ("plain", "slide", "odd", "where", "both", "top", "late", "larger", "wait")
+"""Kinds of jobs that may begin in the past."""
 OTHERWISE = ("wait", "leap", "first")
 """They have straggler policies of their own."""
 READERS = ("over", "joined")
@@ -181,13 +188,14 @@ def drawn(seed: int, nodes: int) -> Schedule:
     faults = _Draw(rng, first, nodes, jobs, begun).faults()
     files, rotated = _files(seed, nodes, first)
     out = _outputs(seed, nodes, first, begun)
-    faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated, *out)
+    past, pasts, begun_late = _pasts(seed, nodes, first, len(jobs) + len(more))
+    faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated, *out, *begun_late)
     return Schedule(
         seed,
         nodes,
         joiners,
         rng.choice([1, 3, 5, 5]),
-        (*jobs, *more),
+        (*jobs, *more, *past),
         begun,
         rng.choice([300, 300, 300, 1_500]),
         tuple(sorted(faults, key=lambda fault: fault.at_ms)),
@@ -201,6 +209,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         together=together,
         files=files,
         at_once=random.Random(f"turns {seed} {nodes}").choice([1, 2, AT_ONCE]),
+        pasts=pasts,
         listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
     )
 
@@ -323,6 +332,34 @@ def _outputs(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]
     ]
     downs = (rng.randrange(STORM_MS - 2_000) for _ in range(rng.choice([0, 1, 2])))
     return (*found, *(Fault("outside", at, for_ms=rng.randrange(500, 6_000)) for at in downs))
+
+
+def _pasts(
+    seed: int, nodes: int, first: int, jobs: int
+) -> tuple[tuple[str, ...], tuple[tuple[int, int], ...], tuple[Fault, ...]]:
+    """Perhaps some more jobs begin in the past: their kinds, how far back they begin, and when they are asked
+    for; what retention deletes; kills while the past is read. Drawn apart."""
+    rng = random.Random(f"pasts {seed} {nodes}")
+    if rng.random() >= PASTS_SHARE:
+        return (), (), ()
+    kinds = tuple(rng.choices(PASTS, k=rng.choice([1, 1, 2])))
+    pasts = tuple((jobs + place, rng.choice([1_000, 4_000, 9_000, 60_000])) for place, _ in enumerate(kinds))
+    found = []
+    for number, _ in pasts:
+        at = rng.randrange(1_000, STORM_MS - 2_000)
+        found.append(Fault("create", at, (rng.randrange(first),), amount=number))
+        for _ in range(rng.choice([0, 1, 1, 2])):
+            soon = min(at + rng.randrange(3_000), STORM_MS - 1_000)
+            points, down_ms = rng.choice([1, 3, 10, 30]), rng.choice([100, 1_500, 4_000])
+            found.append(Fault("point", soon, (rng.randrange(first),), down_ms, points))
+        if rng.random() < 0.2:
+            found.append(Fault(rng.choice(["alter", "rollback", "drop"]), at + 500, amount=number))
+    for _ in range(rng.choice([0, 0, 1, 2])):
+        who = (rng.randrange(first),)
+        found.append(
+            Fault("retention", rng.randrange(STORM_MS - 1_000), who, amount=rng.choice([10, 50, 100]))
+        )
+    return kinds, pasts, tuple(found)
 
 
 def _style(rng: random.Random) -> Style:

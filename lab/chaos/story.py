@@ -35,7 +35,7 @@ from lab.chaos.judge import Judge
 from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_result
 from lab.chaos.outside import TARGET
 from lab.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
-from lab.chaos.schedule import BUYS, DRAWN, READERS, Fault, Schedule
+from lab.chaos.schedule import BUYS, READERS, Fault, Schedule
 from lab.chaos.world import GONE, Armed, World
 
 CHECK_EVERY = 20
@@ -141,6 +141,12 @@ def behind(query: Plan, *, wait_us: int | None = None, leap: bool = False) -> Pl
     return replace(query, fragment=replace(query.fragment, wait_us=wait_us, leap=leap))
 
 
+def since(query: Plan, since_us: int) -> Plan:
+    """The same, from that event time on."""
+    fragment, *more = (replace(one, since_us=since_us) for one in (query.fragment, *query.more))
+    return replace(query, fragment=fragment, more=tuple(more))
+
+
 class Story:
     """See the module's docstring."""
 
@@ -210,7 +216,9 @@ class Story:
             self._begin()
             self._storm()
             self._calm()
-            in_time = bool(schedule.files) and not {fault.kind for fault in schedule.faults} & LATE_BY
+            kinds = {fault.kind for fault in schedule.faults}
+            in_time = bool(schedule.files) and not kinds & LATE_BY
+            in_time |= bool(schedule.pasts) and kinds <= {"create"}
             judge = Judge(world, ledger, self._until, self._told, in_time=in_time)
             end = world.now + QUIET_MS
             while (open_ := judge.open()) and world.now < end and not ledger.findings:
@@ -286,6 +294,9 @@ class Story:
         reads = (self._specs[0].uid,) if kind in READERS else ()
         query = replace(query_of(kind), reads=reads)
         query = mirrored(query) if number in self.schedule.mirrored else query
+        back_ms = dict(self.schedule.pasts).get(number)
+        if back_ms is not None:
+            query = since(query, 1_000 * (self.world.now - back_ms))
         return self._suited(query)
 
     def _suited(self, query: Plan) -> Plan:
@@ -384,6 +395,9 @@ class Story:
             case "leave":
                 if agents[0].up and not world.only_with(agents[0]):
                     agents[0].guard(lambda: agents[0].perform(agents[0].node.leave(agents[0].now_ms)))
+            case "retention":
+                for log in agents[0].logs.values():
+                    log.lost_to = max(log.lost_to, len(log.rows) * fault.amount // 100)
             case "reduce":
                 self._ask(fault)
                 spec = self._spec(fault.amount)
@@ -433,7 +447,7 @@ class Story:
         spec = self._specs.get(number) or self._spec(number)
         if spec is None or not world.leader(spec).up:
             return
-        leader, people = world.leader(spec), self._people if number < DRAWN else self._alike[number]
+        leader, people = world.leader(spec), self._alike.get(number, self._people)
         request: Request
         if fault.kind == "drop":
             request = DropJob(id=1, origin=PEOPLE, uid=spec.uid)

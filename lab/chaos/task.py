@@ -13,15 +13,26 @@ import numpy as np
 import pyarrow as pa
 
 from agents.tasks.checkpoints import counted, forgotten
+from agents.tasks.past import Pasts, Slice
 from elf.fields import replace
 from elf.job import events as was
 from elf.job.checkpoint import StreamCheckpoint
-from elf.job.commands import Answered, Command, DropStragglers, Feed, Idle, Install, Outcome
+from elf.job.commands import (
+    Answered,
+    Command,
+    DropStragglers,
+    Feed,
+    Idle,
+    Install,
+    Outcome,
+    TakeCheckpoint,
+)
 from elf.job.effects import Consult
 from elf.job.ports import ChunkLike, Engine
 from elf.job.provenance import PaneRows
 from elf.job.worker.stream import StreamWorker
 from lab.chaos.engine import Chunk, PyEngine, Source
+from lab.chaos.past import SimArchive
 
 if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
@@ -42,6 +53,8 @@ class Log:
     """A growing log: (event time, key) a row; the offset of a row is its index."""
 
     rows: list[tuple[int, str]] = field(default_factory=list)
+    lost_to: int = 0
+    """Rows below this one are in no archive any more."""
 
     def add(self, ts: int, key: str) -> None:
         self.rows.append((ts, key))
@@ -83,16 +96,20 @@ class SimTask:
         stored = agent.store.load_checkpoint(stream)
         self.checkpoint = msgspec.msgpack.decode(stored, type=StreamCheckpoint) if stored else None
         self.worker = StreamWorker(stream, agent.world.worker_settings, self.engine(), self.checkpoint)
-        applied = [dict(f.applied).get("log", 0) for f in self.checkpoint.flows] if self.checkpoint else []
+        live = [f for f in self.checkpoint.flows if f.past is None] if self.checkpoint else []
+        applied = [dict(f.applied).get("log", 0) for f in live]
         ends = [s.end for s in self.checkpoint.sources] if self.checkpoint else []
         self.position = min(applied or ends or [0])
-        self._waiting: list[Command] = []
+        self._waiting: list[Command | Slice] = []
         self._busy = False
+        self._fed = ends[0] if ends else 0
+        self._reads_past = False
+        self._pasts = Pasts(self.worker, SimArchive(agent.logs[stream], lambda: self._fed), agent.past_rows)
 
     def engine(self) -> Engine:
         return PyEngine()
 
-    def give(self, command: Command) -> None:
+    def give(self, command: Command | Slice) -> None:
         self._waiting.append(command)
         if not self._busy:
             self._busy = True
@@ -115,7 +132,15 @@ class SimTask:
             command = counted(command, agent.store)
         if isinstance(command, Feed):
             agent.archives[self._stream].take(command.chunk)
+        elif isinstance(command, Slice):
+            replay = self._pasts.take(command, agent.now_ms)
+            self._reads_past, command = False, replay or TakeCheckpoint()
+        elif isinstance(command, Install) and command.flow.fragment.since_us is not None:
+            work = self._pasts.begin(command)
+            command = command if work is None else self._pasts.installing(work())
         outcome = self.worker.handle(command)
+        if isinstance(command, Feed):
+            self._fed = command.chunk.end
         if self._keep(outcome):
             agent.work.after_disk(partial(self._done, command, outcome))
 
@@ -135,6 +160,15 @@ class SimTask:
         if agent.up:
             agent.world.crash_point(agent)
         return agent.up
+
+    def _read_past(self) -> None:
+        """A slice of the archive, for flows that begin in the past; it comes when others have come before."""
+        agent = self._agent
+        most = agent.world.retained_bytes_max // 4
+        work = None if self._reads_past else self._pasts.ask(lambda uid: agent.held(uid) > most)
+        if work is not None:
+            self._reads_past = True
+            agent.world.later(agent, partial(self.give, work()))
 
     def _told(self, command: Command, outcome: Outcome) -> None:
         self._agent.handle(was.Worked(self._stream, type(command).__name__, outcome))
@@ -161,6 +195,7 @@ class SimTask:
             self.give(Feed(Chunk(Source("log"), start, self.position, lines, offsets), agent.now_ms))
         elif not self._waiting:
             self.give(Idle(agent.now_ms))
+        self._read_past()
         agent.world.after(READ_MS, agent, self.read)
 
     # -- what the judge asks ---------------------------------------------------------------------------------

@@ -59,6 +59,10 @@ BENCHES: Final = {
         "lab.bench.outputs.bench.Outputs",
         "Masters are killed while windows go to a real PostgreSQL: is every window there, and right?",
     ),
+    "since": (
+        "lab.bench.since.Since",
+        "Simulated agents with an hour of archives each: how soon windows of a job that begins there come.",
+    ),
     "durability": (
         "lab.bench.durability.Durability",
         "What it costs that nothing is lost: a stream task with and without syncs; fsyncs of a fleet.",

@@ -20,7 +20,6 @@ from typing import Any
 from unittest.mock import patch
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -37,33 +36,14 @@ from agents.archive.retention import Limits
 from agents.archive.upkeep import Upkeep
 from agents.disk.durable import waits
 from agents.disk.store import Store
-from agents.inputs.values import Source
 from agents.tasks.archive import Archive, ArchiveError
 from elf.errors import ElfBug
+from tests.support.archived import append, archive_in
 
 TRACED = {
     module.__file__ for module in (agents.tasks.archive, agents.archive.partitions, agents.archive.pieces)
 }
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
-
-
-def archive_in(folder: Path, *, roll_secs: float = 10, roll_bytes: int = 10_000) -> Archive:
-    return Archive(
-        folder / "rolls",
-        str(folder / "archive"),
-        stream="clicks",
-        agent="web-1",
-        roll_secs=roll_secs,
-        roll_bytes=roll_bytes,
-        facts={"format": "json"},
-    )
-
-
-def append(archive: Archive, lines: list[str], ts: list[int | None], source: str = "s", at: int = 0) -> None:
-    offsets = np.arange(at, at + len(lines), dtype=np.int64)
-    archive.append(
-        pa.array(lines, pa.string()), pa.array(ts, pa.int64()), Source(source, f"/{source}"), offsets
-    )
 
 
 def shipped(folder: Path) -> pa.Table:

@@ -21,14 +21,18 @@ from agents.inputs.follower import Follower
 from agents.inputs.rotated import FileId, Rotated
 from agents.inputs.tail import Tail
 from agents.inputs.values import Chunk, Position
+from agents.tasks import past as past_of_tasks
+from agents.tasks.past import Pasts, Roll
 from elf.fields import replace
 from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
-from elf.job.commands import Command, Feed, Idle, Install, Outcome, Resume, Suspend
+from elf.job.checkpoint import FlowCheckpoint
+from elf.job.commands import Command, Feed, Idle, Install, Outcome, Replay, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.counters import COUNTER_COLUMNS
 from elf.job.effects import CommitWindows, Deliver, Effect, SaveOutput, Work
 from elf.job.group.outputs import Outputs, _Output
 from elf.job.messages.rollup import Slice
+from elf.job.past import Past
 from elf.job.ports import Int64s
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.decide import Stragglers
@@ -41,7 +45,7 @@ from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.stragglers import Drops
 from elf.job.worker import assigning
-from elf.job.worker.assigning import Mask
+from elf.job.worker.assigning import Mask, View
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.provenance import OpenProvenance, Run, runs_of
 from elf.job.worker.stream import StreamWorker
@@ -92,6 +96,47 @@ def takes_late_rows_for_counted(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(assigning, "runs_of", runs)
 
 
+def forgets_what_it_has_read(patch: pytest.MonkeyPatch) -> None:
+    """protocol 13.1: a checkpoint does not say how much of a roll a flow has read."""
+    checkpoint = FlowState.checkpoint
+
+    def forgotten(state: FlowState) -> FlowCheckpoint:
+        found = checkpoint(state)
+        return found if found.past is None else replace(found, past=replace(found.past, done=0))
+
+    patch.setattr(FlowState, "checkpoint", forgotten)
+
+
+def counts_the_line_at_x_twice(patch: pytest.MonkeyPatch) -> None:
+    """protocol 13.2: the first live line of a flow is the last one that it found in the archive."""
+    feed = FlowState.feed
+
+    def fed(state: FlowState, source: str, chunk: Chunk, view: View, late_of: Mask | None = None) -> object:
+        if state.flow.fragment.since_us is not None and state.flow.uid not in seen:
+            seen.add(state.flow.uid)
+            state.replay(view, source)
+        return feed(state, source, chunk, view, late_of)
+
+    seen = set[str]()
+    patch.setattr(FlowState, "feed", fed)
+
+
+def misses_what_came_meanwhile(patch: pytest.MonkeyPatch) -> None:
+    """protocol 13.2: a flow goes over to live lines at the end of a round, whatever was archived since."""
+    take = Pasts.take
+
+    def taken(pasts: Pasts, found: past_of_tasks.Slice, now_ms: int) -> Replay | None:
+        replay = take(pasts, replace(found, rolls=found.rolls or (Roll(0, 0, 0, ()),)), now_ms)
+        return replay if replay is None or found.rolls else replace(replay, past=None)
+
+    patch.setattr(Pasts, "take", taken)
+
+
+def seals_what_is_not_read(patch: pytest.MonkeyPatch) -> None:
+    """protocol 13.3: a flow seals panes of which it has not read all that is archived."""
+    patch.setattr(Past, "sealable", property(lambda past: past.ceiling))
+
+
 def merges_what_overlaps(patch: pytest.MonkeyPatch) -> None:
     """protocol 4.2, protocol 4.3: inner nodes and roots keep pieces that cover the same member."""
 
@@ -135,6 +180,7 @@ def sends_before_the_checkpoint(patch: pytest.MonkeyPatch) -> None:
 
     def work(task: SimTask) -> None:
         command = task._waiting.pop(0)
+        assert not isinstance(command, past_of_tasks.Slice)
         outcome = task.worker.handle(command)
         task._done(command, outcome)
 

@@ -63,6 +63,12 @@ def test_the_line(change: dict[str, object], line: str) -> None:
     assert is_whole(status) == (line in ("3 of 3 agents", "1 of 1 agent"))
 
 
+def test_it_says_which_rows_are_from_archives() -> None:
+    assert coverage(WHOLE | {"archived": 12}) == "3 of 3 agents, from archives"
+    assert coverage(WHOLE | {"archived": 5}) == "3 of 3 agents, 5 of 12 rows from archives"
+    assert is_whole(WHOLE | {"archived": 5})
+
+
 def test_times_of_a_gap_are_utc() -> None:
     east = timezone(timedelta(hours=2))
     told = coverage(WHOLE | {"gaps": [GAP | {"from": datetime(2026, 11, 25, 12, 2, 11, tzinfo=east)}]})
@@ -87,10 +93,10 @@ def test_a_revision_corrects_what_was_told_before() -> None:
 
 def test_each_field_of_a_status_has_a_place_in_it() -> None:
     """Who adds one to the status decides how it is said."""
-    said = {*COUNTS, *FLAGS, "expected", "reported", "missing", "revision", "gaps"}
+    said = {*COUNTS, *FLAGS, "expected", "reported", "missing", "revision", "gaps", "archived"}
     silent = {"window_start", "window_end", "rows_in", "version"}
     assert set(STATUS_SCHEMA.names) | {"gaps"} == said | silent
-    assert set(COUNTER_COLUMNS) == {*COUNTS, "rows_in"}
+    assert set(COUNTER_COLUMNS) == {*COUNTS, "rows_in", "archived"}
 
 
 @given(

@@ -1,11 +1,16 @@
-"""What an agent of a fleet has put into its archive."""
+"""Archives, and what an agent of a fleet has put into its own."""
 
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 
+from agents.inputs.values import Source
+from agents.tasks.archive import Archive
 from tests.support.fleet import Agent
 from tests.support.waiting import wait_until
 
@@ -23,3 +28,22 @@ def until_archived(agent: Agent, count: int) -> Counter[str]:
     found = wait_until(enough, lambda: f"{count} lines, not {len(archived(agent))}: {agent.said()}")
     assert found is not None
     return found
+
+
+def archive_in(folder: Path, *, roll_secs: float = 10, roll_bytes: int = 10_000) -> Archive:
+    return Archive(
+        folder / "rolls",
+        str(folder / "archive"),
+        stream="clicks",
+        agent="web-1",
+        roll_secs=roll_secs,
+        roll_bytes=roll_bytes,
+        facts={"format": "json"},
+    )
+
+
+def append(archive: Archive, lines: list[str], ts: list[int | None], source: str = "s", at: int = 0) -> None:
+    offsets = np.arange(at, at + len(lines), dtype=np.int64)
+    archive.append(
+        pa.array(lines, pa.string()), pa.array(ts, pa.int64()), Source(source, f"/{source}"), offsets
+    )

@@ -151,6 +151,17 @@ def cut_off(rng: random.Random) -> list[Fault]:
     return [*found, *away(rng)]
 
 
+def begun_before(rng: random.Random) -> list[Fault]:
+    """A job begins in the past."""
+    return [Fault("create", 5_000 + rng.randrange(500), (1,), amount=1)]
+
+
+def begun_before_and_killed(rng: random.Random) -> list[Fault]:
+    """The same, and agents die while they read it."""
+    at = 5_500 + rng.randrange(500)
+    return [*begun_before(rng), *(Fault("crash", at + 150 * n, (n,), 300) for n in range(2, NODES))]
+
+
 AGENTS: dict[Storm, int] = {stragglers: 6, dead: 6, lagging: 6, behind: 6, fashions: 8, gone: 6, reduced: 6}
 
 JOBS: dict[Storm, tuple[str, ...]] = {
@@ -160,6 +171,8 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     fashions: ("first",),
     equal: ("long",) * EQUAL,
     reduced: ("plain",),
+    begun_before: ("plain", "plain"),
+    begun_before_and_killed: ("plain", "plain"),
 }
 
 LOGS = 3
@@ -196,6 +209,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         rate_ms=RATES_MS.get(storm, 150),
         quota=9_000 if alone else 256 << 20,
         storm_ms=12_000 if storm in JOBS else 10_000,
+        pasts=((1, 5_000),) if storm in (begun_before, begun_before_and_killed) else (),
         files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
     )
 

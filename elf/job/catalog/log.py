@@ -401,7 +401,10 @@ class CatalogLog:
         return uid in self._dropped
 
     def equal(self, fragment: Fragment) -> Flow | None:
-        """The running flow that computes this fragment."""
+        """The running flow that computes this fragment. One that begins in the past is read by its own job
+        alone: for another job it would begin where it is."""
+        if fragment.since_us is not None:
+            return None
         return self._flows.get(self._by_fragment.get(fragment, ""))
 
     def flows(self) -> tuple[Flow, ...]:

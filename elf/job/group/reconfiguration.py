@@ -67,7 +67,9 @@ class Reconfiguration:
             case "empty":
                 return self._done(request, master.empty()[1])
             case "resume":
-                return self._prepared(request, master.resume(self._next(master.spec.definition), now_ms))
+                return self._prepared(
+                    request, master.resume(self._next(master.spec.definition.from_now()), now_ms)
+                )
             case _:
                 wanted, authors = request.definition, request.authors
                 if wanted is None:
@@ -81,7 +83,7 @@ class Reconfiguration:
     def _back_to(self, number: int) -> tuple[Definition, tuple[Authorship, ...]]:
         """What a version did, and the statements behind it. Raises ``UserError``."""
         spec = self._master.spec_of(number)
-        return spec.definition, spec.authors
+        return spec.definition.from_now(), spec.authors
 
     def _must_be_signed(self, spec: JobSpec) -> None:
         """Raises ``UserError``, as the catalog log would refuse it."""

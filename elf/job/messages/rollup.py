@@ -81,7 +81,7 @@ class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
     """How far a member is with a flow: the first pane that it answers for, the first pane that it has not
     sealed; its parent in the tree. Since its start: rows in time, late rows, and rows from the future.
     ``later_ms``: with many job groups to speak to, its next message to this one comes that much later than
-    after a second."""
+    after a second. ``past``: it still reads its archive (``elf.job.past``)."""
 
     flow: FlowUid
     live_from: Pane
@@ -91,6 +91,7 @@ class FlowProgress(msgspec.Struct, frozen=True, array_like=True):
     late: Count = 0
     future: Count = 0
     later_ms: Millis = 0
+    past: bool = False
 
 
 class Progress(Message, frozen=True, kw_only=True):

@@ -195,6 +195,7 @@ def why(
     late = [name for name, one in told.items() if recently(one.late_ms)]
     future = [name for name, one in told.items() if recently(one.future_ms)]
     behind = [name for name, one in told.items() if one.progress.sealed <= next_pane]
+    past = [name for name, one in told.items() if one.progress.past]
     if not told:
         found.append("no agent that has the stream answers")
     elif not rows and late:
@@ -209,6 +210,8 @@ def why(
         found.append(f"waiting for {_names(behind)}" if behind else "the panes are on their way")
     else:
         found.append("the window is not over yet")
+    if past:
+        found.append(f"{_names(past)} still read{'s' if len(past) == 1 else ''} what is archived (SINCE)")
     if silent:
         found.append(f"nothing is heard of {_names(silent)}")
     slowest = min((one.progress.sealed for one in told.values()), default=None)

@@ -227,6 +227,14 @@ class Stragglers:
         due_ms = self._due_ms(pane)
         return due_ms is not None and now_ms - due_ms >= for_ms
 
+    def is_expired(self, pane: int, now_ms: int) -> bool:
+        """Whether the straggler limit is up. It is not while members read their archives for this pane: each
+        reads as fast as its host lets it (protocol 13.4)."""
+        if not self.has_waited(pane, self.limit_ms(), now_ms):
+            return False
+        since = self._panes.flow.fragment.since_us is not None
+        return not (since and self.presence.in_their_past(pane, now_ms) & self.awaited(pane, now_ms))
+
     def _due_ms(self, pane: int) -> int | None:
         """When half of the roster's watermarks had passed this pane, or it was begun again."""
         if self._whole is not None and pane < self._whole.end:
@@ -273,7 +281,7 @@ class Deciding:
         head = self._covered.committed_to()
         found: list[CommitPanes] = []
         for start, end, covered in self._spans(head, self._covered.held_to(head)):
-            expired = stragglers.has_waited(start, stragglers.limit_ms(), now_ms)
+            expired = stragglers.is_expired(start, now_ms)
             missing = stragglers.wanted(start, now_ms) & ~covered
             if not expired and (not covered or missing or stragglers.lacks_words(start, now_ms)):
                 break

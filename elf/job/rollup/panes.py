@@ -193,8 +193,9 @@ class Panes:
         return START_OF_TIME if self._first is None else self._first
 
     def begins_at(self) -> int:
-        """The first pane that a new reader finds whole."""
-        return self.durable_to()
+        """The first pane that a new reader finds whole. The one reader of a flow that begins in the past
+        wants all that is there."""
+        return self.durable_to() if self.flow.fragment.since_us is None else self.kept_from()
 
     def kept_from(self) -> int:
         """Panes from this one on are still here."""

@@ -93,12 +93,15 @@ class Told:
     rows_ms: int | None = None
     late_ms: int | None = None
     future_ms: int | None = None
+    moved_ms: int = 0
+    """When it last said that it has sealed more."""
 
     def hear(self, progress: FlowProgress, now_ms: int) -> None:
         before = self.progress
         self.rows_ms = now_ms if progress.rows > before.rows else self.rows_ms
         self.late_ms = now_ms if progress.late > before.late else self.late_ms
         self.future_ms = now_ms if progress.future > before.future else self.future_ms
+        self.moved_ms = now_ms if progress.sealed > before.sealed else self.moved_ms
         self.progress, self.at_ms = progress, now_ms
 
 
@@ -139,7 +142,7 @@ class Presence:
         self.latest = max(self.latest, progress.live_from)
         self.later_ms = max(self.later_ms, min(progress.later_ms, LATER_MS_MAX))
         if known is None:
-            self._told[member] = Told(progress, now_ms)
+            self._told[member] = Told(progress, now_ms, moved_ms=now_ms)
             self.heard |= bit
             return True
         other = known.progress.live_from != progress.live_from
@@ -166,6 +169,13 @@ class Presence:
         since_ms = began_ms if told is None else told.at_ms
         dead = bool(self.dead >> member & 1)
         return dead or (since_ms is not None and now_ms - since_ms > silent_ms + self.later_ms)
+
+    def in_their_past(self, pane: int, now_ms: int) -> int:
+        """Members that are there, say that they still read their archives for this pane, and get on."""
+        least = now_ms - self._grace_ms
+        reading = ((n, told) for n, told in self._told.items() if told.progress.past)
+        behind = (n for n, told in reading if told.progress.sealed <= pane and told.moved_ms >= least)
+        return bitmap(behind) & self.there(now_ms)
 
     def begun(self, pane: int) -> int:
         """Members that say that they answer for this pane."""

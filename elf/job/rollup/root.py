@@ -42,8 +42,9 @@ class Root(Panes):
 
     def prepare(self, now_ms: int, since_ms: int) -> int | None:
         """The first pane of a new flow, known to the members since ``since_ms``: after every ``live_from``,
-        when all members have said theirs, or some have and the limit is up. It is durable before ``begin``.
-        """
+        when all members have said theirs, or some have and the limit is up. A flow that begins in the past
+        begins with the first member that answers: who does not yet is named as missing there. It is durable
+        before ``begin``."""
         presence = self.stragglers.presence
         if self._first is not None or not presence.heard:
             return None
@@ -51,7 +52,8 @@ class Root(Panes):
         waited = now_ms - since_ms >= (self._settings.try_ms if tries else self._settings.prepare_ms)
         if self.roster.staying & ~presence.heard and not waited:
             return None
-        return max(presence[member].progress.live_from for member in presence)
+        begins = max if self.flow.fragment.since_us is None else min
+        return begins(presence[member].progress.live_from for member in presence)
 
     def begin(self, first_pane: int, now_ms: int) -> None:
         """Commit from this pane on (protocol 6.1); earlier pieces are dropped."""

@@ -22,6 +22,7 @@ from elf.job.counters import GAP_PANES_MAX, PaneCounters
 from elf.job.gaps import Gap
 from elf.job.messages.rollup import FlowProgress
 from elf.job.parts import LateRows
+from elf.job.past import Past
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPort, Spill
 from elf.job.provenance import Traced, is_traced
 from elf.job.reexecution import SourceOffsets, Where
@@ -89,6 +90,8 @@ class FlowState:
         self.shed = checkpoint.shed
         self.leapt = checkpoint.leapt
         self._since = checkpoint.since
+        self.past: Past | None = checkpoint.past
+        """How far it is in the archive; None: it takes live lines."""
         self.threshold: Threshold | None = None
         """What goes up of a sealed pane, if not all of it."""
         self._early_ms = 0
@@ -111,6 +114,7 @@ class FlowState:
             lost = 0 if self._counted is None else self._counted.drop()
             counts = Counter(self.counters.totals())
             self.shed += max(lost, counts.pop("rows_in"))
+            counts.pop("archived")
             self.counters = self.counters.emptied()
             self._add_counts(counts)
             self.panes.empty()
@@ -191,6 +195,23 @@ class FlowState:
             self._add_counted(rows, source, getattr(chunk.source, "path", source))
         else:
             share = self._assigner.share(view, done, at)
+        return self._take(share, view, getattr(chunk.source, "path", chunk.source.id))
+
+    def replay(self, view: View, log: str) -> dict[str, int]:
+        """The same of archived rows: each is given once (``elf.job.past``)."""
+        at = Stand(self.live_from, self.sealed, self.suspended, self.leapt, self._since)
+        share = self._assigner.share(view, 0, at)
+        counts = self._take(share, view, log)
+        if not self.suspended:
+            self.counters.add(share.panes, archived=share.rows)
+        return counts
+
+    def catch_up(self, ends: Mapping[str, int]) -> None:
+        """From now on it takes live lines: what lies behind these offsets of sources."""
+        self.past, self.applied, self.dirty = None, dict(ends), True
+
+    def _take(self, share: Share, view: View, path: str) -> dict[str, int]:
+        """What a chunk of lines of this file comes to; its counts."""
         self.late_rows = share.late
         self.last = share.panes, share.rows
         late = int(np.count_nonzero(share.late))
@@ -219,8 +240,7 @@ class FlowState:
             self.dirty = True
             self.after.add(*share.after)
         if share.failed is not None:
-            source = getattr(chunk.source, "path", chunk.source.id)
-            where = f" (byte {share.failed.offset} of {source})" if share.failed.offset is not None else ""
+            where = f" (byte {share.failed.offset} of {path})" if share.failed.offset is not None else ""
             self.failure = self.failure or f"{share.failed}{where}"
         left_out = len(view.ts) - int(np.count_nonzero(view.timed | view.future))
         untimed = left_out - view.unrostered if self.flow.fragment.pane_us else 0
@@ -344,6 +364,7 @@ class FlowState:
 
     def seal(self, below: int) -> Sealed | None:
         """Take all panes below ``below`` out of the tree, as one snapshot."""
+        below = below if self.past is None else min(below, self.past.sealable)
         if below <= self.sealed or self.suspended:
             return None
         self._digest_counted()
@@ -408,7 +429,8 @@ class FlowState:
     def progress(self) -> FlowProgress:
         """How far the flow is; the counts are since the start of this process."""
         at = (self.flow.uid, self.live_from, self.sealed)
-        return FlowProgress(*at, rows=self._rows, late=self._late, future=self._future)
+        past = self.past is not None
+        return FlowProgress(*at, rows=self._rows, late=self._late, future=self._future, past=past)
 
     def checkpoint(self) -> FlowCheckpoint:
         self._digest_counted()
@@ -434,4 +456,5 @@ class FlowState:
             met=self.reexecution.image(),
             traced=self._provenance.image() if self._provenance is not None else b"",
             late_traced=self._late_provenance.image() if self._late_provenance is not None else b"",
+            past=self.past,
         )

@@ -37,6 +37,7 @@ from elf.job.commands import (
     Idle,
     Install,
     Outcome,
+    Replay,
     Resume,
     SealOpen,
     SetTaps,
@@ -46,6 +47,7 @@ from elf.job.commands import (
     Uninstall,
 )
 from elf.job.gaps import Gap, Missed
+from elf.job.past import Past
 from elf.job.ports import (
     ChunkLike,
     Engine,
@@ -61,7 +63,7 @@ from elf.job.reexecution import SOURCES_MAX, SourceAt, SourceOffsets, Where, can
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.work import Clock, no_clock
-from elf.job.worker.assigning import View
+from elf.job.worker.assigning import View, past_view
 from elf.job.worker.fitting import with_origins
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.taps import Taps
@@ -132,7 +134,7 @@ class StreamWorker:
         self.wanted = Wanted()
         self._taps = Taps(engine.mapper)
         self._extractor: ExtractorPort = engine.extractor(self.wanted)
-        self._highest = self._gone_until = LONG_AGO
+        self._highest = self._gone_until = self._sealing_us = LONG_AGO
         self._checkpointed_ms = 0
         self._started_ms: int | None = None
         self._looked_ms: int | None = None
@@ -216,6 +218,8 @@ class StreamWorker:
                 if command.uid in self._flows:
                     self._flows[command.uid].threshold = command.threshold
                 return self._outcome((), must_checkpoint=False)
+            case Replay():
+                return self._replay(command)
             case TakeCheckpoint():
                 return self._outcome((), must_checkpoint=True)
             case SetTaps():
@@ -237,8 +241,10 @@ class StreamWorker:
         gaps = self._miss(feed.missed, before, feed.now_ms, _first_us(view))
         counts = {"rejected": view.rejected, "uncast": view.uncast, "beyond": extracted.beyond}
         for state in sorted(self._flows.values(), key=lambda state: bool(state.flow.fragment.late_of)):
+            if state.past is not None:  # it finds them in the archive
+                continue
             read = self._flows.get(state.flow.fragment.late_of)
-            late = None if read is None else read.late_rows
+            late = None if read is None or read.past is not None else read.late_rows
             found = state.feed(chunk.source.id, chunk, view, late)
             if shared and can_run(state.flow.fragment):
                 state.reexecution.saw(*state.last, offsets, source.number)
@@ -383,15 +389,16 @@ class StreamWorker:
     # -- sealing ---------------------------------------------------------------------------------------------
 
     def _target(self, now_ms: int) -> Callable[[FlowState], int]:
-        watermark = self.watermark_us(now_ms)
+        self._sealing_us = self.watermark_us(now_ms)
+        return lambda state: self.sealable(state.flow)
 
-        def target(state: FlowState) -> int:
-            pane_us = state.flow.fragment.pane_us
-            if watermark == LONG_AGO or state.lateness_us is None or pane_us == 0:
-                return START_OF_TIME
-            return windows.sealable(watermark, state.lateness_us, pane_us)
-
-        return target
+    def sealable(self, flow: Flow) -> int:
+        """Panes below this one were sealed, or might have been, of a live flow like this one, the last time
+        that any was."""
+        pane_us, lateness_us = flow.fragment.pane_us, self._lateness_us(flow.fragment)
+        if self._sealing_us == LONG_AGO or lateness_us is None or pane_us == 0:
+            return START_OF_TIME
+        return windows.sealable(self._sealing_us, lateness_us, pane_us)
 
     def _seal_open(self) -> Outcome:
         """Seal all flows to one moment, which is after all that any of them has: panes have many lengths, and
@@ -442,11 +449,10 @@ class StreamWorker:
         flow = command.flow
         if flow.uid in self._flows:
             return self._outcome((), must_checkpoint=False)
-        live_from = self._next_pane(flow)
-        applied = tuple(sorted((name, source.end) for name, source in self._sources.items()))
-        begun = FlowCheckpoint(
-            flow=flow, live_from=live_from, sealed=live_from, applied=applied, tree=b"", counters=b""
-        )
+        live_from, past = self._begins(command)
+        applied = () if past is not None else tuple(sorted(self._ends().items()))
+        at = (flow, live_from, live_from, applied)
+        begun = FlowCheckpoint(*at, tree=b"", counters=b"", past=past)
         try:
             self._add(begun)
             self._flows[flow.uid].mapper.prepare()
@@ -471,8 +477,11 @@ class StreamWorker:
         return self._outcome((), must_checkpoint=False, failed={command.uid: why})
 
     def _suspend(self, uid: str) -> Outcome:
-        if uid in self._flows:
-            self._flows[uid].suspend()
+        state = self._flows.get(uid)
+        if state is not None:
+            state.suspend()
+        if state is not None and state.past is not None:
+            state.catch_up(self._ends())
         return self._outcome((), must_checkpoint=True)
 
     def _resume(self, uid: str) -> Outcome:
@@ -510,6 +519,54 @@ class StreamWorker:
     def highest_of(self, source: str) -> int:
         """The highest event time that a source has had (``LONG_AGO``: none)."""
         return self._sources[source].highest
+
+    def _ends(self) -> dict[str, int]:
+        """How far each source was read."""
+        return {name: source.end for name, source in self._sources.items()}
+
+    def _begins(self, command: Install) -> tuple[int, Past | None]:
+        """The first pane of a new flow, and where it begins in the archive. It answers for no pane of which
+        lines are gone (protocol 11.6), or were read before the archive has them."""
+        flow, past = command.flow, command.past
+        live_from, since_us = self._next_pane(flow), flow.fragment.since_us
+        if since_us is None:
+            return live_from, None
+        gone_us = LONG_AGO
+        if self._gone_until != LONG_AGO:
+            gone_us = self._gone_until + (self._lateness_us(flow.fragment) or 0) + 1
+        covers_us = LONG_AGO if command.covers_us is None else command.covers_us
+        known_us = max(since_us, covers_us, self._settings.since_us, gone_us)
+        first = -(-known_us // flow.fragment.pane_us)
+        if live_from == START_OF_TIME:  # nothing was ever read, so nothing is lacking
+            return first, None
+        if past is None or command.covers_us is None or live_from <= first:
+            return live_from, None
+        return first, past
+
+    def _replay(self, command: Replay) -> Outcome:
+        """A slice of what was archived. Nothing of it moves a watermark: it was read before."""
+        state = self._flows.get(command.uid)
+        if state is None or state.past is None:
+            return self._outcome((), must_checkpoint=False)
+        counts: dict[str, int] = {}
+        for records in command.records:
+            extracted = self._extractor.extract(records.lines)
+            rows = self._with_origins(extracted.table, records.log)
+            view = past_view(records, extracted, rows, self._settings.since_us)
+            for name, count in state.replay(view, records.log).items():
+                counts[name] = counts.get(name, 0) + count
+        for from_us, to_us in command.holes:
+            state.miss(Gap(from_us, to_us, self._settings.name, "archive", -1))
+        state.past, state.dirty = command.past, True
+        one = None
+        if command.past is None:  # the next chunk, or the pause after it, seals
+            state.catch_up(self._ends())
+        else:
+            one = state.seal(END_OF_TIME)
+        sealed = (*([one] if one is not None else []), *state.part(command.now_ms))
+        due = command.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms
+        must = due or command.past is None
+        return self._outcome(sealed, must_checkpoint=must, now_ms=command.now_ms, counts=counts)
 
     def _next_pane(self, flow: Flow) -> int:
         """The first pane after everything that was read, all of which is parsed, or known to be gone."""

@@ -1,0 +1,133 @@
+"""What one agent has archived of one stream, by position: its own closed rolls, and its own files at the
+target (``agents.archive.shelf``).
+
+Each archived row has its position (``record``), and each row group says which it has and of which times. So
+it does not matter in which file a row lies: rolls are shipped, small files are merged, and a place in the
+archive stays what it is. Files of a release that did not write positions are not read; what they have is not
+covered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from typing import TypeVar
+
+import pyarrow as pa
+
+from agents.archive.partitions import HOUR_US, ArchiveError
+from agents.archive.pieces import file_of
+from agents.tasks.archive import Archive
+from agents.tasks.past import COLUMNS, Roll, Survey
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class _Group:
+    """A row group: positions ``[start, end)``, of which it has so many, and the first and last event time."""
+
+    start: int
+    end: int
+    rows: int
+    first_us: int
+    last_us: int
+    load: Callable[[], pa.Table]
+
+
+class OwnArchive:
+    """See the module's docstring, and ``agents.tasks.past.Archived``."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    @property
+    def position(self) -> int:
+        return self._archive.position
+
+    def close_roll(self) -> int:
+        self._archive.roll()
+        return self._archive.position
+
+    def survey(self, start: int, end: int, since_us: int) -> Survey:
+        since_hour, shelf = since_us // HOUR_US, self._archive.shelf
+        here = list(self._here(start, end))
+        local = min((group.start for group in here), default=end)
+        files = [file for file in shelf.files() if file.life == self._archive.life and file.first < local]
+        timed = [file for file in files if file.hour is not None and file.least_us is not None]
+        groups, unread = list(here), list[int]()
+        for file in timed:
+            if file.hour is not None and file.hour >= since_hour and start < file.end:
+                found = _groups(partial(shelf.target.opened, shelf.full(file.path)), file.first, file.end)
+                groups += found
+                unread += [] if found else [file.greatest_us or since_us]
+        gone = {h: one.rows for h, one in shelf.gone().items() if h is not None and h >= since_hour}
+        gone_to_us = (max(gone) + 1) * HOUR_US if gone else None
+        begins = [(file.first, -file.rows, file.least_us or 0) for file in timed]
+        begins += [(one.start, -one.rows, one.first_us) for one in here]
+        covers = [us + 1 for us in unread] + ([] if gone_to_us is None else [gone_to_us])
+        covers_us = max([min(begins)[2], *covers]) if begins else None
+        rolls = tuple(_rolls(groups, start, end, since_us))
+        return Survey(rolls, covers_us, sum(gone.values()), gone_to_us)
+
+    def _here(self, start: int, end: int) -> Iterator[_Group]:
+        """Of the rolls that are not shipped. What is looked at stays readable when they are."""
+        for roll in self._archive.closed():
+            if roll.start < end and start < roll.end:
+                with suppress(FileNotFoundError):  # it has just been shipped
+                    for hour, parts in self._archive.pieces(roll).items():
+                        if hour is not None:
+                            data = pa.py_buffer(b"".join(file_of(parts)))
+                            yield from _groups(partial(pa.BufferReader, data), roll.start, roll.end)
+
+
+def _rolls(groups: list[_Group], start: int, end: int, since_us: int) -> Iterator[Roll]:
+    """Ranges of positions that begin with a row group each."""
+    starts = sorted({start, *(one.start for one in groups if start < one.start < end)})
+    for at, after in pairwise([*starts, end]):
+        parts = [one for one in groups if one.start < after and at < one.end and one.last_us >= since_us]
+        if parts:
+            first_us = max(since_us, min(one.first_us for one in parts))
+            yield Roll(at, after, first_us, tuple(one.load for one in parts))
+
+
+def _groups(open_: Callable[[], pa.NativeFile], first: int, end: int) -> list[_Group]:
+    """The row groups of a file with records in ``[first, end)``; none where it has no positions. Raises
+    ``ArchiveError``."""
+    import pyarrow.parquet as pq
+
+    read = _opened(lambda: pq.ParquetFile(open_()))
+    names = read.metadata.schema.names
+    if "record" not in names:
+        return []
+    found = []
+    for number in range(read.num_row_groups):
+        group = read.metadata.row_group(number)
+        times, records = (group.column(names.index(name)).statistics for name in ("ts", "record"))
+        if times is None or not times.has_min_max:
+            continue
+        known = records is not None and records.has_min_max
+        at, after = (records.min, records.max + 1) if known else (first, end)
+        load = partial(_load, open_, number)
+        found.append(_Group(at, after, group.num_rows, times.min_raw, times.max_raw, load))
+    return found
+
+
+def _load(open_: Callable[[], pa.NativeFile], number: int) -> pa.Table:
+    import pyarrow.parquet as pq
+
+    def load() -> pa.Table:
+        with open_() as file:
+            return pq.ParquetFile(file).read_row_group(number, columns=COLUMNS, use_threads=False)
+
+    return _opened(load)
+
+
+def _opened(load: Callable[[], T]) -> T:
+    try:
+        return load()
+    except (OSError, pa.ArrowException) as error:
+        raise ArchiveError(f"archived lines cannot be read: {error}") from error

@@ -1,0 +1,91 @@
+"""``SINCE`` with real processes: a job begins in the past, out of what its agents have archived, and goes on
+with live lines; an agent is killed while it reads."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from elf.client import Window
+from elf.errors import ElfError
+from tests.support.fleet import STREAM, Fleet
+from tests.support.waiting import eventually
+from tests.support.watching import QUERY, SECOND_US, Windows, clicks, connected, watched
+
+MINUTES = 10
+"""That the agents have archived when a job begins there."""
+
+
+async def test_yesterday_and_now_without_a_seam(three: Fleet) -> None:
+    """Each window is right: those of the past, that in which the job was created, and those after it. The
+    archived minutes come first, one agent being killed meanwhile."""
+    client = await connected(three, 1)
+    now_us = time.time_ns() // 1_000_000 * 1_000
+    first_us = now_us - MINUTES * 60 * SECOND_US
+    for agent in three.agents:
+        agent.append((us, "old", 1) for us in range(first_us, now_us - 5 * SECOND_US, 20_000))
+    three.begin_writing()
+    await eventually(lambda: all(a.metric("rows_total") > 29_000 for a in three.agents), "all is read", 30)
+    await client.sql(f"CREATE JOB popular AS {QUERY} SINCE '-{MINUTES - 1} minutes'")
+    created_us = time.time_ns() // 1_000
+    victim = three.agents[2]
+    victim.kill()
+    victim.start()
+    async with watched(client, "popular") as windows:
+        await eventually(lambda: any(map(is_live, windows.values())), "windows of now", 40)
+        end_us = three.end_writing()
+        whole = await until_whole(three, windows, end_us - 2 * SECOND_US)
+    assert whole[0] <= created_us - (MINUTES - 1) * 60 * SECOND_US + 2 * SECOND_US
+    assert whole == list(range(whole[0], whole[-1] + 1, 2 * SECOND_US)), "no window is left out"
+    past = windows[whole[0]].status
+    assert past["archived"] == past["rows_in"] == 300
+    other = await connected(three, 0)
+    with pytest.raises(ElfError, match="SINCE '-7 moons' is neither a timestamp"):
+        await other.sql(f"CREATE JOB moons AS {QUERY} SINCE '-7 moons'")
+    facts = await other.compare_facts("popular")
+    assert facts.job.windows
+    await other.close()
+
+
+def is_live(window: Window) -> bool:
+    """Whether all agents read new lines by then."""
+    status = window.status
+    return bool(status["rows_in"]) and (status["archived"], status["reported"]) == (0, 3)
+
+
+async def until_whole(fleet: Fleet, windows: Windows, until_us: int) -> list[int]:
+    """The starts of all windows that end before, when each of them is right."""
+
+    def wrong() -> list[int]:
+        done = {start: one for start, one in windows.items() if start + 2 * SECOND_US <= until_us}
+        return [
+            start
+            for start, one in sorted(done.items())
+            if one.status["missing"] or clicks(one) != fleet.truth(start, start + 2 * SECOND_US)
+        ]
+
+    await eventually(lambda: max(windows) + 4 * SECOND_US > until_us, "the last window", 20)
+    await eventually(lambda: not wrong(), lambda: f"{wrong()[:5]} of {len(windows)} windows are right", 30)
+    return sorted(start for start in windows if start + 2 * SECOND_US <= until_us)
+
+
+async def test_a_select_that_begins_in_the_past(three: Fleet) -> None:
+    client = await connected(three, 0)
+    now_us = time.time_ns() // 1_000_000 * 1_000
+    for agent in three.agents:
+        agent.append((us, "old", 1) for us in range(now_us - 120 * SECOND_US, now_us, 100_000))
+    await eventually(lambda: all(a.metric("rows_total") >= 1_200 for a in three.agents), "all is read", 20)
+    sql = f"SELECT product, COUNT(*) AS clicks FROM {STREAM} GROUP BY product WINDOWING 10 SECONDS"
+    async with asyncio.timeout(20):
+        starts = []
+        async for window in client.subscribe(f"{sql} SINCE '-100 seconds'"):
+            assert window.start is not None
+            starts.append(int(window.start.timestamp()))
+            assert clicks(window) == {"old": 300}
+            if len(starts) == 6:
+                break
+    assert starts == list(range(starts[0], starts[0] + 60, 10))
+    assert starts[0] * SECOND_US <= now_us - 85 * SECOND_US
+    await client.close()
