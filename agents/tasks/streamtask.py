@@ -185,10 +185,10 @@ class StreamTask:
         self._sinks = sinks or Sinks()
         self._sinks.restore(stored.archive if stored else 0, stored.rejects if stored else 0)
         self._store = store
-        archived = self._sinks.archived()
+        own = self._sinks.archived()
         self.past_share = past_share
         """Of a core: what reading the past of flows may take."""
-        self._pasts = None if archived is None else Pasts(self.worker, archived)
+        self._pasts = None if own is None else Pasts(self.worker, own)
         self._settings = settings
         self._samples: deque[tuple[str, str]] = deque(maxlen=SAMPLE_LINES)
         """Some of the last lines, each with its log."""

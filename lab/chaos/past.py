@@ -23,7 +23,7 @@ SLICE_ROWS: Final = 10
 """So that a slice ends within a roll."""
 
 
-class SimArchive:
+class PastArchive:
     """``fed``: how many rows the stream task has been given."""
 
     def __init__(self, log: Log, fed: Callable[[], int]) -> None:

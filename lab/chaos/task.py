@@ -32,7 +32,7 @@ from elf.job.ports import ChunkLike, Engine
 from elf.job.provenance import PaneRows
 from elf.job.worker.stream import StreamWorker
 from lab.chaos.engine import Chunk, PyEngine, Source
-from lab.chaos.past import SimArchive
+from lab.chaos.past import PastArchive
 
 if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
@@ -104,7 +104,7 @@ class SimTask:
         self._busy = False
         self._fed = ends[0] if ends else 0
         self._reads_past = False
-        self._pasts = Pasts(self.worker, SimArchive(agent.logs[stream], lambda: self._fed), agent.past_rows)
+        self._pasts = Pasts(self.worker, PastArchive(agent.logs[stream], lambda: self._fed), agent.past_rows)
 
     def engine(self) -> Engine:
         return PyEngine()

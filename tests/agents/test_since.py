@@ -17,7 +17,7 @@ from elf.job.commands import Feed, Install
 from elf.job.spec import Flow
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from lab.chaos.engine import Chunk, PyEngine, Source, plan
-from lab.chaos.past import SimArchive
+from lab.chaos.past import PastArchive
 from lab.chaos.story import since
 from lab.chaos.task import Log
 from tests.support.archived import append, archive_in
@@ -122,7 +122,7 @@ def test_an_archive_that_begins_anew_is_a_gap_and_new_lines_go_on() -> None:
     chunk = Chunk(Source("log"), 0, 40, pa.array([f"{ts},a" for ts, _ in log.rows]), np.arange(40))
     worker.handle(Feed(chunk, BASE_US // 1_000))
     flow = Flow("1" * 24, since(plan(2), BASE_US).fragment, b"t" * 16, "here")
-    pasts = Pasts(worker, SimArchive(log, lambda: 40), rows_max=10)
+    pasts = Pasts(worker, PastArchive(log, lambda: 40), rows_max=10)
     begun = pasts.begin(Install(flow))
     assert begun is not None
     worker.handle(pasts.installing(begun()))

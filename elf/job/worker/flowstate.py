@@ -195,6 +195,8 @@ class FlowState:
             self._add_counted(rows, source, getattr(chunk.source, "path", source))
         else:
             share = self._assigner.share(view, done, at)
+        if not self.suspended:
+            self._trace(source, share)
         return self._take(share, view, getattr(chunk.source, "path", chunk.source.id))
 
     def replay(self, view: View, log: str) -> dict[str, int]:
@@ -223,7 +225,6 @@ class FlowState:
         if self.suspended:
             self.shed += share.fresh + share.shed
             return {"shed": share.fresh + share.shed}
-        self._trace(source, share)
         groups = share.of(self.flow.fragment)
         place, count = self.flow.fragment.range
         self.work["map_us"] += share.map_us // count
