@@ -155,17 +155,17 @@ class Pasts:
         if rolls and rolls[0].start >= past.position:
             return partial(self._read, state.flow, past, rolls)
         later = self._later(state.flow, past)
-        return lambda: replace(self._begun(state.flow, later), before=past)
+        return lambda: replace(self._begun(state.flow, past, later), before=past)
 
     def _later(self, flow: Flow, past: Past) -> Past:
         """The same in a new round."""
         until, ceiling = self._archive.close_roll(), max(past.ceiling, self._worker.sealable(flow))
         return replace(past, until=until, ceiling=ceiling)
 
-    def _begun(self, flow: Flow, past: Past, rows_max: int | None = None) -> Slice:
+    def _begun(self, flow: Flow, before: Past, past: Past, rows_max: int | None = None) -> Slice:
         """The first slice of a round."""
         rolls, _, gone, gone_to_us = self._archive.survey(past.position, past.until, _since(flow))
-        read_us = max(past.floor * flow.fragment.pane_us, _since(flow))
+        read_us = max(before.sealable * flow.fragment.pane_us, _since(flow))
         lacks = gone > past.gone and gone_to_us is not None and gone_to_us > read_us
         holes = ((read_us, gone_to_us - 1),) if lacks and gone_to_us is not None else ()
         return replace(self._read(flow, replace(past, gone=gone), rolls, rows_max), holes=holes)
@@ -209,12 +209,12 @@ class Pasts:
             return None
         records, past, holes = found.records, found.past, found.holes
         if past.until < found.before.until:  # another archive, from its beginning, or none any more
-            read_us = max(found.before.floor * state.flow.fragment.pane_us, _since(state.flow))
+            read_us = max(found.before.sealable * state.flow.fragment.pane_us, _since(state.flow))
             holes = ((min(read_us, 1_000 * now_ms), 1_000 * now_ms),)
         self._rounds[uid] = found.rolls
         caught_up = not found.rolls and self._archive.position == past.until
         if not found.rolls and 0 < self._archive.position - past.until <= self._rows_max:
-            rest = self._begun(state.flow, self._later(state.flow, past), EVERYTHING)
+            rest = self._begun(state.flow, past, self._later(state.flow, past), EVERYTHING)
             records, holes, caught_up = (*records, *rest.records), (*holes, *rest.holes), True
         if caught_up:
             self._rounds.pop(uid, None)
