@@ -209,6 +209,7 @@ def _prepare_everything() -> None:
     import elf.ql.looks
     import elf.ql.planner
     import elf.ql.signed
+    import elf.ql.since
     import elf.ql.statements
     import elf.ql.user_functions  # noqa: F401
 

@@ -20,6 +20,7 @@ It must never commit a file of which a source is no longer shown: retention has 
 from __future__ import annotations
 
 import json
+import os
 import socket
 import uuid
 from collections import defaultdict
@@ -27,6 +28,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -40,6 +42,7 @@ from agents.archive.layout import Hold, Layout
 from agents.archive.manifest import File, agents_of, read
 from agents.archive.partitions import ArchiveError, Target
 from agents.archive.pieces import SORTED, file_of, piece_of
+from agents.archive.retention import Limits
 from agents.archive.shelf import described, wall_clock_ms
 from agents.archive.summaries import Summary, blooms_path, encoded
 from agents.formats import get_format
@@ -99,10 +102,16 @@ def recluster(
     target = Target(path)
     if not target.everything(stream):
         raise UserError(f"there is no stream {stream} in the archive {path}")
+    if target.local and Path(target.stream_folder(stream)).stat().st_uid != os.geteuid():
+        raise UserError(f"run it as the user who owns {path}: agents and readers must read what it writes")
     uid = uuid.uuid4().hex
     _prepare(target, stream, uid, Hold(by=by, host=socket.gethostname(), pid=_pid(), since_ms=now_ms()))
+    work = _Recluster(target, stream, by, uid, tell, now_ms)
     try:
-        return _Recluster(target, stream, by, uid, tell, now_ms).run()
+        return work.run()
+    except BaseException:
+        work.undo()
+        raise
     finally:
         layouts.let_go(target, stream, uid)
 
@@ -175,11 +184,28 @@ class _Recluster:
                 files = [file for file in files if file.by != self._by]
             if not files:
                 break
+            self._need_room(sum(file.bytes for file in files))
             self._report.rounds += 1
             self._tell(f"round {self._report.rounds}: {len(files)} files, {_rows(files):,} rows")
             self._execute(files)
             taken |= {file.path for file in files}
         return self._commit(before)
+
+    def _need_room(self, size: int) -> None:
+        """Agents would delete their oldest rows to make room for copies."""
+        disk = psutil.disk_usage(self._target.root) if self._target.local else None
+        if disk is not None and disk.free - 2 * size < Limits().floor(disk.total):
+            raise UserError(
+                f"no room to sort {self._stream}: copies take up to {2 * size:,} bytes, {disk.free:,} are "
+                "free, and 5 % of the disk are to stay so: make room first"
+            )
+
+    def undo(self) -> None:
+        """Delete what is written and in no layout."""
+        named = {file.path for file in layouts.last_layout(self._target, self._stream).files}
+        for made in self._made:
+            if made.file.path not in named:
+                self._remove(made.file.path)
 
     def _full(self, path: str) -> str:
         return f"{self._folder}/{path}"
@@ -229,8 +255,11 @@ class _Recluster:
             groups[json.dumps(_facts(table), sort_keys=True)].append((file, table))
         for group in groups.values():
             sources = [file for file, _ in group]
-            table = pa.concat_tables([table for _, table in group], promote_options="default")
-            yield self._written(unit, sources, table.unify_dictionaries())
+            try:
+                table = pa.concat_tables([table for _, table in group], promote_options="default")
+                yield self._written(unit, sources, table.unify_dictionaries())
+            except pa.ArrowException as error:  # more lines than Arrow sorts at once, say
+                raise ArchiveError(f"cannot sort {self._full(sources[0].path)}: {error}") from error
 
     def _read(self, file: File) -> pa.Table | None:
         import pyarrow.parquet as pq

@@ -131,6 +131,7 @@ def opened(
         builder = SparkSession.builder.master(master).appName("elf")
         if master.startswith("local"):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.local.dir", folder)
         elif master.startswith(STANDALONE) and all(map(_is_loopback, _places(master))):
             builder = builder.config("spark.driver.host", "127.0.0.1")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import logging
 import os
 import signal
 import tempfile
@@ -88,6 +89,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Schedul
 def _together(nodeid: str) -> str:
     file = nodeid.split("::", 1)[0]
     return next((group for group in TOGETHER if nodeid.startswith(TOGETHER[group])), file)
+
+
+@pytest.fixture(autouse=True)
+def logs() -> Iterator[None]:
+    """Commands that say themselves what is wrong turn logs off, in the process that they are called in."""
+    yield
+    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture(scope="session")

@@ -53,9 +53,9 @@ def contents(
     an ``agent`` only of that one. Raises ``ArchiveError`` where the archive cannot be read, and for a
     manifest that is damaged or of a newer version.
     """
-    layout = last_layout(target, stream)
-    needed = [one for one in agents_of(target, stream) if layout.files or agent in ("", one)]
+    needed = [one for one in agents_of(target, stream) if agent in ("", one)]
     states = {one: read(target, stream, one)[0] for one in needed}
+    layout = last_layout(target, stream)  # read last: agents drop what a layout replaces once it is there
     known = {path: file for state in states.values() for path, file in state.files.items()}
     dropped = {path for state in states.values() for path in state.dropped}
     known |= {file.path: file for file in layout.files if file.path not in dropped}

@@ -77,7 +77,7 @@ class Shelf:
         self.agent = agent
         self._folder = target.stream_folder(stream)
         self._manifest = Manifest(target, stream, agent, name)
-        self._layout = Layout()
+        self._layout: Layout | None = None
         self._lock = threading.RLock()
         self._now_ms = now_ms
 
@@ -131,7 +131,7 @@ class Shelf:
         with self._lock:
             self._adopt()
             state = self._manifest.state
-            laid = [file for file in self._layout.files if file.agent == self.agent]
+            laid = [file for file in self._laid().files if file.agent == self.agent]
             return [*state.files.values(), *(file for file in laid if file.path not in state.dropped)]
 
     def gone(self) -> dict[int | None, Gone]:
@@ -147,13 +147,20 @@ class Shelf:
         crash has ended is given up."""
         with self._lock:
             self._adopt()
-            state, self._layout = self._manifest.state, last_layout(self.target, self.stream)
+            state, layout = self._manifest.state, last_layout(self.target, self.stream)
+            self._layout = layout
             if state.busy:
                 self.target.remove(self.full(_merged_path([state.files[path] for path in state.busy])))
                 self._manifest.append(busy=())
-            replaced = self._layout.replaced
+            replaced = layout.replaced
             if found := {path: replaced[path] for path in state.files if path in replaced}:
                 self._manifest.append(dropped=found)
+
+    def _laid(self) -> Layout:
+        """The layout as ``look`` has last seen it; before that, as it is."""
+        if self._layout is None:
+            self._layout = last_layout(self.target, self.stream)
+        return self._layout
 
     def let_go(self, files: Sequence[File], *, at_once: bool) -> None:
         """Retention: these are not shown any more, and counted. ``at_once``: their room is needed."""
@@ -165,7 +172,7 @@ class Shelf:
     def sweep(self, before_ms: int) -> None:
         """Delete what was dropped before then."""
         with self._lock:
-            laid = {file.path for file in self._layout.files}
+            laid = {file.path for file in self._laid().files}
             due = [path for path, when_ms in self._manifest.state.dropped.items() if when_ms < before_ms]
             for path in due:
                 self.target.remove(self.full(path))
@@ -181,6 +188,8 @@ class Shelf:
         with self._lock, ExitStack() as opened:
             if len(files) == 1:
                 return self._look_at(files[0], indexing)
+            if holds(self.target, self.stream):  # below it would cost two segments to find that out
+                return None
             read = [opened.enter_context(self.target.opened(self.full(file.path))) for file in files]
             try:
                 if len({facts_of(file) for file in read}) > 1:

@@ -18,7 +18,7 @@ from typing import Final
 import psutil
 
 from agents.archive.manifest import File
-from agents.archive.partitions import HOUR_US
+from agents.archive.partitions import HOUR_US, ArchiveError
 from agents.archive.retention import Limits, Room, Why, excess, hours_of
 from agents.archive.shelf import Indexing, Shelf, wall_clock_ms
 
@@ -67,19 +67,25 @@ class Upkeep:
         self._room = room or room_of
 
     def run(self) -> list[LetGo]:
-        """A pass. Raises ``ArchiveError``; the next one goes on."""
+        """A pass, also where a shelf cannot be looked at. Raises ``ArchiveError``; the next one goes on."""
         now_ms = self._now_ms()
-        shelves = [shelf for shelf in self.shelves if shelf.is_there]
-        for shelf in shelves:
-            shelf.look()
-            shelf.sweep(now_ms - self._grace_ms)
+        shelves, failed = list[Shelf](), None
+        for shelf in self.shelves:
+            try:
+                if shelf.is_there:
+                    shelf.look()
+                    shelf.sweep(now_ms - self._grace_ms)
+                    shelves.append(shelf)
+            except ArchiveError as error:  # the disk of the others must not become full for that
+                failed = error
         found = self._retain(shelves, now_ms)
         copied = 0
         for shelf in shelves if self._has_room(shelves) else ():
             for run in runs(shelf.files(), now_ms * 1000, indexed=shelf.stream in self._indexing):
-                if copied < COPIED_BYTES:
-                    shelf.merge(run, self._indexing.get(shelf.stream))
+                if copied < COPIED_BYTES and shelf.merge(run, self._indexing.get(shelf.stream)) is not None:
                     copied += sum(file.bytes for file in run)
+        if failed is not None:
+            raise failed
         return found
 
     def _has_room(self, shelves: Sequence[Shelf]) -> bool:

@@ -62,7 +62,7 @@ class OwnArchive:
         for file in timed:
             if file.hour is not None and file.hour >= since_hour and start < file.end:
                 found = _groups(partial(shelf.target.opened, shelf.full(file.path)), file.first, file.end)
-                groups += found
+                groups += [group for group in found if group.start < local]  # the others are here
                 unread += [] if found else [file.greatest_us or since_us]
         gone = {h: one.rows for h, one in shelf.gone().items() if h is not None and h >= since_hour}
         gone_to_us = (max(gone) + 1) * HOUR_US if gone else None
@@ -86,8 +86,12 @@ class OwnArchive:
 
 def _rolls(groups: list[_Group], start: int, end: int, since_us: int) -> Iterator[Roll]:
     """Ranges of positions that begin with a row group each."""
-    starts = sorted({start, *(one.start for one in groups if start < one.start < end)})
-    for at, after in pairwise([*starts, end]):
+    starts, open_to = {start}, start  # no range begins within a row group, as in files that were sorted
+    for group in sorted(groups, key=lambda one: one.start):
+        if start < group.start < end and group.start >= open_to:
+            starts.add(group.start)
+        open_to = max(open_to, group.end)
+    for at, after in pairwise([*sorted(starts), end]):
         parts = [one for one in groups if one.start < after and at < one.end and one.last_us >= since_us]
         if parts:
             first_us = max(since_us, min(one.first_us for one in parts))

@@ -56,8 +56,9 @@ class Rows(Protocol):
 def _whole(path: Path) -> Iterator[Rows]:
     """What is written in the block; the file has its name when all of that is on disk."""
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    rows = _Parquet(part) if path.suffix.lower() == ".parquet" else _Text(part, path.suffix.lower())
+    rows: _Parquet | _Text | None = None
     try:
+        rows = _Parquet(part) if path.suffix.lower() == ".parquet" else _Text(part, path.suffix.lower())
         yield rows
         rows.close()
         with part.open("rb") as file:
@@ -68,7 +69,8 @@ def _whole(path: Path) -> Iterator[Rows]:
         raise UserError(f"cannot write {path}: {why}; nothing of the windows is there") from error
     finally:
         with suppress(OSError, pa.ArrowException):
-            rows.close()
+            if rows is not None:
+                rows.close()
         with suppress(OSError):
             part.unlink(missing_ok=True)
 

@@ -171,6 +171,8 @@ class Follower:
     pending: Pending
     kept: dict[Bounds, Verdict] = field(default_factory=dict)
     begun: bool = False
+    worst: int = 0
+    """Of all verdicts, those that are no longer kept too."""
 
     def look(self, spark: Spark) -> None:
         """Raises ``ElfError``."""
@@ -186,6 +188,7 @@ class Follower:
             judged = judging.judge(spark, facts, set(due).__contains__, name_damaged)
             verdicts = self.pending.settle(judged.windows)
             self._say(verdicts)
+            self.worst = max([self.worst, *(int(one.outcome) for one in verdicts)])
             self.kept |= {(one.start_us, one.end_us): one for one in verdicts}
             self.kept = dict(sorted(self.kept.items())[-KEPT_MAX:])
         self.metrics.looked(time.monotonic() - began, self.pending.lag_us(known), verdicts)
@@ -272,4 +275,4 @@ def follow(asked: Asked, chosen: Chosen) -> int:
         raise UserError(
             f"no window of job {asked.fleet.job} was judged in {done} looks{': ' * bool(problem)}{problem}"
         )
-    return max(int(one.outcome) for one in follower.kept.values())
+    return follower.worst

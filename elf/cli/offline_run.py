@@ -68,8 +68,6 @@ def run_offline(options: OfflineOptions) -> int:
     asked = _of_job(options, options.job, span) if options.job is not None else _of_text(options, span)
     from spark_backend import explained, offline, session
 
-    for line in offline.lacking(asked.archived, span):
-        say(f"elf: the archive lacks rows: {line}")
     damaged = [_name_damaged] if options.skip_damaged else []
     use_utf8()
     for line in offline.lacking(asked.archived, span):

@@ -130,7 +130,7 @@ class SimTask:
             )
         elif isinstance(command, DropStragglers | Answered):
             command = counted(command, agent.store)
-        if isinstance(command, Feed):
+        if isinstance(command, Feed) and agent.world.worker_settings.traces:
             agent.archives[self._stream].take(command.chunk)
         elif isinstance(command, Slice):
             replay = self._pasts.take(command, agent.now_ms)

@@ -15,7 +15,7 @@ from agents.committing.making import Made, Making, Sandboxed
 from agents.committing.windowcommits import made_windows
 from agents.disk.store import Store
 from agents.ports import Told
-from agents.tasks import engine
+from agents.tasks import engine, finishing
 from elf.batch import decode
 from elf.errors import PanesGone
 from elf.fields import replace
@@ -76,7 +76,7 @@ class Pooled(Making):
 
 @pytest.fixture
 def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pooled]:
-    monkeypatch.setattr(engine, "Finisher", Watched)
+    monkeypatch.setattr(finishing, "Finisher", Watched)
     Watched.opened, Watched.runs = set(), 0
     Watched.at_work.clear()
     Watched.held.set()
@@ -96,7 +96,11 @@ PANES = [commit(pane, 1, 0, [("a", 2, 0.5, "x")]) for pane in range(-3, 9)]
 
 def version(number: int) -> JobSpec:
     job = spec(3, 1)
-    return planned(job, replace(job.plan, final_sql=f"SELECT * FROM groups -- {number}"), version=number)
+    return planned(
+        job,
+        replace(job.plan, final_sql=f"SELECT * FROM groups -- {number}", direct=None),
+        version=number,
+    )
 
 
 def wanted(number: int = 1, last: int = 3) -> CommitWindows:

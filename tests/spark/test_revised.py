@@ -86,4 +86,4 @@ def test_the_last_word_on_a_window_is_that_of_spark(spark: SparkSession, tmp_pat
         file.unlink()
     comparison = judge(spark, plain)
     assert comparison.outcome is Outcome.EXPLAINED
-    assert "the archive lacks 20 rows" in window_line(comparison.windows[0])
+    assert "the archive lacks" in window_line(comparison.windows[0])
