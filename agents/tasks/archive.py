@@ -203,6 +203,11 @@ class Archive:
         return {None if hour == _UNTIMED else hour: parts for hour, parts in found.items()}
 
     @property
+    def facts(self) -> dict[bytes, bytes]:
+        """What is written down with each file."""
+        return dict(self._schema.metadata or {})
+
+    @property
     def life(self) -> str:
         """Names the run of positions that began with 0."""
         return self._life

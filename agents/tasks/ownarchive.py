@@ -10,11 +10,10 @@ covered.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import pyarrow as pa
 
@@ -24,6 +23,7 @@ from agents.tasks.archive import Archive
 from agents.tasks.past import COLUMNS, Roll, Survey
 
 T = TypeVar("T")
+_SAME: Final = (b"elf.format", b"elf.timestamp", b"elf.mask")
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,8 @@ class OwnArchive:
         groups, unread = list(here), list[int]()
         for file in timed:
             if file.hour is not None and file.hour >= since_hour and start < file.end:
-                found = _groups(partial(shelf.target.opened, shelf.full(file.path)), file.first, file.end)
+                open_ = partial(shelf.target.opened, shelf.full(file.path))
+                found = _groups(open_, file.first, file.end) if self._is_readable(open_) else []
                 groups += [group for group in found if group.start < local]  # the others are here
                 unread += [] if found else [file.greatest_us or since_us]
         gone = {h: one.rows for h, one in shelf.gone().items() if h is not None and h >= since_hour}
@@ -73,15 +74,35 @@ class OwnArchive:
         rolls = tuple(_rolls(groups, start, end, since_us))
         return Survey(rolls, covers_us, sum(gone.values()), gone_to_us)
 
-    def _here(self, start: int, end: int) -> Iterator[_Group]:
+    def _is_readable(self, open_: Callable[[], pa.NativeFile]) -> bool:
+        """Whether lines were archived in the format and masks of now. Others are not covered: they would be
+        read wrongly, or show what is hidden now."""
+        import pyarrow.parquet as pq
+
+        said = _opened(lambda: pq.read_schema(open_())).metadata or {}
+        return all(said.get(key, b"") == self._archive.facts.get(key, b"") for key in _SAME)
+
+    def _here(self, start: int, end: int) -> list[_Group]:
         """Of the rolls that are not shipped. What is looked at stays readable when they are."""
+        found = list[_Group]()
         for roll in self._archive.closed():
             if roll.start < end and start < roll.end:
-                with suppress(FileNotFoundError):  # it has just been shipped
-                    for hour, parts in self._archive.pieces(roll).items():
-                        if hour is not None:
-                            data = pa.py_buffer(b"".join(file_of(parts)))
-                            yield from _groups(partial(pa.BufferReader, data), roll.start, roll.end)
+                try:
+                    pieces = self._archive.pieces(roll)
+                except FileNotFoundError:  # it has just been shipped, and so were those before it
+                    found = []
+                    continue
+                except OSError as error:
+                    raise ArchiveError(f"archived lines cannot be read: {error}") from error
+                for hour, parts in pieces.items():
+                    if hour is not None:
+                        data = pa.py_buffer(_opened(partial(_joined, parts)))
+                        found += _groups(partial(pa.BufferReader, data), roll.start, roll.end)
+        return found
+
+
+def _joined(parts: list[pa.Buffer]) -> bytes:
+    return b"".join(file_of(parts))
 
 
 def _rolls(groups: list[_Group], start: int, end: int, since_us: int) -> Iterator[Roll]:

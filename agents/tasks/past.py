@@ -177,12 +177,13 @@ class Pasts:
         while rolls and left > 0:
             if rolls[0].start != position:
                 position, done = rolls[0].start, 0
-            rows = self._rows(rolls[0], since_us).slice(done, left)
+            whole = self._rows(rolls[0], since_us)
+            rows = whole.slice(done, left)
             records += _by_log(rows)
             left, done = left - rows.num_rows, done + rows.num_rows
-            if left > 0:
-                rolls = rolls[1:]
-                position, done = (rolls[0].start if rolls else past.until), 0
+            if left > 0:  # a new round may have cut the rolls otherwise: ``done`` may reach over several
+                rolls, done = rolls[1:], done - whole.num_rows
+                position = rolls[0].start if rolls else past.until
         if not rolls:
             position, done = past.until, 0
         first_us = min((roll.first_us for roll in rolls), default=None)

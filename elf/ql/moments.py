@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from elf.ql.timestamps import read_timestamp
+from elf.ql.timestamps import FIRST_US, read_timestamp
 
 HOW: Final = "'-6 hours', 10m, 2d, today, yesterday, 2026-01-31 or 2026-01-31T12:00 (UTC)"
 """Examples, for who has said it otherwise."""
@@ -52,5 +52,5 @@ def moment_us(text: str, now_us: int) -> int | None:
             return now_us - now_us % _DAY_US - _DAY_US
     ago = _AGO.fullmatch(said)
     if ago is not None and ago[2] in _UNITS:
-        return now_us - round(float(ago[1]) * _UNITS[ago[2]])
+        return max(FIRST_US, now_us - round(float(ago[1]) * _UNITS[ago[2]]))
     return read_timestamp(text)

@@ -25,7 +25,7 @@ import contextlib
 import errno
 import os
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import zmq
@@ -225,13 +225,18 @@ class ZeroMqTransport:
         return message
 
     def hand_to(self, take: Take) -> None:
-        self._inbox.hand_to(take)
+        def taken(messages: Sequence[Received]) -> None:
+            try:
+                take(messages)
+            finally:  # also of what waited, which no reader hands out
+                if self._inbox.low:
+                    self._resume()
+
+        self._inbox.hand_to(taken)
 
     def _came(self) -> None:
         """All that could be read was read."""
         self._inbox.hand_out()
-        if self._inbox.low:
-            self._resume()
 
     async def close(self) -> None:
         if not self._open:

@@ -94,7 +94,7 @@ def past_view(records: Records, extracted: ExtractedLike, rows: pa.Table, since_
         future=np.zeros(len(ts), dtype=np.bool_),
         before=np.full(len(ts), _NOTHING_US, dtype=np.int64),
         offsets=records.offsets[extracted.accepted],
-        rejected=0,
+        rejected=len(extracted.rejected),
         uncast=extracted.uncast,
         unrostered=_count(known) - _count(timed),
     )
