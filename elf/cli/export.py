@@ -11,6 +11,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from elf.batch import NO_CAST
 from elf.cli.ask import ask
 from elf.cli.printing import CsvPrinter, JsonPrinter, say
 from elf.cli.results import check_suffix
@@ -119,7 +120,7 @@ class _Parquet:
             raise UserError(_CHANGED)
         try:
             table = table.cast(self._schema)
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        except NO_CAST:
             raise UserError(_CHANGED) from None
         self._writer.write_table(table)  # type: ignore[attr-defined]
 

@@ -1,25 +1,19 @@
 """``SINCE 'moment'``: from which event time on a query wants the rows of its streams, of the agents' archives
 too (``elf.job.past``).
 
-A moment is a timestamp in any form that elf reads, or how long ago: ``'-6 hours'``, ``'-7 days'``. It is
+A moment is what ``elf.ql.moments`` reads, such as ``'-6 hours'`` or a timestamp. It is
 resolved once, by the clock of the agent that is asked, and lies in the job's definition: all agents mean the
 same one. A changed job begins with its change, whatever its text says.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from typing import Final
 
-from sqlglot import exp
-
-from elf.ql.dialect import UNITS_US, Since
+from elf.ql.dialect import Since
+from elf.ql.moments import HOW, moment_us
 from elf.ql.plan import Plan
 from elf.ql.statements import Query
-from elf.ql.timestamps import FIRST_US, read_timestamp
-
-_AGO: Final = re.compile(r"\s*-\s*(\d{1,9}(?:\.\d{1,6})?)\s*([A-Za-z]+?)S?\s*", re.IGNORECASE)
 
 
 def moment_of(query: Query, now_us: int) -> int | None:
@@ -32,23 +26,11 @@ def moment_of(query: Query, now_us: int) -> int | None:
     if clause is None:
         return None
     text = str(clause.this)
-    ago = _AGO.fullmatch(text)
-    unit = UNITS_US.get(ago[2].upper()) if ago is not None else None
-    if ago is not None and unit is not None:
-        found = now_us - int(float(ago[1]) * unit)
-    else:
-        found = _timestamp(query, clause, text)
+    found = moment_us(text, now_us)
+    if found is None:
+        raise query.source.at(clause, f"SINCE '{text}' is no time; a time is {HOW}")
     if found > now_us:
         raise query.source.at(clause, f"SINCE '{text}' is to come yet; leave it out: the job begins now")
-    return max(found, FIRST_US)
-
-
-def _timestamp(query: Query, clause: exp.Expr, text: str) -> int:
-    found = read_timestamp(text)
-    if found is None:
-        raise query.source.at(
-            clause, f"SINCE '{text}' is neither a timestamp ('2026-03-01 08:00') nor a time ago ('-6 hours')"
-        )
     return found
 
 

@@ -9,14 +9,11 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from types import FrameType
-from typing import Any
 from unittest.mock import patch
 
 import duckdb
@@ -39,6 +36,7 @@ from agents.disk.store import Store
 from agents.tasks.archive import Archive, ArchiveError
 from elf.errors import ElfBug
 from tests.support.archived import append, archive_in
+from tests.support.crashing import Crash, crash_at
 
 TRACED = {
     module.__file__ for module in (agents.tasks.archive, agents.archive.partitions, agents.archive.pieces)
@@ -69,32 +67,6 @@ def shown(folder: Path, stream: str = "clicks") -> pa.Table:
 
 
 # -- crashes -------------------------------------------------------------------------------------------------
-
-
-class Crash(BaseException):
-    """The machine stopped before this line."""
-
-
-@contextmanager
-def crash_at(step: int | None) -> Iterator[list[int]]:
-    """Raises ``Crash`` before the ``step``-th line of the archive's code; yields the count of lines."""
-    count = [0]
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename not in TRACED:
-            return None
-        if event == "line":
-            count[0] += 1
-            if count[0] == step:
-                raise Crash
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield count
-    finally:
-        sys.settrace(before)
 
 
 class AtOnce:
@@ -198,7 +170,7 @@ class Machine:
 
 
 def steps_of(folder: Path, seed: int) -> int:
-    with crash_at(None) as count:
+    with crash_at(TRACED, None) as count:
         machine = Machine(folder, random.Random(seed))
         machine.run()
     machine.check()
@@ -207,7 +179,7 @@ def steps_of(folder: Path, seed: int) -> int:
 
 def crash_and_go_on(machine: Machine, steps: list[int]) -> None:
     for step in steps:
-        with crash_at(step), patch("agents.tasks.archive.sync_path", machine.sync_path):
+        with crash_at(TRACED, step), patch("agents.tasks.archive.sync_path", machine.sync_path):
             try:
                 machine.run()
             except Crash:
@@ -248,7 +220,7 @@ def test_merging_and_retention_lose_and_double_nothing_wherever_a_crash_falls(
     monkeypatch.setattr(agents.tasks.archive, "ThreadPoolExecutor", AtOnce)
     monkeypatch.setattr(agents.archive.manifest, "WHOLE_EVERY", 4)
     monkeypatch.setattr(agents.archive.upkeep, "room_of", lambda _: None)
-    with crash_at(None) as count:
+    with crash_at(TRACED, None) as count:
         machine = Machine(tmp_path / "whole", random.Random(4), limits=limits)
         machine.run()
     machine.check()

@@ -6,11 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +27,7 @@ from agents.recluster import recluster
 from agents.tasks.archive import Archive
 from elf.errors import UserError
 from elf.ql.plan import Condition
+from tests.support.crashing import Crash, crash_at
 
 TRACED = {agents.recluster.__file__, *map(str, Path(agents.archive.__file__).parent.glob("*.py"))}
 BASE_US = 1_767_225_600_000_000  # 2026-01-01T00:00:00Z
@@ -171,31 +168,6 @@ def test_two_at_a_time_and_what_is_not_there_are_refused(tmp_path: Path) -> None
     assert shown(tmp_path)[0] == [line(n) for n in range(10)]
 
 
-class Crash(BaseException):
-    """The process ended before this line."""
-
-
-@contextmanager
-def crash_at(step: int | None) -> Iterator[list[int]]:
-    count = [0]
-
-    def trace(frame: FrameType, event: str, _: Any) -> Any:
-        if frame.f_code.co_filename not in TRACED:
-            return None
-        if event == "line":
-            count[0] += 1
-            if count[0] == step:
-                raise Crash
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield count
-    finally:
-        sys.settrace(before)
-
-
 def test_a_crash_leaves_the_old_layout_or_the_new_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,13 +182,13 @@ def test_a_crash_leaves_the_old_layout_or_the_new_one(
         archive.close()
         return folder
 
-    with crash_at(None) as count:
+    with crash_at(TRACED, None) as count:
         sort(archive_in(tmp_path / "whole"))
     expected = sorted(line(n) for n in range(80))
     layouts_seen = set()
     for step in range(1, count[0] + 1, max(1, count[0] // 40)):
         folder = archive_in(tmp_path / str(step))
-        with crash_at(step):
+        with crash_at(TRACED, step):
             let_go.works = False  # it is dead
             try:
                 sort(folder)

@@ -37,18 +37,45 @@ HTTP_SECS: Final = 2.0
 _SAMPLE: Final = re.compile(r"^(elf_gaps_total|elf_gap_bytes_total)\{[^}]*\} ([\d.e+]+)$", re.M)
 
 
-class Beside:
+class Reader:
+    """A process that reads the log. What its first start makes is its own matter."""
+
+    def __init__(self, processes: Processes) -> None:
+        self._processes = processes
+        self._child: Child | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self._child is not None
+
+    def kill(self) -> None:
+        """SIGKILL; returns when it is gone."""
+        child, self._child = self._child, None
+        if child is not None:
+            child.signal(signal.SIGKILL, group=True)
+            self._processes.stop([child])
+
+    def signal(self, number: signal.Signals) -> None:
+        if self._child is not None:
+            self._child.signal(number, group=False)
+
+    def check(self) -> None:
+        """Raise ``ElfError`` when it has stopped by itself."""
+        if self._child is not None:
+            self._processes.check([self._child])
+
+
+class Beside(Reader):
     """One agent, started and killed as the script says; its data stays."""
 
     def __init__(self, processes: Processes, folder: Path, include: Path) -> None:
-        self._processes = processes
+        super().__init__(processes)
         self._folder = folder
         ports = free_ports(2)
         self.address, self._http = (f"127.0.0.1:{port}" for port in ports)
         self.log = folder / "agent.log"
         self._config = folder / "elf.yaml"
         self._config.write_text(yaml.safe_dump(self._settings(include)), encoding="utf-8")
-        self._child: Child | None = None
 
     def _settings(self, include: Path) -> dict[str, object]:
         """As in any fleet; what a run would have to wait for is shorter."""
@@ -70,30 +97,10 @@ class Beside:
 
     # -- its life --------------------------------------------------------------------------------------------
 
-    @property
-    def alive(self) -> bool:
-        return self._child is not None
-
     def start(self) -> None:
         if self._child is None:
             args = ["--config", str(self._config)]
             self._child = self._processes.start("elf-agent", "agents.main", args, self.log)
-
-    def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.signal(signal.SIGKILL, group=True)
-            self._processes.stop([child])
-
-    def signal(self, number: signal.Signals) -> None:
-        if self._child is not None:
-            self._child.signal(number, group=False)
-
-    def check(self) -> None:
-        """Raise ``ElfError`` when it has stopped by itself."""
-        if self._child is not None:
-            self._processes.check([self._child])
 
     def ready(self) -> None:
         """Returns when it answers. Raises ``ElfError`` when it does not."""

@@ -6,13 +6,13 @@ Each is told of the log alone, and to keep its place as often as it can.
 from __future__ import annotations
 
 import re
-import signal
 import time
 from collections import Counter
 from pathlib import Path
 from typing import Final
 
-from elf.cli.processes import Child, Processes
+from elf.cli.processes import Processes
+from lab.bench.rotation.beside import Reader
 from lab.bench.rotation.writers import found
 
 BEGUN_SECS: Final = 1.0
@@ -38,11 +38,12 @@ def program(name: str) -> str:
     return found(tool, package, "")
 
 
-class Neighbour:
+class Neighbour(Reader):
     """``rsyslog`` (imfile) or ``syslog-ng``, started and killed as the script says; its folder stays."""
 
     def __init__(self, name: str, processes: Processes, folder: Path, log: Path) -> None:
-        self._processes, self._name = processes, name
+        super().__init__(processes)
+        self._name = name
         self._log = folder / "neighbour.log"
         self._out = folder / "out.log"
         state = folder / "state"
@@ -56,11 +57,6 @@ class Neighbour:
             self._command = [program(name), "-F", "--no-caps", "-f", str(config)]
             self._command += [f"--persist-file={state}/persist", f"--pidfile={state}/pid"]
             self._command += [f"--control={state}/control"]
-        self._child: Child | None = None
-
-    @property
-    def alive(self) -> bool:
-        return self._child is not None
 
     def start(self) -> None:
         if self._child is None:
@@ -71,22 +67,6 @@ class Neighbour:
         """Nobody says so: it is given a second. Raises ``ElfError`` when it has ended."""
         time.sleep(BEGUN_SECS)
         self.check()
-
-    def kill(self) -> None:
-        """SIGKILL; returns when it is gone."""
-        child, self._child = self._child, None
-        if child is not None:
-            child.signal(signal.SIGKILL, group=True)
-            self._processes.stop([child])
-
-    def signal(self, number: signal.Signals) -> None:
-        if self._child is not None:
-            self._child.signal(number, group=False)
-
-    def check(self) -> None:
-        """Raise ``ElfError`` when it has stopped by itself."""
-        if self._child is not None:
-            self._processes.check([self._child])
 
     def counts(self) -> Counter[str]:
         """How often each row is in what it has written."""
