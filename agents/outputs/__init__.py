@@ -1,6 +1,7 @@
 """Results on their way out of the fleet: how the master's agent performs ``Deliver``.
 
     store ─▶ delivering: reads results after a number ─▶ parcels ─▶ a target ─▶ Delivered
+                                                                     ├ delta      a commit a result
                                                                      ├ files      a file a window
                                                                      ├ kafka      a message a window
                                                                      ├ otlp       a request a window

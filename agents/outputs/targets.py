@@ -38,6 +38,7 @@ def _opener(module: str, name: str) -> Opener:
 OPENERS: Final[Mapping[str, Opener]] = {
     scheme: _opener(*where)
     for schemes, where in {
+        ("delta", "delta+s3"): ("delta", "Delta"),
         ("file",): ("files", "Files"),
         ("http", "https"): ("webhook", "Webhook"),
         ("kafka",): ("kafka", "Kafka"),

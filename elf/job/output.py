@@ -40,6 +40,8 @@ _UNFIT: Final = re.compile(r"[\s#\\]")
 ALERTED: Final = frozenset({"http", "https"})
 """The schemes of targets that take what an alert says."""
 KINDS: Final[Mapping[str, frozenset[str]]] = {
+    "delta": frozenset(),
+    "delta+s3": frozenset({"secret"}),
     "file": frozenset({"format"}),
     "http": _HTTP,
     "https": _HTTP,
@@ -147,15 +149,18 @@ def _plain(path: str) -> str:
 def _why_not_kind(kind: str, url: SplitResult, path: str) -> str:
     if kind == "prometheus":
         return "" if not url.path and not url.query else "the target of gauges is 'prometheus:' alone"
-    if kind == "file":
+    if kind in ("file", "delta"):
         fit = path.startswith("/") and not url.netloc and not url.query
-        return "" if fit else "the target of files is an absolute folder, such as 'file:/var/lib/elf/out'"
-    if ("http" in kind or kind == "kafka") and url.username is not None:
+        what, like = ("files", "elf/out") if kind == "file" else ("a table of Delta Lake", "lake/pages")
+        return "" if fit else f"the target of {what} is an absolute folder, such as '{kind}:/var/lib/{like}'"
+    if ("http" in kind or kind in ("kafka", "delta+s3")) and url.username is not None:
         return f"a target of {kind}: has no user: the hosts have a secret, WITH (secret = 'NAME')"
     if not _HOST.match(url.hostname or "") or url.port == 0 or not url.geturl().isascii():
         return f"the target names no host: {url.geturl()[:80]!r}"
     if kind in ("postgres", "postgresql") and not (_TLS.match(url.query) and _DATABASE.match(path)):
         return "the target of PostgreSQL is 'postgres://user@host:5432/database', at most with ?sslmode=…"
+    if kind == "delta+s3" and not (len(path) > 1 and not url.query and url.port is None):
+        return "the target of a table in S3 is 'delta+s3://bucket/folder'"
     if kind == "kafka" and not (_TOPIC.match(url.path) and not url.query):
         return "the target of Kafka is 'kafka://host:9092/topic'"
     return ""
