@@ -9,10 +9,15 @@ in place of a replica set:
     execute   each hour of an agent is read, sorted, and written under names that nobody is shown
     recovery  the manifests are read again, and what was shipped meanwhile is sorted too; in rounds, until
               little is new
-    commit    one small file, the new layout, puts all of it in force
+    commit    the hold says so: agents let no file go until it is let go; then one small file, the new layout,
+              puts all of it in force
 
 Reads go on all the while. A crash at any moment leaves the old layout or the new one; what lies about then
 is deleted by the next recluster. Files that are replaced stay for an hour, for who has begun to read them.
+
+Rows are sorted in memory, a run of row groups at a time (``RUN_BYTES``): a file that is larger becomes one
+file of several runs, each sorted by itself. Rows of files in which no line has the column stay in their
+order, in files of their own.
 
 It must never commit a file of which a source is no longer shown: retention has counted it as gone.
 """
@@ -24,13 +29,15 @@ import os
 import socket
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import msgspec
 import numpy as np
 import psutil
 import pyarrow as pa
@@ -45,15 +52,21 @@ from agents.archive.pieces import SORTED, file_of, piece_of
 from agents.archive.retention import Limits
 from agents.archive.shelf import described, wall_clock_ms
 from agents.archive.summaries import Summary, blooms_path, encoded
+from agents.disk.modes import access_of
 from agents.formats import get_format
 from agents.tasks.extracting import Extractor
 from elf.errors import UserError
 from elf.job.ports import Wanted
 from elf.schema import Column, declare
 
+if TYPE_CHECKING:
+    import pyarrow.parquet as pq
+
 ROUNDS_MAX: Final = 5
-BATCH_BYTES: Final = 64 << 20
-"""Of files that are sorted together: some six times as much in memory."""
+RUN_BYTES: Final = 64 << 20
+"""Of row groups that are sorted together, as they lie on disk: some thirty times as much in memory."""
+RENEW_MS: Final = 60_000
+"""So often the hold says that somebody is at work, or as often as a file is done."""
 GRACE_MS: Final = 3_600_000
 """So long files stay that are replaced."""
 LEVEL: Final = 6
@@ -76,6 +89,8 @@ class Report:
     rounds: int = 0
     left: int = 0
     """Files that were in use, or gone, when it came to them: they are as they were."""
+    without: list[str] = field(default_factory=list)
+    """Files in which no line has the column: their rows stay in their order."""
 
 
 @dataclass
@@ -102,11 +117,15 @@ def recluster(
     target = Target(path)
     if not target.everything(stream):
         raise UserError(f"there is no stream {stream} in the archive {path}")
-    if target.local and Path(target.stream_folder(stream)).stat().st_uid != os.geteuid():
-        raise UserError(f"run it as the user who owns {path}: agents and readers must read what it writes")
-    uid = uuid.uuid4().hex
-    _prepare(target, stream, uid, Hold(by=by, host=socket.gethostname(), pid=_pid(), since_ms=now_ms()))
-    work = _Recluster(target, stream, by, uid, tell, now_ms)
+    if target.local:
+        folder = Path(target.stream_folder(stream))
+        if folder.stat().st_uid != os.geteuid():
+            raise UserError(f"run it as the user who owns {path}: agents must read what it writes")
+        target = Target(path, access_of(folder))
+    uid, place = uuid.uuid4().hex, layouts.here()
+    mine = Hold(by=by, host=socket.gethostname(), pid=_pid(), since_ms=now_ms(), place=place)
+    _prepare(target, stream, uid, mine)
+    work = _Recluster(target, stream, by, uid, mine, tell, now_ms)
     try:
         return work.run()
     except BaseException:
@@ -118,10 +137,8 @@ def recluster(
 
 def _prepare(target: Target, stream: str, uid: str, mine: Hold) -> None:
     """Nobody else is at work, and agents see that somebody is."""
-    for other, hold in layouts.holds(target, stream).items():
-        if not _is_dead(hold, mine.host):
-            raise _busy(target, stream, other, hold)
-        layouts.let_go(target, stream, other)
+    for other, hold in layouts.live_holds(target, stream, mine.since_ms).items():
+        raise _busy(target, stream, other, hold)
     layouts.hold(target, stream, uid, mine)
     for other, hold in layouts.holds(target, stream).items():
         if other != uid:  # both may give way, and none goes on beside the other
@@ -138,16 +155,6 @@ def _busy(target: Target, stream: str, uid: str, hold: Hold) -> UserError:
     )
 
 
-def _is_dead(hold: Hold, host: str) -> bool:
-    """Who has written a hold; only known of a process of this machine."""
-    if hold.host != host:
-        return False
-    try:
-        return bool(psutil.Process(hold.pid).create_time() * 1000 > hold.since_ms)
-    except psutil.NoSuchProcess:
-        return True
-
-
 def _pid() -> int:
     return psutil.Process().pid
 
@@ -159,9 +166,11 @@ class _Recluster:
         stream: str,
         by: str,
         uid: str,
+        hold: Hold,
         tell: Callable[[str], None],
         now_ms: Callable[[], int],
     ) -> None:
+        self._hold = hold
         self._target = target
         self._stream = stream
         self._by = by
@@ -184,6 +193,8 @@ class _Recluster:
                 files = [file for file in files if file.by != self._by]
             if not files:
                 break
+            if self._report.rounds == 0:
+                self._check_column(files)
             self._need_room(sum(file.bytes for file in files))
             self._report.rounds += 1
             self._tell(f"round {self._report.rounds}: {len(files)} files, {_rows(files):,} rows")
@@ -226,13 +237,46 @@ class _Recluster:
         self._target.remove(blooms_path(self._full(path)))
 
     def _isolated(self) -> list[File]:
-        """What readers are shown now, but for what an agent merges."""
-        agents = agents_of(self._target, self._stream)
-        busy = {path for agent in agents for path in read(self._target, self._stream, agent)[0].busy}
-        found = contents(self._target, self._stream)
+        """What readers are shown now, but for what an agent merges or lets go of."""
+        taken, found = self._taken(), contents(self._target, self._stream)
         for path, why in found.damaged.items():
             raise ArchiveError(f"{self._full(path)} is damaged ({why}): put a copy of it back")
-        return [file for file in found.files if file.path not in busy]
+        return [file for file in found.files if file.path not in taken]
+
+    def _taken(self) -> set[str]:
+        """The files that agents merge, or let go of."""
+        agents = agents_of(self._target, self._stream)
+        states = [read(self._target, self._stream, agent)[0] for agent in agents]
+        return {path for state in states for path in (*state.busy, *state.going)}
+
+    def _check_column(self, files: Sequence[File]) -> None:
+        """Raises ``UserError`` where no file has it; the newest are looked at first."""
+        known: list[str] = []
+        for file in sorted(files, key=lambda one: (one.made_ms, one.first), reverse=True):
+            names = self._names(file)
+            if self._by in names:
+                return
+            known = known or names
+        raise UserError(
+            f"stream {self._stream} has no column {self._by}; it has {', '.join(known) or 'none'}"
+        )
+
+    def _names(self, file: File) -> list[str]:
+        """The columns of a file, as far as its first lines show them; none of one that has gone."""
+        import pyarrow.parquet as pq
+
+        try:
+            with self._target.fs.open_input_file(self._full(file.path)) as opened:
+                batches = pq.ParquetFile(opened).iter_batches(SAMPLE_LINES, columns=["line"])
+                lines = next((batch.column(0) for batch in batches), pa.array([], pa.string()))
+            return [column.name for column in _schema(lines, self._target.facts(self._full(file.path)))]
+        except FileNotFoundError:
+            return []
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(file, error) from error
+
+    def _damaged(self, file: File, error: Exception) -> ArchiveError:
+        return ArchiveError(f"{self._full(file.path)} is damaged ({error}): put a copy of it back")
 
     def _execute(self, files: Sequence[File]) -> None:
         def place(file: File) -> tuple[str, str]:
@@ -243,51 +287,79 @@ class _Recluster:
                 for made in self._sorted(unit, batch):
                     self._made.append(made)
                     self._report.rows += made.file.rows
+                    self._say_so()
+
+    def _say_so(self) -> None:
+        """That it is at work."""
+        if self._now_ms() - max(self._hold.seen_ms, self._hold.since_ms) >= RENEW_MS:
+            self._hold = msgspec.structs.replace(self._hold, seen_ms=self._now_ms())
+            layouts.hold(self._target, self._stream, self._uid, self._hold)
 
     def _sorted(self, unit: str, files: Sequence[File]) -> Iterator[_Made]:
         """One file for all of these, or for those that say the same of themselves."""
-        groups: dict[str, list[tuple[File, pa.Table]]] = defaultdict(list)
-        for file in files:
-            table = self._read(file)
-            if table is None:  # retention was quicker
-                self._report.left += 1
-                continue
-            groups[json.dumps(_facts(table), sort_keys=True)].append((file, table))
-        for group in groups.values():
-            sources = [file for file, _ in group]
-            try:
-                table = pa.concat_tables([table for _, table in group], promote_options="default")
-                yield self._written(unit, sources, table.unify_dictionaries())
-            except pa.ArrowException as error:  # more lines than Arrow sorts at once, say
-                raise ArchiveError(f"cannot sort {self._full(sources[0].path)}: {error}") from error
+        with ExitStack() as opened:
+            groups: dict[str, list[tuple[File, pq.ParquetFile]]] = defaultdict(list)
+            for file in files:
+                source = self._opened(file, opened)
+                if source is None:  # retention was quicker
+                    self._report.left += 1
+                    continue
+                facts = _facts(source.schema_arrow)
+                groups[json.dumps(facts, sort_keys=True)].append((file, source))
+            for group in groups.values():
+                try:
+                    yield self._written(unit, [file for file, _ in group], self._runs(group))
+                except pa.ArrowException as error:  # more lines than Arrow sorts at once, say
+                    raise ArchiveError(f"cannot sort {self._full(group[0][0].path)}: {error}") from error
 
-    def _read(self, file: File) -> pa.Table | None:
+    def _opened(self, file: File, until: ExitStack) -> pq.ParquetFile | None:
         import pyarrow.parquet as pq
 
         try:
-            with self._target.fs.open_input_file(self._full(file.path)) as opened:
-                table = pq.ParquetFile(opened, page_checksum_verification=True).read(use_threads=False)
+            opened = until.enter_context(self._target.fs.open_input_file(self._full(file.path)))
+            return pq.ParquetFile(opened, page_checksum_verification=True)
         except FileNotFoundError:
             return None
         except (OSError, pa.ArrowException) as error:
-            raise ArchiveError(
-                f"{self._full(file.path)} is damaged ({error}): put a copy of it back"
-            ) from error
-        return table.drop_columns([name for name in table.column_names if name.startswith(SORTED)])
+            raise self._damaged(file, error) from error
 
-    def _written(self, unit: str, sources: Sequence[File], table: pa.Table) -> _Made:
+    def _runs(self, sources: Sequence[tuple[File, pq.ParquetFile]]) -> Iterator[pa.Table]:
+        """The rows, so many at a time as are sorted together."""
+        run: list[pa.Table] = []
+        size = 0
+        for file, source in sources:
+            names = [name for name in source.schema_arrow.names if not name.startswith(SORTED)]
+            for number in range(source.num_row_groups):
+                try:
+                    run.append(source.read_row_group(number, columns=names, use_threads=False))
+                except (OSError, pa.ArrowException) as error:
+                    raise self._damaged(file, error) from error
+                group = source.metadata.row_group(number)
+                size += sum(group.column(at).total_compressed_size for at in range(group.num_columns))
+                if size >= RUN_BYTES:
+                    yield _together(run)
+                    run, size = [], 0
+        if run:
+            yield _together(run)
+
+    def _written(self, unit: str, sources: Sequence[File], runs: Iterable[pa.Table]) -> _Made:
         names = dict.fromkeys([self._by, *(name for one in sources for name in one.columns)])
-        columns = self._columns(table, list(names))
-        values = _values(table, columns, _facts(table))
-        summary = Summary(columns)
-        summary.add(values)
-        key = values[self._by]
-        keyed = table.append_column(f"{SORTED}{self._by}", key)
-        order = [(f"{SORTED}{self._by}", "ascending"), ("position", "ascending")]
-        if "record" in table.column_names:
-            order[1] = ("record", "ascending")
-        rows = keyed.take(pc.sort_indices(keyed, sort_keys=order))
-        parts = file_of([pa.py_buffer(piece_of(rows.combine_chunks(), level=LEVEL))])
+        columns: list[Column] = []
+        summary: Summary | None = None
+        pieces: list[pa.Buffer] = []
+        for table in runs:
+            if summary is None:
+                columns = _columns(table, list(names))
+                summary = Summary(columns)
+            values = _values(table, columns, _facts(table.schema))
+            summary.add(values)
+            rows = _in_order(table, values, self._by)
+            pieces.append(pa.py_buffer(piece_of(rows, sum(map(len, pieces)), level=LEVEL)))
+        if summary is None:
+            raise ArchiveError(f"{self._full(sources[0].path)} has no rows, and its manifest says otherwise")
+        if all(column.name != self._by for column in columns):
+            self._report.without += [self._full(one.path) for one in sources]
+        parts = file_of(pieces)
         first, end = min(one.first for one in sources), max(one.end for one in sources)
         path = f"{unit}/{sources[0].life}-{first:020d}-{end:020d}{MARK}{self._uid}.parquet"
         self._target.place(self._full(path), parts)
@@ -297,7 +369,7 @@ class _Recluster:
             life=sources[0].life,
             first=first,
             end=end,
-            rows=rows.num_rows,
+            rows=0,
             bytes=sum(map(len, parts)),
             columns=summary.bounds(),
             by=self._by,
@@ -307,22 +379,16 @@ class _Recluster:
         file = described(about, pa.BufferReader(parts[-1]))
         return _Made(file, tuple(one.path for one in sources))
 
-    def _columns(self, table: pa.Table, names: Sequence[str]) -> list[Column]:
-        """With the types that the agents give them."""
-        facts = _facts(table)
-        sample = table["line"].slice(0, SAMPLE_LINES).combine_chunks()
-        schema = get_format(facts.get("format", "")).schema(sample, facts.get("timestamp") or None)
-        if declared := json.loads(facts.get("columns", "{}")):
-            schema = declare(schema, declared)
-        known = {column.name: column for column in schema.columns}
-        if self._by not in known:
-            raise UserError(
-                f"stream {self._stream} has no column {self._by}; it has {', '.join(known) or 'none'}"
-            )
-        return [known[name] for name in names if name in known]
-
     def _commit(self, before: Layout) -> Report:
-        shown = {file.path for file in contents(self._target, self._stream).files}
+        if self._uid not in layouts.holds(self._target, self._stream):
+            raise UserError(
+                f"this sorting of {self._stream} was taken for dead, and another may be at work; nothing is "
+                "changed: run it again"
+            )
+        self._hold = msgspec.structs.replace(self._hold, is_committing=True, seen_ms=self._now_ms())
+        layouts.hold(self._target, self._stream, self._uid, self._hold)
+        taken = self._taken()
+        shown = {file.path for file in contents(self._target, self._stream).files} - taken
         kept = [made for made in self._made if shown.issuperset(made.sources)]
         for made in self._made:
             if made not in kept:
@@ -363,7 +429,7 @@ def _worth(files: Sequence[File], by: str) -> list[File]:
 def _batches(files: Sequence[File]) -> Iterator[list[File]]:
     batch: list[File] = []
     for file in files:
-        if batch and sum(one.bytes for one in batch) + file.bytes > BATCH_BYTES:
+        if batch and sum(one.bytes for one in batch) + file.bytes > RUN_BYTES:
             yield batch
             batch = []
         batch.append(file)
@@ -375,14 +441,43 @@ def _rows(files: Sequence[File]) -> int:
     return sum(max(0, file.rows) for file in files)
 
 
-def _facts(table: pa.Table) -> dict[str, str]:
-    """What the agent has written about the file of these rows."""
-    metadata = table.schema.metadata or {}
+def _facts(schema: pa.Schema) -> dict[str, str]:
+    """What the agent has written about a file with this schema."""
+    metadata = schema.metadata or {}
     return {
         key.decode().removeprefix("elf."): value.decode()
         for key, value in metadata.items()
         if key.startswith(b"elf.")
     }
+
+
+def _schema(lines: pa.StringArray, facts: Mapping[str, str]) -> tuple[Column, ...]:
+    """The columns that lines show, with the types that the agents give them."""
+    schema = get_format(facts.get("format", "")).schema(lines, facts.get("timestamp") or None)
+    if declared := json.loads(facts.get("columns", "{}")):
+        schema = declare(schema, declared)
+    return schema.columns
+
+
+def _columns(table: pa.Table, names: Sequence[str]) -> list[Column]:
+    """Those of these that there are."""
+    sample = table["line"].slice(0, SAMPLE_LINES).combine_chunks()
+    known = {column.name: column for column in _schema(sample, _facts(table.schema))}
+    return [known[name] for name in names if name in known]
+
+
+def _together(tables: Sequence[pa.Table]) -> pa.Table:
+    return pa.concat_tables(tables, promote_options="default").unify_dictionaries()
+
+
+def _in_order(table: pa.Table, values: pa.Table, by: str) -> pa.Table:
+    """Rows by their values of a column, which they get beside them; without such a column as they came."""
+    came = "record" if "record" in table.column_names else "position"
+    order = [(came, "ascending")]
+    if by in values.column_names:
+        table = table.append_column(f"{SORTED}{by}", values[by])
+        order = [(f"{SORTED}{by}", "ascending"), *order]
+    return table.take(pc.sort_indices(table, sort_keys=order)).combine_chunks()
 
 
 def _values(table: pa.Table, columns: Sequence[Column], facts: Mapping[str, str]) -> pa.Table:

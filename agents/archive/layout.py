@@ -6,23 +6,35 @@
 A *layout* names files that are no agent's, and files of agents that they stand for. It is one small file; so
 all of a recluster is seen when that appears, and nothing of it before. Each has all of those before it.
 
-Two must not take the same files: a recluster that reads them, and an agent that merges them
-(``agents.archive.shelf``). Each says what it means to do, durably, before it looks for the other: the agent
-names the files in its manifest as ``busy`` and then looks for a *hold*; the recluster writes its hold and
-then reads the manifests. So one of them sees the other. The agent then gives way, and the recluster leaves
-out what is busy.
+Two must not take the same files: a recluster that reads them, and an agent that merges them or lets them go
+(``agents.archive.shelf``). Each says what it means to do, durably, before it looks for the other:
+
+    merge          the agent names the files in its manifest as ``busy`` and then looks for a *hold*; the
+                   recluster writes its hold and then reads the manifests
+    retention      the agent names them as ``going`` and then looks for a hold that is *committing*; the
+                   recluster says so in its hold, then reads the manifests, and then writes its layout
+
+So one of them sees the other. The agent then gives way, and the recluster leaves out what is busy or going.
+
+A hold whose process has died is in nobody's way (``is_dead``): agents and reclusters delete it. Of a process
+of another machine it is only known when it last said that it is at work.
 """
 
 from __future__ import annotations
 
 import re
+import socket
+from pathlib import Path
 from typing import Final
 
 import msgspec
+import psutil
 
 from agents.archive.manifest import VERSION, File, decoded, root_of
 from agents.archive.partitions import Target
 
+SILENT_MS: Final = 6 * 3_600_000
+"""A recluster on another machine that has not said for so long that it is at work is dead."""
 _LAYOUT: Final = re.compile(r"(\d{20})\.json")
 
 
@@ -36,13 +48,37 @@ class Layout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hold(msgspec.Struct, frozen=True, kw_only=True):
-    """Who reclusters, by which column, since when (ms)."""
+    """Who reclusters, by which column, since when (ms). ``place``: where its process id counts (``here``);
+    ``seen_ms``: when it last said that it is at work; ``is_committing``: it is about to put its layout in
+    force."""
 
     version: int = VERSION
     by: str
     host: str
     pid: int
     since_ms: int
+    place: str = ""
+    seen_ms: int = 0
+    is_committing: bool = False
+
+
+def here() -> str:
+    """Where a process id means one process: in this start of this machine, and this namespace."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:  # no Linux
+        return socket.gethostname()
+
+
+def is_dead(hold: Hold, now_ms: int) -> bool:
+    """Whether the process that has written a hold has ended."""
+    if hold.place != here():
+        return now_ms - max(hold.since_ms, hold.seen_ms) > SILENT_MS
+    try:
+        return bool(psutil.Process(hold.pid).create_time() * 1000 > hold.since_ms)
+    except psutil.NoSuchProcess:
+        return True
 
 
 def last_layout(target: Target, stream: str) -> Layout:
@@ -72,6 +108,17 @@ def holds(target: Target, stream: str) -> dict[str, Hold]:
     for name in target.names(folder):
         if name.endswith(".json") and (data := target.read(f"{folder}/{name}")) is not None:
             found[name.removesuffix(".json")] = decoded(f"{folder}/{name}", data, Hold)
+    return found
+
+
+def live_holds(target: Target, stream: str, now_ms: int) -> dict[str, Hold]:
+    """Those of them whose processes live; the others are deleted."""
+    found = {}
+    for uid, one in holds(target, stream).items():
+        if is_dead(one, now_ms):
+            let_go(target, stream, uid)
+        else:
+            found[uid] = one
     return found
 
 

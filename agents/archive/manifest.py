@@ -112,6 +112,8 @@ class Segment(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     gone: tuple[Gone, ...] = ()
     busy: tuple[str, ...] | None = None
     """The files that are being merged; None: as before."""
+    going: tuple[str, ...] | None = None
+    """The files that retention means to let go of; None: as before."""
     shipped: dict[str, int] = {}
     """Up to which record all of a life is shipped."""
     name: str = ""
@@ -134,6 +136,8 @@ class State:
         """What retention has deleted, by hour."""
         self.busy: tuple[str, ...] = ()
         """Files that are being merged."""
+        self.going: tuple[str, ...] = ()
+        """Files that retention means to let go of."""
         self.shipped: dict[str, int] = {}
         """Up to which record all of a life is shipped."""
         self.name = ""
@@ -151,6 +155,8 @@ class State:
             self.gone[gone.hour] = Gone(gone.hour, before.rows + gone.rows, before.bytes + gone.bytes)
         if segment.busy is not None:
             self.busy = segment.busy
+        if segment.going is not None:
+            self.going = segment.going
         self.shipped |= segment.shipped
         self.name = segment.name or self.name
 
@@ -162,6 +168,7 @@ class State:
             dropped=self.dropped,
             gone=tuple(self.gone.values()),
             busy=self.busy,
+            going=self.going,
             shipped=self.shipped,
             name=self.name,
         )
@@ -265,6 +272,7 @@ class Manifest:
         deleted: Iterable[str] = (),
         gone: Iterable[Gone] = (),
         busy: tuple[str, ...] | None = None,
+        going: tuple[str, ...] | None = None,
         shipped: dict[str, int] | None = None,
     ) -> None:
         """A segment, durable. Raises ``ArchiveError``."""
@@ -276,6 +284,7 @@ class Manifest:
             deleted=tuple(deleted),
             gone=tuple(gone),
             busy=busy,
+            going=going,
             shipped=shipped or {},
             name="" if self._name == state.name else self._name,
         )

@@ -5,7 +5,7 @@ the middle leaves what was, or what is to be:
 
     ship       files durable → their entry → the caller deletes the roll
     merge      ``busy`` → no hold → the new file durable → its entry, which drops the old ones
-    let_go     an entry drops files and counts what is gone
+    let_go     ``going`` → no hold that is committing → an entry drops files and counts what is gone
     sweep      what was dropped long ago is deleted → ``deleted``
 
 Rules: the entry of a file comes after the file, and before what could make it again is deleted. A file that
@@ -17,7 +17,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +28,7 @@ from msgspec.structs import replace
 
 from agents.archive.contents import unlisted
 from agents.archive.footers import NotParquet, facts_of, joined
-from agents.archive.layout import Layout, holds, last_layout
+from agents.archive.layout import Layout, last_layout, live_holds
 from agents.archive.manifest import File, Gone, Manifest
 from agents.archive.partitions import ArchiveError, Target, agent_of, unit_folder
 from agents.archive.summaries import Summary, blooms_path, encoded
@@ -104,6 +104,12 @@ class Shelf:
         """The path of a file, as the target's file system names it."""
         return f"{self._folder}/{path}"
 
+    def shipped(self, life: str) -> int:
+        """Up to which record all of a life is shipped."""
+        with self._lock:
+            self._adopt()
+            return self._manifest.state.shipped.get(life, 0)
+
     @property
     def is_there(self) -> bool:
         """Whether anything was ever shipped, as far as that is known without a look at a file system far
@@ -130,9 +136,10 @@ class Shelf:
         """Those that readers are shown, as far as ``look`` has seen."""
         with self._lock:
             self._adopt()
-            state = self._manifest.state
-            laid = [file for file in self._laid().files if file.agent == self.agent]
-            return [*state.files.values(), *(file for file in laid if file.path not in state.dropped)]
+            state, layout = self._manifest.state, self._laid()
+            own = [file for path, file in state.files.items() if path not in layout.replaced]
+            laid = [file for file in layout.files if file.agent == self.agent]
+            return [*own, *(file for file in laid if file.path not in state.dropped)]
 
     def gone(self) -> dict[int | None, Gone]:
         """What retention has deleted, by hour."""
@@ -149,6 +156,8 @@ class Shelf:
             self._adopt()
             state, layout = self._manifest.state, last_layout(self.target, self.stream)
             self._layout = layout
+            if state.going:
+                self._manifest.append(going=())
             if state.busy:
                 self.target.remove(self.full(_merged_path([state.files[path] for path in state.busy])))
                 self._manifest.append(busy=())
@@ -162,12 +171,18 @@ class Shelf:
             self._layout = last_layout(self.target, self.stream)
         return self._layout
 
-    def let_go(self, files: Sequence[File], *, at_once: bool) -> None:
-        """Retention: these are not shown any more, and counted. ``at_once``: their room is needed."""
+    def let_go(self, files: Sequence[File], *, at_once: bool) -> bool:
+        """Retention: these are not shown any more, and counted. ``at_once``: their room is needed. False: a
+        recluster puts its layout in force just now, which may stand for them; the next pass sees it."""
         with self._lock:
-            when_ms = 0 if at_once else self._now_ms()
+            paths = {file.path: 0 if at_once else self._now_ms() for file in files}
+            self._manifest.append(going=tuple(paths))
+            if self._is_taken(paths.keys(), committing=True):
+                self._manifest.append(going=())
+                return False
             gone = [Gone(file.hour, file.rows, file.bytes) for file in files]
-            self._manifest.append(dropped={file.path: when_ms for file in files}, gone=gone)
+            self._manifest.append(dropped=paths, gone=gone, going=())
+            return True
 
     def sweep(self, before_ms: int) -> None:
         """Delete what was dropped before then."""
@@ -188,14 +203,14 @@ class Shelf:
         with self._lock, ExitStack() as opened:
             if len(files) == 1:
                 return self._look_at(files[0], indexing)
-            if holds(self.target, self.stream):  # below it would cost two segments to find that out
+            if self._is_held():  # below it would cost two segments to find that out
                 return None
             read = [opened.enter_context(self.target.opened(self.full(file.path))) for file in files]
             try:
                 if len({facts_of(file) for file in read}) > 1:
                     return None
                 self._manifest.append(busy=tuple(file.path for file in files))
-                if self._is_taken({file.path for file in files}):
+                if self._is_taken({file.path for file in files}, committing=False):
                     self._manifest.append(busy=())
                     return None
                 path = _merged_path(files)
@@ -209,12 +224,16 @@ class Shelf:
             self._manifest.append(added=[whole], dropped=dropped, busy=())
             return whole
 
-    def _is_taken(self, paths: set[str]) -> bool:
-        """By a recluster that is under way, or that has ended by now: it looks at what is busy once it has
-        its hold, and lets go of that after its layout."""
-        if holds(self.target, self.stream):
+    def _is_taken(self, paths: Set[str], *, committing: bool) -> bool:
+        """By a recluster that is under way (and, if so asked, committing), or that has ended by now: it looks
+        at what is busy or going once it has said so in its hold, and lets go of that after its layout."""
+        if self._is_held(committing=committing):
             return True
         return not paths.isdisjoint(last_layout(self.target, self.stream).replaced)
+
+    def _is_held(self, *, committing: bool = False) -> bool:
+        found = live_holds(self.target, self.stream, self._now_ms()).values()
+        return any(hold.is_committing or not committing for hold in found)
 
     def _look_at(self, file: File, indexing: Indexing | None) -> File | None:
         if indexing is None:

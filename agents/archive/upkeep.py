@@ -107,8 +107,8 @@ class Upkeep:
         for shelf in shelves:
             for why in dict.fromkeys(why for owner, _, why in going if owner is shelf):
                 these = [file for owner, file, reason in going if owner is shelf and reason == why]
-                shelf.let_go(these, at_once=why == "room")
-                found.append(_told(shelf.stream, why, these))
+                if shelf.let_go(these, at_once=why == "room"):
+                    found.append(_told(shelf.stream, why, these))
             if any(one.why == "room" for one in found):
                 shelf.sweep(1)
         return found

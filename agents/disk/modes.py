@@ -7,6 +7,7 @@ there before stays as it is, and is told (``too_open``).
 
 from __future__ import annotations
 
+import grp
 import os
 import shutil
 import stat
@@ -50,6 +51,18 @@ class Access:
         for one in reversed(missing):
             one.mkdir(exist_ok=True)
             self.give(one)
+
+
+def access_of(folder: Path) -> Access:
+    """To what lies in a folder that is there: whoever may read it may read what is put there."""
+    said = folder.stat()
+    mode = stat.S_IMODE(said.st_mode)
+    readers = "all" if mode & 0o004 else "group" if mode & 0o040 else "user"
+    try:
+        group = grp.getgrgid(said.st_gid).gr_name
+    except KeyError:  # a group without a name: new files have that of the process
+        group = ""
+    return Access(readers, group if readers == "group" else "")
 
 
 def too_open(path: Path, mode: int = 0o700) -> str:

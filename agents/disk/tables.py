@@ -6,7 +6,7 @@ from typing import Final
 
 from agents.disk import hardstate
 
-SCHEMA_VERSION: Final = 11
+SCHEMA_VERSION: Final = 12
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 

@@ -9,21 +9,38 @@ covered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Final, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import pyarrow as pa
 
 from agents.archive.partitions import HOUR_US, ArchiveError
 from agents.archive.pieces import file_of
-from agents.tasks.archive import Archive
+from agents.archive.shelf import Shelf
+from agents.tasks import archive
 from agents.tasks.past import COLUMNS, Roll, Survey
 
 T = TypeVar("T")
 _SAME: Final = (b"elf.format", b"elf.timestamp", b"elf.mask")
+
+
+class Rolls(Protocol):
+    """The archive of one stream, as far as it is asked for (``agents.tasks.archive.Archive``)."""
+
+    shelf: Shelf
+
+    @property
+    def life(self) -> str: ...
+    @property
+    def facts(self) -> Mapping[bytes, bytes]: ...
+    @property
+    def position(self) -> int: ...
+    def roll(self) -> None: ...
+    def closed(self) -> tuple[archive.Roll, ...]: ...
+    def pieces(self, roll: archive.Roll) -> dict[int | None, list[pa.Buffer]]: ...
 
 
 @dataclass(frozen=True)
@@ -41,8 +58,8 @@ class _Group:
 class OwnArchive:
     """See the module's docstring, and ``agents.tasks.past.Archived``."""
 
-    def __init__(self, archive: Archive) -> None:
-        self._archive = archive
+    def __init__(self, rolls: Rolls) -> None:
+        self._archive = rolls
 
     @property
     def position(self) -> int:
@@ -54,17 +71,18 @@ class OwnArchive:
 
     def survey(self, start: int, end: int, since_us: int) -> Survey:
         since_hour, shelf = since_us // HOUR_US, self._archive.shelf
-        here = list(self._here(start, end))
+        here, unread = self._here(start, end)
         local = min((group.start for group in here), default=end)
         files = [file for file in shelf.files() if file.life == self._archive.life and file.first < local]
         timed = [file for file in files if file.hour is not None and file.least_us is not None]
-        groups, unread = list(here), list[int]()
+        groups = list(here)
         for file in timed:
             if file.hour is not None and file.hour >= since_hour and start < file.end:
                 open_ = partial(shelf.target.opened, shelf.full(file.path))
                 found = _groups(open_, file.first, file.end) if self._is_readable(open_) else []
                 groups += [group for group in found if group.start < local]  # the others are here
                 unread += [] if found else [file.greatest_us or since_us]
+        unread = [us for us in unread if us >= since_us]
         gone = {h: one.rows for h, one in shelf.gone().items() if h is not None and h >= since_hour}
         gone_to_us = (max(gone) + 1) * HOUR_US if gone else None
         begins = [(file.first, -file.rows, file.least_us or 0) for file in timed]
@@ -72,7 +90,8 @@ class OwnArchive:
         covers = [us + 1 for us in unread] + ([] if gone_to_us is None else [gone_to_us])
         covers_us = max([min(begins)[2], *covers]) if begins else None
         rolls = tuple(_rolls(groups, start, end, since_us))
-        return Survey(rolls, covers_us, sum(gone.values()), gone_to_us)
+        closed_to_us = max(unread) + 1 if unread else None
+        return Survey(rolls, covers_us, sum(gone.values()), gone_to_us, closed_to_us)
 
     def _is_readable(self, open_: Callable[[], pa.NativeFile]) -> bool:
         """Whether lines were archived in the format and masks of now. Others are not covered: they would be
@@ -82,23 +101,30 @@ class OwnArchive:
         said = _opened(lambda: pq.read_schema(open_())).metadata or {}
         return all(said.get(key, b"") == self._archive.facts.get(key, b"") for key in _SAME)
 
-    def _here(self, start: int, end: int) -> list[_Group]:
-        """Of the rolls that are not shipped. What is looked at stays readable when they are."""
-        found = list[_Group]()
+    def _here(self, start: int, end: int) -> tuple[list[_Group], list[int]]:
+        """Of the rolls that are not shipped; and the last event time of each part of them that is not to be
+        read, as an earlier life of the agent has left it. What is looked at stays readable when they are
+        shipped."""
+        found, unread = list[_Group](), list[int]()
         for roll in self._archive.closed():
             if roll.start < end and start < roll.end:
                 try:
                     pieces = self._archive.pieces(roll)
                 except FileNotFoundError:  # it has just been shipped, and so were those before it
-                    found = []
+                    found, unread = [], []
                     continue
                 except OSError as error:
                     raise ArchiveError(f"archived lines cannot be read: {error}") from error
                 for hour, parts in pieces.items():
                     if hour is not None:
                         data = pa.py_buffer(_opened(partial(_joined, parts)))
-                        found += _groups(partial(pa.BufferReader, data), roll.start, roll.end)
-        return found
+                        open_ = partial(pa.BufferReader, data)
+                        groups = _groups(open_, roll.start, roll.end)
+                        if self._is_readable(open_):
+                            found += groups
+                        else:
+                            unread += [group.last_us for group in groups]
+        return found, unread
 
 
 def _joined(parts: list[pa.Buffer]) -> bytes:

@@ -46,12 +46,14 @@ class Roll(NamedTuple):
 class Survey(NamedTuple):
     """What an archive has of a range of positions. ``covers_us``: from this event time on nothing is lacking
     (None: it has nothing); ``gone``: how many rows of wanted hours retention has deleted so far, of times
-    before ``gone_to_us``."""
+    before ``gone_to_us``; ``closed_to_us``: rows in the range, of times before it, are not to be read
+    (None: all are): they were archived in another format, or with other masks."""
 
     rolls: tuple[Roll, ...]
     covers_us: int | None
     gone: int = 0
     gone_to_us: int | None = None
+    closed_to_us: int | None = None
 
 
 class Archived(Protocol):
@@ -124,10 +126,10 @@ class Pasts:
 
     def _found(self, install: Install, until: int, ceiling: int) -> tuple[Install, tuple[Roll, ...]]:
         since_us = _since(install.flow)
-        rolls, covers_us, gone, _ = self._archive.survey(0, until, since_us)
-        position = rolls[0].start if rolls else until
-        past = Past(position, 0, until, ceiling, START_OF_TIME, gone)
-        return replace(install, covers_us=covers_us, past=past), rolls
+        found = self._archive.survey(0, until, since_us)
+        position = found.rolls[0].start if found.rolls else until
+        past = Past(position, until, ceiling, START_OF_TIME, found.gone)
+        return replace(install, covers_us=found.covers_us, past=past), found.rolls
 
     def installing(self, found: tuple[Install, tuple[Roll, ...]]) -> Install:
         """The command, with what was found."""
@@ -152,7 +154,7 @@ class Pasts:
         state = self._worker.states()[uid]
         past, rolls = state.past, self._rounds.get(uid)
         assert past is not None
-        if rolls and rolls[0].start >= past.position:
+        if rolls and rolls[0].end > past.position:
             return partial(self._read, state.flow, past, rolls)
         later = self._later(state.flow, past)
         return lambda: replace(self._begun(state.flow, past, later), before=past)
@@ -164,31 +166,33 @@ class Pasts:
 
     def _begun(self, flow: Flow, before: Past, past: Past, rows_max: int | None = None) -> Slice:
         """The first slice of a round."""
-        rolls, _, gone, gone_to_us = self._archive.survey(past.position, past.until, _since(flow))
+        found = self._archive.survey(past.position, past.until, _since(flow))
         read_us = max(before.sealable * flow.fragment.pane_us, _since(flow))
-        lacks = gone > past.gone and gone_to_us is not None and gone_to_us > read_us
-        holes = ((read_us, gone_to_us - 1),) if lacks and gone_to_us is not None else ()
-        return replace(self._read(flow, replace(past, gone=gone), rolls, rows_max), holes=holes)
+        ends = [found.closed_to_us, found.gone_to_us if found.gone > past.gone else None]
+        holes = tuple((read_us, us - 1) for us in ends if us is not None and us > read_us)
+        return replace(self._read(flow, replace(past, gone=found.gone), found.rolls, rows_max), holes=holes)
 
     def _read(self, flow: Flow, past: Past, rolls: tuple[Roll, ...], rows_max: int | None = None) -> Slice:
         left = self._rows_max if rows_max is None else rows_max
-        since_us, position, done = _since(flow), past.position, past.done
+        since_us, position = _since(flow), past.position
         records: list[Records] = []
         while rolls and left > 0:
-            if rolls[0].start != position:
-                position, done = rolls[0].start, 0
             whole = self._rows(rolls[0], since_us)
-            rows = whole.slice(done, left)
+            numbers = whole["record"].to_numpy()
+            begin = int(np.searchsorted(numbers, position))
+            rows = whole.slice(begin, left)
             records += _by_log(rows)
-            left, done = left - rows.num_rows, done + rows.num_rows
-            if left > 0:  # a new round may have cut the rolls otherwise: ``done`` may reach over several
-                rolls, done = rolls[1:], done - whole.num_rows
-                position = rolls[0].start if rolls else past.until
+            left -= rows.num_rows
+            if begin + rows.num_rows < len(numbers):
+                position = int(numbers[begin + rows.num_rows - 1]) + 1
+            else:
+                rolls = rolls[1:]
+                position = max(position, rolls[0].start) if rolls else past.until
         if not rolls:
-            position, done = past.until, 0
+            position = past.until
         first_us = min((roll.first_us for roll in rolls), default=None)
         floor = sealed_below(first_us, flow.fragment.pane_us)
-        after = replace(past, position=position, done=done, floor=floor)
+        after = replace(past, position=position, floor=floor)
         return Slice(flow.uid, past, tuple(records), after, rolls)
 
     def _rows(self, roll: Roll, since_us: int) -> pa.Table:

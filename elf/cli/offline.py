@@ -60,9 +60,11 @@ def recluster(
         raise UserError(f"say elf offline recluster {stream} BY {column}, not {by}")
     if not archive:
         raise UserError("give the archive to sort: --archive PATH (archive.path of the agents)")
+    from agents.disk import modes
     from agents.recluster import recluster as sort
     from elf.cli.printing import say
 
+    modes.close()  # as the agent's own: what it writes is for whoever may read the archive
     for path in archive:
         done = sort(path, stream, column, tell=lambda line: say(f"elf: {line}"))
         if not done.files:
@@ -73,6 +75,11 @@ def recluster(
             f"elf: {done.rows:,} rows of {stream} in {path} are sorted by {column}, in {done.files} files in "
             f"place of {done.replaced} (layout {done.number}){left}"
         )
+        if done.without:
+            say(
+                f"elf: no line of {len(done.without)} of the files has {column}, such as {done.without[0]}: "
+                "they have parts of their own, of no value"
+            )
     return 0
 
 

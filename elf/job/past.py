@@ -33,13 +33,12 @@ END_OF_TIME = 1 << 62
 
 
 class Past(msgspec.Struct, frozen=True):
-    """How far a flow has read what was archived. ``position``: records below it are read; ``done``: so many
-    wanted rows more, in the order of their positions; ``until``: where its round ends; ``ceiling``: panes
-    from here on were not sealed when the round began; ``floor``: records of the round that are not read are
-    of this pane or later ones; ``gone``: how many wanted rows retention had deleted when it began."""
+    """How far a flow has read what was archived. ``position``: the records below it are read, and no other;
+    ``until``: where its round ends; ``ceiling``: panes from here on were not sealed when the round began;
+    ``floor``: records of the round that are not read are of this pane or later ones; ``gone``: how many
+    wanted rows retention had deleted when it began."""
 
     position: Count
-    done: Count
     until: Count
     ceiling: Pane
     floor: Pane

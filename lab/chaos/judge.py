@@ -271,6 +271,8 @@ class Judge:
         for agent in self._world.agents:
             for stream, task in agent.tasks.items() if agent.up else ():
                 self._files(f"a{agent.index}'s {stream}", task)
+        for text in self._world.archives.wrong() if self._world.archives is not None else ():
+            self._ledger.found(WRONG, text)
         log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
         for spec in log.jobs():
             leader = self._world.leader(spec)
@@ -357,8 +359,9 @@ def _gone(log: Log, fragment: Fragment) -> dict[int, Counter[str]]:
     """The rows by pane that its agent need not have."""
     found: dict[int, Counter[str]] = defaultdict(Counter)
     if not isinstance(log, FileLog):
-        for ts, key in log.rows[: log.lost_to] if fragment.since_us is not None else ():
-            found[ts // fragment.pane_us][key] += 1
+        for row, (ts, key) in enumerate(log.rows) if fragment.since_us is not None else ():
+            if row in log.lost:
+                found[ts // fragment.pane_us][key] += 1
         return found
     for number, (ts, key) in enumerate(log.rows):
         if log.fates.may_be_missing(number):

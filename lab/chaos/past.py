@@ -1,18 +1,19 @@
 """The archive of a simulated agent: the rows of its log that it has read, in rolls of a few rows.
 
-What is below ``lost_to`` retention has eaten. As in the archive of a real agent a position is the same row
+Retention eats the oldest of them, also out of a roll that a flow is reading. As in the archive of a real
+agent a position is the same row
 for ever: what a crash takes back is read again from the log.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import numpy as np
 import pyarrow as pa
 
+from agents.archive.partitions import ArchiveError
 from agents.tasks.past import COLUMNS, Roll, Survey
 
 if TYPE_CHECKING:
@@ -38,22 +39,25 @@ class PastArchive:
         return self.position
 
     def survey(self, start: int, end: int, since_us: int) -> Survey:
-        rows, lost_to = self._log.rows, min(self._log.lost_to, end)
-        begin = max(start, lost_to)
+        log = self._log
+        there = [row for row in range(start, end) if row not in log.lost]
         rolls = []
-        for at in range(begin, end, ROLL_ROWS):
+        for at in range(start, end, ROLL_ROWS):
             after = min(at + ROLL_ROWS, end)
-            wanted = [ts for ts, _ in rows[at:after] if ts >= since_us]
+            some = [row for row in there if at <= row < after]
+            wanted = [log.rows[row][0] for row in some if log.rows[row][0] >= since_us]
             if wanted:
-                rolls.append(Roll(at, after, min(wanted), (partial(self._load, at, after),)))
-        gone = [ts for ts, _ in rows[:lost_to] if ts >= since_us]
-        gone_to_us = max(gone) + 1 if gone else None
-        covers = [us for us in (rows[begin][0] if begin < end else None, gone_to_us) if us is not None]
+                rolls.append(Roll(at, after, min(wanted), (partial(self._load, some),)))
+        gone = [row for row in range(end) if row in log.lost and log.rows[row][0] >= since_us]
+        gone_to_us = 1 + max(log.rows[row][0] for row in gone) if gone else None
+        covers = [us for us in (log.rows[there[0]][0] if there else None, gone_to_us) if us is not None]
         return Survey(tuple(rolls), max(covers, default=None), len(gone), gone_to_us)
 
-    def _load(self, start: int, end: int) -> pa.Table:
-        rows = self._log.rows[start:end]
-        places = pa.array(np.arange(start, end, dtype=np.int64))
+    def _load(self, places: Sequence[int]) -> pa.Table:
+        if not self._log.lost.isdisjoint(places):
+            raise ArchiveError("a file of the archive is gone")
+        rows = [self._log.rows[row] for row in places]
         ts = pa.array([ts for ts, _ in rows], pa.int64()).cast(pa.timestamp("us"))
         lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
-        return pa.table([lines, ts, ["log"] * len(rows), places, places], names=COLUMNS)
+        numbers = pa.array(places, pa.int64())
+        return pa.table([lines, ts, ["log"] * len(rows), numbers, numbers], names=COLUMNS)

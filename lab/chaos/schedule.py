@@ -98,6 +98,8 @@ SAID = {
     "remove": "log {amount} of {who} is deleted, and written on to",
     "stop": "{who} is stopped, and goes on",
     "retention": "of what {who} has archived, {amount} % are deleted",
+    "upkeep": "{who} merges small files of the archive",
+    "recluster": "somebody sorts the archive, and dies after {amount} steps of it (0: does not)",
     "bang": "a row comes to {who} that reduce functions fail on",
 }
 """What each kind is in words."""
@@ -359,7 +361,20 @@ def _pasts(
         found.append(
             Fault("retention", rng.randrange(STORM_MS - 1_000), who, amount=rng.choice([10, 50, 100]))
         )
-    return kinds, pasts, tuple(found)
+    return kinds, pasts, (*found, *_sorted(seed, nodes, first))
+
+
+def _sorted(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
+    """Where jobs begin in the past: files of the archive are merged, and somebody sorts it. Drawn apart."""
+    rng = random.Random(f"sorted {seed} {nodes}")
+    found = [
+        Fault("upkeep", rng.randrange(STORM_MS - 1_000), (rng.randrange(first),))
+        for _ in range(rng.randrange(6))
+    ]
+    for _ in range(rng.choice([0, 1, 1, 2, 3])):
+        steps = rng.choice([0, 0, 0, 2, 4, 8, 15, 30])
+        found.append(Fault("recluster", rng.randrange(1_000, STORM_MS - 1_000), amount=steps))
+    return tuple(found)
 
 
 def _style(rng: random.Random) -> Style:

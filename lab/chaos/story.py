@@ -28,6 +28,7 @@ from elf.wire.base import Request
 from elf.wire.clients import Call, Execute, WindowResult
 from elf.wire.heard import Heard
 from lab.chaos.agent import SimAgent
+from lab.chaos.archives import Archives
 from lab.chaos.engine import SECOND, STREAM, defined, plan, staged
 from lab.chaos.fates import COMFORT_MS
 from lab.chaos.files import FileLog
@@ -168,6 +169,8 @@ class Story:
             letters = schedule.streams[agent.index] if schedule.streams else "c"
             agent.streams = tuple(name for name in (STREAM, BUYS) if name[0] in letters)
         self._folder = self._files() if schedule.files else None
+        if schedule.pasts and not schedule.files:
+            world.archives = Archives(world, schedule.seed)
         self._people = random.Random(schedule.seed)
         alike = f"alike {schedule.seed}"
         self._alike = {number: random.Random(alike) for number in schedule.together}
@@ -209,6 +212,8 @@ class Story:
                 log.close()
             if self._folder is not None:
                 self._folder.cleanup()
+            if self.world.archives is not None:
+                self.world.archives.close()
 
     def _play(self) -> Verdict:
         world, schedule, ledger = self.world, self.schedule, self.ledger
@@ -395,9 +400,17 @@ class Story:
             case "leave":
                 if agents[0].up and not world.only_with(agents[0]):
                     agents[0].guard(lambda: agents[0].perform(agents[0].node.leave(agents[0].now_ms)))
+            case "retention" if world.archives is not None:
+                world.archives.retain(agents[0], fault.amount)
+            case "upkeep" if world.archives is not None:
+                world.archives.upkeep(agents[0])
+            case "recluster" if world.archives is not None:
+                world.archives.sort(STREAM, fault.amount)
+            case "upkeep" | "recluster":
+                pass  # nothing of files is archived here
             case "retention":
                 for log in agents[0].logs.values():
-                    log.lost_to = max(log.lost_to, len(log.rows) * fault.amount // 100)
+                    log.lose(len(log.rows) * fault.amount // 100)
             case "reduce":
                 self._ask(fault)
                 spec = self._spec(fault.amount)

@@ -12,8 +12,9 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from agents.archive.partitions import ArchiveError
 from agents.tasks.checkpoints import counted, forgotten
-from agents.tasks.past import Pasts, Slice
+from agents.tasks.past import Archived, Pasts, Slice
 from elf.fields import replace
 from elf.job import events as was
 from elf.job.checkpoint import StreamCheckpoint
@@ -31,6 +32,7 @@ from elf.job.effects import Consult
 from elf.job.ports import ChunkLike, Engine
 from elf.job.provenance import PaneRows
 from elf.job.worker.stream import StreamWorker
+from lab.chaos.archives import FileArchive, Stretched
 from lab.chaos.engine import Chunk, PyEngine, Source
 from lab.chaos.past import PastArchive
 
@@ -53,11 +55,15 @@ class Log:
     """A growing log: (event time, key) a row; the offset of a row is its index."""
 
     rows: list[tuple[int, str]] = field(default_factory=list)
-    lost_to: int = 0
-    """Rows below this one are in no archive any more."""
+    lost: set[int] = field(default_factory=set)
+    """Rows that retention has deleted."""
 
     def add(self, ts: int, key: str) -> None:
         self.rows.append((ts, key))
+
+    def lose(self, rows: int) -> None:
+        """Retention deletes so many of the archived rows, the oldest by their times."""
+        self.lost.update(sorted(range(len(self.rows)), key=lambda row: self.rows[row][0])[:rows])
 
 
 class SimArchive:
@@ -104,7 +110,15 @@ class SimTask:
         self._busy = False
         self._fed = ends[0] if ends else 0
         self._reads_past = False
-        self._pasts = Pasts(self.worker, PastArchive(agent.logs[stream], lambda: self._fed), agent.past_rows)
+        self._files: FileArchive | None = None
+        self._pasts = Pasts(self.worker, self._archived(), agent.past_rows)
+
+    def _archived(self) -> Archived:
+        agent, archives = self._agent, self._agent.world.archives
+        if archives is None:
+            return PastArchive(agent.logs[self._stream], lambda: self._fed)
+        self._files = archives.of(agent, self._stream, lambda: self._fed)
+        return Stretched(self._files)
 
     def engine(self) -> Engine:
         return PyEngine()
@@ -157,6 +171,8 @@ class SimTask:
             if ledger is not None:
                 ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
                 ledger.traced(agent.index, outcome, agent.archives[self._stream])
+            if self._files is not None:
+                self._files.ship(self._fed)
         if agent.up:
             agent.world.crash_point(agent)
         return agent.up
@@ -166,9 +182,15 @@ class SimTask:
         agent = self._agent
         most = agent.world.retained_bytes_max // 4
         work = None if self._reads_past else self._pasts.ask(lambda uid: agent.held(uid) > most)
-        if work is not None:
-            self._reads_past = True
-            agent.world.later(agent, partial(self.give, work()))
+        if work is None:
+            return
+        try:
+            found = work()
+        except ArchiveError:  # retention was quicker
+            self._pasts.again()
+            return
+        self._reads_past = True
+        agent.world.later(agent, partial(self.give, found))
 
     def _told(self, command: Command, outcome: Outcome) -> None:
         self._agent.handle(was.Worked(self._stream, type(command).__name__, outcome))

@@ -33,6 +33,7 @@ from elf.ql.plan import Plan
 from elf.windows import Sliding
 from elf.wire.clients import WindowResult
 from lab.chaos.agent import SimAgent
+from lab.chaos.archives import Archives
 from lab.chaos.engine import spec_of
 from lab.chaos.ledger import Ledger, us_of
 from lab.chaos.outside import Outside
@@ -134,6 +135,8 @@ class World:
         )
         self.task: type[SimTask] = SimTask
         self.outside = Outside()
+        self.archives: Archives | None = None
+        """In real files; None: each agent has its own, in memory."""
         self.agents = [self.agent_type(self, i) for i in range(agents)]
         self.by_address = {agent.address: agent for agent in self.agents}
         self.client_inbox: list[object] = []

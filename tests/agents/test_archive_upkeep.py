@@ -258,7 +258,7 @@ def test_a_merge_gives_way_to_a_recluster(tmp_path: Path) -> None:
     for _ in range(4):
         ship(archive, ["a"], [BASE_US])
     target = archive.shelf.target
-    layout.hold(target, "clicks", "x", layout.Hold(by="c_ip", host="h", pid=1, since_ms=0))
+    layout.hold(target, "clicks", "x", layout.Hold(by="c_ip", host="h", pid=1, since_ms=wall_clock_ms()))
     upkeep(archive).run()
     assert len(seen(tmp_path).files) == 4
     layout.let_go(target, "clicks", "x")

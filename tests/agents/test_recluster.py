@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -20,6 +21,7 @@ from agents.archive.contents import contents
 from agents.archive.manifest import File
 from agents.archive.partitions import HOUR_US, Target
 from agents.archive.retention import Limits
+from agents.archive.shelf import wall_clock_ms
 from agents.archive.summaries import blooms_of, may_hold
 from agents.archive.upkeep import Upkeep
 from agents.inputs.values import Source
@@ -160,7 +162,7 @@ def test_two_at_a_time_and_what_is_not_there_are_refused(tmp_path: Path) -> None
         sort(tmp_path, "ip")
     target = archive.shelf.target
     assert layouts.holds(target, "access") == {}
-    elsewhere = layouts.Hold(by="c_ip", host="another", pid=1, since_ms=0)
+    elsewhere = layouts.Hold(by="c_ip", host="another", pid=1, since_ms=wall_clock_ms())
     layouts.hold(target, "access", "x", elsewhere)
     with pytest.raises(UserError, match=r"by process 1 of another: wait for it; if it is gone .*x\.json"):
         sort(tmp_path)
@@ -173,7 +175,7 @@ def test_a_crash_leaves_the_old_layout_or_the_new_one(
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _: None)
     monkeypatch.setattr(layouts, "let_go", let_go := LetGo())
-    monkeypatch.setattr(agents.recluster, "_is_dead", lambda hold, host: True)
+    monkeypatch.setattr(layouts, "is_dead", lambda hold, now_ms: True)
 
     def archive_in(folder: Path) -> Path:
         archive = started(folder)
@@ -206,6 +208,142 @@ def test_a_crash_leaves_the_old_layout_or_the_new_one(
         there = list((folder / "archive").rglob("*-by-*.parquet"))
         assert len(there) == 2, "what lay about is deleted"
     assert layouts_seen == {("", "", "", ""), ("c_ip", "c_ip")}
+
+
+def test_a_file_of_several_runs_each_sorted_by_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Memory is bounded, however large a file is: its row groups are sorted some at a time."""
+    archive = started(tmp_path)
+    for n in range(3):
+        ship(archive, range(100 * n, 100 * n + 100))
+    files = sorted(archive.shelf.files(), key=lambda one: one.first)
+    assert archive.shelf.merge(files) is not None
+    monkeypatch.setattr(agents.recluster, "RUN_BYTES", 1)
+    assert sort(tmp_path).files == 1
+    lines, (file,) = shown(tmp_path)
+    assert sorted(lines) == sorted(line(n) for n in range(300))
+    read = pq.ParquetFile(archive.shelf.full(file.path), page_checksum_verification=True)
+    runs = [read.read_row_group(n)["by_c_ip"].to_pylist() for n in range(read.num_row_groups)]
+    assert [len(run) for run in runs] == [100] * 3
+    assert all(run == sorted(run) for run in runs)
+    assert (file.rows, file.columns["c_ip"].least) == (300, "10.0.0.0")
+
+
+def test_files_without_the_column_have_parts_of_their_own(tmp_path: Path) -> None:
+    archive = started(tmp_path)
+    ship(archive, range(50))
+    other = Archive(
+        tmp_path / "rolls web-3",
+        str(tmp_path / "archive"),
+        stream="access",
+        agent="web-3",
+        roll_secs=9,
+        roll_bytes=1 << 20,
+        facts={"format": "json", "agent_name": "web-3"},
+    )
+    other.restore(0)
+    times = pa.array([BASE_US, BASE_US + 1], pa.int64())
+    other.append(pa.array(['{"a": 2}', '{"a": 1}']), times, Source("s", "/s"), np.arange(2, dtype=np.int64))
+    other.roll()
+    (path,) = other.ship(other.sync())
+    report = sort(tmp_path)
+    assert (report.files, report.rows, report.without) == (2, 52, [path])
+    lines, files = shown(tmp_path)
+    assert sorted(lines) == sorted([*(line(n) for n in range(50)), '{"a": 2}', '{"a": 1}'])
+    plain = next(file for file in files if file.agent == "web-3")
+    assert lines_of(other, plain) == ['{"a": 2}', '{"a": 1}']
+    assert (plain.by, plain.columns) == ("c_ip", {})
+    assert sort(tmp_path).files == 0
+    other.close()
+
+
+def test_a_recluster_that_died_stops_no_merging_for_good(tmp_path: Path) -> None:
+    archive = started(tmp_path)
+    for n in range(3):
+        ship(archive, range(10 * n, 10 * n + 10))
+    target, keeping = archive.shelf.target, Upkeep([archive.shelf], Limits(free_bytes=0), grace_ms=0)
+    now_ms, nobody = wall_clock_ms(), (1 << 22) + 1
+    away = layouts.Hold(by="c_ip", host="another", pid=1, since_ms=0, seen_ms=now_ms)
+    layouts.hold(target, "access", "away", away)
+    keeping.run()
+    assert len(archive.shelf.files()) == 3, "it may be at work, on another machine"
+    silent = msgspec.structs.replace(away, seen_ms=now_ms - layouts.SILENT_MS - 60_000)
+    layouts.hold(target, "access", "away", silent)
+    here = layouts.Hold(by="c_ip", host="", pid=nobody, since_ms=now_ms, place=layouts.here())
+    layouts.hold(target, "access", "here", here)
+    keeping.run()
+    assert len(archive.shelf.files()) == 1
+    assert layouts.holds(target, "access") == {}
+
+
+def test_what_retention_lets_go_while_a_layout_comes_is_counted_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each moment of a commit retention tries. What it counts is what is not shown any more."""
+    commit, hold = layouts.commit, layouts.hold
+
+    def with_retention(folder: Path, when: str) -> Archive:
+        archive = started(folder)
+        for n in range(2):
+            ship(archive, range(20 * n, 20 * n + 20))
+
+        def let_go() -> None:
+            first = min(archive.shelf.files(), key=lambda one: one.first)
+            said.append(archive.shelf.let_go([first], at_once=False))
+
+        def committed(*args: object) -> None:
+            if when == "before the layout":
+                let_go()
+            commit(*args)  # type: ignore[arg-type]
+            if when == "after the layout":
+                let_go()
+
+        def held(target: Target, stream: str, uid: str, by: layouts.Hold) -> None:
+            if when == "before the hold says so" and by.is_committing:
+                let_go()
+            hold(target, stream, uid, by)
+
+        monkeypatch.setattr(layouts, "commit", committed)
+        monkeypatch.setattr(layouts, "hold", held)
+        sort(folder)
+        return archive
+
+    for when, works in (
+        ("before the hold says so", True),
+        ("before the layout", False),
+        ("after the layout", False),
+    ):
+        said: list[bool] = []
+        archive = with_retention(tmp_path / when, when)
+        assert said == [works], when
+        archive.shelf.look()
+        held = archive.shelf.held()
+        assert (held.rows, held.gone_rows) == ((20, 20) if works else (40, 0)), when
+        assert len(shown(tmp_path / when)[0]) == held.rows
+        assert archive.shelf.let_go(archive.shelf.files(), at_once=False)
+        assert archive.shelf.held().gone_rows == 40
+
+
+def test_who_may_read_the_archive_may_read_what_is_sorted(tmp_path: Path) -> None:
+    ship(started(tmp_path), range(10))
+    root = tmp_path / "archive" / "stream=access"
+    root.chmod(0o750)
+    sort(tmp_path)
+    written = [path for path in root.rglob("*") if "-by-" in path.name or "layout" in str(path)]
+    modes = {path.name: path.stat().st_mode & 0o777 for path in written}
+    assert set(modes.values()) == {0o640, 0o750}, modes
+
+
+def test_an_agent_that_was_away_sees_each_row_once(tmp_path: Path) -> None:
+    """Its manifest still names what the layout stands for, until it looks at that."""
+    archive = started(tmp_path)
+    ship(archive, range(20))
+    archive.close()
+    sort(tmp_path)
+    back = started(tmp_path)
+    assert [(file.by, file.rows) for file in back.shelf.files()] == [("c_ip", 20)]
+    back.close()
 
 
 class LetGo:

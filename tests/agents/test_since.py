@@ -111,7 +111,7 @@ def test_an_archive_of_nothing_covers_nothing(tmp_path: Path) -> None:
     archive = archive_in(tmp_path)
     archive.restore(0)
     own = OwnArchive(archive)
-    assert own.survey(0, own.close_roll(), BASE_US) == ((), None, 0, None)
+    assert own.survey(0, own.close_roll(), BASE_US) == ((), None, 0, None, None)
     archive.close()
 
 
@@ -134,7 +134,7 @@ def test_an_archive_that_begins_anew_is_a_gap_and_new_lines_go_on() -> None:
         worker.handle(replay)
     past = worker.states()[flow.uid].past
     assert past is not None
-    assert past.position + past.done == 20
+    assert past.position == 20
     anew = Pasts(worker, NothingArchived())
     ask = anew.ask()
     assert ask is not None

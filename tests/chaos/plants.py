@@ -52,6 +52,7 @@ from elf.job.worker.stream import StreamWorker
 from elf.ql.plan import Fragment, Top
 from elf.wire.heard import Heard
 from lab.chaos.filetask import FileTask
+from lab.chaos.past import ROLL_ROWS
 from lab.chaos.task import SimTask
 from overlay.raft.leading import Leadership, Progress
 
@@ -102,7 +103,10 @@ def forgets_what_it_has_read(patch: pytest.MonkeyPatch) -> None:
 
     def forgotten(state: FlowState) -> FlowCheckpoint:
         found = checkpoint(state)
-        return found if found.past is None else replace(found, past=replace(found.past, done=0))
+        if found.past is None:
+            return found
+        begin = found.past.position // ROLL_ROWS * ROLL_ROWS
+        return replace(found, past=replace(found.past, position=begin))
 
     patch.setattr(FlowState, "checkpoint", forgotten)
 

@@ -69,8 +69,8 @@ def test_windows_of_the_past_and_of_now_are_one_row_of_windows() -> None:
 def test_an_agent_whose_archive_is_gone_is_named_where_it_lacks_it() -> None:
     world = archived()
     log = world.agents[2].log
-    log.lost_to = len(log.rows) - 20
-    gone_us = log.rows[log.lost_to][0]
+    log.lose(len(log.rows) - 20)
+    gone_us = 1 + max(log.rows[row][0] for row in log.lost)
     begin(world, 10_000)
     world.run(7_000)
     for start, (counts, status) in told(world).items():
