@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-import time
 
 import duckdb
 import pyarrow as pa
@@ -18,7 +17,6 @@ from elf.ql.planner import late_of, over_late, plan_streams, plan_text
 from elf.ql.statements import Select, parse
 from elf.schema import Column, Schema
 from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
-from tests.support.ql_cases import queries, scalars
 from tests.support.ql_table import SCHEMA
 
 SAME_FRAGMENT = [
@@ -172,16 +170,6 @@ def test_columns_go_without_regard_to_case_unless_that_is_ambiguous() -> None:
 def test_rows_of_a_job_have_one_condition_and_no_more(more: str) -> None:
     with pytest.raises(UserError):
         plan_rows(["n"], f"n > 1 {more}", Schema((Column("n", "bigint"),)), stream="x")
-
-
-def test_from_text_to_plan_in_less_than_20_ms() -> None:
-    longest = max((case.elf for case in (*scalars(), *queries())), key=len)
-    seconds = []
-    for _ in range(5):
-        begin = time.process_time()
-        plan_text(longest, SCHEMA)
-        seconds.append(time.process_time() - begin)
-    assert min(seconds) < 0.02
 
 
 def test_several_streams_have_a_fragment_each() -> None:
