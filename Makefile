@@ -13,14 +13,14 @@ demo: install java
 
 test: check pytest
 
-# In four processes on two cores, since some tests wait; what takes longest begins first.
+# In four processes on two cores, since some tests wait; what takes longest begins first (tests/conftest.py).
 pytest: install java
-	$(BIN)/python -m pytest -q -n 4 --no-loadscope-reorder tests/fleet tests/spark tests/chaos tests/job tests/cli tests/run tests
+	$(BIN)/python -m pytest -q -n 4 --no-loadscope-reorder tests
 
 # The same with many more random cases, for hours.
 long: install java
 	ELF_TEST_LONG=1 ELF_TEST_SEEDS=20 $(BIN)/python -m pytest -q -n 4 --no-loadscope-reorder --timeout 3600 \
-		--replica-seeds 5000 --ql-rows 5000 tests/chaos tests/job tests/overlay tests/ql tests
+		--replica-seeds 5000 --ql-rows 5000 tests
 
 check: install
 	$(BIN)/ruff check .

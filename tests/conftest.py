@@ -51,6 +51,9 @@ TOGETHER = {
 are in two processes, half of the time in each: they mostly wait for windows."""
 
 
+FIRST = ("tests/fleet", "tests/spark", "tests/chaos", "tests/job", "tests/cli", "tests/run")
+"""What takes longest begins first: else all but one of the processes wait for it in the end."""
+
 LONG_ONES = Path(__file__).with_name("long.txt").read_text().splitlines()
 """Tests that run with ``make long`` alone, or where they are named: others show the same sooner."""
 
@@ -58,7 +61,9 @@ LONG_ONES = Path(__file__).with_name("long.txt").read_text().splitlines()
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     left_out = set() if LONG else set(LONG_ONES) - set(config.args)
     config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
-    items[:] = [item for item in items if item.nodeid not in left_out]
+    kept = [item for item in items if item.nodeid not in left_out]
+    order = {folder: place for place, folder in enumerate(FIRST)}
+    items[:] = sorted(kept, key=lambda item: order.get("/".join(item.nodeid.split("/", 2)[:2]), len(FIRST)))
 
 
 def pytest_collection_finish() -> None:
