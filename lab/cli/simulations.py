@@ -117,3 +117,18 @@ def control(
     from lab.cli.simcontrol import ControlOptions, simulate_control
 
     return simulate_control(ControlOptions(nodes, rounds, link_ms, seed, json))
+
+
+@app.command()
+def alerts(
+    windows: Annotated[int, typer.Option("--windows", min=1, help="Windows of all histories.")] = 5_000,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the histories.")] = 1,
+    workers: Annotated[
+        int | None, typer.Option("--workers", min=1, help="Processes at once (one a core).")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Alerts while masters die, agents are away and lines are late; non-zero when a notice is wrong."""
+    from lab.cli.simalerts import AlertOptions, simulate_alerts
+
+    return simulate_alerts(AlertOptions(windows, seed, workers, json))
