@@ -29,6 +29,8 @@ ACCESS: Final[Mapping[str, tuple[str, ...]]] = {
     ),
 }
 """Columns of access logs that can be masked, and how."""
+ANY: Final = "*"
+"""In place of a column: any other key of a line."""
 KEY_FILE: Final = "mask.key"
 KEY_BYTES: Final = 32
 WITHHELD: Final = '"(a line that does not parse, withheld: its stream is masked)'
@@ -93,22 +95,23 @@ def unmaskable(
         return
     for name, how in mask.items():
         if known:
-            if name not in known or not known[name]:
-                able = ", ".join(one for one in known if known[one])
+            hows = known.get(name.lower(), known[ANY]) if ANY in known else known.get(name, ())
+            if not hows:
+                able = ", ".join(one for one in known if known[one] and one != ANY)
                 yield f"{name} cannot be masked in format {format_}; {able or 'nothing'} can"
                 continue
-            if how not in known[name]:
-                other = " or ".join(known[name])
+            if how not in hows:
+                other = " or ".join(hows)
                 yield (
                     f"{name} holds no addresses to truncate; {other} it"
                     if how == "truncate"
                     else (f"{name} cannot be left as {how} leaves it; {other} it")
                 )
                 continue
-        elif format_ == "json" and ("." in name or '"' in name):
-            yield f"{name} may be inside another value; only values at the top of a line are masked"
+        if '"' in name:
+            yield f"{name} has quotes; a mask names keys by their path, such as user.address"
             continue
-        if name.lower() in own or name.startswith("_"):
+        if any(f"{one}.".startswith(f"{name.lower()}.") for one in own) or name.startswith("_"):
             yield f"{name} is what elf itself goes by, and cannot be masked"
         elif how != "drop" and (kind := kinds.get(name.lower(), "text")) != "text":
             yield f"{name} is declared as {kind}, and {how} leaves text; drop it, or declare text"

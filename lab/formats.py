@@ -78,7 +78,7 @@ the name of a variable`.
 - Regular expressions are those that RE2 and Java read alike: no lookaround, no reference back, no possessive group.
 - A value of CSV may be in double quotes, with separators and doubled quotes in it. One with line breaks needs
   `streams.NAME.multiline`; without it such lines are rejected, as lines with a quote that has no fellow.
-- Lines of all formats can be masked (`streams.NAME.mask`) but those of `caddy` and `traefik`, and such `regex:` as Python does
+- Lines of all formats can be masked (`streams.NAME.mask`) but such of `regex:` as Python does
   not know (`[[:alpha:]]`).
 
 ## Names

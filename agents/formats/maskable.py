@@ -12,17 +12,18 @@ from typing import Final
 from agents.formats.access import AccessLog
 from agents.formats.csv import Csv
 from agents.formats.dialect import Format
-from agents.formats.fields import Fielded, parts
+from agents.formats.fields import EVENT_TIME, Fielded, parts
 from agents.formats.json import JsonLines
 from agents.formats.layout import Patterned, group_starts
 from agents.formats.logfmt import Logfmt
+from agents.formats.nested import Nested
 from agents.formats.patterns import Regex
-from agents.masks import ACCESS, HOWS
+from agents.masks import ACCESS, ANY, HOWS
 
 EXTRA: Final = "extra"
 """All that is behind the last field."""
 LEAVES_TEXT: Final = ("hash", "drop")
-_ANY: Final = frozenset({"word", "free", "list", "query", "address", "path", "braced", "tag", "untold"})
+_TEXTS: Final = frozenset({"word", "free", "list", "query", "address", "path", "braced", "tag", "untold"})
 """Kinds of fields that take a network, a hash and ``-``."""
 _DASH: Final = frozenset({"whole", "real", "ms", "us", "ns", "last_whole", "last_real", "structured", "yes"})
 """Those that take ``-`` alone."""
@@ -35,11 +36,14 @@ _EXAMPLES: Final = {
 
 
 def maskable(fmt: Format) -> Mapping[str, tuple[str, ...]] | None:
-    """The columns, each with how; none: any key of its lines; None: the format's lines cannot be masked."""
+    """The columns, each with how, ``ANY`` for all others; none: any key of its lines; None: its lines cannot
+    be masked."""
     if isinstance(fmt, AccessLog):
         return ACCESS
     if isinstance(fmt, Logfmt | JsonLines):
         return {}
+    if isinstance(fmt, Nested):
+        return _of_nested(fmt)
     if not isinstance(fmt, Fielded):
         return None
     found: dict[str, tuple[str, ...]] = {}
@@ -48,8 +52,8 @@ def maskable(fmt: Format) -> Mapping[str, tuple[str, ...]] | None:
             found |= dict.fromkeys(("cs_request", "cs_uri_query"), LEAVES_TEXT)
         elif field.kind == "uri":
             found["cs_uri_query"] = LEAVES_TEXT
-        elif field.kind in _ANY or field.kind in _DASH:
-            hows = HOWS if field.kind in _ANY else ("drop",)
+        elif field.kind in _TEXTS or field.kind in _DASH:
+            hows = HOWS if field.kind in _TEXTS else ("drop",)
             found |= {part.column.name: hows for part in parts(field)}
     if isinstance(fmt, Regex):
         if not _is_pythons(fmt):
@@ -58,6 +62,16 @@ def maskable(fmt: Format) -> Mapping[str, tuple[str, ...]] | None:
     if isinstance(fmt, Csv) or (isinstance(fmt, Patterned) and fmt.separator is not None):
         found[EXTRA] = LEAVES_TEXT
     return found
+
+
+def _of_nested(fmt: Nested) -> dict[str, tuple[str, ...]]:
+    """Its columns, and all other keys."""
+    found: dict[str, tuple[str, ...]] = {ANY: HOWS}
+    for named in fmt.names.values():
+        hows = HOWS if named.type == "text" else ("drop",)
+        found[named.column] = {"query": LEAVES_TEXT, "stem": ()}.get(named.part, hows)
+    event = fmt.names[EVENT_TIME]
+    return found | dict.fromkeys((event.column, event.path.lower()), ())
 
 
 def _is_pythons(fmt: Regex) -> bool:

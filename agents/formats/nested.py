@@ -19,13 +19,15 @@ from elf.schema import Column, ColumnType, Schema
 @dataclass(frozen=True)
 class Named:
     """A column, and the path of its value. ``unit``: so many are one second. ``part``: of the value: a URI's
-    path, or its query, or the first item of a list."""
+    path, or its query, or the first item of a list. ``also``: other paths where the server has it, in other
+    words, which a mask covers too (``agents.tasks.jsonmasks``)."""
 
     column: str
     path: str
     type: ColumnType = "text"
     unit: int = 1
     part: Literal["", "stem", "query", "first"] = ""
+    also: tuple[str, ...] = ()
 
 
 class Nested(Format):

@@ -143,11 +143,17 @@ CLOUDFRONT: Final = W3C(
 )
 """docs.aws.amazon.com, "Standard logs" of CloudFront."""
 
+_CLIENT: Final = ("X-Forwarded-For", "X-Real-Ip", "Forwarded", "True-Client-Ip", "Cf-Connecting-Ip")
+"""Headers in which proxies say whose request it was."""
+
 CADDY: Final = Nested(
     "caddy",
     (
         Named("ts", "ts", "timestamp"),
-        Named("c_ip", "request.remote_ip"),
+        Named(
+            *("c_ip", "request.remote_ip"),
+            also=("request.client_ip", *(f"request.headers.{name}" for name in _CLIENT)),
+        ),
         Named("c_port", "request.remote_port", "bigint"),
         Named("cs_username", "user_id"),
         Named("cs_method", "request.method"),
@@ -169,12 +175,12 @@ TRAEFIK: Final = Nested(
     "traefik",
     (
         Named("ts", "StartUTC", "timestamp"),
-        Named("c_ip", "ClientHost"),
+        Named("c_ip", "ClientHost", also=("ClientAddr", *(f"request_{name}" for name in _CLIENT))),
         Named("c_port", "ClientPort", "bigint"),
         Named("cs_username", "ClientUsername"),
         Named("cs_method", "RequestMethod"),
         Named("cs_uri_stem", "RequestPath", part="stem"),
-        Named("cs_uri_query", "RequestPath", part="query"),
+        Named("cs_uri_query", "RequestPath", part="query", also=("RequestLine",)),
         Named("cs_version", "RequestProtocol"),
         Named("cs_host", "RequestHost"),
         Named("sc_status", "DownstreamStatus", "bigint"),

@@ -8,7 +8,7 @@ is not in it either. It stays a line of its format with the same values, but for
   client's address again, from ``X-Forwarded-For``) and is dropped unless ``mask`` names it; a virtual host
   that the masked client would make uncertain; the identity, and proxies in front of the client. Of a masked
   ``cs_uri_query`` the request is written without, and a request that has no such parts is not written at all.
-- JSON: masked values; of keys that are twice in an object the last one stays.
+- JSON: masked values (``agents.tasks.jsonmasks``).
 
 A line that does not parse cannot be masked: it is counted, and rejected, without what was in it.
 """
@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Protocol
 
-import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -28,8 +27,10 @@ from agents.formats.access import DATE, EXTRA_TEXT, AccessLog
 from agents.formats.csv import Csv
 from agents.formats.layout import Patterned
 from agents.formats.logfmt import Logfmt
+from agents.formats.nested import Nested
 from agents.inputs.values import Chunk, Counters, Input, Position
 from agents.masks import WITHHELD, masked
+from agents.tasks.jsonmasks import JsonMask
 from agents.tasks.rewriting import CsvMask, LogfmtMask, PatternMask
 from elf.fields import replace
 from elf.job.gaps import Missed
@@ -112,41 +113,10 @@ def lines_of(fmt: Format, mask: Mapping[str, str], key: bytes) -> Lines:
             return LogfmtMask(mask, key)
         case Patterned():
             return PatternMask(fmt, mask, key)
+        case Nested():
+            return JsonMask(mask, key, fmt)
         case _:
             return JsonMask(mask, key)
-
-
-class JsonMask:
-    """Of JSON lines: values at the top of the object, whatever the case of their names, as queries name them;
-    all others stay as they are written."""
-
-    def __init__(self, mask: Mapping[str, str], key: bytes) -> None:
-        self._mask = {name.lower(): how for name, how in mask.items()}
-        self._key = key
-        self._decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
-
-    def mask(self, lines: pa.StringArray) -> pa.StringArray:
-        return pa.array([self._masked(line) for line in lines.to_pylist()], pa.string())
-
-    def _masked(self, line: str) -> str:
-        try:
-            record = self._decode(line)
-            for name, raw in record.items():
-                if (how := self._mask.get(name.lower())) is not None:
-                    record[name] = self._value(how, raw)
-            return msgspec.json.encode(record).decode()
-        except (msgspec.DecodeError, UnicodeError, RecursionError):
-            return WITHHELD
-
-    def _value(self, how: str, raw: msgspec.Raw) -> msgspec.Raw:
-        value = msgspec.json.decode(raw)
-        text = value if isinstance(value, str) else bytes(raw).decode()
-        if value is None or (how == "truncate" and not isinstance(value, str)):
-            return msgspec.Raw(b"null")
-        return msgspec.Raw(msgspec.json.encode(masked(how, text, self._key)))
-
-    def close(self) -> None:
-        pass
 
 
 _HEAD: Final = ("cs_host", "s_port", "c_ip", "cs_username", DATE)

@@ -25,7 +25,8 @@ from agents.loading import load
 from agents.masks import KEY_FILE, WITHHELD, masked, read_key, truncated
 from agents.settings.tree import ConfigProblems
 from agents.tasks.extracting import Extractor
-from agents.tasks.masking import AccessMask, JsonMask
+from agents.tasks.jsonmasks import JsonMask
+from agents.tasks.masking import AccessMask, lines_of
 from elf.client import connect
 from elf.errors import ElfError, UserError
 from elf.job.ports import Wanted
@@ -180,6 +181,42 @@ def test_json_keeps_all_but_what_is_masked(how: str) -> None:
     assert after[len(JSON_LINES) :] == [WITHHELD] * len(NO_JSON)
 
 
+def test_json_is_masked_within_objects_and_arrays() -> None:
+    lines = [
+        '{"a":{"IP":"203.0.113.77","n":1.50},"A.ip":"203.0.113.77"}',
+        '{"a":[{"ip":"203.0.113.77"},{"b":{"ip":1}},7],"b":"203.0.113.77"}',
+        '{"a":"203.0.113.77","c":{"ip":{"of":"203.0.113.77"}}}',
+    ]
+    rewriting = JsonMask({"a.ip": "drop", "C": "hash"}, KEY)
+    assert rewriting.mask(pa.array([*lines, '{"a":{"ip":1}'])).to_pylist() == [
+        '{"a":{"IP":null,"n":1.50},"A.ip":null}',
+        '{"a":[{"ip":null},{"b":{"ip":1}},7],"b":"203.0.113.77"}',
+        f'{{"a":"203.0.113.77","c":"{masked("hash", lines[2][24:-1], KEY)}"}}',
+        WITHHELD,
+    ]
+
+
+PROXIED = {
+    "caddy": '{"ts":1.5,"request":{"remote_ip":"203.0.113.77","client_ip":"203.0.113.77",'
+    '"uri":"/x?a=s3cret?b","headers":{"X-Forwarded-For":["203.0.113.77, 203.0.113.78"],"Accept":["*"]}}}',
+    "traefik": '{"StartUTC":"2026-11-26T20:00:00Z","ClientAddr":"203.0.113.77:99","ClientHost":"203.0.113.7",'
+    '"RequestPath":"/x?a=s3cret?b","RequestLine":"GET /x?a=s3cret?b","request_X-Real-Ip":"203.0.113.77"}',
+}
+
+
+@pytest.mark.parametrize("name", PROXIED)
+@pytest.mark.parametrize("how", ["truncate", "hash", "drop"])
+def test_servers_that_write_json_have_an_address_in_several_places(name: str, how: str) -> None:
+    query = "hash" if how == "truncate" else how
+    rewriting = lines_of(get_format(name), {"c_ip": how, "cs_uri_query": query}, KEY)
+    (left,) = rewriting.mask(pa.array([PROXIED[name]])).to_pylist()
+    assert "203.0.113.7" not in left
+    assert "s3cret" not in left
+    assert ('"/x"' if how == "drop" else f'"/x?{masked("hash", "a=s3cret?b", KEY)}"') in left
+    assert (left.count("203.0.113.0") > 1) == (how == "truncate")
+    assert ('"headers":{' in left) == (name == "caddy")
+
+
 @pytest.mark.parametrize(
     ("address", "network"),
     [
@@ -228,7 +265,15 @@ def test_hashes_are_this_hosts(tmp_path: Path) -> None:
             "sc_status cannot be masked in",
         ),
         ({"format": "combined", "mask": {"cs_username": "truncate"}}, "holds no addresses to truncate"),
-        ({"format": "json", "mask": {"user.ip": "hash"}}, "user.ip may be inside another value"),
+        ({"format": "json", "mask": {'"user.ip"': "hash"}}, "names keys by their path, such as user.address"),
+        ({"format": "json", "timestamp": "at.utc", "mask": {"At": "hash"}}, "At is what elf itself goes by"),
+        (
+            {"format": "caddy", "mask": {"request": "drop", "ts": "drop"}},
+            "ts cannot be masked in format caddy",
+        ),
+        ({"format": "traefik", "mask": {"startUTC": "drop"}}, "startUTC cannot be masked in format traefik"),
+        ({"format": "caddy", "mask": {"SC_status": "hash"}}, "cannot be left as hash leaves it; drop it"),
+        ({"format": "caddy", "mask": {"cs_uri_stem": "hash"}}, "cs_uri_stem cannot be masked"),
         ({"format": "json", "mask": {"ts": "drop"}}, "ts is what elf itself goes by"),
         ({"format": "json", "mask": {"TS": "drop"}}, "TS is what elf itself goes by"),
         ({"format": "json", "columns": {"N": "bigint"}, "mask": {"n": "hash"}}, "n is declared as bigint"),
