@@ -457,7 +457,7 @@ class GeoipConfig:
         (),
         many(_FOLDER),
         "Files in MaxMind's format (.mmdb), as of GeoLite2-City and GeoLite2-ASN; the first that knows a "
-        "value gives it. They are copied when the agent starts.",
+        "value gives it. They are copied, and again when they have changed.",
     )
 
 

@@ -119,6 +119,8 @@ Listening = Callable[[int, str, str | None], None]
 """Which of a process's agents can be reached, where, and its HTTP address."""
 
 
+LOOK_SECS: Final = 10.0
+"""Between two looks at the files of ``geoip.databases``; a new one is taken at the second."""
 SWITCH_SECS: Final = 0.001
 """So long a thread that computes in Python (a plan) may keep the loop waiting at each of its steps."""
 
@@ -188,11 +190,24 @@ async def _live_all(
         return end.status
 
     each = enumerate(zip(configs, keyrings, folders, strict=True))
+    looking = asyncio.create_task(_look_at_databases())
     ends = await asyncio.gather(*(live(number, *one) for number, one in each), return_exceptions=True)
+    looking.cancel()
     for end in ends:
         if isinstance(end, BaseException):
             raise end
     return max(end for end in ends if isinstance(end, int))
+
+
+async def _look_at_databases() -> None:
+    """A database that is replaced, or written over, is taken without a restart."""
+    while LOOKUPS.databases:
+        await asyncio.sleep(LOOK_SECS)
+        try:
+            if await asyncio.to_thread(LOOKUPS.renewed):
+                get_logger().info("databases of addresses are new", geoip=", ".join(LOOKUPS.told()["geoip"]))
+        except UserError as error:
+            get_logger().warning("values are looked up in the databases from before", reason=str(error))
 
 
 def _answer_hangup() -> None:
@@ -591,9 +606,9 @@ def _archive(
             "columns": json.dumps(dict(stream.columns)),
             "agent_name": me.name,
             "labels": json.dumps(dict(config.agent.labels)),
-            "lookups": json.dumps(LOOKUPS.told()),
             "mask": mask,
         },
+        changing=lambda: {"lookups": json.dumps(LOOKUPS.told())},
         access=Access(config.archive.readers, config.archive.group),
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -22,6 +24,7 @@ _TYPES: Final[dict[ColumnType, pa.DataType]] = {
 
 
 Value = str | float | int | bool | None
+_Mark = tuple[int, int, int]
 
 
 class Lookups:
@@ -29,14 +32,31 @@ class Lookups:
 
     def __init__(self) -> None:
         self.databases: tuple[str, ...] = ()
+        self._marks: tuple[_Mark, ...] = ()
+        """Of the files that were opened last."""
+        self._seen: tuple[_Mark, ...] = ()
+        """Of those that ``renewed`` saw last."""
         self._geoip: GeoIp | None = None
         self._agents: UserAgents | None = None
 
     def open(self, databases: Sequence[str]) -> None:
         """With these files. Raises ``UserError``."""
         if tuple(databases) != self.databases:
+            self._marks = _marks(databases)
             self._geoip = GeoIp.open(databases) if databases else None
             self.databases = tuple(databases)
+
+    def renewed(self) -> bool:
+        """Whether files were other ones at the last look, and still are the same: then they are opened, and
+        the next batch is looked up in them. Raises ``UserError``, once for each change, when one of them is
+        no database: those from before stay."""
+        marks = _marks(self.databases)
+        before, self._seen = self._seen, marks
+        if marks in (self._marks, ()) or marks != before:
+            return False
+        self._marks = marks
+        self._geoip = GeoIp.open(self.databases)
+        return True
 
     def lacking(self, names: Iterable[str]) -> str:
         """Why these functions cannot be answered here, and what is to be done; empty: they can."""
@@ -78,9 +98,17 @@ class Lookups:
     def values(self, name: str, texts: pa.Array | pa.ChunkedArray) -> pa.Array:
         """The same for each of many."""
         whole = texts.combine_chunks() if isinstance(texts, pa.ChunkedArray) else texts
-        each = whole.cast(pa.string()).dictionary_encode()
-        found = [self.value(name, text) for text in each.dictionary.to_pylist()]
+        each, table = whole.cast(pa.string()).dictionary_encode(), self._table(name)
+        found = [None if table is None else table.value(name, text) for text in each.dictionary.to_pylist()]
         return pa.array(found, _TYPES[KNOWN[name].kind]).take(each.indices)
+
+
+def _marks(paths: Sequence[str]) -> tuple[_Mark, ...]:
+    """What tells each file from another one in its place; nothing while one is not there."""
+    with suppress(OSError):
+        stats = [Path(path).stat() for path in paths]
+        return tuple((one.st_ino, one.st_size, one.st_mtime_ns) for one in stats)
+    return ()
 
 
 LOOKUPS: Final = Lookups()

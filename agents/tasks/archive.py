@@ -36,7 +36,7 @@ import struct
 import threading
 import uuid
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -120,20 +120,22 @@ class Archive:
         roll_secs: float,
         roll_bytes: int,
         facts: Mapping[str, str],
+        changing: Callable[[], Mapping[str, str]] = dict,
         access: Access = Access(),  # noqa: B008 (it is a value)
     ) -> None:
         """``directory``: the stream's own folder for rolls, made when missing. ``target``: ``archive.path``,
         and ``access`` who may read what is shipped there.
 
-        ``facts`` (format, time column, …) go into the metadata of each file. ``restore`` comes first.
+        ``facts`` (format, time column, …) go into the metadata of each file, and those that are ``changing``
+        too: when they do, a roll is due. ``restore`` comes first.
         """
         self._directory = directory
         self.shelf = Shelf(Target(target, access), stream, agent, facts.get("agent_name", ""))
         self._stream = stream
         self._roll_ms = int(roll_secs * 1000)
         self._roll_bytes = roll_bytes
-        metadata = {f"elf.{key}": value for key, value in facts.items()}
-        self._schema = pa.schema(_FIELDS, metadata=metadata)
+        self._facts, self._changing = facts, changing
+        self._say()
         self._closed: deque[Roll] = deque()
         self._shipping = threading.Lock()
         self._open: _OpenRoll | None = None
@@ -142,6 +144,12 @@ class Archive:
         self._life = ""
         self._usable = False
         self._failure: OSError | None = None
+
+    def _say(self) -> None:
+        """What is written down with the next file."""
+        self._said = self._changing()
+        metadata = {f"elf.{key}": value for key, value in {**self._facts, **self._said}.items()}
+        self._schema = pa.schema(_FIELDS, metadata=metadata)
 
     # -- records ---------------------------------------------------------------------------------------------
 
@@ -156,6 +164,7 @@ class Archive:
         records = _Records(lines, ts, source, offsets, self._position)
         with self._writing():
             if self._open is None:
+                self._say()
                 path = self._directory / f"open-{self._position:020d}.roll"
                 self._open = _OpenRoll(path, self._schema, self._beside)
             self._open.write(records)
@@ -176,7 +185,8 @@ class Archive:
             return False
         if self._open.since_ms is None:
             self._open.since_ms = now_ms
-        return now_ms - self._open.since_ms >= self._roll_ms or self._open.nbytes >= self._roll_bytes
+        full = now_ms - self._open.since_ms >= self._roll_ms or self._open.nbytes >= self._roll_bytes
+        return full or self._said != self._changing()
 
     def roll(self) -> None:
         """Closes the open roll, if there is one. It can be shipped once a durable checkpoint covers it."""

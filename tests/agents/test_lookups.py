@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -14,6 +16,7 @@ from agents.loading import load
 from agents.lookups import LOOKUPS, Lookups
 from agents.lookups import geoip as geoip_module
 from agents.lookups import useragents as useragents_module
+from agents.process import _look_at_databases
 from agents.tasks.engine import Mapper, types_of
 from agents.validation import validate
 from elf.cli import compare
@@ -27,10 +30,12 @@ from elf.ql.statements import parse_query
 from elf.schema import Column, Schema
 from spark_backend import lookups as spark_lookups
 from spark_backend import offline
+from tests.support.archived import append, archive_in
 from tests.support.files import written
 from tests.support.mmdb import FLAT, NETWORKS, PLACES, database
 from tests.support.offline import BASE_US, archived, store
 from tests.support.run_command import elf_run
+from tests.support.waiting import eventually
 
 pytest.importorskip("maxminddb")
 pytest.importorskip("ua_parser")
@@ -223,6 +228,54 @@ def test_a_file_that_is_no_database_is_said(tmp_path: Path, write: bytes | None,
 def test_a_file_may_be_written_over_while_it_is_used(tables: tuple[str, ...]) -> None:
     Path(tables[0]).write_bytes(b"")
     assert LOOKUPS.value("geo_city", "81.2.69.77") == "London"
+
+
+def test_a_new_database_is_taken_at_the_second_look(tmp_path: Path) -> None:
+    path = Path(database(tmp_path / "city.mmdb", "GeoLite2-City", PLACES))
+    found, address = Lookups(), "81.2.69.77"
+    found.open([str(path)])
+    assert not found.renewed()
+    other = database(tmp_path / "new", "GeoLite2-City", FLAT, built=1_764_201_600)
+    Path(other).rename(path)
+    assert [found.renewed(), found.value("geo_city", address), found.renewed()] == [False, "London", True]
+    assert [found.value("geo_city", one) for one in (address, "203.0.113.9")] == [None, "Utrecht"]
+    assert found.told()["geoip"] == ("GeoLite2-City 2025-11-27",)
+    path.write_bytes(b"half a")
+    assert not found.renewed()
+    with pytest.raises(UserError, match="is no database in MaxMind's format"):
+        found.renewed()
+    path.unlink()
+    assert not any(found.renewed() for _ in range(3)), "it is said once"
+    assert found.value("geo_city", "203.0.113.9") == "Utrecht"
+
+
+async def test_an_agent_looks_at_its_databases(
+    tables: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("agents.process.LOOK_SECS", 0.01)
+    looking = asyncio.create_task(_look_at_databases())
+    await asyncio.sleep(0)
+    Path(tables[0]).write_bytes(b"none")
+    await eventually(lambda: "in the databases from before" in capsys.readouterr().out)
+    database(Path(tables[0]), "GeoLite2-City", FLAT)
+    await eventually(lambda: LOOKUPS.value("geo_city", "203.0.113.9") == "Utrecht")
+    looking.cancel()
+
+
+def test_a_file_of_the_archive_is_of_one_edition(tmp_path: Path) -> None:
+    edition = {"lookups": "old"}
+    archive = archive_in(tmp_path, roll_secs=3_600, changing=edition.copy)
+    archive.restore(0)
+    for name in ("old", "new"):
+        edition["lookups"] = name
+        assert archive.due(0) == (name == "new")
+        archive.roll()
+        append(archive, ["{}"], [1])
+        assert not archive.due(0)
+    archive.roll()
+    archive.ship(2)
+    files = sorted((tmp_path / "archive").rglob("*.parquet"))
+    assert sorted(pq.read_schema(file).metadata[b"elf.lookups"] for file in files) == [b"new", b"old"]
 
 
 def test_elf_run_looks_up(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -30,7 +31,13 @@ def until_archived(agent: Agent, count: int) -> Counter[str]:
     return found
 
 
-def archive_in(folder: Path, *, roll_secs: float = 10, roll_bytes: int = 10_000) -> Archive:
+def archive_in(
+    folder: Path,
+    *,
+    roll_secs: float = 10,
+    roll_bytes: int = 10_000,
+    changing: Callable[[], Mapping[str, str]] = dict,
+) -> Archive:
     return Archive(
         folder / "rolls",
         str(folder / "archive"),
@@ -39,6 +46,7 @@ def archive_in(folder: Path, *, roll_secs: float = 10, roll_bytes: int = 10_000)
         roll_secs=roll_secs,
         roll_bytes=roll_bytes,
         facts={"format": "json"},
+        changing=changing,
     )
 
 
