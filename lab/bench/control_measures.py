@@ -17,16 +17,17 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Final, TypeVar
 
 from typer import Option
 
 from elf.client import Client
-from elf.errors import ElfError
+from elf.errors import ElfError, UserError
 from lab.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_fleet, until
 from lab.bench.options import Agents, Hosts
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
 
+T = TypeVar("T")
 Measure = Callable[[ControlFleet, Client, int], Awaitable[list[float]]]
 """A fleet, a client of one of its agents, how many times; milliseconds, one for each time (or more)."""
 
@@ -37,6 +38,15 @@ OPERATORS: Final = {
     "users": "store, AVG(user) AS n, MIN(user) AS least FROM clicks GROUP BY store",
 }
 """Four jobs of one second each, at once."""
+
+SEPARATE: Final = {
+    "max": "product, MAX(user) AS n FROM clicks GROUP BY product ORDER BY n DESC LIMIT 10",
+    "min": "product, MIN(user) AS n FROM clicks GROUP BY product ORDER BY n LIMIT 10",
+    "sum": "product, SUM(clicks) AS n FROM clicks GROUP BY product",
+    "avg": "product, AVG(user) AS n FROM clicks GROUP BY product",
+}
+"""The operators of the paper's Figure 12: ``max`` and ``min`` are cut to the first ten, ``sum`` and ``avg``
+are not."""
 
 CYCLE: Final = """
 import time
@@ -176,14 +186,33 @@ async def _altered(fleet: ControlFleet, client: Client, statement: str) -> float
 async def window(fleet: ControlFleet, client: Client, rounds: int, after: int = 0) -> list[float]:
     """The last agent has read the line that ends a window → its result is at the subscriber; four jobs.
     ``after``: seconds of event time that the fleet has seen."""
-    for name, query in OPERATORS.items():
+    found = await windows(fleet, client, OPERATORS, 2 * rounds, after)
+    return [ms for took in found.values() for ms in took]
+
+
+async def operators(fleet: ControlFleet, client: Client, rounds: int) -> dict[str, list[float]]:
+    """The same of each of the paper's operators: while its job runs alone, and while all four run."""
+    found, after = {}, 0
+    for name, query in SEPARATE.items():
+        alone = await windows(fleet, client, {name: query}, 2 * rounds, after)
+        found[f"{name}_ms"] = alone[name]
+        after += 2 * rounds + 1
+    together = await windows(fleet, client, SEPARATE, 2 * rounds, after)
+    return found | {f"{name}_together_ms": together[name] for name in SEPARATE}
+
+
+async def windows(
+    fleet: ControlFleet, client: Client, queries: Mapping[str, str], count: int, after: int
+) -> dict[str, list[float]]:
+    """So many windows of jobs that run together: by job, what each window took, in ms."""
+    for name, query in queries.items():
         await client.sql(create(name, query))
     arrived: dict[tuple[str, int], float] = {}
-    readers = [asyncio.create_task(_subscribe(client, name, arrived)) for name in OPERATORS]
+    readers = [asyncio.create_task(_subscribe(client, name, arrived)) for name in queries]
     await asyncio.sleep(2 * PAUSE_SECS)
-    found = []
+    found: dict[str, list[float]] = {name: [] for name in queries}
     try:
-        for number in range(1, 2 * rounds + 1):
+        for number in range(1, count + 1):
             fleet.forget()
             start = FIRST_US + (after + number) * SECOND_US
             written = fleet.write(start + LINES * 1000, LINES)
@@ -191,24 +220,25 @@ async def window(fleet: ControlFleet, client: Client, rounds: int, after: int = 
             await _pause()
             written = fleet.write(start + SECOND_US, 1)
             read = await fleet.heard("lines read", since=written)
-            wanted = [(name, start) for name in OPERATORS]
+            wanted = {name: (name, start) for name in queries}
 
-            def there(wanted: list[tuple[str, int]] = wanted) -> bool:
+            def there(wanted: Mapping[str, tuple[str, int]] = wanted) -> bool:
                 for reader in readers:
                     if reader.done():
                         reader.result()
                         raise ElfError("a subscription has ended by itself")
-                return all(one in arrived for one in wanted)
+                return all(one in arrived for one in wanted.values())
 
             await until(there, lambda: "a window's results", poll_secs=0.005)
             last = max(said.at for said in read)
-            found += [1e3 * (arrived[one] - last) for one in wanted]
+            for name, one in wanted.items():
+                found[name].append(1e3 * (arrived[one] - last))
             await _pause()
     finally:
         for reader in readers:
             reader.cancel()
         await asyncio.gather(*readers, return_exceptions=True)
-    for name in OPERATORS:
+    for name in queries:
         await client.sql(f"DROP JOB {name}")
     return found
 
@@ -249,7 +279,25 @@ TITLES: Final = {
     "route_ms": "a query to another job's master and back",
     "filter_ms": "a changed filter, until the last agent has applied it",
     "code_ms": "changed code, until the last agent has applied it",
+    **{f"{name}_ms": f"a window's end to its result, {name} alone" for name in SEPARATE},
+    **{f"{name}_together_ms": f"a window's end to its result, {name} of four" for name in SEPARATE},
 }
+
+Only = Annotated[
+    list[str] | None, Option("--only", metavar="NAME", help="Measure this only (notify, …); repeat it.")
+]
+Operators = Annotated[
+    bool, Option("--operators", help="Measure max, min, sum and avg instead, alone and together.")
+]
+
+
+def wanted_of(only: Sequence[str] | None, known: Mapping[str, T]) -> dict[str, T]:
+    """The measures of these names, all if None; ``known`` are those that there are. Raises ``UserError``."""
+    for name in only or ():
+        if f"{name}_ms" not in known:
+            there = ", ".join(one.removesuffix("_ms") for one in known)
+            raise UserError(f"--only {name}: there are {there}")
+    return {name: one for name, one in known.items() if not only or name.removesuffix("_ms") in only}
 
 
 @dataclass(frozen=True)
@@ -259,6 +307,12 @@ class Control(Bench[str, dict[str, dict[str, float]]]):
     agents: Agents = 16
     rounds: Annotated[int, Option("--rounds", min=1, help="How often each thing is done.")] = 15
     hosts: Hosts = 0
+    only: Only = None
+    operators: Operators = False
+
+    def __post_init__(self) -> None:
+        """Raises ``UserError``."""
+        wanted_of(self.only, MEASURES)
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], dict[str, dict[str, float]]]]:
         """One fleet. Raises ``ElfError`` when it does not do what is asked of it."""
@@ -269,7 +323,10 @@ class Control(Bench[str, dict[str, dict[str, float]]]):
         await fleet.start()
         found = {"ready_ms": percentiles([fleet.ready_ms])}
         async with fleet.client() as client:
-            for name, measure in MEASURES.items():
+            if self.operators:
+                taken = await operators(fleet, client, self.rounds)
+                return found | {name: percentiles(ms) for name, ms in taken.items()}
+            for name, measure in wanted_of(self.only, MEASURES).items():
                 found[name] = percentiles(await measure(fleet, client, self.rounds))
         return found
 
@@ -278,7 +335,7 @@ class Control(Bench[str, dict[str, dict[str, float]]]):
         (found,) = runs["elf"]
         return Report(
             {"agents": self.agents, "hosts": self.hosts, "ready_ms": round(found["ready_ms"]["max"], 1)}
-            | {name: found[name] for name in MEASURES},
+            | {name: one for name, one in found.items() if name != "ready_ms"},
             [
                 Figure(f"{self.agents} agents: {TITLES[name]} (p50, p99)", (one["p50"], one["p99"]), "ms")
                 for name, one in found.items()

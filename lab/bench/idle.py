@@ -1,10 +1,11 @@
-"""``elf bench idle``: what an agent takes from its host while nobody writes a line.
+"""``elf bench idle``: what an agent takes from its host while nobody writes a line, or few are written.
 
 One real ``elf-agent`` process, first without a job, then with one: it was asked for the job itself (so it has
 parsed the statement), is its job group and its master, and has committed windows of the one line that was
-written. CPU is user and system time over the span; PSS is the kernel's proportional share, RSS is what PSS
-would be if no other process mapped the same libraries. So this process imports none of them: run it where no
-other agent runs.
+written. With ``--rate`` lines are written meanwhile, as on a web server that has visitors; with ``--shipper``
+rsyslog takes the agent's place and sends the same lines on. CPU is user and system time over the span; PSS is
+the kernel's proportional share, RSS is what PSS would be if no other process mapped the same libraries. So
+this process imports none of them: run it where no other agent runs.
 """
 
 from __future__ import annotations
@@ -12,9 +13,11 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
@@ -27,42 +30,140 @@ from typer import Option
 
 from elf.cli.processes import Child, Processes, ended, environment, free_ports
 from elf.errors import ElfError
+from lab.bench import shipper
 from lab.bench.runner import Bench, Figure, Report, Scratch
 
 SETTLE_SECS: Final = 5.0
 START_SECS: Final = 30.0
 RETRY_SECS: Final = 0.5
 JOB: Final = "CREATE JOB busy AS SELECT page, COUNT(*) AS n FROM log GROUP BY page WINDOWING 5 SECONDS"
-UNITS: Final = {"cpu_percent": "% of a core", "pss_mib": "MiB PSS"}
+UNITS: Final = {
+    "cpu_percent": "% of a core",
+    "pss_mib": "MiB PSS",
+    "writes_per_s": "writes/s",
+    "switches_per_s": "context switches/s",
+}
+BATCH_SECS: Final = 0.2
+"""Lines are written so far apart, as many as are due."""
 
 
 @dataclass(frozen=True)
 class Idle(Bench[str, dict[str, float]]):
-    """An agent without a job, and then with one."""
+    """An agent without a job, and then with one; a shipper of lines in its place."""
 
     seconds: Annotated[float, Option("--seconds", min=1, help="How long each time.")] = 30
+    rate: Annotated[float, Option("--rate", min=0, help="Lines a second that are written meanwhile.")] = 0
+    shipper: Annotated[bool, Option("--shipper", help="Also: rsyslog in the agent's place.")] = False
+
+    def __post_init__(self) -> None:
+        """Raises ``UserError``."""
+        if self.shipper:
+            shipper.program()
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], dict[str, float]]]:
-        """An agent that is ready; it gets its job between the two."""
-        agent = _Agent(scratch.enter_context(ended()), scratch.folder)
+        """An agent that is ready; it gets its job between the two, and is gone before the shipper starts."""
+        processes = scratch.enter_context(ended())
+        agent = _Agent(processes, scratch.folder)
+
+        def span(process: psutil.Process) -> dict[str, float]:
+            with written(scratch.folder / "a.log", self.rate):
+                return measured(process, self.seconds)
 
         def busy() -> dict[str, float]:
             agent.give_job()
-            return agent.measure(self.seconds)
+            return span(agent.process)
 
-        return {"no_job": lambda: agent.measure(self.seconds), "one_job": busy}
+        def ships() -> dict[str, float]:
+            agent.stop()
+            with shipper.ships(processes, scratch.folder, "*.log") as child:
+                return span(psutil.Process(child.process.pid))
+
+        beside = {"shipper": ships} if self.shipper else {}
+        return {"no_job": lambda: span(agent.process), "one_job": busy, **beside}
 
     def report(self, runs: Mapping[str, Sequence[dict[str, float]]]) -> Report:
-        """Both of them."""
+        """All of them."""
         found = {name: run for name, (run,) in runs.items()}
+        beside = found.get("shipper")
+        what = f"an agent that reads {self.rate:g} lines/s" if self.rate else "an idle agent"
         return Report(
-            {"seconds": self.seconds, **found},
+            {"seconds": self.seconds, "rate": self.rate, **found},
             [
-                Figure(f"an idle agent, {name.replace('_', ' ')}", one[fact], unit)
-                for name, one in found.items()
+                Figure(
+                    f"{what}, {name.replace('_', ' ')}",
+                    found[name][fact],
+                    unit,
+                    {"rsyslog": beside[fact]} if beside else {},
+                )
+                for name in ("no_job", "one_job")
                 for fact, unit in UNITS.items()
             ],
         )
+
+
+@contextmanager
+def written(log: Path, rate: float) -> Iterator[None]:
+    """So many lines a second are appended to a log, with the time of the clock, while the block goes on."""
+    over = threading.Event()
+
+    def write() -> None:
+        began, done = time.monotonic(), 0
+        with log.open("ab", buffering=0) as out:
+            while not over.wait(BATCH_SECS):
+                due = int(rate * (time.monotonic() - began))
+                now = datetime.now(UTC).isoformat()
+                out.write(b"".join(_line(now, number) for number in range(done, due)))
+                done = due
+
+    writer = threading.Thread(target=write)
+    if rate:
+        writer.start()
+    try:
+        yield
+    finally:
+        over.set()
+        if rate:
+            writer.join()
+
+
+def _line(now: str, number: int) -> bytes:
+    return json.dumps({"ts": now, "page": f"/{number % 50}"}).encode() + b"\n"
+
+
+def measured(process: psutil.Process, seconds: float) -> dict[str, float]:
+    """A process's figures over a span, after a while in which it comes to rest: what it takes of a core and
+    of memory, its writes (calls, and what goes to the disk), and the context switches of all its threads."""
+    time.sleep(SETTLE_SECS)
+    began, before, disk, switched = (
+        time.monotonic(),
+        process.cpu_times(),
+        process.io_counters(),
+        _switches(process),
+    )
+    time.sleep(seconds)
+    secs, after, memory = time.monotonic() - began, process.cpu_times(), process.memory_full_info()
+    cpu = after.user + after.system - before.user - before.system
+    wrote = process.io_counters()
+    return {
+        "cpu_percent": round(100 * cpu / secs, 2),
+        "pss_mib": round(memory.pss / (1 << 20), 1),
+        "rss_mib": round(memory.rss / (1 << 20), 1),
+        "threads": process.num_threads(),
+        "writes_per_s": round((wrote.write_count - disk.write_count) / secs, 2),
+        "written_kib_per_s": round((wrote.write_bytes - disk.write_bytes) / 1024 / secs, 1),
+        "switches_per_s": round((_switches(process) - switched) / secs, 1),
+    }
+
+
+def _switches(process: psutil.Process) -> int:
+    """Of its own will and not, of all threads that there are (the kernel tells a process's of its first)."""
+    found = 0
+    for status in Path(f"/proc/{process.pid}/task").glob("*/status"):
+        with suppress(OSError):  # a thread that has just ended
+            for line in status.read_text().splitlines():
+                if "ctxt_switches:" in line:
+                    found += int(line.split()[1])
+    return found
 
 
 class _Agent:
@@ -87,25 +188,18 @@ class _Agent:
         )
         self._until(self._ready, "does not become ready")
 
-    def measure(self, seconds: float) -> dict[str, float]:
-        """Its figures over a span, after a while in which it comes to rest."""
-        agent = psutil.Process(self._child.process.pid)
-        time.sleep(SETTLE_SECS)
-        began, before = time.monotonic(), agent.cpu_times()
-        time.sleep(seconds)
-        secs, after, memory = time.monotonic() - began, agent.cpu_times(), agent.memory_full_info()
-        cpu = after.user + after.system - before.user - before.system
-        return {
-            "cpu_percent": round(100 * cpu / secs, 2),
-            "pss_mib": round(memory.pss / (1 << 20), 1),
-            "rss_mib": round(memory.rss / (1 << 20), 1),
-            "threads": agent.num_threads(),
-        }
+    @property
+    def process(self) -> psutil.Process:
+        return psutil.Process(self._child.process.pid)
+
+    def stop(self) -> None:
+        self._processes.stop([self._child])
 
     def give_job(self) -> None:
         """Write a line, create the job, wait for its first window."""
         line = {"ts": datetime.now(UTC).isoformat(), "page": "/"}
-        (self._folder / "a.log").write_text(json.dumps(line) + "\n", encoding="utf-8")
+        with (self._folder / "a.log").open("a", encoding="utf-8") as log:
+            log.write(json.dumps(line) + "\n")
         self._perform(JOB)
         self._perform("SUBSCRIBE busy", "--windows", "1")
 

@@ -1,12 +1,12 @@
 """``elf bench jobs``: what many jobs cost of which few are different, beside those few alone.
 
 Two fleets of real agents, one after the other: one with a job of each different query, one with all jobs,
-each query asked so many times under other names. Jobs of equal fragments share a flow, its tree and its
-panes; equal jobs share their windows too. The same lines are written beside both. Measured are the creation
-of the jobs (so many statements at once, as from one program) and, once all of them run, so many windows: CPU
-time of the agents, their messages and waits for the disk, a window; what an agent has in memory afterwards;
-and whose masters are where. At the end all jobs of one query are read: they must say the same, each window
-once, and ``lag_ms`` is how long after its end a window was at the reader.
+each query asked so many times under other names (only the latter where all differ). Jobs of equal fragments
+share a flow, its tree and its panes; equal jobs share their windows too. The same lines are written beside
+both. Measured are the creation of the jobs (so many statements at once, as from one program) and, once all of
+them run, so many windows: CPU time of the agents, their messages and waits for the disk, a window; what an
+agent has in memory afterwards; and whose masters are where. At the end all jobs of one query are read: they
+must say the same, each window once, and ``lag_ms`` is how long after its end a window was at the reader.
 """
 
 from __future__ import annotations
@@ -77,13 +77,14 @@ class Jobs(Bench[str, Found]):
                 folder, self.agents, lambda fleet: self._measure(fleet, jobs), hosts=self.hosts
             )
 
-        return {"distinct": side("distinct", self.distinct), "all": side("all", self.jobs)}
+        alone = {} if self.distinct == self.jobs else {"distinct": side("distinct", self.distinct)}
+        return {**alone, "all": side("all", self.jobs)}
 
     def report(self, runs: Mapping[str, Sequence[Found]]) -> Report:
-        """Both fleets, side by side."""
+        """Both fleets, side by side; one, where all jobs differ."""
         said = {name: self._figures(one) for name, (one,) in runs.items()}
         spent = {
-            key: tuple(_sum(runs[name][0].spent, key) / self.windows for name in ("distinct", "all"))
+            key: [_sum(one.spent, key) / self.windows for (one,) in reversed(list(runs.values()))]
             for key in A_WINDOW
         }
         what = f"{self.jobs} jobs of {self.distinct} queries on {self.agents} agents"
@@ -91,11 +92,20 @@ class Jobs(Bench[str, Found]):
             {
                 **asdict(self),
                 **said,
-                "ratios": {f"{key}_a_window": ratio(all_, few, 2) for key, (few, all_) in spent.items()},
+                "ratios": {
+                    f"{key}_a_window": ratio(all_, few, 2)
+                    for key, (all_, *alone) in spent.items()
+                    for few in alone
+                },
             },
             [
-                Figure(what, all_, f"{A_WINDOW[key]} a window", {f"the {self.distinct} alone": few})
-                for key, (few, all_) in spent.items()
+                Figure(
+                    what,
+                    all_,
+                    f"{A_WINDOW[key]} a window",
+                    {f"the {self.distinct} alone": few for few in alone},
+                )
+                for key, (all_, *alone) in spent.items()
             ],
         )
 

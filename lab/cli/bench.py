@@ -71,6 +71,10 @@ BENCHES: Final = {
         "lab.bench.jobs.Jobs",
         "Many jobs of few queries on a fleet, beside those queries alone: CPU, messages, disk, memory.",
     ),
+    "campaign": (
+        "lab.bench.campaign.Campaign",
+        "Posts beside many agents: who sells most, a closer look while it runs, the same windows by Spark.",
+    ),
     "topk": (
         "lab.bench.topk.TopK",
         "What goes up of a LIMIT's groups: thresholds beside all groups, TPUT and APPROXIMATE.",

@@ -363,8 +363,13 @@ def model_facts(model: Model) -> dict[str, object]:
     """The figures as JSON.
 
     ``balance`` is the mean of 20 rings: by two choices that know all loads; ``balance_stale`` by two that
-    know those of a heartbeat ago, with 100 jobs a second; ``balance_plain`` by one key.
+    know those of a heartbeat ago, with 100 jobs a second; ``balance_plain`` by one key. ``roots``: of one
+    ring, how many nodes root 0, 1, 2 … of so many trees, by two choices.
     """
+    import numpy as np
+
+    from lab.pictures.scene import BOUNDS, loads
+
     return {
         "nodes": len(model.ring),
         "hops": _hops(model.hops),
@@ -373,6 +378,11 @@ def model_facts(model: Model) -> dict[str, object]:
         "balance": model.balance.chosen,
         "balance_stale": model.balance.stale,
         "balance_plain": model.balance.plain,
+        "roots": {
+            str(trees): np.bincount(loads(len(model.ring), model.roots[:trees])).tolist()
+            for trees in BOUNDS
+            if trees <= len(model.roots)
+        },
         "tree": asdict(model.tree),
     }
 

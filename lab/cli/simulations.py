@@ -105,18 +105,30 @@ def chaos(
 
 @app.command()
 def control(
-    nodes: Annotated[int, typer.Option("--nodes", min=2, max=5_000, help="Agents of the fleet.")] = 64,
+    nodes: Annotated[int, typer.Option("--nodes", min=2, max=12_000, help="Agents of the fleet.")] = 64,
     rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each figure is measured.")] = 3,
     link_ms: Annotated[
         float, typer.Option("--link-ms", min=0.0, max=1_000.0, help="What a message is under way.")
     ] = 0.5,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Of the ring; CPU is measured anew.")] = 1,
+    only: Annotated[
+        list[str] | None, typer.Option("--only", metavar="NAME", help="Measure this only; repeat it.")
+    ] = None,
+    operators: Annotated[
+        bool, typer.Option("--operators", help="Measure max, min, sum and avg instead, alone and together.")
+    ] = False,
+    intervals: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--interval", min=0, metavar="SECONDS", help="Count messages: updates so far apart (0: no job)."
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
 ) -> int:
     """How fast masters reconfigure a fleet that no machine has: measured CPU on virtual time."""
     from lab.cli.simcontrol import ControlOptions, simulate_control
 
-    return simulate_control(ControlOptions(nodes, rounds, link_ms, seed, json))
+    return simulate_control(ControlOptions(nodes, rounds, link_ms, seed, json, only, operators, intervals))
 
 
 @app.command()

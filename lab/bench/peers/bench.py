@@ -17,7 +17,7 @@ import os
 import statistics
 import subprocess
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from itertools import islice
@@ -71,26 +71,38 @@ SECONDS_MIN: Final = 0.05
 
 @dataclass(frozen=True)
 class Query:
-    """A job, and how many events there are for those that are quick."""
+    """A job, what it counts, and how many events there are for those that are quick."""
 
-    title: str
+    counts: str
     job: Job
     rows: int
+
+    @property
+    def title(self) -> str:
+        """What it counts, in which windows."""
+        every = "" if self.job.tumbles else f" every {self.job.slide_ms // 1000} s"
+        return f"{self.counts}, windows of {self.job.size_ms // 1000} s{every}"
+
+    def sized(self, seconds: int) -> Query:
+        """The same with windows of so many seconds, as often as before where they slide."""
+        size = seconds * 1000
+        slide = size if self.job.tumbles else self.job.slide_ms
+        return replace(self, job=replace(self.job, size_ms=size, slide_ms=slide))
 
 
 QUERIES: Final[Mapping[str, Query]] = {
     "ingest": Query(
-        "clicks of one store by product, windows of 30 s",
+        "clicks of one store by product",
         Job(30_000, 30_000, "video_games", TOP_ROWS, DISORDER_MS),
         4_000_000,
     ),
     "combined": Query(
-        "hits of an access log by page, windows of 30 s",
+        "hits of an access log by page",
         Job(30_000, 30_000, None, TOP_ROWS, DISORDER_MS, "combined"),
         4_000_000,
     ),
     "sliding": Query(
-        "clicks by product, windows of 300 s every 5 s",
+        "clicks by product",
         Job(300_000, 5_000, None, TOP_ROWS, DISORDER_MS),
         1_600_000,
     ),
@@ -228,13 +240,14 @@ def peak_bytes(one: psutil.Process) -> int:
 
 @dataclass(frozen=True)
 class Figures:
-    """Medians of the rounds, but the highest memory; over so many ``events``. A rate is None where the runs
-    were too short to tell."""
+    """Medians of the rounds, but the highest memory; over so many ``events``. ``spread``: the least and the
+    greatest rate a core of all rounds. A rate is None where the runs were too short to tell."""
 
     version: str
     events: int
     events_per_s: float | None
     events_per_core_s: float | None
+    spread: tuple[float, float] | None
     peak_rss_bytes: int
     wrong: str | None
 
@@ -254,6 +267,9 @@ class Peers(Bench[str, Round]):
     ] = None
     envs: Annotated[Path, Option("--envs", metavar="DIR", help="Where their environments are.")] = ENVS
     plot: Plot = None
+    window: Annotated[
+        int | None, Option("--window", min=1, help="Seconds of a window (30; sliding 300, every 5).")
+    ] = None
     install: Annotated[
         list[str] | None,
         Option("--install", metavar="NAME...", help="Make environments for these, and measure nothing."),
@@ -271,6 +287,8 @@ class Peers(Bench[str, Round]):
             raise UserError(how_to_install(absent, self._envs))
         if lacks_java() and (stuck := [peer.title for peer in able if peer.needs_java]):
             raise UserError(f"no java for {', '.join(stuck)}: install Java 17, or set JAVA_HOME")
+        if not self._task.job.tumbles and (self.window or 0) * 1000 % self._task.job.slide_ms:
+            raise UserError(f"--window {self.window}: windows that slide every 5 s are multiples of that")
         if self._events < ROWS_MIN:
             raise UserError(f"--rows {self._events} is too few to measure: at least {ROWS_MIN}")
 
@@ -285,6 +303,11 @@ class Peers(Bench[str, Round]):
         return self.envs.expanduser().absolute()
 
     @property
+    def _task(self) -> Query:
+        task = QUERIES[self.query]
+        return task if self.window is None else task.sized(self.window)
+
+    @property
     def _events(self) -> int:
         return QUERIES[self.query].rows if self.rows is None else self.rows
 
@@ -296,7 +319,7 @@ class Peers(Bench[str, Round]):
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Round]]:
         """All engines, warm, on one core."""
-        job, right = QUERIES[self.query].job, Answers()
+        job, right = self._task.job, Answers()
         inputs = inputs_in(scratch.folder, self._events, job.format)
         scratch.enter_context(one_core())
         sides = [
@@ -312,7 +335,7 @@ class Peers(Bench[str, Round]):
     def report(self, runs: Mapping[str, Sequence[Round]]) -> Report:
         """Rates beside elf's. Problems: engines that failed, or whose answer differs."""
         titles = {engine.name: engine.title for engine in (ELF, ARCHIVING, ORACLE, *self.peers)}
-        task, absent = QUERIES[self.query], self._known()[1]
+        task, absent = self._task, self._known()[1]
         failed = [run.failed for rounds in runs.values() for run in rounds[-1:] if run.failed]
         found = {name: figures(rounds) for name, rounds in runs.items() if not rounds[-1].failed}
         if self.plot is not None:
@@ -327,6 +350,9 @@ class Peers(Bench[str, Round]):
             {
                 "query": self.query,
                 "events": self._events,
+                "window_s": task.job.size_ms // 1000,
+                "slide_s": task.job.slide_ms // 1000,
+                "events_per_s_of_the_log": round(PER_HOUR / 3600, 2),
                 "repeat": self.repeat,
                 "sides": [_facts(name, row, found[ELF.name]) for name, row in found.items()],
                 "missing": [engine.name for engine in absent],
@@ -375,12 +401,14 @@ def inputs_in(folder: Path, events: int, format: str) -> list[Input]:
 def figures(rounds: Sequence[Round]) -> Figures:
     """The figures of one side."""
     seconds = statistics.median(one.whole.seconds - one.half.seconds for one in rounds)
-    cpu, events = statistics.median(one.busy_seconds for one in rounds), rounds[0].events
+    spent = [one.busy_seconds for one in rounds]
+    cpu, events = statistics.median(spent), rounds[0].events
     return Figures(
         version=rounds[0].version,
         events=events,
         events_per_s=events / seconds if seconds > SECONDS_MIN else None,
         events_per_core_s=events / cpu if cpu > SECONDS_MIN else None,
+        spread=(events / max(spent), events / min(spent)) if min(spent) > SECONDS_MIN else None,
         peak_rss_bytes=max(reply.peak_rss_bytes for one in rounds for reply in (one.half, one.whole)),
         wrong=next(filter(None, (one.wrong for one in rounds)), None),
     )
@@ -419,6 +447,7 @@ def _facts(name: str, row: Figures, elf: Figures) -> dict[str, object]:
         "events": row.events,
         "events_per_s": row.events_per_s and round(row.events_per_s),
         "events_per_core_s": row.events_per_core_s and round(row.events_per_core_s),
+        "spread": row.spread and [round(rate) for rate in row.spread],
         "elf_times": ratio(elf.events_per_s, row.events_per_s, 3),
         "elf_times_core": ratio(elf.events_per_core_s, row.events_per_core_s, 3),
         "peak_rss_bytes": row.peak_rss_bytes,

@@ -58,12 +58,13 @@ PEERS: Final = (
 
 
 def chosen(names: Sequence[str] | None, peers: Sequence[Engine] = PEERS) -> list[Engine]:
-    """The peers of these names, all if None. Raises ``UserError``."""
+    """The peers of these names, all if None; elf and DuckDB may be named too. Raises ``UserError``."""
     known = {peer.name: peer for peer in peers}
-    for name in names or ():
+    wanted = [name for name in dict.fromkeys(known if names is None else names) if name not in PACKAGES]
+    for name in wanted:
         if name not in known:
             raise UserError(f"no engine {name}: there are {', '.join(known)} (elf and DuckDB always run)")
-    return list(peers) if names is None else [known[name] for name in dict.fromkeys(names)]
+    return [known[name] for name in wanted]
 
 
 def missing(peers: Iterable[Engine], envs: Path) -> list[Engine]:

@@ -71,11 +71,13 @@ def place_of(tool: str) -> str | None:
     return shutil.which(tool, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
 
 
-def found(tool: str, package: str, instead: str = ", or use --writer python") -> str:
+def found(
+    tool: str, package: str, instead: str = ", or use --writer python", who: str = "elf bench rotation"
+) -> str:
     """Where a tool is. Raises ``UserError`` with the package's name."""
     path = place_of(tool)
     if path is None:
-        raise UserError(f"elf bench rotation needs {tool}: apt-get install {package}{instead}")
+        raise UserError(f"{who} needs {tool}: apt-get install {package}{instead}")
     return path
 
 

@@ -6,6 +6,7 @@ A function leaves the fleet as it found it, but for event time.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -14,10 +15,19 @@ from elf.errors import ElfError
 from elf.job.program.calls import Loaded
 from elf.job.program.spec import Question, Submission
 from lab.bench.control_fleet import SECOND_US
-from lab.bench.control_measures import ANSWERS, CYCLE, LINES, OPERATORS, create
+from lab.bench.control_measures import ANSWERS, CYCLE, LINES, OPERATORS, SEPARATE, create
 from lab.bench.simulated.fleet import SimFleet
 
 Measure = Callable[[SimFleet, int], list[float]]
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What an agent sends in a second."""
+
+    messages_per_s: float
+    bytes_per_s: float
+
 
 POLL_MS: Final = 200.0
 """Agents look at files that do not grow so often, at least."""
@@ -69,22 +79,64 @@ def filters(fleet: SimFleet, rounds: int) -> list[float]:
 
 def window(fleet: SimFleet, rounds: int) -> list[float]:
     """All agents read the line that ends a window, at once → its result at the subscriber; four jobs."""
-    return _windows(fleet, rounds, 0.0)
+    return _together(_windows(fleet, OPERATORS, 2 * rounds, 0.0))
 
 
 def window_apart(fleet: SimFleet, rounds: int) -> list[float]:
     """The same, read when each agent next looks at its files; since the last one has read it."""
-    return _windows(fleet, rounds, POLL_MS)
+    return _together(_windows(fleet, OPERATORS, 2 * rounds, POLL_MS))
 
 
-def _windows(fleet: SimFleet, rounds: int, apart_ms: float) -> list[float]:
-    for name, query in OPERATORS.items():
-        fleet.sql(create(name, query))
-    clients = [fleet.subscribe(name) for name in OPERATORS]
-    fleet.pause()
-    found: list[float] = []
+def operators(fleet: SimFleet, rounds: int) -> dict[str, list[float]]:
+    """The same of each of the paper's operators: while its job runs alone, and while all four run."""
+    found = {
+        f"{name}_ms": _windows(fleet, {name: query}, 2 * rounds, POLL_MS)[name]
+        for name, query in SEPARATE.items()
+    }
+    together = _windows(fleet, SEPARATE, 2 * rounds, POLL_MS)
+    return found | {f"{name}_together_ms": took for name, took in together.items()}
+
+
+def traffic(fleet: SimFleet, seconds: int, intervals: int) -> Traffic:
+    """So many intervals of ``seconds`` of virtual time, at the beginning of each of which every agent reads
+    some lines, which end a window of a job (0: one second, no lines, no job)."""
+    world, job = fleet.world, seconds > 0
     first = fleet.next_us
-    for number in range(2 * rounds):
+    if job:
+        query = f"SELECT {OPERATORS['top_products']} WINDOWING {seconds} SECONDS LATENESS 0 SECONDS"
+        fleet.sql(f"CREATE JOB updated AS {query}")
+        first += -first % (seconds * SECOND_US)
+        _all_read(fleet, first, LINES, POLL_MS)
+    fleet.pause()
+    began, messages, sent = world.exact, world.messages, world.sent_bytes
+    for number in range(1, intervals + 1):
+        for agent in range(fleet.nodes if job else 0):
+            fleet.write(agent, first + number * seconds * SECOND_US, LINES, POLL_MS * world.rng.random())
+        world.run(1e3 * max(seconds, 1))
+    agent_secs = fleet.nodes * (world.exact - began) / 1e3
+    found = Traffic((world.messages - messages) / agent_secs, (world.sent_bytes - sent) / agent_secs)
+    if job:
+        fleet.next_us = first + (intervals + 1) * seconds * SECOND_US
+        fleet.sql("DROP JOB updated")
+        fleet.pause()
+    return found
+
+
+def _together(found: Mapping[str, list[float]]) -> list[float]:
+    return [ms for took in found.values() for ms in took]
+
+
+def _windows(
+    fleet: SimFleet, queries: Mapping[str, str], count: int, apart_ms: float
+) -> dict[str, list[float]]:
+    """So many windows of jobs that run together: by job, what each window took, in ms."""
+    for name, query in queries.items():
+        fleet.sql(create(name, query))
+    clients = {name: fleet.subscribe(name) for name in queries}
+    fleet.pause()
+    found: dict[str, list[float]] = {name: [] for name in queries}
+    first = fleet.next_us
+    for number in range(count):
         start = first + number * SECOND_US
         fleet.forget()
         _all_read(fleet, start + LINES * 1000, LINES, POLL_MS)
@@ -92,11 +144,12 @@ def _windows(fleet: SimFleet, rounds: int, apart_ms: float) -> list[float]:
         fleet.forget()
         last = _all_read(fleet, start + SECOND_US, 1, apart_ms)
         wanted = start + SECOND_US
-        fleet.world.run_until(lambda: all(wanted in fleet.results(one) for one in clients))  # noqa: B023
-        found += [fleet.results(one)[wanted] - last for one in clients]
+        fleet.world.run_until(lambda: all(wanted in fleet.results(one) for one in clients.values()))  # noqa: B023
+        for name, client in clients.items():
+            found[name].append(fleet.results(client)[wanted] - last)
         fleet.pause()
-    fleet.next_us = first + (2 * rounds + 1) * SECOND_US
-    for name in OPERATORS:
+    fleet.next_us = first + (count + 1) * SECOND_US
+    for name in queries:
         fleet.sql(f"DROP JOB {name}")
     fleet.pause()  # the next job of that name is refused where the log has not come so far
     return found

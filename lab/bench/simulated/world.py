@@ -81,6 +81,9 @@ class TimedWorld(World):
         """What agents have done since it was last emptied, in the order of the beginnings."""
         self.heard: list[tuple[float, str, base.Message]] = []
         """What clients have got: when, which, what; likewise."""
+        self.messages = 0
+        """What agents have sent each other while it is charging; ``sent_bytes`` of it, all frames."""
+        self.sent_bytes = 0
         self.stepping: TimedAgent | None = None
         self._held: list[tuple[float, Callable[[], None]]] = []
         self._extra_ms = 0.0
@@ -195,6 +198,8 @@ class TimedWorld(World):
             if message is not self._same:  # a multicast goes to many children: encoded once
                 self._same = message
                 self._frames = codec.encode(message, cluster=CLUSTER, sender=agent.address)
+            self.messages += 1
+            self.sent_bytes += sum(map(len, self._frames))
             self.charge(self.costs.send_ms + self._bytes_ms(self._frames))
             self.at(when, partial(self._come, to, self._frames))
 
