@@ -154,6 +154,7 @@ def _facts(side: str, work: Work, runs: Sequence[CbtRun]) -> dict[str, object]:
         **dict(msgspec.to_builtins(work)),
         "groups": runs[0].groups,
         "keys_per_s": round(_rate(work, runs)),
+        "spread": [round(work.rows / seconds(run.seconds for run in runs)) for seconds in (max, min)],
         "bytes_per_key": round(median(runs, "final_bytes") / runs[0].groups, 2),
         "peak_bytes_per_key": round(_bytes_a_key(runs), 2),
         "stall_ms": round(median(runs, "stall_seconds") * 1000, 2),

@@ -12,11 +12,11 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import psutil
@@ -47,6 +47,7 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
     "offline": ("--repeat 1", "--format json --repeat 1"),
     "peers": ("--repeat 1", "--query combined --repeat 1", "--query sliding --repeat 1"),
     "idle": ("",),
+    "campaign": ("--agents 32",),
     "control": ("--agents 16 --rounds 8",),
     "security": ("--agents 16 --rounds 8 --repeat 1",),
     "fuzz": (
@@ -77,6 +78,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "offline": ("--rows 2000 --repeat 1",),
     "peers": ("--rows 1000 --repeat 1",),
     "idle": ("--seconds 1",),
+    "campaign": ("--agents 3 --hosts 1 --window 1 --windows 2 --no-spark",),
     "control": ("--agents 3 --rounds 1",),
     "security": ("--agents 2 --rounds 1 --rows 1000 --repeat 1",),
     "fuzz": ("--frames 400",),
@@ -95,20 +97,15 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
 """The same, as small as they can be."""
 
 
-class Facts(msgspec.Struct):
-    """What is wanted of the JSON object of a bench."""
-
-    figures: list[Figure]
-
-
 @dataclass(frozen=True)
 class Ran:
-    """One command: what it found, or why it failed; how long it took."""
+    """One command: what it found, or why it failed; how long it took; the JSON object that it ended with."""
 
     command: str
     figures: Sequence[Figure]
     seconds: float
     failed: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -160,13 +157,14 @@ def run(command: str, processes: Processes, log: Path) -> Ran:
         child = processes.start(command, "elf.cli.main", words, log, talks=True)
         out, _ = child.process.communicate()
     processes.stop([child])
-    figures: list[Figure] = []
+    facts: dict[str, Any] = {}
     if (lines := out.splitlines()) and lines[-1].startswith(b"{"):
-        figures = msgspec.json.decode(lines[-1], type=Facts).figures
+        facts = msgspec.json.decode(lines[-1])
+    figures = msgspec.convert(facts.get("figures", []), list[Figure])
     if child.process.returncode == 0:
-        return Ran(command, figures, clock.seconds)
+        return Ran(command, figures, clock.seconds, facts=facts)
     said = log.read_text(errors="replace").strip().splitlines() or [f"status {child.process.returncode}"]
-    return Ran(command, figures, clock.seconds, f"{command}: {said[-1].strip()}")
+    return Ran(command, figures, clock.seconds, f"{command}: {said[-1].strip()}", facts)
 
 
 def table(ran: Sequence[Ran]) -> Iterator[tuple[str, ...]]:

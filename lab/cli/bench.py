@@ -115,6 +115,10 @@ BENCHES: Final = {
         "lab.bench.history.History",
         "The rows of a window, out of a day of archives on many agents.",
     ),
+    "paper": (
+        "lab.bench.paper.bench.Paper",
+        "The figures of the paper's evaluation, from one command: curves, where elf loses, one page.",
+    ),
     "all": (
         "lab.bench.suite.Suite",
         "Every bench, in sizes that take half an hour in all: one table, a row a figure, with its command.",

@@ -35,6 +35,12 @@ class ControlOptions:
     only: Sequence[str] | None = None
     operators: bool = False
     intervals: Sequence[int] | None = None
+    rate: int | None = None
+
+    @property
+    def whole(self) -> bool:
+        """Whether all figures are wanted, and nothing else."""
+        return not (self.only or self.operators or self.intervals or self.rate)
 
 
 def simulate_control(options: ControlOptions) -> int:
@@ -61,7 +67,7 @@ def simulate_control(options: ControlOptions) -> int:
             said = ", ".join(f"{what} {value:,.2f}" for what, value in sent[seconds].items())
             _tell(f"an update every {seconds} s: {said}; {time.process_time() - cpu:,.0f} s of CPU so far")
         depth = fleet.depths()
-    if not (options.only or options.operators or options.intervals):
+    if options.whole:
         _tell(LEFT_OUT)
     facts = {
         "agents": options.nodes,
@@ -88,11 +94,13 @@ def _measured(
     fleet: SimFleet, options: ControlOptions, wanted: Mapping[str, Measure]
 ) -> Iterator[tuple[str, list[float]]]:
     """What is to be measured, one after the other."""
-    from lab.bench.simulated.measures import operators
+    from lab.bench.simulated.measures import campaign, operators
 
     if options.operators:
         yield from operators(fleet, options.rounds).items()
-    elif options.only or not options.intervals:
+    if options.rate:
+        yield from campaign(fleet, options.rate, options.rounds).items()
+    if options.only or options.whole:
         for name, measure in wanted.items():
             yield name, measure(fleet, options.rounds)
 

@@ -117,6 +117,10 @@ def control(
     operators: Annotated[
         bool, typer.Option("--operators", help="Measure max, min, sum and avg instead, alone and together.")
     ] = False,
+    rate: Annotated[
+        int | None,
+        typer.Option("--rate", min=1, help="Measure windows of 5 s, with so many lines/s for each agent."),
+    ] = None,
     intervals: Annotated[
         list[int] | None,
         typer.Option(
@@ -128,7 +132,9 @@ def control(
     """How fast masters reconfigure a fleet that no machine has: measured CPU on virtual time."""
     from lab.cli.simcontrol import ControlOptions, simulate_control
 
-    return simulate_control(ControlOptions(nodes, rounds, link_ms, seed, json, only, operators, intervals))
+    return simulate_control(
+        ControlOptions(nodes, rounds, link_ms, seed, json, only, operators, intervals, rate)
+    )
 
 
 @app.command()

@@ -352,7 +352,7 @@ class Peers(Bench[str, Round]):
                 "events": self._events,
                 "window_s": task.job.size_ms // 1000,
                 "slide_s": task.job.slide_ms // 1000,
-                "events_per_s_of_the_log": round(PER_HOUR / 3600, 2),
+                "log_events_per_s": round(PER_HOUR / 3600, 2),
                 "repeat": self.repeat,
                 "sides": [_facts(name, row, found[ELF.name]) for name, row in found.items()],
                 "missing": [engine.name for engine in absent],

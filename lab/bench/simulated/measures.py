@@ -5,6 +5,7 @@ A function leaves the fleet as it found it, but for event time.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -29,6 +30,7 @@ class Traffic:
     bytes_per_s: float
 
 
+CAMPAIGN_S: Final = 5
 POLL_MS: Final = 200.0
 """Agents look at files that do not grow so often, at least."""
 BEGINS: Final = "            self.began = time.monotonic()\n"
@@ -95,6 +97,47 @@ def operators(fleet: SimFleet, rounds: int) -> dict[str, list[float]]:
     }
     together = _windows(fleet, SEPARATE, 2 * rounds, POLL_MS)
     return found | {f"{name}_together_ms": took for name, took in together.items()}
+
+
+def campaign(fleet: SimFleet, rate: int, count: int) -> dict[str, list[float]]:
+    """Every agent reads so many lines in each second of virtual time, beside a job that has the first five
+    of each window of 5 s: after its end a window is at the subscriber (``campaign_ms``; so many windows, and
+    so many again after the next), and ALTER JOB with another WHERE and other groups sent → the last agent
+    computes by it (``zoom_ms``)."""
+    world = fleet.world
+    window_us = CAMPAIGN_S * SECOND_US
+    first = fleet.next_us + -fleet.next_us % window_us
+    apart = [1e3 * world.rng.random() for _ in range(fleet.nodes)]
+    how = f"ORDER BY n DESC LIMIT 5 WINDOWING {CAMPAIGN_S} SECONDS LATENESS 0 SECONDS"
+    seconds, zoomed = itertools.count(), list[float]()
+
+    def second(then: Callable[[], None] = lambda: None) -> None:
+        at, began = first + next(seconds) * SECOND_US, world.exact
+        for agent, ms in enumerate(apart):
+            fleet.write(agent, at, rate, ms)
+        then()
+        world.run(max(0.0, began + 1e3 - world.exact))
+
+    def look_closer() -> None:
+        fleet.forget()
+        altered = world.exact
+        query = "SELECT product, COUNT(*) AS n FROM clicks WHERE user < 100 GROUP BY product"
+        fleet.sql(f"ALTER JOB campaign AS {query} {how}")
+        zoomed.append(max(one.ended for one in fleet.all_said("computed")) - altered)
+
+    query = "SELECT user, COUNT(*) AS n FROM clicks WHERE store == 'video_games' GROUP BY user"
+    fleet.sql(f"CREATE JOB campaign AS {query} {how}")
+    reader, began, found = fleet.subscribe("campaign"), world.exact, dict[int, float]()
+    for number in range(2 * (count * CAMPAIGN_S + 1)):
+        second(look_closer if number == count * CAMPAIGN_S + 1 else lambda: None)
+        found |= fleet.results(reader)
+    world.run_until(lambda: len(fleet.results(reader).keys() | found.keys()) >= 2 * count)
+    found |= fleet.results(reader)
+    fleet.next_us = first + next(seconds) * SECOND_US
+    fleet.sql("DROP JOB campaign")
+    fleet.pause()
+    lags = [at - began - (end_us - first) / 1e3 for end_us, at in sorted(found.items())]
+    return {"campaign_ms": lags, "zoom_ms": zoomed}
 
 
 def traffic(fleet: SimFleet, seconds: int, intervals: int) -> Traffic:
