@@ -95,6 +95,32 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "inputs": ("--seconds 4 --rate 50 --only http",),
 }
 """The same, as small as they can be."""
+PAPER: Final = """\
+## The paper's figures
+
+The figures of the ELF paper's evaluation (its section 4) come from one command of their own:
+
+    elf bench paper --out figures
+    elf bench paper --out figures --figure 10a,11 --agents-max 16 --simulated-max 1280
+    elf bench paper --quick --json
+
+`--out` is a folder for `index.html` (one page that needs no network), `paper.json` and the pictures, which
+need matplotlib (`pip install elf-stream[bench]`). The page begins with where elf loses, to an engine beside
+it or to what the paper reported; then comes what was not measured, and why; then each figure with the
+paper's words beside ours, its commands, its seed, the machine, and what its points spread over. With
+`--json` the last line of standard output is one object that has each figure under its number: `10a`, `10b`,
+`10c`, `11`, `12a`, `12b`, `12c`, `13a`, `13b`, `13c` and `4.1`. `--quick` runs each figure as small as it
+can be, which shows that it runs and measures nothing; it takes some five minutes on two cores.
+
+Every figure is made of other benches' answers, so each of its points can be measured again by its command.
+Flink and Spark Structured Streaming stand beside elf where `elf bench peers --install flink spark` has
+installed them, Google's hash maps where g++ and libsparsehash-dev are, rsyslog as the shipper where it is
+(`apt-get install rsyslog`): what is missing is named. Real agents are 4, 16 and 64 at most (`--agents-max`),
+simulated ones 64 to 10,240 (`--simulated-max`; 1,280 where jobs are at work): whole nodes on virtual time,
+whose CPU is measured and charged. All of it takes hours, most of them for the simulated fleets and for 300 s
+windows in other engines.
+"""
+"""What the page says of the bench that has a page of its own."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +213,9 @@ def page(where: Mapping[str, str], ran: Sequence[Ran]) -> str:
         f"unless they say otherwise. All commands took {seconds / 60:.0f} minutes.",
         "",
         *(f"- {name}: {fact}" for name, fact in where.items()),
+        "",
+        PAPER,
+        "## All benches",
         "",
         f"| {' | '.join((*HEADS, 'command'))} |",
         f"|{'---|' * (len(HEADS) + 1)}",

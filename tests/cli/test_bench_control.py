@@ -13,7 +13,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lab.bench.control_measures import MEASURES, Control
+from elf.errors import UserError
+from lab.bench.control_measures import MEASURES, SEPARATE, Control, wanted_of
 from tests.support.waiting import wait_until
 
 
@@ -59,6 +60,21 @@ def test_three_agents(
     for name in MEASURES:
         assert 0 < figures[name]["p50"] <= figures[name]["p99"] <= figures[name]["max"]
     assert not starters()
+
+
+def test_operators_alone_and_together(capsys: pytest.CaptureFixture[str]) -> None:
+    assert Control(2, 1, operators=True).perform(as_json=True) == 0
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    for name in SEPARATE:
+        for how in ("", "_together"):
+            assert 0 < figures[f"{name}{how}_ms"]["p50"] <= figures[f"{name}{how}_ms"]["max"]
+    assert "notify_ms" not in figures
+
+
+def test_a_measure_that_there_is_not() -> None:
+    with pytest.raises(UserError, match="--only leap: there are submit, notify, window, cycle"):
+        Control(2, 1, only=["notify", "leap"])
+    assert list(wanted_of(["filter", "notify"], MEASURES)) == ["notify_ms", "filter_ms"]
 
 
 def test_agents_end_when_whoever_ordered_them_is_killed(tmp_path: Path) -> None:

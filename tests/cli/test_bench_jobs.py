@@ -7,7 +7,9 @@ import json
 import pytest
 
 from elf.errors import UserError
-from lab.bench.jobs import Jobs
+from lab.bench.jobs import Found, Jobs
+from lab.bench.metered import Meter
+from lab.bench.runner import Scratch
 
 
 def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:
@@ -28,6 +30,15 @@ def test_a_small_one(capsys: pytest.CaptureFixture[str]) -> None:
 def _mastered(masters: dict[str, int]) -> tuple[int, int]:
     """How many jobs there are, and agents."""
     return sum(int(jobs) * agents for jobs, agents in masters.items()), sum(masters.values())
+
+
+def test_where_all_jobs_differ_there_is_one_fleet() -> None:
+    bench = Jobs(jobs=2, distinct=2, windows=2)
+    with Scratch() as scratch:
+        assert list(bench.sides(scratch)) == ["all"]
+    spent = [Meter(1.0, 2.0, 40.0, 0.0, 0.0, 0.0, 0.0)]
+    report = bench.report({"all": [Found(1.0, {}, 0.0, 0, spent, [1.0], {}, {})]})
+    assert [(figure.elf, figure.beside) for figure in report.figures] == [(1.5, {}), (20.0, {})]
 
 
 def test_more_kinds_than_jobs() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from elf.errors import ElfError, UserError
 from lab.bench.ingest import Ingest
-from lab.bench.peers.bench import BenchQuery, Peers, Reply, Round, differ, figures
+from lab.bench.peers.bench import QUERIES, BenchQuery, Peers, Reply, Round, differ, figures
 from lab.bench.peers.engines import ORACLE, PEERS, Engine, chosen, install, missing
 from lab.bench.peers.serve import ranked
 from lab.bench.plots import draw_bars
@@ -68,6 +68,7 @@ def test_elf_and_duckdb_answer_like_an_engine_that_goes_row_by_row(
     said = json.loads(last)
     assert [side["engine"] for side in said["sides"]] == ["elf", "elf_archive", "duckdb", "slow"]
     assert all(side["same_answer"] for side in said["sides"])
+    assert (said["window_s"], said["slide_s"]) == ((300, 5) if query == BenchQuery.SLIDING else (30, 30))
     assert said["missing"] == ["polars", "flink", "spark", "pathway", "bytewax"]
     (left_out,) = (line for line in lines if line.startswith("not installed"))
     assert "Flink SQL" in left_out
@@ -115,6 +116,16 @@ def test_what_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         ask(["flink"])
 
 
+def test_windows_of_another_size(tmp_path: Path) -> None:
+    sliding, tumbling = (QUERIES[name].sized(60) for name in ("sliding", "ingest"))
+    assert (sliding.job.size_ms, sliding.job.slide_ms) == (60_000, 5_000)
+    assert (tumbling.job.size_ms, tumbling.job.slide_ms) == (60_000, 60_000)
+    assert sliding.title == "clicks by product, windows of 60 s every 5 s"
+    assert tumbling.title == "clicks of one store by product, windows of 60 s"
+    with pytest.raises(UserError, match="--window 7: windows that slide every 5 s are multiples of that"):
+        Peers(BenchQuery.SLIDING, engines=["duckdb"], envs=tmp_path, window=7)
+
+
 def test_an_environment_is_made_and_what_is_half_done_is_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +152,7 @@ def test_every_peer_is_pinned_and_has_a_script() -> None:
     assert all("==" in requirement for peer in PEERS for requirement in peer.requirements)
     assert all(peer.script.is_file() for peer in (*PEERS, ORACLE))
     assert chosen(["spark", "spark"]) == [PEERS[2]]
+    assert chosen(["duckdb", "elf"]) == []
 
 
 def test_ranked_takes_the_best_of_each_window_ties_by_name() -> None:
@@ -163,6 +175,7 @@ def test_the_rate_is_that_of_the_second_half() -> None:
 
     found = figures(said((1.0, 3.0), (1.0, 2.0), (9.0, 14.0)))
     assert (found.events_per_s, found.events_per_core_s, found.peak_rss_bytes) == (500.0, 1000.0, 9)
+    assert found.spread == (400.0, 2000.0)
     for still in (2.0, 2.0 + 1e-9, 1.0):
         assert figures(said((2.0, still))).events_per_s is None
 

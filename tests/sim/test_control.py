@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from agents.codec import Message
-from elf.errors import ElfError
+from elf.errors import ElfError, UserError
 from elf.job.messages.rollup import Begun
-from lab.bench.control_measures import create
+from lab.bench.control_measures import SEPARATE, create
 from lab.bench.simulated.costs import Costs, measured
 from lab.bench.simulated.fleet import SimFleet
 from lab.bench.simulated.measures import MEASURES, notify, window
@@ -38,6 +38,21 @@ def test_every_figure_is_there(capsys: pytest.CaptureFixture[str]) -> None:
         f"{cost.removesuffix('_ms')} {value:g}" in said.out for cost, value in figures["costs"].items()
     )
     assert gc.isenabled()
+
+
+def test_what_is_asked_for_is_measured_instead(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ControlOptions(4, 1, 0.5, 2, True, ["notify"], True, [0, 1], 20)
+    assert simulate_control(options) == 0
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    operators = {f"{name}{how}_ms" for name in SEPARATE for how in ("", "_together")}
+    measured = {name for name, one in figures.items() if name.endswith("_ms") and isinstance(one, dict)}
+    assert measured == operators | {"notify_ms", "campaign_ms", "zoom_ms"}
+    assert 0 < figures["campaign_ms"]["max"] < 5_000, "each window of 5 s before the next one's end"
+    idle, busy = (figures["traffic"][seconds] for seconds in ("0", "1"))
+    assert 0 < idle["messages_per_s"] < busy["messages_per_s"]
+    assert 0 < idle["bytes_per_s"] < busy["bytes_per_s"]
+    with pytest.raises(UserError, match="--only code: there are submit, notify, filter"):
+        simulate_control(ControlOptions(4, 1, 0.5, 2, True, ["code"]))
 
 
 def test_what_is_charged_is_measured_here() -> None:

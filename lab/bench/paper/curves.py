@@ -100,9 +100,8 @@ def _to_engine(axes: Axes, own: Curve, other: Curve) -> Iterator[str]:
     worse = [(_times(axes, point.y, y), point, y) for point, y in both if _times(axes, point.y, y) > 1]
     if worse:
         times, point, y = max(worse, key=lambda one: one[0])
-        where = (
-            f" ({len(worse)} of {len(both)} points), at worst at {shown(point.x)} {axes.x}" if axes.x else ""
-        )
+        count = f"{len(worse)} of {len(both)} points"
+        where = f" at {count}, worst at {shown(point.x)} {axes.x}" if axes.x else ""
         yield (
             f"{axes.title}: {own.name} is behind {other.name}{where}: "
             f"{shown(point.y)} and {shown(y)} {axes.unit}, {shown(times)} times"

@@ -25,7 +25,7 @@ REAL, SIMULATED = "real", "simulated"
 
 def of(answers: Answers, begins: str) -> list[Facts]:
     """The answers of the commands that begin so."""
-    return [facts for command, facts in answers.items() if command.startswith(f"elf {begins} ")]
+    return [facts for command, facts in answers.items() if f"{command} ".startswith(f"elf {begins} ")]
 
 
 def spread(x: float, facts: Facts) -> Point:
