@@ -226,11 +226,16 @@ def test_the_application_says_how_many_agents_it_had() -> None:
     late = {"p50": 100.0, "p99": 300.0}
     real = {
         "agents": 32, "lag_ms": late, "zoomed_lag_ms": {"p50": 200.0, "p99": 250.0}, "zoom_ms": 50.0,
-        "cores": 1.5, "spark_s": None, "compared": {},
+        "cores": 1.5, "spark_s": None, "compared": {"equal": 7, "explained": 1}, "judged": 8, "wrong": 0,
     }  # fmt: skip
     simulated = {"agents": 16, "campaign_ms": late, "zoom_ms": {"p50": 9.0, "p99": 9.0}}
     answers = {"elf bench campaign": real, "elf sim control --rate 50": simulated}
     shown = campaign(answers)
     assert shown.axes[0].curves[0].points == [Point(32, 200.0, 100.0, 300.0)]
-    assert shown.beside[0].here == "32 real on this machine, 16 simulated"
+    assert [row.here for row in shown.beside] == [
+        "32 real on this machine, 16 simulated",
+        "9 to 50 ms, at most 50",
+        "8 of 8",
+        "windows by Spark: 7 equal, 1 explained",
+    ]
     assert shown.lacking == ["1,280 agents: this size is smaller than the paper's"]

@@ -1,7 +1,7 @@
 """``elf bench paper``: all figures, or some; pictures, JSON and a page in a folder.
 
-A command that several figures ask is run once. One that fails is named in its figures, which have the curves
-of the others, and fails the bench once everything is written.
+A command that several figures ask is run once. One that fails is named in its figures, which have what it has
+said all the same and the curves of the others, and fails the bench once everything is written.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Paper(Bench[str, Measured]):
 
 def _measured(number: str, asked: Asked, known: Mapping[str, Ran], where: Mapping[str, str]) -> Measured:
     ran = [known[command] for command in asked.commands]
-    answers = {one.command: one.facts for one in ran if one.facts and not one.failed}
+    answers = {one.command: one.facts for one in ran if one.facts}
     failed = [one.failed for one in ran if one.failed]
     return measured(number, asked, answers, failed, where, {one.command: one.seconds for one in ran})
 

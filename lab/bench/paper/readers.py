@@ -323,6 +323,9 @@ def campaign(answers: Answers) -> Shown:
         ),
         Beside("a changed filter", "< 210 ms", worst(zoomed, "", "ms")),
     ]  # fmt: skip
+    if found:
+        judged, wrong = (sum(one[key] for one in found) for key in ("judged", "wrong"))
+        rows.append(Beside("windows as they were written", "", f"{judged - wrong} of {judged}"))
     compared: dict[str, int] = {}
     for one in found:
         for outcome, count in one["compared"].items():
