@@ -153,15 +153,18 @@ def test_elf_loses_where_another_is_better_and_where_the_paper_is() -> None:
     curves = curves_of(1.0, 4.0, slow=5.0, quick=2.0)
     axes = Axes("t", "agents", "ms", curves, [Bound("the paper: 7", 7.0), Bound("other", 1.0, "none")])
     assert list(losses(axes)) == [
-        "t: elf is behind quick at 1 of 1 points, worst at 1 agents: 4 and 2 ms, 2 times",
-        "t: elf at 1 agents: 4 ms, worst 8; the paper: 7",
+        "t: elf is behind quick at 1 agents: 4 and 2 ms, 2 times",
+        "t: elf at 1 of 2 points, worst at 1 agents: 4 ms, worst 8; the paper: 7",
     ]
     more = replace(axes, more_is_better=True, bounds=[Bound("the paper: 3", 3.0)])
     assert list(losses(more)) == [
-        "t: elf is behind slow at 1 of 1 points, worst at 1 agents: 4 and 5 ms, 1.25 times",
-        "t: elf at 0 agents: 1 ms, worst 1; the paper: 3",
+        "t: elf is behind slow at 1 agents: 4 and 5 ms, 1.25 times",
+        "t: elf at 1 of 2 points, worst at 0 agents: 1 ms; the paper: 3",
     ]
-    assert list(losses(Axes("t", "", "ms", curves_of(0.0, 0.0, zero=0.0)))) == []
+    assert list(losses(Axes("t", "x", "ms", curves_of(0.0, 0.0, zero=0.0)))) == []
+    assert list(losses(Axes("t", "x", "ms", curves_of(0.0, 1.0, zero=0.0)))) == [
+        "t: elf is behind zero at 1 x: 1 and 0 ms"
+    ]
 
 
 def test_a_window_costs_what_its_events_cost() -> None:
@@ -234,7 +237,7 @@ def test_the_application_says_how_many_agents_it_had() -> None:
     assert shown.axes[0].curves[0].points == [Point(32, 200.0, 100.0, 300.0)]
     assert [row.here for row in shown.beside] == [
         "32 real on this machine, 16 simulated",
-        "9 to 50 ms, at most 50",
+        "9 to 50 ms",
         "8 of 8",
         "windows by Spark: 7 equal, 1 explained",
     ]

@@ -96,28 +96,37 @@ def losses(axes: Axes) -> Iterator[str]:
 
 def _to_engine(axes: Axes, own: Curve, other: Curve) -> Iterator[str]:
     theirs = {point.x: point.y for point in other.points}
-    both = [(point, theirs[point.x]) for point in own.points if point.x in theirs]
-    worse = [(_times(axes, point.y, y), point, y) for point, y in both if _times(axes, point.y, y) > 1]
-    if worse:
-        times, point, y = max(worse, key=lambda one: one[0])
-        count = f"{len(worse)} of {len(both)} points"
-        where = f" at {count}, worst at {shown(point.x)} {axes.x}" if axes.x else ""
+    both = [(point, point.y, theirs[point.x]) for point in own.points if point.x in theirs]
+    if found := _worst(axes, both):
+        where, point, _, theirs_y = found
+        times = f", {shown(_times(axes, point.y, theirs_y))} times" if min(point.y, theirs_y) > 0 else ""
         yield (
             f"{axes.title}: {own.name} is behind {other.name}{where}: "
-            f"{shown(point.y)} and {shown(y)} {axes.unit}, {shown(times)} times"
+            f"{shown(point.y)} and {shown(theirs_y)} {axes.unit}{times}"
         )
 
 
 def _to_paper(axes: Axes, bound: Bound, curves: Sequence[Curve]) -> Iterator[str]:
     for curve in curves:
-        for point in curve.points:
-            worst = (point.low if axes.more_is_better else point.high) or point.y
-            if _times(axes, worst, bound.y) > 1:
-                at = f" at {shown(point.x)} {axes.x}" if axes.x else ""
-                yield (
-                    f"{axes.title}: {curve.name}{at}: {shown(point.y)} {axes.unit}, worst {shown(worst)}; "
-                    f"{bound.name}"
-                )
+        ends = [
+            (one, (one.low if axes.more_is_better else one.high) or one.y, bound.y) for one in curve.points
+        ]
+        if found := _worst(axes, ends):
+            where, point, end, _ = found
+            most = f", worst {shown(end)}" if end != point.y else ""
+            yield f"{axes.title}: {curve.name}{where}: {shown(point.y)} {axes.unit}{most}; {bound.name}"
+
+
+def _worst(
+    axes: Axes, compared: Sequence[tuple[Point, float, float]]
+) -> tuple[str, Point, float, float] | None:
+    """Of points with what is compared with what: where elf's is worse, and the worst of them."""
+    worse = [one for one in compared if _times(axes, one[1], one[2]) > 1]
+    if not worse:
+        return None
+    point, own, other = max(worse, key=lambda one: _times(axes, one[1], one[2]))
+    count = f" at {len(worse)} of {len(compared)} points, worst" if len(compared) > 1 else ""
+    return f"{count} at {shown(point.x)} {axes.x}" if axes.x else "", point, own, other
 
 
 def _times(axes: Axes, own: float, other: float) -> float:

@@ -77,7 +77,7 @@ def _figure(number: str, one: Measured, pictures: Sequence[Path]) -> Iterator[st
     if one.not_measured:
         yield from _listed("Not measured", "lacking", {"": one.not_measured})
     yield f'<p class="dim">Spread: {escape(one.spread)}. Seed: {one.seed}. {_machine(one.machine)}</p>'
-    yield f"<details><summary>{len(one.commands)} commands and all values</summary>"
+    yield "<details><summary>Commands and all values</summary>"
     yield f"<pre>{escape(chr(10).join(one.commands))}</pre>"
     for axes in one.axes:
         yield f"<h3>{escape(axes.title)}, {escape(axes.unit)}</h3>"

@@ -57,7 +57,8 @@ def worst(curves: Sequence[Curve], begins: str, unit: str) -> str:
         return "not measured"
     low, high = min(point.y for point in points), max(point.y for point in points)
     most = max(point.high or point.y for point in points)
-    return f"{shown(low)} to {shown(high)} {unit}, at most {shown(most)}"
+    between = shown(low) if low == high else f"{shown(low)} to {shown(high)}"
+    return f"{between} {unit}" + (f", at most {shown(most)}" if most > high else "")
 
 
 def windows(answers: Answers) -> Shown:
