@@ -21,6 +21,7 @@ from agents.settings.kinds import (
     Unfit,
     address,
     choice,
+    counted,
     empty_or,
     flag,
     many,
@@ -38,6 +39,9 @@ from overlay.config import OverlayConfig
 DEFAULT_PATH: Final = Path("/etc/elf/elf.yaml")
 ARCHIVE_SCHEMES: Final = ("file", "s3", "gs", "gcs", "hdfs", "viewfs", "abfs", "abfss")
 """Where pyarrow and Spark can both get at."""
+COPIES: Final = 2
+COPIES_MAX: Final = 4
+"""Neighbours that have copies of snapshots: by default, and at most."""
 
 
 def log_format() -> Kind[str]:
@@ -371,12 +375,13 @@ class ProtocolConfig:
         whole(1 << 16),
         "Snapshots of one job that are kept while its root does not take them; beyond it rows are shed.",
     )
-    copies: int = setting(
-        2,
-        whole(0, 4),
-        "A snapshot that waits for its commit is copied to so many neighbours, in other racks if possible: "
-        "so an agent that is gone for good does not take it along. With STRAGGLERS MIRROR each is, at once; "
-        "0: nobody answers for this agent.",
+    copies: str = setting(
+        "lazy",
+        counted(("lazy", "eager"), COPIES_MAX),
+        "Neighbours, in other racks if possible, have copies of snapshots: so an agent that is gone for "
+        "good does not take them along. lazy: of those that wait for their commit (with STRAGGLERS MIRROR of "
+        "each, at once). eager: of each at once, and of what comes to open panes each second. How many "
+        f"neighbours, if not {COPIES}; 0: nobody answers for this agent.",
     )
     copy_after_secs: float = setting(
         3.0, number(), "How long a snapshot may wait for its commit before it is copied."
@@ -389,7 +394,22 @@ class ProtocolConfig:
         whole(0),
         "What is read at most to run the work of another agent again (streams.NAME.shared); 0: nothing is.",
     )
-    cut_interval_secs: float = setting(5.0, _SECS, "A cut (where a restart goes on) is taken that often.")
+    cut_interval_secs: float = setting(
+        5.0,
+        _SECS,
+        "A cut (where a restart goes on) is taken that often; with copies: eager each second at least.",
+    )
+
+    @property
+    def replicas(self) -> int:
+        """How many neighbours have copies."""
+        last = self.copies.split()[-1]
+        return int(last) if last.isdigit() else COPIES
+
+    @property
+    def eager(self) -> bool:
+        """Whether they have them at once, and of open panes too."""
+        return self.copies.startswith("eager")
 
 
 @dataclass(frozen=True)

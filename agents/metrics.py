@@ -178,6 +178,9 @@ class Metrics:
         self._copied = self._gauge("snapshots_copied", "Snapshots that wait, and are on neighbours.")
         self._replicas = self._gauge("copies_held", "Copies of other agents' snapshots that are kept here.")
         self._copies_bytes = self._gauge("copies_held_bytes", "Bytes of these.")
+        self._copies_sent = self._gauge(
+            "copies_sent_bytes", "Bytes of copies of this agent's snapshots that were sent since its start."
+        )
         self._mirrored = self._gauge(
             "snapshots_mirrored", "Snapshots that roots here have from neighbours of agents that are behind."
         )
@@ -304,6 +307,7 @@ class Metrics:
         copied: int,
         held: int,
         held_bytes: int,
+        sent_bytes: int,
         mirrored: int,
         run_again: int,
         not_run_again: int,
@@ -313,6 +317,7 @@ class Metrics:
         self._copied.set(copied)
         self._replicas.set(held)
         self._copies_bytes.set(held_bytes)
+        self._copies_sent.set(sent_bytes)
         self._mirrored.set(mirrored)
         self._run_again.set(run_again)
         self._not_run_again.set(not_run_again)

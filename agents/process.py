@@ -121,6 +121,8 @@ Listening = Callable[[int, str, str | None], None]
 
 LOOK_SECS: Final = 10.0
 """Between two looks at the files of ``geoip.databases``; a new one is taken at the second."""
+COPIED_MS: Final = 1_000
+"""How often what has come to open panes is copied to neighbours, where copies are eager."""
 SWITCH_SECS: Final = 0.001
 """So long a thread that computes in Python (a plan) may keep the loop waiting at each of its steps."""
 
@@ -473,7 +475,8 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
     settings = NodeSettings(
         root=root,
         retained_bytes_max=protocol.retained_bytes_max,
-        replicas=protocol.copies,
+        replicas=protocol.replicas,
+        eager=protocol.eager,
         copy_after_ms=_ms(protocol.copy_after_secs),
         copies_bytes_max=protocol.copies_bytes_max,
         open=keyring.mode == "open",
@@ -529,14 +532,16 @@ def _stream(
     stands. What receives its lines is added to ``receivers``."""
     format_ = get_format(stream.zoned_format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
+    protocol = config.protocol
     place = config.archive.path if config.archive.enabled else ""
     facts = TaskStatus(name, format_, stream.timestamp, place, declared)
     settings = WorkerSettings(
         idle_ms=_ms(stream.idle_timeout_secs),
-        future_us=int(config.protocol.future_bound_secs * 1e6),
+        future_us=int(protocol.future_bound_secs * 1e6),
         lateness_us=int(stream.lateness_secs * 1e6),
         since_us=since_us(name, stream, store),
-        checkpoint_ms=_ms(config.protocol.cut_interval_secs),
+        checkpoint_ms=min(_ms(protocol.cut_interval_secs), COPIED_MS if protocol.eager else 1 << 60),
+        copies_ms=COPIED_MS if protocol.eager else None,
         agent=me.address,
         name=me.name,
         labels=tuple(config.agent.labels.items()),

@@ -29,6 +29,7 @@ def restore(store: Store, workers: Mapping[str, StreamWorker]) -> Restored:
             for _, flow in sorted(installed)
             for s in store.snapshots(flow)
         ),
+        sealed={uid: state.sealed for w in workers.values() for uid, state in w.states().items()},
         suspended=frozenset(uid for worker in workers.values() for uid in worker.suspended()),
         replicas=replicastore.held(store),
         bootstrapped=from_lines(store.get(BOOTSTRAPPED_FACT)),

@@ -49,6 +49,7 @@ class Status:
             copied=replication.copied,
             held=len(holding),
             held_bytes=holding.bytes,
+            sent_bytes=replication.sent_bytes,
             mirrored=node.job_groups.roots.mirrored,
             run_again=node.job_groups.roots.run_again,
             not_run_again=node.job_groups.roots.not_run_again,

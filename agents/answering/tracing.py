@@ -33,6 +33,7 @@ from elf.job.commits import PanesUsed, panes_used
 from elf.job.contributions import from_bytes, numbers
 from elf.job.messages.groups import PastWindow, PastWindows, ReadPast
 from elf.job.messages.inquiries import TracedRows, TraceRows
+from elf.job.openparts import in_part, is_open
 from elf.job.provenance import untraced
 from elf.job.rollup.mirrors import flow_of
 from elf.job.spec import Flow, JobSpec
@@ -191,13 +192,14 @@ class Tracing:
             if start >= end or used.lost:
                 continue
             reran = {number for number, part in used.parts if part < 0}
-            for number in numbers(from_bytes(used.members)):
+            members = from_bytes(used.members) | in_part(used.parts)  # of open parts the rows are the pane's
+            for number in numbers(members):
                 if number in reran:
                     self._reran(found, flow, number)
                     continue
                 shares.setdefault((flow.uid, number), _Share(flow)).add(start, end)
             for number, part in used.parts:
-                if part > 0:
+                if part > 0 and not is_open(part):
                     shares.setdefault((flow.uid, number), _Share(flow)).parts.append((start, part))
         return shares
 

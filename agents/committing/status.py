@@ -17,6 +17,7 @@ from elf.job.contributions import numbers
 from elf.job.counters import COUNTER_COLUMNS, UNREDUCED
 from elf.job.effects import CommitWindows, Coverage, Named
 from elf.job.gaps import GAP_TYPE, Gap, gaps_of
+from elf.job.openparts import in_part
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.windows import Landmark, Session, Spans
 
@@ -30,6 +31,7 @@ STATUS_SCHEMA: Final = pa.schema(
         ("expected", pa.int64()),
         ("reported", pa.int64()),
         ("missing", pa.list_(pa.string())),
+        ("covered", pa.list_(pa.string())),
         *((name, pa.int64()) for name in COUNTER_COLUMNS),
         ("gaps", pa.list_(GAP_TYPE)),
         ("skipped", pa.bool_()),
@@ -103,6 +105,7 @@ def _status_row(
         "expected": len(expected),
         "reported": len(expected) - len(missing),
         "missing": list(missing.values()),
+        "covered": list(_in_part(effect, parts).values()),
         **{name: counts.get(name, 0) for name in COUNTER_COLUMNS},
         "gaps": [gap.shown() for gap in sorted(_within(gaps, first, last))],
         "skipped": any(part.lost for part in parts),
@@ -136,15 +139,26 @@ def _covered(effect: CommitWindows, parts: Sequence[Coverage]) -> tuple[dict[str
     for part in parts:
         expected[part.flow] = expected.get(part.flow, 0) | part.expected
         missing[part.flow] = missing.get(part.flow, 0) | part.expected & ~part.reported
+    return _named(effect, expected), _named(effect, missing)
+
+
+def _in_part(effect: CommitWindows, parts: Sequence[Coverage]) -> dict[str, str]:
+    """Agents that are missing in a pane of which copies have what they had read by their last checkpoint
+    (``elf.job.openparts``): names by ids."""
+    covered: dict[str, int] = {}
+    for part in parts:
+        if part.parts:
+            covered[part.flow] = covered.get(part.flow, 0) | in_part(part.parts) & ~part.reported
+    return _named(effect, covered)
+
+
+def _named(effect: CommitWindows, members: Mapping[str, int]) -> dict[str, str]:
+    """Members by flow: names by ids."""
     known = {named.flow: named for named in effect.names}
-
-    def agents(members: dict[str, int]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for flow, bits in members.items():
-            found |= _agents(known.get(flow, Named(flow, {})), bits)
-        return found
-
-    return agents(expected), agents(missing)
+    found: dict[str, str] = {}
+    for flow, bits in members.items():
+        found |= _agents(known.get(flow, Named(flow, {})), bits)
+    return found
 
 
 @lru_cache(maxsize=16)

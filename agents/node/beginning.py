@@ -69,6 +69,8 @@ class Restored:
     """Snapshots: flow, first pane, end, part, size in bytes."""
     suspended: frozenset[str] = frozenset()
     """Flows that were over their quota."""
+    sealed: Mapping[str, int] = field(default_factory=dict)
+    """The first open pane of each flow that stream tasks compute."""
     replicas: Mapping[ReplicaName, int] = field(default_factory=dict)
     """Of other agents' snapshots, the oldest first: size in bytes."""
     bootstrapped: tuple[str, ...] = ()
@@ -85,6 +87,8 @@ class NodeSettings:
     follow_ms: int = 2_000
     retained_bytes_max: int = 256 << 20
     replicas: int = 2
+    eager: bool = False
+    """Snapshots are copied at once, and open panes at each checkpoint."""
     copy_after_ms: int = 3_000
     copies_bytes_max: int = 256 << 20
     voters_max: int = VOTERS_MAX

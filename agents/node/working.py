@@ -42,7 +42,7 @@ from elf.job.rollup.combiner import Beginning
 from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.sender import Sender
 from elf.job.rollup.slices import piece_of
-from elf.job.spec import Flow
+from elf.job.spec import END_OF_TIME, Flow
 
 DEFAULT_LATENESS_US = 2_000_000
 """Of a flow that leaves it to its streams, for warnings about clocks."""
@@ -87,6 +87,7 @@ class Working:
             groups_at_once=settings.root.groups_at_once,
             offer_ms=settings.offer_ms,
             retained_bytes_max=settings.retained_bytes_max,
+            eager=settings.eager,
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
         self.replicas = Replicas(context, self.sender, self._roots, settings, restored)
@@ -108,7 +109,8 @@ class Working:
         for flow in self._ours():
             # before anything else: the stream tasks go on at once, and what they seal must find its line
             retained = {(a, b, part): size for uid, a, b, part, size in restored.retained if uid == flow.uid}
-            self.sender.add(flow, retained, suspended=flow.uid in restored.suspended)
+            suspended, sealed = flow.uid in restored.suspended, restored.sealed.get(flow.uid, END_OF_TIME)
+            self.sender.add(flow, retained, suspended=suspended, sealed=sealed)
         return [*self.end(now_ms), *self._sweep(restored), *self.sender.restored()]
 
     def _sweep(self, restored: Restored) -> list[WorkStep]:

@@ -103,6 +103,21 @@ def whole(low: int, high: int = (1 << 63) - 1) -> Kind[int]:
     return Kind(name, read, _number)
 
 
+def counted(words: tuple[str, ...], high: int) -> Kind[str]:
+    """One of these words, a whole number up to ``high``, or a word with a number from 1 behind it."""
+    named = " or ".join(words)
+    name = f"{named}, a whole number from 0 to {high}, or both ({words[-1]} 1)"
+
+    def read(value: object) -> str:
+        whole_number = isinstance(value, int) and not isinstance(value, bool)
+        text = str(value) if whole_number or isinstance(value, str) else ""
+        if not re.fullmatch(rf"[0-{high}]|(?:{'|'.join(words)})(?: [1-{high}])?", text):
+            raise _expected(name, value)
+        return text
+
+    return Kind(name, read)
+
+
 def number(low: float = 0.0, *, above: bool = False) -> Kind[float]:
     """A number of at least ``low`` (``above``: more than that)."""
     name = f"a number above {low:g}" if above else f"a number, at least {low:g}"

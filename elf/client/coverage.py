@@ -92,7 +92,10 @@ def _whence(status: Mapping[str, object]) -> list[str]:
 
 def _beside(status: Mapping[str, object], revision: int) -> list[str]:
     """All that a whole window has nothing of."""
-    found = [f"{_listed(names)} missing"] if (names := _list(status, "missing")) else []
+    covered = _list(status, "covered")
+    names = [name for name in _list(status, "missing") if name not in covered]
+    found = [f"{_listed(names)} missing"] if names else []
+    found += [f"{_listed(covered)} up to its last copy"] if covered else []
     found += [f"{count:,} {word}" for name, word in COUNTS.items() if (count := _count(status, name))]
     found += [word for name, word in FLAGS.items() if status.get(name)]
     found += [f"revision {revision}"] if revision else []

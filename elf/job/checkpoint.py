@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import msgspec
 
+from elf.job.openparts import OpenedParts
 from elf.job.past import Past
 from elf.job.spec import Flow
 
@@ -53,6 +54,11 @@ class FlowCheckpoint(msgspec.Struct, frozen=True):
     late_traced: bytes = b""
     """Which rows its open panes, and parts that are not taken yet, have counted
     (``elf.job.worker.provenance``)."""
+    fresh: bytes = b""
+    """The tree of what has come to open panes since they were last copied, where copies are eager: it is in
+    ``tree`` otherwise."""
+    opened: OpenedParts | None = None
+    """Which open parts its open panes have (``elf.job.openparts``); None: nothing of it is copied."""
     past: Past | None = None
     """How far it is in the archive (``elf.job.past``); ``applied`` is empty then. None: it takes live lines.
     """

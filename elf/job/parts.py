@@ -14,7 +14,7 @@ may come later.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -99,13 +99,17 @@ class LateRows:
 
 
 class HeldParts:
-    """Parts at the root of their flow that are in no commit yet, by pane and name."""
+    """Parts at the root of their flow that are in no commit yet, by pane and name: of late rows, and of panes
+    that were open (``elf.job.openparts``)."""
 
     def __init__(self) -> None:
         self._pieces: dict[int, dict[PartName, Piece]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._pieces)
+
+    def __iter__(self) -> Iterator[tuple[int, PartName]]:
+        return ((pane, name) for pane, pieces in self._pieces.items() for name in pieces)
 
     def add(self, name: PartName, piece: Piece) -> None:
         self._pieces.setdefault(piece.start, {}).setdefault(name, piece)

@@ -58,6 +58,7 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
     "native": ("--lines 1000000",),
     "jobs": ("--window 10 --windows 3",),
     "failover": ("--agents 16 --strikes 6", "--agents 16 --strikes 6 --detect fast"),
+    "copies": ("",),
     "outputs": ("--kills 20",),
     "since": ("",),
     "durability": ("",),
@@ -85,6 +86,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "native": ("--lines 3000",),
     "jobs": ("--jobs 6 --distinct 2 --window 1 --windows 3",),
     "failover": ("--agents 3 --strikes 2 --window-ms 500 --detect fast",),
+    "copies": ("--agents 4 --window-secs 4 --rate 50 --secs 2",),
     "outputs": ("--agents 3 --kills 1 --window-ms 500",),
     "since": ("--agents 3 --minutes 3 --repeat 1",),
     "durability": (

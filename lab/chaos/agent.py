@@ -25,6 +25,7 @@ from elf.job import effects as do
 from elf.job import events as was
 from elf.job.catalog.membership import CLUSTER_FACT, Identity, StreamSince
 from elf.job.group import port as groups
+from elf.job.openparts import is_open
 from elf.job.program.port import ProgramEvent
 from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
@@ -175,6 +176,7 @@ class SimAgent:
                 retained_bytes_max=world.retained_bytes_max,
                 group_members=world.group_members,
                 copy_after_ms=self.copy_after_ms,
+                eager=world.worker_settings.copies_ms is not None,
             ),
             restored,
             new_cluster_uid=f"of {self.agent_id}",
@@ -234,7 +236,7 @@ class SimAgent:
 
     def held(self, flow: str) -> int:
         """Bytes of the snapshots that it retains of a flow, as quotas count them."""
-        rows = self.store.snapshots(flow)
+        rows = [row for row in self.store.snapshots(flow) if not is_open(row.part)]
         return sum(len(row.counters) + len(row.payload) + SNAPSHOT_OVERHEAD for row in rows)
 
     # -- the loop of its node --------------------------------------------------------------------------------

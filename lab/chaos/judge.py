@@ -15,6 +15,7 @@ from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.contributions import bitmap
 from elf.job.effects import Deliver
+from elf.job.openparts import in_part, is_open
 from elf.job.output import OutputKept, OutputSpec
 from elf.job.spec import JobSpec, VersionRecord
 from elf.job.worker.flowstate import FlowState
@@ -31,6 +32,7 @@ from lab.chaos.ledger import (
     Book,
     Finding,
     Ledger,
+    PaneWord,
     WindowsName,
     name_of_commit,
     short,
@@ -118,17 +120,30 @@ class Judge:
                 elif not book.covers(pane):
                     if pane >= book.live_from and self._computes(agent, uid):
                         self._say(LOST, f"{name} are not sealed")
-                elif self._must(agent, uid, pane) and not word.members & bitmap([number[agent]]):
+                elif self._must(agent, uid, pane) and not self._has(word, number[agent]):
                     self._say(LOST, f"{name} are sealed, and not in the last commit")
+                in_main = word.members >> number[agent] & 1
                 missing = [
                     part
                     for (p, part) in book.parts
                     if p == pane
+                    and not (in_main and is_open(part))
                     and (number[agent], part) not in word.parts
+                    and (not is_open(part) or self._is_owed(agent, uid, pane, word, number[agent]))
                     and self._must(agent, uid, pane, part)
                 ]
                 if missing:
-                    self._say(LOST, f"{name}: late ones, part {missing[0]}, are not in the last commit")
+                    self._say(LOST, f"{name}: part {missing[0]} is not in the last commit")
+
+    @staticmethod
+    def _has(word: PaneWord, number: int) -> bool:
+        """Whether a commit has the member's main snapshot, or open parts in its place."""
+        return bool((word.members | in_part(word.parts)) >> number & 1)
+
+    def _is_owed(self, agent: int, uid: str, pane: int, word: PaneWord, number: int) -> bool:
+        """Whether open parts must be in a commit that has no main snapshot of their member."""
+        alive = agent not in self._ledger.gone
+        return not alive or self._ledger.books[uid, agent].covers(pane) or self._has(word, number)
 
     def _must(self, agent: int, uid: str, pane: int, part: int = 0) -> bool:
         """Whether what an agent has sealed must be in the last commit: for an agent that is gone for good
@@ -323,8 +338,8 @@ class Judge:
         gone = _gone(agent.logs[fragment.stream], fragment)
         for pane in sorted({*truth, *book.rows, *book.rows_in, *(p for p, _ in book.parts)}):
             sealed = Counter(book.rows.get(pane, Counter()))
-            for (at, _), part in book.parts.items():
-                sealed.update(part if at == pane else Counter())
+            for (at, number), part in book.parts.items():
+                sealed.update(part if at == pane and not is_open(number) else Counter())
             if not book.covers(pane):  # for a flow over its quota: the agent is named as missing
                 missing += truth[pane].total() if not shed else 0
                 continue

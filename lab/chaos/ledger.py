@@ -30,7 +30,9 @@ from elf.job.counters import UNREDUCED
 from elf.job.effects import CommitWindows, Coverage
 from elf.job.gaps import GAPS, Gap, gaps_of
 from elf.job.gaps import from_bytes as from_bytes_of_gaps
+from elf.job.gaps import to_bytes as to_bytes_of_gaps
 from elf.job.messages.log import FlowEnded, LogEntry, MemberJoined, MemberLeft
+from elf.job.openparts import in_part, in_whole, is_open
 from elf.job.parts import from_bytes as parts_of
 from elf.job.provenance import PaneRows, is_traced
 from elf.job.replicas import ReplicaName
@@ -48,6 +50,7 @@ CLOCKS_US = 3_500_000
 WindowsName = tuple[str, int, int, int, int]
 """Job, first start, last end, revision and version."""
 WRONG, LOST, DOUBLED, BROKEN = "wrong", "lost", "doubled", "broken"
+_NO_GAPS = to_bytes_of_gaps(())
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,7 @@ class Book:
     """Rows on time by pane, wanted or not."""
     ranges: list[tuple[int, int, bytes]] = field(default_factory=list)
     parts: dict[tuple[int, int], Counter[str]] = field(default_factory=dict)
-    """(Pane, part) of late rows."""
+    """(Pane, part) of late rows, and of panes that were open."""
     counter_tables: dict[int, Counter[str]] = field(default_factory=dict)
     """By pane, of what is no part."""
     gaps: dict[int, set[Gap]] = field(default_factory=lambda: defaultdict(set))
@@ -84,6 +87,10 @@ class Book:
 
     def covers(self, pane: int) -> bool:
         return any(start <= pane < end for start, end, _ in self.ranges)
+
+    def opened(self, pane: int) -> list[int]:
+        """The open parts of a pane."""
+        return [part for at, part in self.parts if at == pane and is_open(part)]
 
 
 @dataclass(frozen=True)
@@ -178,6 +185,8 @@ class Ledger:
             self.begins(agent, flow.flow, flow.live_from)
         for row in rows:
             self.sealed(agent, row)
+        for row in rows:
+            self._adds_up(agent, row)
         for flow in checkpoint.flows:
             self.drops(agent, flow, [name for uid, name in forgotten if uid == flow.flow.uid])
 
@@ -187,7 +196,7 @@ class Ledger:
         known = {(one.flow, one.start, one.end, one.part): one.panes for one in outcome.traced}
         for row in outcome.sealed:
             fragment = self.flows[row.flow].fragment
-            if not is_traced(fragment) or fragment.cells:
+            if not is_traced(fragment) or fragment.cells or is_open(row.part):
                 continue
             name = (
                 f"a{agent}'s snapshot of panes [{row.start}, {row.end}) of {short(row.flow)}, part {row.part}"
@@ -238,6 +247,11 @@ class Ledger:
             for pane, counts in rows.items():
                 book.rows.setdefault(pane, Counter()).update(counts)
         for counted in decode(row.counters).to_pylist() if row.counters else ():
+            if is_open(row.part):  # the main snapshot has them too
+                book.part_gaps[counted["_pane"], row.part].update(
+                    from_bytes_of_gaps(counted.get(GAPS) or _NO_GAPS)
+                )
+                continue
             pane, named = counted.pop("_pane"), counted.pop(GAPS, None)
             gaps = book.part_gaps[pane, row.part] if row.part else book.gaps[pane]
             gaps.update(from_bytes_of_gaps(named) if named else ())
@@ -245,6 +259,18 @@ class Ledger:
             book.counted.update(counted)
             if not row.part:
                 book.counter_tables[pane] = Counter(counted)
+
+    def _adds_up(self, agent: int, row: Sealed) -> None:
+        """The open parts of a pane are its main snapshot."""
+        book = self.books[row.flow, agent]
+        if not (is_open(row.part) and row.part & 1) or self.flows[row.flow].fragment.keep is not None:
+            return
+        parts = sum((book.parts[row.start, part] for part in book.opened(row.start)), Counter[str]())
+        if +parts != +book.rows.get(row.start, Counter()) or not book.covers(row.start):
+            name = f"a{agent}'s pane {row.start} of {short(row.flow)}"
+            self.found(
+                WRONG, f"{name} has {dict(parts)} in parts, {dict(book.rows.get(row.start, {}))} in all"
+            )
 
     def drops(self, agent: int, checkpoint: FlowCheckpoint, names: Iterable[Name]) -> None:
         """An agent has durably dropped panes of a flow: those of these snapshots that are in no commit, and
@@ -326,7 +352,10 @@ class Ledger:
         word = self.latest(name.flow, pane)
         if word is None:
             return False
-        return (name.member, name.part) in word.parts if name.part else bool(word.members >> name.member & 1)
+        if not name.part:  # or open parts, of which one says so for all
+            return bool((word.members | in_part(word.parts)) >> name.member & 1)
+        whole = is_open(name.part) and word.members >> name.member & 1
+        return bool(whole) or (name.member, name.part) in word.parts
 
     def rescued(self, agent: int, pane: int, flow: str, part: int = 0) -> bool:
         """Whether others had a durable replica of an agent's snapshot when the agent was gone for good."""
@@ -365,6 +394,8 @@ class Ledger:
     def _check_policy(self, name: str, word: PaneWord) -> None:
         """Check that the commit came when its jobs' STRAGGLERS allow it."""
         flow, fragment = word.row.flow, self.flows[word.row.flow].fragment
+        if twice := word.members & in_part(word.parts):
+            self.found(DOUBLED, f"{name}: main snapshot and open parts of {numbers(twice)}")
         if fragment.leap and word.revision:
             self.found(WRONG, f"{name}: a job that leaps is never revised")
         if fragment.wait_us is None or word.revision:
@@ -533,7 +564,7 @@ class Ledger:
             first, last = max(part.start, span[0] // pane_us), min(part.end, -(-span[1] // pane_us))
             for pane in range(first, last) if not part.lost else ():
                 word = self.latest(part.flow, pane, part.revision)
-                there = word.members if word is not None else 0
+                there = word.members | in_whole(word.parts) if word is not None else 0
                 flow = bootstrapped(part.flow)
                 found |= {f"a{agent}" for agent in self.who(flow, part.expected & ~there)}
         return found

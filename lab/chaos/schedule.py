@@ -21,6 +21,8 @@ HEIR_SHARE = 0.5
 """In this share of those fleets the holders of that agent's replicas are asked to leave then."""
 MIRRORED_SHARE = 0.3
 """The share of schedules in which jobs have ``STRAGGLERS MIRROR``."""
+EAGER_SHARE = 0.4
+"""The share of schedules in which copies are eager."""
 EQUAL_SHARE = 0.35
 """The share of schedules with jobs with equal queries at one agent."""
 REDUCED_SHARE = 0.3
@@ -135,6 +137,8 @@ class Schedule:
     """The logs of each agent, in each of its streams; none: its rows come without files."""
     pasts: tuple[tuple[int, int], ...] = ()
     """Jobs that begin in the past (SINCE): number, and how many ms before they are asked for."""
+    eager: bool = False
+    """Copies are eager: of open panes too."""
     listed: bool = False
     """A returning agent asks those that its configuration names, whatever has become of them."""
 
@@ -212,6 +216,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         files=files,
         at_once=random.Random(f"turns {seed} {nodes}").choice([1, 2, AT_ONCE]),
         pasts=pasts,
+        eager=random.Random(f"eager {seed} {nodes}").random() < EAGER_SHARE,
         listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
     )
 

@@ -51,6 +51,8 @@ LATENESS_US = 2 * SECOND
 LATE_BY = {"clock", "leave", "heir"}
 """What makes rows come too late, however they are read: clocks go back, and an agent that leaves seals
 early."""
+COPIES_MS = 400
+"""Between two copies of open panes, where copies are eager."""
 MEMORY = Path("/dev/shm")
 PEOPLE = "client:people"
 ASK_RETRY_MS = 1_500
@@ -161,6 +163,10 @@ class Story:
         world.worker_settings = WorkerSettings(
             idle_ms=1_500, lateness_us=500_000, checkpoint_ms=1_300, traces=True
         )
+        if schedule.eager:
+            world.worker_settings = replace(
+                world.worker_settings, copies_ms=COPIES_MS, checkpoint_ms=COPIES_MS
+            )
         world.disorder_ms = schedule.disorder_ms
         world.retained_bytes_max = schedule.quota
         world.supervised = True
@@ -186,7 +192,11 @@ class Story:
         what an agent finds a second later comes too late."""
         world, schedule = self.world, self.schedule
         world.worker_settings = WorkerSettings(
-            idle_ms=4_000, lateness_us=LATENESS_US, checkpoint_ms=1_300, traces=True
+            idle_ms=4_000,
+            lateness_us=LATENESS_US,
+            checkpoint_ms=world.worker_settings.checkpoint_ms,
+            traces=True,
+            copies_ms=world.worker_settings.copies_ms,
         )
         world.disorder_ms = 300
         world.has_files = True

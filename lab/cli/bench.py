@@ -55,6 +55,10 @@ BENCHES: Final = {
         "lab.bench.failover.Failover",
         "Agents are killed, restarted or stopped while they work: how long until the next correct window?",
     ),
+    "copies": (
+        "lab.bench.copies.Copies",
+        "Eager copies beside lazy ones: CPU and bytes, and rows lost of an agent that is gone with its disk.",
+    ),
     "outputs": (
         "lab.bench.outputs.bench.Outputs",
         "Masters are killed while windows go to a real PostgreSQL: is every window there, and right?",

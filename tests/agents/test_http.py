@@ -310,7 +310,16 @@ def test_every_measurement_shows() -> None:
     metrics.windows_committed()
     metrics.panes_committed(7)
     metrics.snapshots_retained(8)
-    metrics.replicas(wanting=3, copied=4, held=5, held_bytes=6_000, mirrored=7, run_again=8, not_run_again=9)
+    metrics.replicas(
+        wanting=3,
+        copied=4,
+        held=5,
+        held_bytes=6_000,
+        sent_bytes=7_000,
+        mirrored=7,
+        run_again=8,
+        not_run_again=9,
+    )
     metrics.members_live(9)
     metrics.jobs(2)
     metrics.refused("checksum")
@@ -333,6 +342,7 @@ def test_every_measurement_shows() -> None:
         "elf_snapshots_copied": 4,
         "elf_copies_held": 5,
         "elf_copies_held_bytes": 6_000,
+        "elf_copies_sent_bytes": 7_000,
         "elf_snapshots_mirrored": 7,
         "elf_panes_run_again": 8,
         "elf_panes_not_run_again": 9,

@@ -29,15 +29,17 @@ from elf.job.checkpoint import FlowCheckpoint
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Replay, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.counters import COUNTER_COLUMNS
-from elf.job.effects import CommitWindows, Deliver, Effect, SaveOutput, Work
+from elf.job.effects import CommitWindows, Deliver, Effect, SaveOutput, Send, Work
 from elf.job.group.outputs import Outputs, _Output
-from elf.job.messages.rollup import Slice
+from elf.job.messages.rollup import OfferReplicas, Slice
+from elf.job.openparts import is_open
 from elf.job.past import Past
 from elf.job.ports import Int64s
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.decide import Stragglers
-from elf.job.rollup.panes import Panes
+from elf.job.rollup.panes import Panes, Segment
 from elf.job.rollup.proxies import Proxies
+from elf.job.rollup.retained import Retained
 from elf.job.rollup.root import Root
 from elf.job.rollup.sender import Sender, _Line
 from elf.job.rollup.slices import reissued
@@ -398,6 +400,28 @@ def says_nothing_of_a_failure(patch: pytest.MonkeyPatch) -> None:
 def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:
     """protocol 9.3: nobody sends what a dead agent had sealed."""
     patch.setattr(Proxies, "_appoint", lambda proxies, snapshot, holder, now_ms: False)
+
+
+def takes_main_snapshots_beside_parts(patch: pytest.MonkeyPatch) -> None:
+    """protocol 9.7: a root does not look at open parts when the main snapshot comes."""
+    patch.setattr(Segment, "in_part", property(lambda segment: 0))
+    patch.setattr("elf.job.rollup.collect.in_part", lambda parts: 0)
+
+
+def forgets_parts_of_what_is_covered(patch: pytest.MonkeyPatch) -> None:
+    """protocol 9.7: who hears that its main snapshot is covered takes it for included."""
+    patch.setattr(Retained, "covered", lambda retained, start, end: retained.answered(start, end, 0))
+
+
+def offers_no_open_parts(patch: pytest.MonkeyPatch) -> None:
+    """protocol 9.8: nobody sends what a dead agent had of open panes."""
+    offered = Proxies.offered
+
+    def without(proxies: Proxies, root: Root, holder: str, offer: OfferReplicas, now_ms: int) -> list[Send]:
+        names = tuple(name for name in offer.names if not is_open(name[2]))
+        return offered(proxies, root, holder, replace(offer, names=names), now_ms)
+
+    patch.setattr(Proxies, "offered", without)
 
 
 # -- files ---------------------------------------------------------------------------------------------------

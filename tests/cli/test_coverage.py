@@ -63,6 +63,13 @@ def test_the_line(change: dict[str, object], line: str) -> None:
     assert is_whole(status) == (line in ("3 of 3 agents", "1 of 1 agent"))
 
 
+def test_it_says_who_is_there_up_to_its_last_copy() -> None:
+    away = WHOLE | {"reported": 1, "missing": ["web-2", "web-3"]}
+    said = coverage(away | {"covered": ["web-3"]})
+    assert said == "1 of 3 agents, web-2 missing, web-3 up to its last copy"
+    assert not is_whole(away | {"covered": ["web-2", "web-3"]})
+
+
 def test_it_says_which_rows_are_from_archives() -> None:
     assert coverage(WHOLE | {"archived": 12}) == "3 of 3 agents, from archives"
     assert coverage(WHOLE | {"archived": 5}) == "3 of 3 agents, 5 of 12 rows from archives"
@@ -93,7 +100,7 @@ def test_a_revision_corrects_what_was_told_before() -> None:
 
 def test_each_field_of_a_status_has_a_place_in_it() -> None:
     """Who adds one to the status decides how it is said."""
-    said = {*COUNTS, *FLAGS, "expected", "reported", "missing", "revision", "gaps", "archived"}
+    said = {*COUNTS, *FLAGS, "expected", "reported", "missing", "covered", "revision", "gaps", "archived"}
     silent = {"window_start", "window_end", "rows_in", "version"}
     assert set(STATUS_SCHEMA.names) | {"gaps"} == said | silent
     assert set(COUNTER_COLUMNS) == {*COUNTS, "rows_in", "archived"}

@@ -84,6 +84,14 @@ def gone(rng: random.Random) -> list[Fault]:
     return [Fault("gone", rng.randrange(1_000, 4_000), (rng.randrange(6),), lasts_ms), *lossy(rng)]
 
 
+def gone_eagerly(rng: random.Random) -> list[Fault]:
+    """One is gone for good with its open panes, of which others have copies; one dies for longer than panes
+    wait, and comes back with what it had."""
+    gone, away = rng.sample(range(6), 2)
+    dies = Fault("crash", 5_500 + rng.randrange(1_000), (away,), 5_000)
+    return [Fault("gone", rng.randrange(1_000, 3_000), (gone,), 500), dies]
+
+
 def behind(rng: random.Random) -> list[Fault]:
     """Panes wait for one that stands still. Slices of others get lost for a while, of several at once, and
     most takes long: what they are asked for and what mirrors send for them come one about the other."""
@@ -162,7 +170,16 @@ def begun_before_and_killed(rng: random.Random) -> list[Fault]:
     return [*begun_before(rng), *(Fault("crash", at + 150 * n, (n,), 300) for n in range(2, NODES))]
 
 
-AGENTS: dict[Storm, int] = {stragglers: 6, dead: 6, lagging: 6, behind: 6, fashions: 8, gone: 6, reduced: 6}
+AGENTS: dict[Storm, int] = {
+    stragglers: 6,
+    dead: 6,
+    lagging: 6,
+    behind: 6,
+    fashions: 8,
+    gone: 6,
+    gone_eagerly: 6,
+    reduced: 6,
+}
 
 JOBS: dict[Storm, tuple[str, ...]] = {
     stragglers: ("leap", "wait"),
@@ -209,6 +226,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         rate_ms=RATES_MS.get(storm, 150),
         quota=9_000 if alone else 256 << 20,
         storm_ms=12_000 if storm in JOBS else 10_000,
+        eager=storm is gone_eagerly,
         pasts=((1, 5_000),) if storm in (begun_before, begun_before_and_killed) else (),
         files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
     )

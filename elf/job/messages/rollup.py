@@ -32,7 +32,7 @@ from elf.ql.plan import Top
 from elf.security.authored import Authorship
 from elf.wire.base import Message
 
-Verdicts = Annotated[str, msgspec.Meta(pattern=r"\A(included|final|leapt|answered|send|wait)\Z")]
+Verdicts = Annotated[str, msgspec.Meta(pattern=r"\A(included|final|leapt|answered|covered|send|wait)\Z")]
 """What a root may say of a snapshot."""
 
 
@@ -162,7 +162,8 @@ class Offer(Message, frozen=True, kw_only=True):
 class Verdict(Message, frozen=True, kw_only=True):
     """The root's answer to an offer: ``included`` (delete it), ``final`` (too late, count it as left out),
     ``leapt`` (count its rows, see ``elf.job.stragglers``), ``answered`` (by another, from the source offsets
-    with that number: count what that one lacked, see ``elf.job.reexecution``), ``send``."""
+    with that number: count what that one lacked, see ``elf.job.reexecution``), ``covered`` (open parts of the
+    pane are in it: offer the others, see ``elf.job.openparts``), ``send``."""
 
     flow: FlowUid
     start: Pane
@@ -304,8 +305,8 @@ class OfferReplicas(Message, frozen=True, kw_only=True):
 
 
 class ReplicaVerdict(Message, frozen=True, kw_only=True):
-    """The root's answer, as a ``Verdict`` on a member's own: ``included``, ``final`` and ``leapt`` mean
-    forget it. ``send``: the owner is gone, and you are its proxy."""
+    """The root's answer, as a ``Verdict`` on a member's own: ``included``, ``final``, ``leapt`` and
+    ``covered`` mean forget it. ``send``: the owner is gone, and you are its proxy."""
 
     flow: FlowUid
     member: Number

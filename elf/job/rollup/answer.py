@@ -14,6 +14,7 @@ from typing import Final
 
 from elf.job.catalog.log import Member
 from elf.job.contributions import PartName
+from elf.job.openparts import is_open
 from elf.job.rollup.collect import Covered
 from elf.job.rollup.decide import RootSettings, Stragglers
 from elf.job.rollup.panes import Panes
@@ -90,14 +91,16 @@ class Answers:
     def _verdicts_beside_runs(
         self, member: int, start: int, end: int, now_ms: int
     ) -> list[tuple[int, int, str]]:
-        """Panes that another agent has run have their own verdict, ``answered``, one for each segment."""
+        """Panes that another agent has run have their own verdict, ``answered``, and those that have open
+        parts of the member ``covered``, one for each segment."""
         found, begin = list[tuple[int, int, str]](), start
         for segment in self._panes.history.within(start, end):
-            if segment.mark_of(member):
+            own = segment.in_part >> member & 1
+            if own or segment.mark_of(member):
                 first, last = max(segment.start, start), min(segment.end, end)
                 if begin < first:
                     found.append((begin, first, self.verdict(member, begin, first, now_ms)))
-                found.append((first, last, "answered"))
+                found.append((first, last, "covered" if own else "answered"))
                 begin = last
         if begin < end:
             found.append((begin, end, self.verdict(member, begin, end, now_ms)))
@@ -112,6 +115,8 @@ class Answers:
         if end <= max(self._panes.kept_from(), first):
             return "final"
         inside = self._panes.history.within(start, end)
+        if any(segment.in_part >> member & 1 for segment in inside):
+            return "covered"
         if inside and inside[-1].end >= end:
             if all(segment.members >> member & 1 for segment in inside):
                 return "included"
@@ -128,13 +133,19 @@ class Answers:
         return not has and self.verdict(member, start, end, now_ms) == "send"
 
     def verdict_of_part(self, name: PartName, pane: int) -> str:
-        """The verdict on a retained part, as ``verdict``."""
+        """The verdict on a retained part, as ``verdict``: an open one is in a commit with its member's main
+        snapshot, too."""
         if self._panes.first_pane is None:
             return "wait"
         if pane < self._panes.kept_from():
             return "final"
-        if any(name in segment.parts for segment in self._panes.history.within(pane, pane + 1)):
+        inside, (member, part) = self._panes.history.within(pane, pane + 1), name
+        if any(name in segment.parts for segment in inside):
             return "included"
+        if is_open(part) and any(segment.members >> member & 1 for segment in inside):
+            return "included"
+        if is_open(part) and self._covered.has(member, pane, pane + 1):
+            return "wait"
         waits = self._covered.has_part(name, pane) or self._covered.refused.has_part(name, pane)
         return "wait" if waits else "send"
 

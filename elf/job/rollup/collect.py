@@ -22,6 +22,7 @@ from elf.errors import ElfBug
 from elf.fields import replace
 from elf.job.contributions import PartName, Piece, Pieces, Pile, numbers
 from elf.job.effects import CommitPanes
+from elf.job.openparts import in_part, is_open
 from elf.job.parts import HeldParts
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.snapshots import Span
@@ -65,8 +66,8 @@ class Covered:
         if piece.start >= piece.end:
             return
         committed = self._panes.history.within(piece.start, piece.end)
-        taken = [(one.start, one.end) for one in committed if one.members & piece.members]
-        taken += [(work.start, work.end) for work in self._proposed if work.added & piece.members]
+        taken = [(one.start, one.end) for one in committed if (one.members | one.in_part) & piece.members]
+        taken += [(w.start, w.end) for w in self._proposed if (w.added | in_part(w.new)) & piece.members]
         free = [(piece.start, piece.end)]
         for start, end in taken:
             free = [rest for span in free for rest in outside(span, start, end)]
@@ -74,7 +75,7 @@ class Covered:
             self._late.add(piece.clip(*span))
 
     def add_part(self, name: PartName, piece: Piece) -> None:
-        """Add a part of late rows, of one pane, which is not covered."""
+        """Add a part of one pane, which is not covered."""
         self._parts.add(name, piece)
 
     # -- what is covered -------------------------------------------------------------------------------------
@@ -125,9 +126,20 @@ class Covered:
             yield from ((segment, pieces) for pieces in self._late.take(segment.start, segment.end))
 
     def take_parts(self) -> Iterator[tuple[Segment, int, dict[PartName, Piece]]]:
-        """Parts of late rows for committed panes."""
+        """Parts for committed panes; open ones of members that are in them are dropped."""
         for pane, pieces in self._parts.take(self.committed_to()):
-            yield from ((segment, pane, pieces) for segment in self._panes.history.within(pane, pane + 1))
+            for segment in self._panes.history.within(pane, pane + 1):
+                there = {
+                    (member, part): piece
+                    for (member, part), piece in pieces.items()
+                    if not (is_open(part) and segment.members >> member & 1)
+                }
+                if there:
+                    yield segment, pane, there
+
+    def open_to(self) -> int:
+        """After the last pane of which open parts are held."""
+        return max((pane + 1 for pane, name in self._parts if is_open(name[1])), default=START_OF_TIME)
 
     def proposes(self) -> bool:
         """Whether any proposed commit is not durable yet."""

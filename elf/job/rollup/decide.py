@@ -199,6 +199,11 @@ class Stragglers:
         """Whether each of them is silent, for the straggler limit."""
         return all(self.is_silent(number, self.limit_ms(), now_ms) for number in numbers(members))
 
+    def is_deserted(self, pane: int, now_ms: int) -> bool:
+        """Whether all that are expected in a pane are silent, so that nobody's watermark will pass it."""
+        expected = self._panes.expected(pane)
+        return bool(expected) and self.are_silent(expected, now_ms)
+
     # -- for how long ----------------------------------------------------------------------------------------
 
     @property
@@ -278,9 +283,12 @@ class Deciding:
 
     def _next_panes(self, now_ms: int) -> list[CommitPanes]:
         stragglers = self._stragglers
-        head = self._covered.committed_to()
+        head, parts_to = self._covered.committed_to(), self._covered.open_to()
         found: list[CommitPanes] = []
-        for start, end, covered in self._spans(head, self._covered.held_to(head)):
+        for start, end, covered in self._spans(head, max(self._covered.held_to(head), parts_to)):
+            if not covered and start < parts_to and stragglers.is_deserted(start, now_ms):
+                found.append(self._of(start, end, ()))
+                continue
             expired = stragglers.is_expired(start, now_ms)
             missing = stragglers.wanted(start, now_ms) & ~covered
             if not expired and (not covered or missing or stragglers.lacks_words(start, now_ms)):

@@ -22,6 +22,7 @@ from elf.job.messages.rollup import (
     ReplicasKept,
     ReplicaVerdict,
 )
+from elf.job.openparts import is_open
 from elf.job.replicas import (
     ForgetReplicas,
     HeldRead,
@@ -170,6 +171,7 @@ class Holding:
         for name in sorted(self._of.get(word.flow, ())):
             if name.part:
                 included = name.start == word.start and (name.member, name.part) in parts
+                included |= is_open(name.part) and bool(members >> name.member & 1)
             else:
                 included = leap or bool(members >> name.member & 1)
             if included and self._answered(name, word.start, word.end):
@@ -214,7 +216,7 @@ class Holding:
     def owing(self) -> bool:
         return bool(self._held)
 
-    def is_mirrored(self, uid: str) -> bool:
+    def is_copied_at_once(self, uid: str) -> bool:
         return False
 
     def leader_of(self, uid: str) -> str:
@@ -300,4 +302,4 @@ class Holding:
 
 
 def _makes_sense(name: ReplicaName) -> bool:
-    return name.start < name.end and name.member >= 0
+    return name.start < name.end and name.member >= 0 and (not name.part or name.end == name.start + 1)

@@ -21,6 +21,7 @@ from elf.fields import replace
 from elf.job.catalog.log import Member
 from elf.job.contributions import PartName
 from elf.job.effects import Coverage, Named
+from elf.job.openparts import in_part, in_whole
 from elf.job.rollup.presence import Roster
 from elf.job.spec import START_OF_TIME, Flow
 
@@ -29,8 +30,8 @@ PRUNE_MS = 60_000
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """Committed panes ``[start, end)``: revision, the members in it, and the ``parts`` of late rows.
-    ``at_ms``: when. ``lost``: see the module's docstring."""
+    """Committed panes ``[start, end)``: revision, the members in it, and the ``parts`` of late rows and of
+    panes that were open (``elf.job.openparts``). ``at_ms``: when. ``lost``: see the module's docstring."""
 
     start: int
     end: int
@@ -39,6 +40,11 @@ class Segment(msgspec.Struct, frozen=True):
     at_ms: int
     lost: bool = False
     parts: frozenset[PartName] = frozenset()
+
+    @property
+    def in_part(self) -> int:
+        """Members of which open parts are in it, in place of their main snapshots."""
+        return in_part(self.parts) if self.parts else 0
 
     def mark_of(self, member: int) -> int:
         """The number of the source offsets from which another agent has run the member's work, as named among
@@ -73,7 +79,10 @@ class History:
         return [s for s in self._segments if s.start < end and start < s.end]
 
     def add(self, new: Segment) -> None:
-        """Panes after the last, or a revision of panes that are here. Raises ``ElfBug`` if it is neither."""
+        """Panes after the last, or a revision of panes that are here. Raises ``ElfBug`` if it is neither, or
+        has a member twice."""
+        if new.members & new.in_part:
+            raise ElfBug(f"members with main snapshot and open parts in panes {new.start}..{new.end}")
         if new.revision:
             self._revise(new)
             return
@@ -218,7 +227,8 @@ class Panes:
                 found.append(Coverage(uid, at, begin, 0, self.expected(at), 0, lost=True))
             for first, last in pairwise((begin, *self.roster.edges(begin, stop), stop)):
                 expected = self.expected(first) | segment.members
-                has = (segment.revision, expected, segment.members, segment.lost, segment.parts)
+                reported = segment.members | (in_whole(segment.parts) if segment.parts else 0)
+                has = (segment.revision, expected, reported, segment.lost, segment.parts)
                 found.append(Coverage(uid, first, last, *has))
             at = stop
         return tuple(found)

@@ -20,6 +20,7 @@ import msgspec
 from elf.job.contributions import Piece, from_bytes, numbers
 from elf.job.effects import Send
 from elf.job.messages.rollup import NotRun, OfferReplicas, Reexecute, ReplicaVerdict, RunSlice, Whereabouts
+from elf.job.openparts import is_open
 from elf.job.reexecution import SourceOffsets, Where
 from elf.job.rollup.root import Root
 
@@ -60,7 +61,10 @@ class Proxies:
             return []
         found: list[Send] = []
         silent = root.stragglers.is_silent(offer.member, SILENT_MS, now_ms)
+        main = [(start, end) for start, end, part in offer.names if not part]
         for start, end, part in offer.names:
+            if is_open(part) and any(a <= start < b for a, b in main):
+                continue  # it is in the main snapshot, which is here too
             if part:
                 words = [(start, end, root.answers.verdict_of_part((offer.member, part), start))]
             else:

@@ -98,7 +98,7 @@ class Owed(Protocol):
     def owing(self) -> bool:
         """Whether any snapshot has no answer yet."""
 
-    def is_mirrored(self, uid: str) -> bool:
+    def is_copied_at_once(self, uid: str) -> bool:
         """Whether the snapshots of a flow are copied at once."""
 
     def leader_of(self, uid: str) -> str:
@@ -129,6 +129,8 @@ class Replication:
         self._due: dict[ReplicaName, _Spread] = {}
         self._silent: dict[str, int] = {}
         self._next_ms = 0
+        self.sent_bytes = 0
+        """Of the replicas that were sent, since the start."""
 
     @property
     def wanting(self) -> int:
@@ -163,7 +165,7 @@ class Replication:
     def sealed(self, uid: str, now_ms: int) -> None:
         """A snapshot of this flow is durable: if the flow is mirrored, neighbours get it at once, with
         whatever else is sealed at this moment."""
-        if self._owed.is_mirrored(uid):
+        if self._owed.is_copied_at_once(uid):
             self._next_ms = min(self._next_ms, now_ms + SOON_MS)
 
     def _drop(self, names: Sequence[ReplicaName]) -> list[Send]:
@@ -220,6 +222,7 @@ class Replication:
         """Read from the store, to send to the neighbours; what was answered meanwhile is not sent."""
         replicas = tuple(replica for replica in event.replicas if replica.name in self._due)
         message = KeepReplicas(replicas=replicas)
+        self.sent_bytes += len(event.to) * sum(replica.size for replica in replicas)
         return [Send(to, message) for to in event.to] if replicas else []
 
     def kept(self, sender: str, message: ReplicasKept) -> None:

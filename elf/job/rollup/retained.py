@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from elf.job.commands import Answered, DropStragglers
+from elf.job.openparts import is_open
 from elf.job.snapshots import Name, Span
 from elf.job.spec import START_OF_TIME, Flow
 from elf.job.stragglers import Drops, outside
@@ -19,19 +20,34 @@ class Retained:
         """The spans of each that are not answered."""
         self._since: dict[Name, int] = {}
         self._sizes: dict[Name, int] = {}
+        self._reserve: dict[Name, int] = {}
+        """Open parts, and their sizes: they wait for what becomes of their panes' main snapshots."""
         self._leaps = Drops()
 
     def add(self, name: Name, size: int, now_ms: int) -> None:
         """Add a snapshot that was sealed then and has so many bytes."""
         self._owed[name], self._since[name], self._sizes[name] = [name[:2]], now_ms, size
 
+    def reserve(self, name: Name, size: int) -> None:
+        """Add an open part: it is owed only if its pane's main snapshot cannot be taken."""
+        self._reserve[name] = size
+
     def __len__(self) -> int:
         return len(self._owed)
 
     @property
     def bytes(self) -> int:
-        """The bytes of all of them."""
-        return sum(self._sizes.values())
+        """The bytes of all of them, but for open parts, which are bounded by themselves
+        (``elf.job.worker.openparts``)."""
+        return sum(size for name, size in self._sizes.items() if not is_open(name[2]))
+
+    def reserved(self) -> Iterator[tuple[Name, int]]:
+        """The open parts in reserve, with sizes in bytes."""
+        yield from self._reserve.items()
+
+    def is_kept(self) -> bool:
+        """Whether any is owed, or in reserve."""
+        return bool(self._owed or self._reserve)
 
     def is_left(self) -> bool:
         """Whether any is owed, or still to be counted."""
@@ -61,9 +77,9 @@ class Retained:
         self, start: int, end: int, part: int, *, counted: bool = False, offsets: int = 0
     ) -> list[Name]:
         """Panes ``[start, end)`` are answered; snapshots with no unanswered pane left are forgotten and
-        returned. ``counted``: those panes are dropped or, unless ``offsets`` is 0, another agent has answered
-        for us."""
-        done: list[Name] = []
+        returned, and so are the open parts of these panes. ``counted``: those panes are dropped or, unless
+        ``offsets`` is 0, another agent has answered for us."""
+        done, gone = list[Name](), list[Name]()
         for name, spans in self._owed.items():
             if name[2] != part:
                 continue
@@ -72,9 +88,32 @@ class Retained:
             self._owed[name] = [rest for span in spans for rest in outside(span, start, end)]
             if not self._owed[name]:
                 done.append(name)
+        if not part:
+            done += [name for name in self._owed if _is_open_within(name, start, end)]
+            for name in [name for name in self._reserve if _is_open_within(name, start, end)]:
+                del self._reserve[name]
+                gone.append(name)
+        for name in done:
+            del self._owed[name], self._since[name], self._sizes[name]
+        return [*done, *gone]
+
+    def covered(self, start: int, end: int) -> list[Name]:
+        """Open parts of these panes are in a commit: what else there is of them is owed in place of the main
+        snapshots. Of these, those with no unanswered pane left are forgotten and returned."""
+        self.release(start, end)
+        done = []
+        for name, spans in self._owed.items():
+            if not name[2]:
+                self._owed[name] = [rest for span in spans for rest in outside(span, start, end)]
+                done += [] if self._owed[name] else [name]
         for name in done:
             del self._owed[name], self._since[name], self._sizes[name]
         return done
+
+    def release(self, start: int, end: int) -> None:
+        """The open parts of these panes are owed: their main snapshots are not taken, or will not be made."""
+        for name in [name for name in self._reserve if _is_open_within(name, start, end)]:
+            self.add(name, self._reserve.pop(name), 0)
 
     def count(self, flow: Flow, done: Iterable[Name], drop_to: int) -> DropStragglers | Answered | None:
         """What the stream task is to do about answered snapshots: count what is dropped or answered by
@@ -92,3 +131,7 @@ class Retained:
     def forget_counted(self, name: Name) -> None:
         """The stream task has counted and deleted them."""
         self._leaps.counting.discard(name)
+
+
+def _is_open_within(name: Name, start: int, end: int) -> bool:
+    return is_open(name[2]) and start <= name[0] and name[1] <= end

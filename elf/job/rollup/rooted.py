@@ -26,6 +26,7 @@ from elf.job.messages.rollup import (
     Slice,
     Verdict,
 )
+from elf.job.openparts import is_open
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment
 from elf.job.rollup.proxies import MIRROR_OF, PROXY_MS, Proxies, Runs
@@ -117,6 +118,8 @@ class RootedFlow:
                 offsets = answers.reexecuted_from(offer.member, first) if verdict == "answered" else 0
                 words.append(Verdict(flow=flow, start=first, end=last, verdict=verdict, offsets=offsets))
         for start, end, part in offer.parts:
+            if is_open(part) and start >= self.root.durable_to():
+                continue  # its main snapshot may come
             verdict = answers.verdict_of_part((offer.member, part), start)
             words.append(Verdict(flow=flow, start=start, end=end, verdict=verdict, part=part))
         return [Send(sender, word) for word in words if word.verdict != "wait"]

@@ -30,13 +30,14 @@ from elf.job.messages.rollup import (
     Verdict,
     Whereabouts,
 )
+from elf.job.openparts import is_open
 from elf.job.reexecution import Where
 from elf.job.replicas import ReplicaName
 from elf.job.rollup.combiner import SELF, Combiner
 from elf.job.rollup.retained import Retained
 from elf.job.rollup.slices import reissued, slice_of
 from elf.job.snapshots import Early, Name, Sealed, Threshold
-from elf.job.spec import START_OF_TIME, Flow
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from overlay.turns import AT_ONCE, Turns
 
 SNAPSHOT_OVERHEAD = 256
@@ -72,7 +73,10 @@ class Sender:
         groups_at_once: int = AT_ONCE,
         offer_ms: int = 3_000,
         retained_bytes_max: int = 256 << 20,
+        eager: bool = False,
     ) -> None:
+        """``eager``: neighbours get each snapshot at once."""
+        self._eager = eager
         self._parent_of = parent_of
         self._children_of = children_of
         self._number_of = number_of
@@ -93,12 +97,26 @@ class Sender:
 
     # -- flows -----------------------------------------------------------------------------------------------
 
-    def add(self, flow: Flow, retained: Mapping[Name, int] | None = None, *, suspended: bool = False) -> None:
-        """A flow of this node; ``retained``: snapshots from before a restart, and their sizes in bytes."""
+    def add(
+        self,
+        flow: Flow,
+        retained: Mapping[Name, int] | None = None,
+        *,
+        suspended: bool = False,
+        sealed: int = END_OF_TIME,
+    ) -> None:
+        """A flow of this node; ``retained``: snapshots from before a restart, and their sizes in bytes;
+        ``sealed``: panes from there on are open."""
         line = self._lines.setdefault(flow.uid, _Line(flow, Combiner()))
         line.suspended |= suspended
-        for name, size in (retained or {}).items():
-            line.retained.add(name, size, 0)
+        owed = retained or {}
+        main = [name[:2] for name in owed if not name[2]]
+        for name, size in owed.items():
+            waits = name[0] >= sealed or any(start <= name[0] < end for start, end in main)
+            if is_open(name[2]) and waits and not suspended:
+                line.retained.reserve(name, size)
+            else:
+                line.retained.add(name, size, 0)
 
     def restored(self) -> list[Effect]:
         """After a restart: do again what the last answers led to. The snapshots may be forgotten while the
@@ -122,27 +140,30 @@ class Sender:
         return tuple(line.flow for line in self._lines.values())
 
     def owing(self) -> bool:
-        """Whether a snapshot of any flow is owed."""
-        return any(len(line.retained) for line in self._lines.values())
+        """Whether a snapshot of any flow is owed, or in reserve."""
+        return any(line.retained.is_kept() for line in self._lines.values())
 
     def retained(self) -> int:
         """Snapshots (names) that are still owed."""
         return sum(len(line.retained) for line in self._lines.values())
 
     def owed_since(self, before_ms: int) -> Iterator[tuple[ReplicaName, int]]:
-        """The snapshots that were sealed by then and are still owed, and all owed ones of mirrored flows;
-        with sizes in bytes."""
+        """The snapshots that were sealed by then and are still owed, and all owed ones of flows that are
+        copied at once, with the open parts of panes; with sizes in bytes."""
         for uid, line in self._lines.items():
-            number, mirrored = self._number_of(line.flow.fragment.stream), line.flow.fragment.mirror
-            if number is not None:
-                for name, size in line.retained.since(None if mirrored else before_ms):
-                    yield ReplicaName(uid, number, *name), size
+            number = self._number_of(line.flow.fragment.stream)
+            if number is None:
+                continue
+            for name, size in line.retained.since(None if self.is_copied_at_once(uid) else before_ms):
+                yield ReplicaName(uid, number, *name), size
+            for name, size in line.retained.reserved() if self._eager else ():
+                yield ReplicaName(uid, number, *name), size
 
-    def is_mirrored(self, uid: str) -> bool:
-        """Whether neighbours get the snapshots of a flow as soon as they are sealed (``STRAGGLERS
-        MIRROR``)."""
+    def is_copied_at_once(self, uid: str) -> bool:
+        """Whether neighbours get the snapshots of a flow as soon as they are made: copies are eager, or the
+        job says so (``STRAGGLERS MIRROR``)."""
         line = self._lines.get(uid)
-        return line is not None and line.flow.fragment.mirror
+        return line is not None and (self._eager or line.flow.fragment.mirror)
 
     def leader_of(self, uid: str) -> str:
         """Where the root of a flow is."""
@@ -163,6 +184,9 @@ class Sender:
         if line is None or number is None:
             return []
         size = len(sealed.counters) + len(sealed.payload) + SNAPSHOT_OVERHEAD
+        if is_open(sealed.part):
+            line.retained.reserve((sealed.start, sealed.end, sealed.part), size)
+            return []
         line.retained.add((sealed.start, sealed.end, sealed.part), size, now_ms)
         if sealed.part:
             sent = [Send(line.flow.leader, one) for one in reissued(line.flow, number, [sealed])]
@@ -196,7 +220,8 @@ class Sender:
         held = line.retained.bytes
         stream = line.flow.fragment.stream
         if not line.suspended and held > self._retained_bytes_max:
-            line.suspended = True
+            line.suspended = True  # open panes are dropped: what is not in their open parts
+            line.retained.release(START_OF_TIME, END_OF_TIME)
             return [Work(stream, Suspend(line.flow.uid))]
         if line.suspended and held < self._retained_bytes_max // 2:
             line.suspended = False
@@ -275,6 +300,8 @@ class Sender:
             if member == number
             for effect in self._settle(line, word.start, word.end, part)
         ]
+        if any(member == number and is_open(part) for member, part in word.parts):
+            found.extend(self._cover(line, word.start, word.end))
         offsets = [offsets for member, offsets in word.reexecution if member == number]
         if offsets:
             found.extend(self._settle(line, word.start, word.end, offsets=offsets[0]))
@@ -307,6 +334,8 @@ class Sender:
             return [Fetch(line.flow, word.start, word.end, word.part)]
         if word.verdict == "wait":
             return []
+        if word.verdict == "covered":
+            return self._cover(line, word.start, word.end)
         if word.verdict == "final":
             self.left_out += line.retained.within(word.start, word.end, word.part)
         drop_to = START_OF_TIME if word.verdict == "leapt" else None
@@ -332,6 +361,13 @@ class Sender:
         found: list[Effect] = [] if count is None else [Work(flow.fragment.stream, count)]
         found += [Forget(flow.uid, gone)] if gone else []
         return [*found, *(self._quota(line) if done else ())]
+
+    def _cover(self, line: _Line, start: int, end: int) -> list[Effect]:
+        """Open parts of these panes are in a commit in place of our main snapshots: what else we have of the
+        panes is offered as parts, too."""
+        gone = tuple(line.retained.covered(start, end))
+        self._next_offer_ms = 0
+        return [Forget(line.flow.uid, gone), *self._quota(line)] if gone else []
 
     def counted(self, forgotten: Iterable[tuple[str, Name]]) -> None:
         """The stream task has counted the rows of these snapshots, and deleted them."""

@@ -21,6 +21,7 @@ from elf.job.checkpoint import FlowCheckpoint
 from elf.job.counters import GAP_PANES_MAX, PaneCounters
 from elf.job.gaps import Gap
 from elf.job.messages.rollup import FlowProgress
+from elf.job.openparts import is_copied_open
 from elf.job.parts import LateRows
 from elf.job.past import Past
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPort, Spill
@@ -34,6 +35,7 @@ from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, View
 from elf.job.worker.counted import CountWindows
 from elf.job.worker.openpanes import OpenOffsets, OpenPanes
+from elf.job.worker.openparts import OpenParts
 from elf.job.worker.provenance import OpenProvenance
 
 _FEW_WORTH: Final = 16
@@ -59,8 +61,10 @@ class FlowState:
         agent: str = "",
         *,
         traces: bool = False,
+        copies: bool = False,
     ) -> None:
-        """``traces``: it is to be known which rows its panes count (``elf.job.provenance``)."""
+        """``traces``: it is to be known which rows its panes count (``elf.job.provenance``). ``copies``: what
+        comes to open panes is to be copied at each checkpoint (``elf.job.openparts``)."""
         self.flow = flow
         self.work: Counter[str] = Counter()
         self._cpu_us = cpu_us
@@ -69,7 +73,11 @@ class FlowState:
         self.live_from = checkpoint.live_from
         self.sealed = checkpoint.sealed
         self.applied = dict(checkpoint.applied)
-        self.panes = OpenPanes(checkpoint, mapper, self.work, spill, cpu_us)
+        self._copies = copies and is_copied_open(flow.fragment)
+        self._parts = OpenParts.of(checkpoint, copies=self._copies)
+        self._last_parts: list[Sealed] = []
+        apart = self._parts is not None
+        self.panes = OpenPanes(checkpoint, mapper, self.work, spill, cpu_us, apart=apart)
         self._assigner = Assigner(flow.fragment, mapper, lateness_us, self.work, cpu_us, traces=traces)
         traces = traces and is_traced(flow.fragment)
         self._provenance = OpenProvenance(checkpoint.traced) if traces else None
@@ -108,11 +116,13 @@ class FlowState:
         )
 
     def suspend(self) -> None:
-        """Drop the open panes; from now on rows are only counted. What is sealed stays."""
+        """Drop the open panes; from now on rows are only counted. What is sealed stays, and so do open
+        parts."""
         if not self.suspended:
             self.suspended = True
             lost = 0 if self._counted is None else self._counted.drop()
             counts = Counter(self.counters.totals())
+            counts.subtract({} if self._parts is None else self._parts.drop())
             self.shed += max(lost, counts.pop("rows_in"))
             counts.pop("archived")
             self.counters = self.counters.emptied()
@@ -130,6 +140,8 @@ class FlowState:
             self.suspended = False
             self._since = self.live_from if self._since is None else self._since
             self.live_from = self.sealed = max(live_from, self.sealed)
+            if self._parts is not None:
+                self._parts.begin(self.live_from)
             counts = Counter(self.counters.totals()) + Counter(shed=self.shed)
             self.counters, self.shed = self.counters.emptied(), 0
             self._add_counts(counts)
@@ -372,8 +384,11 @@ class FlowState:
         start, self.sealed = self.sealed, below
         self._digest_below(below)
         began = self._cpu_us()
+        grown = None if self._parts is None else self.panes.grown(below)
         groups = self.panes.take_below(below)
         counted = self.counters.take_below(below)
+        if self._parts is not None:
+            self._last_parts += self._parts.seal(below, grown, counted)
         self.reexecution.sealed(below)
         if self._provenance is not None:
             self._traced.append(Traced(self.flow.uid, start, below, 0, self._provenance.take_below(below)))
@@ -411,6 +426,26 @@ class FlowState:
                 self._traced.append(Traced(uid, pane, pane + 1, part, self._late_provenance.take(pane)))
         return found
 
+    def copied(self, now_ms: int | None) -> list[Sealed]:
+        """What a checkpoint has of open panes that neighbours are to have too, as open parts; with None only
+        the last parts of panes that were sealed."""
+        found, self._last_parts = self._last_parts, []
+        if (
+            self._parts is None
+            or not self._copies
+            or now_ms is None
+            or self.suspended
+            or self.past is not None
+        ):
+            return found
+        self._digest_below(END_OF_TIME)
+        began, counted = self._cpu_us(), self.counters.table()
+        below = self._parts.copied_below(counted)
+        grown = None if below == START_OF_TIME else self.panes.grown(below)
+        found += self._parts.take(below, grown, counted)
+        self.work["seal_us"] += self._cpu_us() - began
+        return found
+
     def early(self, now_ms: int) -> Early | None:
         """The open panes, if something came to them and it is time (``EMIT CHANGES``)."""
         every_us = self.flow.fragment.changes_us
@@ -435,7 +470,7 @@ class FlowState:
 
     def checkpoint(self) -> FlowCheckpoint:
         self._digest_counted()
-        tree, rows = self.panes.images()
+        tree, fresh, rows = self.panes.images()
         counted = self.counters.table()
         late_tree, late_counters = self.after.image() if self.after is not None else (b"", b"")
         return FlowCheckpoint(
@@ -457,5 +492,7 @@ class FlowState:
             met=self.reexecution.image(),
             traced=self._provenance.image() if self._provenance is not None else b"",
             late_traced=self._late_provenance.image() if self._late_provenance is not None else b"",
+            fresh=fresh,
+            opened=self._parts.image() if self._parts is not None else None,
             past=self.past,
         )

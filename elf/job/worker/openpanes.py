@@ -39,7 +39,8 @@ _FEW_GROUPS: Final = 512
 
 
 class OpenPanes:
-    """The open panes of the flow of a checkpoint. ``work``: what it counts."""
+    """The open panes of the flow of a checkpoint. ``work``: what it counts. ``apart``: what has come since it
+    was last asked for (``grown``) is kept apart (``elf.job.worker.openparts``)."""
 
     def __init__(
         self,
@@ -48,28 +49,43 @@ class OpenPanes:
         work: Counter[str],
         spill: Spill | None = None,
         cpu_us: Clock = no_clock,
+        *,
+        apart: bool = False,
     ) -> None:
         self._fragment = checkpoint.flow.fragment
         self._mapper = mapper
         self._work = work
         self._cpu_us = cpu_us
-        self._tree = BufferTree.of_partials(
-            ("_pane", *self._fragment.keys),
-            self._fragment.task_states,
-            memory_max_bytes=None if spill is None else spill.tree_bytes_max,
-            store=None if spill is None else spill.store(checkpoint.flow.uid),
-        )
+        self._tree = self._new_tree(spill, checkpoint.flow.uid)
         if checkpoint.tree:
             self._tree.load(checkpoint.tree)
+        self._apart = self._new_tree(spill, f"{checkpoint.flow.uid}.apart") if apart else None
+        if checkpoint.fresh:
+            self._into.load(checkpoint.fresh)
         self._few: list[pa.Table] = []
         if checkpoint.rows:
             self._few.append(fitted(decode(checkpoint.rows), arrow_schema(self._fragment.columns))[0])
         self._waiting: list[pa.Table] = []
 
+    def _new_tree(self, spill: Spill | None, name: str) -> BufferTree:
+        return BufferTree.of_partials(
+            ("_pane", *self._fragment.keys),
+            self._fragment.task_states,
+            memory_max_bytes=None if spill is None else spill.tree_bytes_max,
+            store=None if spill is None else spill.store(name),
+        )
+
+    @property
+    def _into(self) -> BufferTree:
+        """The tree that new groups go into."""
+        return self._tree if self._apart is None else self._apart
+
     def empty(self) -> None:
         """Drop everything."""
         self._waiting, self._few = [], []
         self._tree.empty()
+        if self._apart is not None:
+            self._apart.empty()
 
     # -- rows ------------------------------------------------------------------------------------------------
 
@@ -121,20 +137,40 @@ class OpenPanes:
             began = self._cpu_us()
             groups = pa.concat_tables(self._waiting)
             self._waiting = []
-            self._tree.insert_partials(groups)
+            self._into.insert_partials(groups)
             self._work["tree_us"] += self._cpu_us() - began
 
     def partials(self) -> pa.Table:
         """All groups, merged; they stay."""
         self.settle()
-        return self._tree.partials()
+        if self._apart is None or not self._apart.rows:
+            return self._tree.partials()
+        keys = ("_pane", *self._fragment.keys)
+        both = [self._tree.partials(), self._apart.partials()]
+        return merge_tables([one for one in both if one.num_rows], keys, self._fragment.task_states)
+
+    def grown(self, below: int) -> pa.Table | None:
+        """The groups that have come of the panes below since the last time, merged; they stay."""
+        taken = self._split_off(self._into, below)
+        began = self._cpu_us()
+        if taken is not None and taken.num_rows:
+            self._tree.insert_partials(taken)
+        self._work["tree_us"] += self._cpu_us() - began
+        return taken
 
     def take_below(self, below: int) -> pa.Table | None:
-        """The groups of the panes below, merged. What never came into the tree, because it is so little, is
+        """The groups of the panes below, merged."""
+        if self._apart is not None:
+            self.grown(below)
+            return self._tree.split_off("_pane", below) if self._tree.rows else None
+        return self._split_off(self._tree, below)
+
+    def _split_off(self, tree: BufferTree, below: int) -> pa.Table | None:
+        """From what waits for a tree, and from the tree. What never came into it, because it is so little, is
         merged without one (0.3 ms instead of 2)."""
-        if self._tree.rows or sum(table.num_rows for table in self._waiting) > _FEW_GROUPS:
+        if tree.rows or sum(table.num_rows for table in self._waiting) > _FEW_GROUPS:
             self.settle()
-            return self._tree.split_off("_pane", below)
+            return tree.split_off("_pane", below)
         if not self._waiting:
             return None
         fragment = self._fragment
@@ -157,11 +193,12 @@ class OpenPanes:
             self._few = [rest] if rest.num_rows else []
         self.take_below(below)
 
-    def images(self) -> tuple[bytes, bytes]:
-        """(tree, rows that wait for the map), for the checkpoint."""
+    def images(self) -> tuple[bytes, bytes, bytes]:
+        """(tree, what is kept apart, rows that wait for the map), for the checkpoint."""
         self.settle()
         tree = self._tree.dump() if self._tree.rows else b""
-        return tree, encode(pa.concat_tables(self._few)) if self._few else b""
+        apart = self._apart.dump() if self._apart is not None and self._apart.rows else b""
+        return tree, apart, encode(pa.concat_tables(self._few)) if self._few else b""
 
 
 def parted(rows: pa.Table, chosen: Mask) -> tuple[pa.Table, pa.Table]:

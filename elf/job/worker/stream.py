@@ -12,13 +12,13 @@ Rules:
 - ``live_from`` of a new flow is the first pane after everything read before, all of which is parsed by then
   (protocol 3.6);
 - nothing about a sealed pane leaves the agent before the checkpoint that holds it is durable: an outcome with
-  sealed panes always carries a checkpoint (protocol 3.3);
+  sealed panes, or parts of open ones, always carries a checkpoint (protocol 3.3);
 - rows beyond the future bound are counted and move no watermark (protocol 3.4).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -99,6 +99,8 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     traces: bool = False
     """Lines are archived: it is written down which of them each pane has counted
     (``elf.job.provenance``)."""
+    copies_ms: int | None = None
+    """How often what has come to open panes is copied (``elf.job.openparts``); None: never."""
 
 
 @dataclass
@@ -135,7 +137,7 @@ class StreamWorker:
         self._taps = Taps(engine.mapper)
         self._extractor: ExtractorPort = engine.extractor(self.wanted)
         self._highest = self._gone_until = self._sealing_us = LONG_AGO
-        self._checkpointed_ms = 0
+        self._checkpointed_ms = self._copied_ms = 0
         self._started_ms: int | None = None
         self._looked_ms: int | None = None
         self._number = 0
@@ -166,6 +168,7 @@ class StreamWorker:
             self._cpu_us,
             self._settings.agent,
             traces=self._settings.traces,
+            copies=self._settings.copies_ms is not None,
         )
         self._renew_extractor()
 
@@ -608,6 +611,7 @@ class StreamWorker:
         checkpoint, where = None, tuple[Where, ...]()
         if sealed or must_checkpoint:
             where = self._where(now_ms)
+            sealed = (*sealed, *self._copied(now_ms))
             checkpoint = self.checkpoint()
             if now_ms is not None:
                 self._checkpointed_ms = now_ms
@@ -632,6 +636,16 @@ class StreamWorker:
             failed=tuple((uid, why) for uid, why in failures.items() if why),
             traced=traced,
         )
+
+    def _copied(self, now_ms: int | None) -> Iterator[Sealed]:
+        """What a checkpoint has of open panes as parts of their own."""
+        every_ms = self._settings.copies_ms
+        if now_ms is None or every_ms is None or now_ms - self._copied_ms < every_ms:
+            now_ms = None
+        else:
+            self._copied_ms = now_ms
+        for state in self._flows.values():
+            yield from state.copied(now_ms)
 
     def _where(self, now_ms: int | None) -> tuple[Where, ...]:
         """From where others may run our flows again. It is computed before the checkpoint, which says who is
