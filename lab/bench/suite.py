@@ -109,10 +109,11 @@ The figures of the ELF paper's evaluation (its section 4) come from one command 
 `--out` is a folder for `index.html` (one page that needs no network), `paper.json` and the pictures, which
 need matplotlib (`pip install elf-stream[bench]`). The page begins with where elf loses, to an engine beside
 it or to what the paper reported; then comes what was not measured, and why; then each figure with the
-paper's words beside ours, its commands, its seed, the machine, and what its points spread over. With
-`--json` the last line of standard output is one object that has each figure under its number: `10a`, `10b`,
-`10c`, `11`, `12a`, `12b`, `12c`, `13a`, `13b`, `13c` and `4.1`. `--quick` runs each figure as small as it
-can be, which shows that it runs and measures nothing; it takes some five minutes on two cores.
+paper's words beside ours, its commands, its seed, the machine, and what its points spread over. Figures that
+the folder has already stay until they are measured again. With `--json` the last line of standard output is
+one object that has each figure under its number: `10a`, `10b`, `10c`, `11`, `12a`, `12b`, `12c`, `13a`,
+`13b`, `13c` and `4.1`. `--quick` runs each figure as small as it can be, which shows that it runs and
+measures nothing; it takes some five minutes on two cores.
 
 Every figure is made of other benches' answers, so each of its points can be measured again by its command.
 Flink and Spark Structured Streaming stand beside elf where `elf bench peers --install flink spark` has

@@ -13,10 +13,11 @@ import pytest
 import typer
 
 from elf.errors import ElfError, UserError
-from lab.bench.paper import bench, figures
+from lab.bench.paper import bench, figures, folder
 from lab.bench.paper.bench import Paper
 from lab.bench.paper.curves import Axes, Bound, Curve, Kind, Point, losses
 from lab.bench.paper.figures import FIGURES, Asked, Sizes
+from lab.bench.paper.measured import Measured, measured
 from lab.bench.paper.readers import campaign, overheads, recovery, sent_bytes, trees, windows
 from lab.bench.peers.engines import PEERS
 from lab.cli.bench import command_of
@@ -38,6 +39,7 @@ def test_a_figure_is_in_json_and_on_the_page(tmp_path: Path, capsys: pytest.Capt
     out = tmp_path / "new" / "folder"
     assert Paper(out, quick=True, figure=["12c"]).perform(as_json=True) == 0
     said = said_of(capsys)
+    assert not said["12c"]["not_measured"]
     assert set(said) & set(ALL) == {"12c"}
     figure = said["12c"]
     (axes,) = figure["axes"]
@@ -55,7 +57,14 @@ def test_a_figure_is_in_json_and_on_the_page(tmp_path: Path, capsys: pytest.Capt
     assert page.index("Where elf loses") < page.index("Not measured") < page.index("Figure 12c")
     assert len(re.findall(r'<img alt="[^"]+" src="data:image/svg\+xml;base64,', page)) == 1
     assert "http" not in re.sub(r"base64,[^\"]+|http-equiv", "", page), "it reads without a network"
-    for text in (figure["commands"][0], "99.5 %", "A quick look", said["elf"], "Seed: 1", figure["spread"]):
+    for text in (
+        figure["commands"][0],
+        "99.5 %",
+        "12c: a quick look",
+        said["elf"],
+        "Seed: 1,",
+        figure["spread"],
+    ):
         assert text in page
     assert (out / "12c-1.svg").read_text().startswith("<?xml")
 
@@ -79,12 +88,43 @@ def test_a_command_that_fails_is_named_and_the_page_is_there(
     figure = replace(FIGURES["12c"], asks=lambda _: Asked([wrong], ["a thing: not here"]))
     monkeypatch.setattr(figures, "FIGURES", {"12c": figure})
     monkeypatch.setattr(bench, "FIGURES", {"12c": figure})
+    monkeypatch.setattr(folder, "FIGURES", {"12c": figure})
     with pytest.raises(ElfError, match=f"{wrong}: elf: the size of the windows must"):
         Paper(tmp_path, figure=["12c"]).perform(as_json=True)
     first, second = said_of(capsys)["12c"]["not_measured"]
     assert first == "a thing: not here"
     assert second.startswith(f"a command failed: {wrong}")
-    assert "a thing: not here" in (tmp_path / "index.html").read_text()
+    page = (tmp_path / "index.html").read_text()
+    assert page.index("a thing: not here") < page.index("Figure 12c")
+    assert "quick look" not in page
+
+
+def test_figures_of_other_runs_stay_until_they_are_measured_again(tmp_path: Path) -> None:
+    machine = {"machine": "2 cores <b>", "date": "2026-01-01"}
+    failed = ["elf bench x: it failed"]
+
+    def one(number: str, *, quick: bool) -> Measured:
+        return measured(
+            number, Asked(["elf bench x"]), {}, failed, machine, {"elf bench x": 61.0}, quick=quick
+        )
+
+    folder.check(tmp_path)
+    folder.add(tmp_path, {"11": one("11", quick=False), "10b": one("10b", quick=True)})
+    folder.add(tmp_path, {"11": one("11", quick=True), "12b": one("12b", quick=False)})
+    there = folder.there(tmp_path)
+    assert [(number, figure.quick) for number, figure in there.items()] == [
+        ("10b", True),
+        ("11", True),
+        ("12b", False),
+    ]
+    assert there["12b"].axes[0].bounds == [Bound("the paper: less than 100 ms", 100)]
+    page = (tmp_path / "index.html").read_text()
+    assert "10b, 11: a quick look" in page
+    assert "2 cores &lt;b&gt;" in page
+    assert "a command failed: elf bench x: it failed" in page
+    (tmp_path / "paper.json").write_text('{"11": {}}')
+    with pytest.raises(UserError, match=r"paper.json has figures of another elf: remove it"):
+        folder.check(tmp_path)
 
 
 def test_what_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,7 +148,7 @@ def test_what_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(figures, "place_of", lambda _: None)
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    asked = FIGURES["10a"].asks(SIZES[0])
+    asked = FIGURES["10a"].asks(SIZES[1])
     assert asked.lacking[0].startswith("not installed: Flink SQL, Spark Structured Streaming; install with")
     assert all("--engines duckdb --window" in command for command in asked.commands)
     asked = FIGURES["13a"].asks(SIZES[0])
@@ -118,7 +158,8 @@ def test_what_is_not_here_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         python = tmp_path / name / "bin" / "python"
         python.parent.mkdir(parents=True)
         python.touch()
-    asked = FIGURES["10a"].asks(SIZES[0])
+    assert len(FIGURES["10a"].asks(SIZES[0]).commands) == 1
+    asked = FIGURES["10a"].asks(SIZES[1])
     assert asked.lacking[0].startswith("no java for Flink SQL, Spark Structured Streaming: install")
     assert all("--engines duckdb --window" in command for command in asked.commands)
     assert "code" in " ".join(FIGURES["10b"].read({}).lacking)
@@ -168,10 +209,16 @@ def test_elf_loses_where_another_is_better_and_where_the_paper_is() -> None:
 
 
 def test_a_window_costs_what_its_events_cost() -> None:
-    side = {"engine": "elf", "events_per_core_s": 1_000_000, "spread": [500_000, 2_000_000]}
-    slow = {"engine": "flink", "events_per_core_s": None, "spread": None}
-    facts = {"slide_s": 5, "log_events_per_s": 200.0, "window_s": 300, "sides": [side, slow]}
-    shown = windows({"elf bench peers --window 300": facts})
+    """Of the longest file that an engine has run; what is too short to tell is named."""
+    side = {"engine": "elf", "events": 900, "events_per_core_s": 1_000_000, "spread": [500_000, 2_000_000]}
+    less, none = {**side, "events": 90, "events_per_core_s": 7}, {"events_per_core_s": None, "spread": None}
+    facts = {"slide_s": 5, "log_events_per_s": 200.0, "window_s": 300}
+    answers = {
+        "elf bench peers --rows 1000": {**facts, "sides": [less, {**none, "engine": "flink"}]},
+        "elf bench peers": {**facts, "sides": [side]},
+        "elf bench peers --rows 10": {**facts, "sides": [{**none, "engine": "elf"}]},
+    }
+    shown = windows(answers)
     assert shown.axes[0].curves == [Curve("elf", Kind.ELF, [Point(300, 1.0, 0.5, 2.0)])]
     assert shown.lacking == [f"{PEERS[1].title} with windows of 300 s: too short to tell"]
 

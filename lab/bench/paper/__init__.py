@@ -5,11 +5,12 @@ JSON and reads its curves out of that.
 
 | room | has |
 |---|---|
-| ``bench`` | the command: asks, and writes pictures, JSON and the page |
+| ``bench`` | the command: asks, and says what was found |
 | ``curves`` | what a figure shows, and where elf loses in it |
 | ``figures`` | which figures there are, what the paper reported in each, which commands it asks |
 | ``readers`` | the curves of each figure, out of what its commands said |
 | ``measured`` | all that is known of a figure, for the page and as JSON |
 | ``pictures`` | the curves as SVG |
+| ``folder`` | pictures, JSON and the page, where figures of other runs stay |
 | ``page`` | all figures as one HTML page: where elf loses, what was not measured, and then each figure |
 """

@@ -1,15 +1,12 @@
 """``elf bench paper``: all figures, or some; pictures, JSON and a page in a folder.
 
 A command that several figures ask is run once. One that fails is named in its figures, which have what it has
-said all the same and the curves of the others, and fails the bench once everything is written.
+said all the same and the curves of the others, and fails the bench in the end. The folder has each figure as
+soon as it is measured.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import json
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -19,11 +16,10 @@ from typing import Annotated
 from typer import Option
 
 from elf.cli.processes import ended
-from elf.errors import UserError
+from lab.bench.paper import folder
 from lab.bench.paper.curves import Kind
 from lab.bench.paper.figures import FIGURES, Asked, Sizes, numbered
 from lab.bench.paper.measured import Measured, measured
-from lab.bench.paper.page import page
 from lab.bench.runner import Bench, Figure, Report, Scratch
 from lab.bench.suite import Ran, machine, run
 
@@ -33,7 +29,7 @@ class Paper(Bench[str, Measured]):
     """A figure a side."""
 
     out: Annotated[
-        Path | None, Option("--out", metavar="DIR", help="Write pictures, paper.json and index.html there.")
+        Path | None, Option("--out", metavar="DIR", help="Add pictures, paper.json and index.html there.")
     ] = None
     quick: Annotated[
         bool, Option("--quick", help="As small as they can be: to try them, not to measure.")
@@ -50,7 +46,7 @@ class Paper(Bench[str, Measured]):
         """Raises ``UserError``."""
         numbered(self.figure)
         if self.out is not None:
-            _check(self.out)
+            folder.check(self.out)
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Measured]]:
         """A figure each, in the paper's order."""
@@ -63,20 +59,21 @@ class Paper(Bench[str, Measured]):
             for command in asked.commands:
                 if command not in known:
                     known[command] = run(command, processes, log)
-            return _measured(number, asked, known, where)
+            found = _measured(number, asked, known, where, quick=self.quick)
+            if self.out is not None:
+                folder.add(self.out, {number: found})
+            return found
 
         return {number: partial(figure, number) for number in numbered(self.figure)}
 
     def report(self, runs: Mapping[str, Sequence[Measured]]) -> Report:
         """What elf loses first. Problems: commands that failed."""
         found = {number: one for number, (one,) in runs.items()}
-        if self.out is not None:
-            write(self.out, found, quick=self.quick)
         loses = [f"elf loses in {number}: {text}" for number, one in found.items() for text in one.loses]
         lacking = [
             f"not measured: {number}: {said}" for number, one in found.items() for said in one.not_measured
         ]
-        page_ = [f"the page is {self.out / 'index.html'}"] if self.out is not None else []
+        page_ = [f"the page is {self.out / folder.PAGE}"] if self.out is not None else []
         problems = list(dict.fromkeys(said for one in found.values() for said in one.failed))
         return Report(
             machine(),
@@ -87,11 +84,14 @@ class Paper(Bench[str, Measured]):
         )
 
 
-def _measured(number: str, asked: Asked, known: Mapping[str, Ran], where: Mapping[str, str]) -> Measured:
+def _measured(
+    number: str, asked: Asked, known: Mapping[str, Ran], where: Mapping[str, str], *, quick: bool
+) -> Measured:
     ran = [known[command] for command in asked.commands]
     answers = {one.command: one.facts for one in ran if one.facts}
     failed = [one.failed for one in ran if one.failed]
-    return measured(number, asked, answers, failed, where, {one.command: one.seconds for one in ran})
+    seconds = {one.command: one.seconds for one in ran}
+    return measured(number, asked, answers, failed, where, seconds, quick=quick)
 
 
 def _rows(found: Mapping[str, Measured]) -> Iterator[Figure]:
@@ -107,33 +107,3 @@ def _rows(found: Mapping[str, Measured]) -> Iterator[Figure]:
                         two.name: point.y for two in others for point in two.points if point.x == last.x
                     }
                     yield Figure(f"{number}: {axes.title}, {curve.name}{where}", last.y, axes.unit, beside)
-
-
-def write(folder: Path, found: Mapping[str, Measured], *, quick: bool) -> None:
-    """Pictures, JSON and page. Raises ``UserError``."""
-    from lab.bench.paper.pictures import draw
-
-    pictures: dict[str, list[Path]] = {}
-    try:
-        for number, one in found.items():
-            for place, axes in enumerate(one.axes, 1):
-                pictures.setdefault(number, []).append(folder / f"{number}-{place}.svg")
-                draw(axes, pictures[number][-1])
-        facts = {number: one.facts() for number, one in found.items()}
-        (folder / "paper.json").write_text(json.dumps(facts, ensure_ascii=False, indent=1), encoding="utf-8")
-        (folder / "index.html").write_text(page(found, pictures, quick=quick), encoding="utf-8")
-    except OSError as error:
-        raise UserError(f"--out {folder}: {error.strerror}") from None
-    print(f"written to {folder}", file=sys.stderr)
-
-
-def _check(folder: Path) -> None:
-    """Raise ``UserError`` unless pictures can be written there; the folder is made."""
-    if importlib.util.find_spec("matplotlib") is None:
-        raise UserError("--out needs matplotlib: install elf-stream[bench]; without --out there is JSON")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise UserError(f"--out {folder}: {error.strerror}; give a folder that can be written") from None

@@ -20,6 +20,8 @@ BUSY_SIMULATED: Final = PAPER_AGENTS
 """Larger fleets with jobs at work take hours of CPU here."""
 SEED: Final = 1
 INTERVALS: Final = (5, 10, 20, 30)
+WINDOWS: Final = (10, 30, 60, 120, 300)
+"""Of 10a: seconds."""
 STREAMING: Final = ("flink", "spark")
 """Engines beside elf in 10a."""
 
@@ -78,11 +80,15 @@ def _windows(sizes: Sizes) -> Asked:
         lacking.append(f"no java for {titles}: install Java 17, or set JAVA_HOME")
         there = []
     lacking.append("Muppet and Storm: the paper's peers; neither is in a registry of Python's packages")
-    names = " ".join(peer.name for peer in there) or "duckdb"
-    how = "--rows 120000 --repeat 1" if sizes.quick else "--repeat 3"
-    seconds = (60,) if sizes.quick else (10, 30, 60, 120, 300)
-    command = f"elf bench peers --query sliding {how} --engines {names} --window"
-    return Asked([f"{command} {size}" for size in seconds], lacking)
+    names = " ".join(peer.name for peer in there)
+    peers_ = "elf bench peers --query sliding"
+    if sizes.quick:  # others take a minute each for files that are long enough for elf
+        own = f"{peers_} --rows 200000 --repeat 1 --engines duckdb --window 60"
+        beside = [f"{peers_} --rows 16000 --repeat 1 --engines {names} --window 60"] if names else []
+        return Asked([own, *beside], lacking)
+    return Asked(
+        [f"{peers_} --repeat 3 --engines {names or 'duckdb'} --window {size}" for size in WINDOWS], lacking
+    )
 
 
 def _changes(sizes: Sizes) -> Asked:

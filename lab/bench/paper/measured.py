@@ -13,7 +13,7 @@ from lab.bench.paper.readers import Answers
 @dataclass(frozen=True)
 class Measured:
     """``seconds``: of each of its commands, those too that it shares with other figures; ``failed``: commands
-    that have, with what they said."""
+    that have, with what they said; ``quick``: as small as it can be, to try it."""
 
     title: str
     paper: str
@@ -27,6 +27,7 @@ class Measured:
     machine: Mapping[str, str]
     seconds: Mapping[str, float]
     failed: Sequence[str]
+    quick: bool
 
     def facts(self) -> dict[str, object]:
         """As JSON."""
@@ -40,6 +41,8 @@ def measured(
     failed: Sequence[str],
     machine: Mapping[str, str],
     seconds: Mapping[str, float],
+    *,
+    quick: bool,
 ) -> Measured:
     """The figure of that number, out of what its commands said."""
     figure = FIGURES[number]
@@ -57,4 +60,5 @@ def measured(
         machine=machine,
         seconds={command: round(took, 1) for command, took in seconds.items()},
         failed=failed,
+        quick=quick,
     )

@@ -18,7 +18,7 @@ from lab.bench.runner import shown
 
 _STYLE: Final = Path(__file__).with_name("page.css")
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
-QUICK: Final = "A quick look, as small as it can be: it shows that everything runs, and measures nothing."
+QUICK: Final = "a quick look, as small as it can be; it shows that everything runs, and measures nothing."
 
 ABOUT: Final = (
     "The paper: 1,280 agents on 60 machines of 12 cores and 48 GiB. Real agents share this machine; "
@@ -26,9 +26,10 @@ ABOUT: Final = (
 )
 
 
-def page(measured: Mapping[str, Measured], pictures: Mapping[str, Sequence[Path]], *, quick: bool) -> str:
+def page(measured: Mapping[str, Measured], pictures: Mapping[str, Sequence[Path]]) -> str:
     """The page; ``pictures``: by figure, the files of its axes in their order."""
-    where = next((one.machine for one in measured.values()), {})
+    where = list(dict.fromkeys(_machine(one.machine) for one in measured.values()))
+    quick = [number for number, one in measured.items() if one.quick]
     took = {command: secs for one in measured.values() for command, secs in one.seconds.items()}
     links = "".join(f'<a href="#f{number}">{number}</a>' for number in measured)
     style = _STYLE.read_text(encoding="utf-8")
@@ -38,9 +39,9 @@ def page(measured: Mapping[str, Measured], pictures: Mapping[str, Sequence[Path]
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         f"<title>elf: the paper's figures</title><style>{style}</style></head><body>",
         "<h1>The paper's figures, measured with elf</h1>",
-        f'<p class="dim">{escape("; ".join(f"{name}: {fact}" for name, fact in where.items()))}</p>',
+        *(f'<p class="dim">{one}</p>' for one in where),
         f'<p class="dim">All commands took {shown(sum(took.values()) / 60)} minutes. {ABOUT}</p>',
-        f"<p><strong>{QUICK}</strong></p>" if quick else "",
+        f"<p><strong>{', '.join(quick)}: {QUICK}</strong></p>" if quick else "",
         f"<nav>{links}</nav>",
         *_listed("Where elf loses", "loses", {number: one.loses for number, one in measured.items()}),
         *_listed("Not measured", "lacking", {number: one.not_measured for number, one in measured.items()}),
@@ -54,9 +55,7 @@ def _listed(title: str, kind: str, found: Mapping[str, Sequence[str]]) -> Iterat
     """Sentences by figure."""
     items = [f"<li><b>{number}</b> {escape(text)}</li>" for number, texts in found.items() for text in texts]
     yield f'<section class="{kind}"><h3>{title}</h3>'
-    yield (
-        f"<ul>{''.join(items)}</ul>" if items else "<p>Nowhere.</p>" if kind == "loses" else "<p>Nothing.</p>"
-    )
+    yield f"<ul>{''.join(items)}</ul>" if items else "<p>Nothing.</p>"
     yield "</section>"
 
 
@@ -76,7 +75,8 @@ def _figure(number: str, one: Measured, pictures: Sequence[Path]) -> Iterator[st
         yield from _table(("", "the paper", "here"), rows)
     if one.not_measured:
         yield from _listed("Not measured", "lacking", {"": one.not_measured})
-    yield f'<p class="dim">Spread: {escape(one.spread)}. Seed: {one.seed}. {_machine(one.machine)}</p>'
+    said = f"Spread: {escape(one.spread)}. Seed: {one.seed}, where a command takes one."
+    yield f'<p class="dim">{said} {_machine(one.machine)}</p>'
     yield "<details><summary>Commands and all values</summary>"
     yield f"<pre>{escape(chr(10).join(one.commands))}</pre>"
     for axes in one.axes:

@@ -64,18 +64,24 @@ def worst(curves: Sequence[Curve], begins: str, unit: str) -> str:
 def windows(answers: Answers) -> Shown:
     """10a: what a window costs, against its size."""
     titles = {one.name: one.title for one in (ELF, ARCHIVING, ORACLE, *PEERS)}
-    points: dict[str, list[Point]] = {}
-    short: list[str] = []
+    longest: dict[tuple[str, int], tuple[int, Point]] = {}
+    short: set[tuple[str, int]] = set()
     for facts in of(answers, "bench peers"):
         work = 1e3 * facts["slide_s"] * facts["log_events_per_s"]
         for side in facts["sides"]:
-            name = side["engine"]
-            if side["events_per_core_s"]:
-                low, high = side["spread"] or (side["events_per_core_s"],) * 2
-                point = Point(facts["window_s"], work / side["events_per_core_s"], work / high, work / low)
-                points.setdefault(name, []).append(point)
-            else:
-                short.append(f"{titles[name]} with windows of {facts['window_s']} s: too short to tell")
+            key, rate = (side["engine"], facts["window_s"]), side["events_per_core_s"]
+            if rate is None:
+                short.add(key)
+            elif side["events"] > longest.get(key, (0,))[0]:
+                slow, quick = side["spread"] or (rate, rate)
+                point = Point(facts["window_s"], work / rate, work / quick, work / slow)
+                longest[key] = side["events"], point
+    points: dict[str, list[Point]] = {}
+    for (name, _), (_, point) in longest.items():
+        points.setdefault(name, []).append(point)
+    lacking = [
+        f"{titles[name]} with windows of {size} s: too short to tell" for name, size in short - longest.keys()
+    ]
     kinds = {ELF.name: Kind.ELF, ARCHIVING.name: Kind.ELF}
     curves = [
         one
@@ -86,7 +92,7 @@ def windows(answers: Answers) -> Shown:
     return Shown(
         [Axes(title, "s of window", "ms", curves, log_x=True, log_y=True)],
         [Beside("a window of 300 s", "ELF below Storm and Muppet", worst(curves, "elf", "ms"))],
-        short,
+        sorted(lacking),
     )
 
 
