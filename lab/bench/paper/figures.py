@@ -84,7 +84,7 @@ def _windows(sizes: Sizes) -> Asked:
     peers_ = "elf bench peers --query sliding"
     if sizes.quick:  # others take a minute each for files that are long enough for elf
         own = f"{peers_} --rows 200000 --repeat 1 --engines duckdb --window 60"
-        beside = [f"{peers_} --rows 16000 --repeat 1 --engines {names} --window 60"] if names else []
+        beside = [f"{peers_} --rows 8000 --repeat 1 --engines {names} --window 60"] if names else []
         return Asked([own, *beside], lacking)
     return Asked(
         [f"{peers_} --repeat 3 --engines {names or 'duckdb'} --window {size}" for size in WINDOWS], lacking
