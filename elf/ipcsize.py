@@ -6,6 +6,9 @@ looks at a byte. So a stranger's 24 KiB can claim gigabytes. Here the claims are
 have no buffers (of type null) cost memory too as soon as anybody looks at their values, so each value counts
 as one byte beside its buffers.
 
+``elf/native/ipc.c`` does the same for streams that it takes; what is here says what it all means, and why a
+stream is refused.
+
 Nothing is decompressed, and nothing is believed about a place: all reads are within the given bytes, or the
 stream is refused. Where Arrow would accept an older form (a message without its mark) this does not, so both
 see the same messages. Of the format (Apache Arrow, format/Message.fbs) only the fields are read that say how
@@ -14,6 +17,8 @@ much there is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import cache
 from struct import Struct, error
 from typing import Final
 
@@ -39,6 +44,21 @@ class NotArrow(Exception):
 def decoded_bytes(data: bytes) -> int:
     """The bytes of memory that a stream claims for its buffers, and one for each value. Raises
     ``NotArrow``."""
+    sized = _native()
+    found = sized(data, len(data)) if sized is not None and type(data) is bytes else -1
+    return found if found >= 0 else told_bytes(data)
+
+
+@cache
+def _native() -> Callable[[bytes, int], int] | None:
+    """Where something is decoded it is needed, and nowhere else."""
+    from elf.native.binding import ipc_size
+
+    return ipc_size()
+
+
+def told_bytes(data: bytes) -> int:
+    """The same without the native part."""
     at, found = 0, 0
     try:
         while True:

@@ -2,7 +2,9 @@
 
 Lines: the SQL of a format (``agents.formats``) is the definition; what is here gives the same values for the
 lines that it decides, and says of every other line that it is left to the SQL. Groups: the hash of keys
-(``elf.keys``), and what the buffer tree does with rows (``elf.cbt``), both of which numpy can do too.
+(``elf.keys``), and what the buffer tree does with rows (``elf.cbt``), both of which numpy can do too. And how
+large a stream of Arrow's becomes (``elf.ipcsize``).
+
 ``native.h`` says how the C part and this one speak; it allocates nothing and is called without the GIL.
 
 The library is built when elf is installed, if there is a C compiler. Without it ``library`` is None and

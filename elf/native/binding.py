@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Callable
 from ctypes import POINTER, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
@@ -151,6 +152,18 @@ def why_not() -> str:
     except (OSError, AttributeError) as error:
         return str(error)
     return ""
+
+
+@cache
+def ipc_size() -> Callable[[bytes, int], int] | None:
+    """``elf_ipc_size``, which holds the GIL: it takes less time than to let go of it. None where it is not
+    there, also in a library of an older elf."""
+    if why_not():
+        return None
+    function = getattr(ctypes.PyDLL(str(_path())), "elf_ipc_size", None)
+    if function is not None:
+        function.restype, function.argtypes = c_int64, (c_void_p, c_int64)
+    return function
 
 
 def _path() -> Path | None:

@@ -6,7 +6,7 @@ import ctypes
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -17,11 +17,15 @@ import pytest
 from agents.formats import get_format
 from agents.tasks.extracting import Extractor
 from elf import native
+from elf.batch import encode
+from elf.ipcsize import NotArrow, told_bytes
 from elf.job.ports import Wanted
+from elf.native.binding import ipc_size
 from elf.native.reading import ACCESS_FIELDS
 from elf.schema import Column
 from lab.bench.native.compare import compare
 from lab.bench.native.drawing import FORMATS, NAMES, AccessLines, JsonLines, spoilt
+from tests.support.long import cases
 
 ROOT = Path(__file__).parents[2]
 SOURCES = ROOT / "elf" / "native"
@@ -180,6 +184,52 @@ def test_it_keeps_to_its_buffers(tmp_path: Path) -> None:
         done = subprocess.run([program, format, *words], input=lines, capture_output=True, timeout=120)
         assert done.returncode == 0, done.stderr.decode(errors="replace")[-2000:]
         assert int(done.stdout) > 500
+
+
+def streams(seed: int, count: int) -> Iterator[bytes]:
+    """Of Arrow, most of them with some bytes that are other ones, or cut."""
+    rng = Random(seed)
+    texts = pa.array(["a", "b"] * 200).dictionary_encode()
+    table = pa.table({"t": ["x" * 9, None] * 200, "n": range(400), "l": [[1, 2], []] * 200, "d": texts})
+    whole = [encode(pa.table({})), encode(table)]
+    for codec in ("zstd", None):
+        sink = pa.BufferOutputStream()
+        options = pa.ipc.IpcWriteOptions(compression=codec)
+        with pa.ipc.new_stream(sink, table.schema, options=options) as writer:
+            writer.write_table(table)
+        whole.append(sink.getvalue().to_pybytes())
+    yield from whole
+    for _ in range(count):
+        data = bytearray(rng.choice(whole))
+        near = min(len(data), rng.choice((1_200, len(data))))
+        for _ in range(rng.randrange(1, 6)):
+            data[rng.randrange(near)] = rng.choice((0, 1, 127, 128, 255, rng.randrange(256)))
+        yield bytes(data[: rng.randrange(len(data) + 1)] if rng.random() < 0.2 else data)
+
+
+@pytest.mark.skipif(ipc_size() is None, reason="the native part is not there, or an older one")
+@pytest.mark.parametrize("seed", range(cases(2, 200)))
+def test_streams_are_measured_as_in_python(seed: int) -> None:
+    sized = ipc_size()
+    assert sized is not None
+    taken = 0
+    for data in streams(seed, 1_000):
+        try:
+            told = told_bytes(data)
+        except NotArrow:
+            told = -1
+        found = sized(data, len(data))
+        assert found == told or (found < 0 and told >= 1 << 62), data
+        taken += found >= 0
+    assert 100 < taken < 900
+
+
+def test_measuring_streams_keeps_to_their_bytes(tmp_path: Path) -> None:
+    program = built(tmp_path, "ipc.c", ("ipc",))
+    given = b"".join(len(data).to_bytes(4, "little") + data for data in streams(7, 4_000))
+    done = subprocess.run([program], input=given, capture_output=True, timeout=120)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")[-2000:]
+    assert int(done.stdout) > 500
 
 
 def raw_lines(format: str) -> bytes:
