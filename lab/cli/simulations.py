@@ -150,3 +150,22 @@ def alerts(
     from lab.cli.simalerts import AlertOptions, simulate_alerts
 
     return simulate_alerts(AlertOptions(windows, seed, workers, json))
+
+
+@app.command()
+def queue(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario",
+            metavar="NAME",
+            help="fig6.19, table6.5 …, or fig6.17 step by step; may be repeated (all but fig6.17).",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same run.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """How production and research runs share a cluster: Natjam, with killing and caps beside it."""
+    from lab.cli.simqueue import QueueOptions, simulate_queue
+
+    return simulate_queue(QueueOptions(tuple(scenario or ()), seed, json))
