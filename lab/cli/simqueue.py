@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, Final
 
 from elf.errors import UserError
 from lab.queue.scenarios import SCENARIOS, step_by_step
 
-STEPS = "fig6.17"
+STEPS: Final = "fig6.17"
 """Shown when it is named: a story, no figures."""
 
 
@@ -119,7 +120,7 @@ def _srt(found: dict[str, dict[str, int]]) -> list[tuple[str, bool]]:
     return [("another choice than SRT's is better", found["srt"]["worse_than_best"] == 0)]
 
 
-_JUDGES = {
+_JUDGES: Final[Mapping[str, Callable[[Any], list[tuple[str, bool]]]]] = {
     "fig6.19": _fig_6_19,
     "table6.5": _table_6_5,
     "table6.6": _table_6_6,

@@ -44,7 +44,7 @@ def micro(kind: str, size: str, rng: random.Random, name: str = "", at_ms: int =
 
 def table_6_4(seed: int) -> dict[str, object]:
     """Each job alone, in seconds, beside the paper's."""
-    found = {}
+    found: dict[str, object] = {}
     for kind, sizes in ALONE.items():
         for size, paper in sizes.items():
             took = [
@@ -56,7 +56,7 @@ def table_6_4(seed: int) -> dict[str, object]:
 
 def fig_6_19(seed: int) -> dict[str, object]:
     """Production-S after Research-XL: times as ratios to the same run alone."""
-    found = {}
+    found: dict[str, object] = {}
     for sharing in (natjam(), KILL, HARD_CAP, SOFT_CAP):
         ratios, suspends, steps = _ratios(sharing, "XL", "S", seed)
         found[sharing.name] = ratios | ({"suspends": suspends, "seconds": steps} if suspends else {})

@@ -168,7 +168,8 @@ class Manager:
     """
 
     def __init__(self, slots: Mapping[str, int], policies: Policies, draw: Draw) -> None:
-        self._slots = dict(slots)
+        self.slots = dict(slots)
+        """Containers of each host."""
         self._free = dict(slots)
         self._policies = policies
         self._draw = draw
@@ -276,7 +277,7 @@ class Manager:
     def check(self) -> None:
         """Raises ``ElfBug`` where containers are lost or given twice."""
         used = Counter(one.host for app in self._apps.values() for one in app.held.values())
-        for host, slots in self._slots.items():
+        for host, slots in self.slots.items():
             if used[host] + self._free[host] != slots or self._free[host] < 0:
                 raise ElfBug(f"{host}: {used[host]} containers held, {self._free[host]} free, of {slots}")
         for app in self._apps.values():

@@ -13,6 +13,7 @@ from spark_backend.queue.attempts import TERMINAL, TRANSITIONS, Attempt, Checkpo
 from spark_backend.queue.manager import Manager, Request
 from spark_backend.queue.master import FAILURES_MAX, Master, Task
 from spark_backend.queue.policies import (
+    Draw,
     Policies,
     RunEviction,
     Selection,
@@ -23,6 +24,10 @@ from spark_backend.queue.policies import (
 from spark_backend.queue.progress import SMOOTHING_MS, Rate
 
 FIRST = Policies()
+
+
+def at_place(at: int) -> Draw:
+    return lambda n: at
 
 
 def never(n: int) -> int:
@@ -43,8 +48,8 @@ def test_eviction_and_selection_go_together_or_are_refused() -> None:
 def test_which_run_gives_way() -> None:
     held = {"a": 3, "b": 8, "c": 3}
     assert victim_run(RunEviction.MR, held, never) == "b"
-    assert [victim_run(RunEviction.LR, held, lambda n, at=at: at) for at in (0, 1)] == ["a", "c"]
-    chances = [victim_run(RunEviction.PR, held, lambda n, at=at: at) for at in range(14)]
+    assert [victim_run(RunEviction.LR, held, at_place(at)) for at in (0, 1)] == ["a", "c"]
+    chances = [victim_run(RunEviction.PR, held, at_place(at)) for at in range(14)]
     assert {name: chances.count(name) for name in held} == held
     with pytest.raises(ValueError, match="containers"):
         victim_run(RunEviction.MDF, held, never)
