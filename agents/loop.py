@@ -27,7 +27,7 @@ from elf.job import effects as do
 from elf.job import events as was
 from elf.job.catalog.log import encode_entry
 from elf.job.group import port as groups
-from elf.job.program.port import ProgramEffect
+from elf.job.program.port import ProgramEffect, ProgramSaved
 from elf.job.replicas import ReplicaEvent
 from elf.job.snapshots import SnapshotName
 from elf.security.principals import Principal
@@ -202,6 +202,12 @@ class Loop:
                 self._read("read windows", partial(windowcommits.windows_again, effect, store, me))
             case do.Deliver():
                 work.submit("outputs", partial(self._ports.outputs.deliver, effect, store), self._delivered)
+            case do.SaveProgram():
+                saved = partial(store.save_program, effect.uid, effect.record)
+                done = ProgramSaved(effect.uid, effect.number)
+                work.submit("programs", saved, lambda _: self.handle(done))
+            case do.ForgetProgram():
+                work.submit("programs", partial(store.forget_program, effect.uid), lambda _: None)
             case do.StorePanes():
                 work.submit("commit", partial(panecommits.store_panes, effect, store), self.handle)
             case raft.Persist():

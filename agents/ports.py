@@ -37,7 +37,17 @@ Told = (
 """Effects that are for people."""
 
 Queue = Literal[
-    "plan", "compute", "functions", "commit", "persist", "groups", "replicas", "outputs", "past", "aside"
+    "plan",
+    "compute",
+    "functions",
+    "commit",
+    "persist",
+    "groups",
+    "replicas",
+    "programs",
+    "outputs",
+    "past",
+    "aside",
 ]
 """Where work is done:
 
@@ -48,6 +58,7 @@ Queue = Literal[
 - ``persist``: logs of Raft groups, in order; durable before it is told.
 - ``job_groups``: what groups have committed, in one order with ``persist``; it need not be durable.
 - ``replicas``: other agents' snapshots, in order.
+- ``programs``: checkpoints of jobs in Python, in order; durable before it is told.
 - ``outputs``: results are brought out of the fleet, several at a time; the store is only read.
 - ``aside``: the store is tidied up, and nobody waits for that.
 """

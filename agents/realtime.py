@@ -77,8 +77,9 @@ class Threads:
         self._outputs = ThreadPoolExecutor(OUTPUTS_AT_ONCE, thread_name_prefix="outputs")
         self._plans = ThreadPoolExecutor(1, thread_name_prefix="plan")
         self._users = ThreadPoolExecutor(USERS_AT_ONCE, thread_name_prefix="users")
+        programs = ThreadPoolExecutor(1, thread_name_prefix="programs")
         past = ThreadPoolExecutor(1, thread_name_prefix="past")
-        self._pools = pool, disk, replicas, past
+        self._pools = pool, disk, replicas, programs, past
         self._of: dict[Queue, ThreadPoolExecutor] = {
             "plan": self._plans,
             "compute": pool,
@@ -87,6 +88,7 @@ class Threads:
             "persist": disk,
             "groups": disk,
             "replicas": replicas,
+            "programs": programs,
             "outputs": self._outputs,
             "past": past,
             "aside": pool,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.disk import replicastore
+from agents.disk import programstore, replicastore
 from agents.disk.groupstore import stored_flows, stored_jobs
 from agents.disk.store import Store
 from agents.node.beginning import BOOTSTRAPPED_FACT, PEERS_FACT, Restored, from_lines
@@ -33,6 +33,7 @@ def restore(store: Store, workers: Mapping[str, StreamWorker]) -> Restored:
         suspended=frozenset(uid for worker in workers.values() for uid in worker.suspended()),
         replicas=replicastore.held(store),
         bootstrapped=from_lines(store.get(BOOTSTRAPPED_FACT)),
+        programs=programstore.checkpoints(store),
     )
 
 

@@ -84,6 +84,7 @@ class Submissions:
             tuple(subscription.app for subscription in asked.loaded.subscriptions if subscription.app),
             asked.subscription,
             authorship_of(call),
+            asked.loaded.pane_ms,
         )
         request = note.SubmitProgram(id=0, origin="", spec=spec, replace=asked.replace)
         (answer,) = yield [ToKey(spec.app, request)]
@@ -207,6 +208,7 @@ def described(spec: ProgramSpec, facts: note.ProgramStatus | None) -> dict[str, 
         "creator": spec.creator,
         "class": f"{spec.title} of {spec.filename} ({spec.hash}), generation {spec.generation}",
         "timer": f"every {spec.every_ms / 1000:g} s" if spec.every_ms else "none",
+        "panes": f"of {spec.pane_ms / 1000:g} s" if spec.pane_ms else "none",
         "streams": ", ".join(sorted({tap.fragment.stream for tap in spec.taps})) or "none",
     }
     if reason:

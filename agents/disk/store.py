@@ -528,6 +528,21 @@ class Store:
 
     # -- the catalog log -------------------------------------------------------------------------------------
 
+    def save_program(self, uid: str, record: bytes) -> None:
+        """The checkpoint of a job in Python, in place of the last one."""
+        with self._file.writing() as con:
+            con.execute("INSERT OR REPLACE INTO programs VALUES (?, ?)", (uid, record))
+
+    def forget_program(self, uid: str) -> None:
+        with self._file.writing() as con:
+            con.execute("DELETE FROM programs WHERE uid = ?", (uid,))
+
+    def programs(self) -> dict[str, bytes]:
+        """The checkpoints of jobs in Python, by uid."""
+        with self._file.reading() as con:
+            found = con.execute("SELECT uid, record FROM programs")
+            return {str(uid): bytes(record) for uid, record in found}
+
     def append_log(self, entries: Sequence[tuple[int, bytes]]) -> None:
         """Adds (number, entry) pairs; another entry under a known number raises ``ElfBug`` (two founders)."""
         with self._file.writing() as con:

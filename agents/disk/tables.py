@@ -43,6 +43,7 @@ CREATE TABLE traced (
   part INTEGER NOT NULL, panes BLOB NOT NULL, UNIQUE (flow, pane_start, part));
 CREATE TABLE joined (
   stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
+CREATE TABLE programs (uid TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
 CREATE TABLE replicas (
   flow TEXT NOT NULL, member INTEGER NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL,

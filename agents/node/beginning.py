@@ -16,6 +16,7 @@ from elf.job.catalog.voters import LOG_GROUP, VOTERS_MAX
 from elf.job.group.port import StoredJob
 from elf.job.group.records import RECORD_BYTES_MAX
 from elf.job.messages.log import LogEntry
+from elf.job.program.keeping import Checkpoint
 from elf.job.replicas import ReplicaName
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
@@ -75,6 +76,8 @@ class Restored:
     """Of other agents' snapshots, the oldest first: size in bytes."""
     bootstrapped: tuple[str, ...] = ()
     """Job groups of key ranges."""
+    programs: Mapping[str, Checkpoint] = field(default_factory=dict)
+    """Checkpoints of jobs in Python, by uid."""
 
 
 @dataclass(frozen=True)

@@ -71,8 +71,9 @@ from elf.job.messages.log import (
 from elf.job.messages.rollup import Broadcast, Committed, LeaveOut
 from elf.job.program.messages import MESSAGES as PROGRAM_MESSAGES
 from elf.job.program.messages import ProgramTrouble, Routed, Told
+from elf.job.program.outgoing import ToApp
 from elf.job.program.port import ProgramEffect, ProgramEvent
-from elf.job.program.programs import Programs, ToApp
+from elf.job.program.programs import Programs
 from elf.job.replicas import ReplicaEffect, ReplicaEvent
 from elf.security.principals import Principal
 from elf.wire.base import Answer, Message, Request
@@ -155,7 +156,7 @@ class Node:
         self.replicas = self._working.replicas
         self.broadcasts = self._working.broadcasts
         self.clocks = self._working.clocks
-        self.programs = Programs(me.address, me.name, names, log, overlay)
+        self.programs = Programs(me, names, log, overlay, restored.programs)
         self._leaving = Leaving(context, desk, staffing, self.catalog, self.hosting, self._working)
         # whoever asks
         self.requests = Requests(
@@ -276,7 +277,7 @@ class Node:
         if isinstance(event, Worked):
             if event.command == "SealOpen":
                 self._leaving.sealed(event.stream, event.outcome.until_us)
-            found.extend(self.programs.tapped(event.outcome.tapped, now_ms))
+            found.extend(self.programs.tapped(event.stream, event.outcome.tapped, now_ms))
         return found
 
     def deadline(self, now_ms: int) -> int:
@@ -441,8 +442,7 @@ class Node:
     def _on_ring(self, now_ms: int) -> list[Step]:
         self._ring_ready = True
         found: list[Step] = [*self._working.on_ring(now_ms)]
-        for program in self.log.programs():
-            found.extend(self.programs.begin(program, now_ms))
+        found.extend(self.programs.began(now_ms))
         return [*found, *self.catalog.on_ring(now_ms)]
 
     # -- the catalog log grew --------------------------------------------------------------------------------

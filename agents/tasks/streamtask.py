@@ -20,6 +20,7 @@ import numpy as np
 import pyarrow as pa
 
 from agents.archive.shelf import Shelf
+from agents.disk.programstore import given
 from agents.disk.store import Store
 from agents.formats import Format
 from agents.inputs.values import Chunk, Position
@@ -179,7 +180,13 @@ class StreamTask:
         self._engine.resume(stored.event_time if stored else None)
         self._engine.look_at(pa.array(list(samples), pa.string()))
         self.worker = StreamWorker(
-            facts.stream, settings, self._engine, stored.worker if stored else None, spill, cpu_us
+            facts.stream,
+            settings,
+            self._engine,
+            stored.worker if stored else None,
+            spill,
+            cpu_us,
+            given(store),
         )
         self.ahead = Ahead(facts.stream, self._engine, cores)
         self._sinks = sinks or Sinks()

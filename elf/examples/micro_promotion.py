@@ -13,8 +13,8 @@ agent that has sold one of them puts the discount on its page (here: prints it).
 Calls of the paper: Subscribe, OnTimer, Multicast and OnMulticast (the end of a batch; the top products),
 SendTo and OnRecv (made by ``Rounds``), Deliver; insert, flush and empty of the buffer tree.
 
-While agents live, no click is lost or counted twice: what comes too late for its batch, since somebody was
-away, is in the next. A batch says which lines it has read of each agent (``covers``: first and last id, and
+No click is lost or counted twice, whoever crashes: what an agent has counted, sold and given is in its
+``state``, and what comes too late for its batch, since somebody was away, is in the next. A batch says which lines it has read of each agent (``covers``: first and last id, and
 how many), so that anyone can count again.
 
 To change it: ``store``, ``top`` and ``every`` with ``--set``; what is counted, in the query of ``start``;
@@ -64,9 +64,9 @@ class MicroPromotion(Rounds):
             "MIN(id) AS first, MAX(id) AS last FROM clicks "
             f"WHERE store = '{self.store}' AND product IS NOT NULL GROUP BY product"
         )
-        self.sold: set[str] = set()  # products that this agent sells
-        self.gave: dict[str, int] = {}  # discounts that it has given since the last batch
-        self.batches: list[dict[str, Any]] = []
+        self.state.setdefault("sold", {})  # the products that this agent sells
+        self.state.setdefault("gave", {})  # discounts that it has given since the last batch
+        self.state.setdefault("batches", [])  # at the master
 
     def on_timer(self) -> None:
         if self.is_root:
@@ -75,10 +75,9 @@ class MicroPromotion(Rounds):
     def contribute(self, message: Any) -> dict[str, Any]:
         paos = self.flush()
         self.empty()
-        self.sold.update(paos["product"].to_pylist())
-        mine = {"paos": paos, "covers": lines_of(self.me, paos, "lines"), "gave": self.gave}
-        self.gave = {}
-        return mine
+        self.state["sold"].update(dict.fromkeys(paos["product"].to_pylist(), True))
+        gave, self.state["gave"] = self.state["gave"], {}
+        return {"paos": paos, "covers": lines_of(self.me, paos, "lines"), "gave": gave}
 
     def combine(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         gave = {p: one["gave"].get(p, 0) + other["gave"].get(p, 0) for p in {*one["gave"], *other["gave"]}}
@@ -90,18 +89,19 @@ class MicroPromotion(Rounds):
         top = [row["product"] for row in best[: self.top]]
         clicks = {row["product"]: row["clicks"] for row in best}
         batch = {"batch": self.round, "agents": agents, "top": top, "clicks": clicks, "gave": total["gave"]}
-        self.batches = [*self.batches, {**batch, "covers": total["covers"]}][-self.kept :]
+        self.state["batches"] = [*self.state["batches"], {**batch, "covers": total["covers"]}][-self.kept :]
         self.multicast({"top": top})
 
     def on_multicast(self, app: bytes, message: Any) -> None:
         if "top" not in message:
             super().on_multicast(app, message)
             return
-        for product in self.sold.intersection(message["top"]):
-            print(f"discount on {product}")
-            self.gave[product] = 1
+        for product in message["top"]:
+            if product in self.state["sold"]:
+                print(f"discount on {product}")
+                self.state["gave"][product] = 1
 
     def deliver(self, app: bytes, message: Any) -> list[dict[str, Any]]:
         """Other jobs, and people, may ask for the batches after a number."""
         since = message["since"] if message else 0
-        return [batch for batch in self.batches if batch["batch"] > since]
+        return [batch for batch in self.state["batches"] if batch["batch"] > since]

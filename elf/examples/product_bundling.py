@@ -16,8 +16,9 @@ takes about d epochs.
 Calls of the paper: Subscribe (twice: likes, buys), OnTimer, Multicast and OnMulticast (the epoch's result, to
 be iterated), SendTo and OnRecv (made by ``Rounds``), Deliver; insert, flush and empty of the buffer tree.
 
-A cycle that an agent was too late for is given up after three times ``every``, and the next one begins anew:
-nothing is kept of it. An epoch's changes are one multicast of at most 1 MiB, some 15,000 users in a window.
+A cycle that an agent was too late for is given up after three times ``every``, and one in which an agent's
+process ended at once; the next one begins anew, and nothing is kept of it. Edges, which ids they cover, and
+looks survive. An epoch's changes are one multicast of at most 1 MiB, some 15,000 users in a window.
 
 To change it: ``window``, ``every`` and ``store`` with ``--set``; what an edge is, in the queries of
 ``start``.
@@ -75,11 +76,11 @@ class ProductBundling(Rounds):
                 "AND user.id IS NOT NULL GROUP BY user.id, product",
                 name=name,
             )
-        self.edges: list[tuple[str, str]] = []
-        self.covers: dict[str, tuple[int, int]] = {}  # of this agent: the ids of the first and the last edge
+        self.state.setdefault("covers", {})  # of this agent: the ids of the first and the last edge
+        self.state.setdefault("looks", [])  # at the master
+        self.edges: list[tuple[str, str]] | None = None  # of a cycle, as all that follows
         self.labels: Labels = {}
         self.busy_until = 0.0  # a cycle that is not through by then is given up
-        self.looks: list[dict[str, Any]] = []
 
     # -- the master: one epoch after the other ---------------------------------------------------------------
 
@@ -91,6 +92,9 @@ class ProductBundling(Rounds):
 
     def finish(self, message: Any, total: dict[str, Any], agents: int) -> None:
         """All offers of an epoch are in."""
+        if not total["whole"] or self.edges is None:
+            self.busy_until = 0.0
+            return
         if message["since"] is not None:
             self.since, self.covered = message["since"], total["covers"]
         epochs = self.round - self.first + 1
@@ -105,7 +109,7 @@ class ProductBundling(Rounds):
         bundles = sorted(sorted(products) for products in components.values() if len(products) > 1)
         look: dict[str, Any] = {"look": self.round, "agents": agents, "epochs": epochs, "bundles": bundles}
         look |= {"since": self.since, "covers": self.covered, "ms": 1000 * (self.now - self.began)}
-        self.looks = [*self.looks, look][-self.kept :]
+        self.state["looks"] = [*self.state["looks"], look][-self.kept :]
 
     # -- every agent -----------------------------------------------------------------------------------------
 
@@ -115,12 +119,12 @@ class ProductBundling(Rounds):
             self.edges = self.look(datetime.fromtimestamp(message["since"], UTC))
         self.labels.update(message["labels"])
         offers: Labels = {}
-        for edge in self.edges:
+        for edge in self.edges or ():
             least = min(self.labels.get(end, end) for end in edge)
             for end in edge:
                 if end not in self.labels or least < self.labels[end]:
                     offers[end] = min(least, offers.get(end, least))
-        return {"offers": offers, "covers": self.covers}
+        return {"offers": offers, "covers": self.state["covers"], "whole": self.edges is not None}
 
     def look(self, since: datetime) -> list[tuple[str, str]]:
         """The edges since then; older ones are forgotten."""
@@ -130,8 +134,8 @@ class ProductBundling(Rounds):
             if not paos.num_rows:
                 continue
             first, last = pc.min(paos["first"]).as_py(), pc.max(paos["last"]).as_py()
-            a, b = self.covers.get(self.me, (first, last))
-            self.covers = {self.me: (min(a, first), max(b, last))}
+            a, b = self.state["covers"].get(self.me, (first, last))
+            self.state["covers"] = {self.me: (min(a, first), max(b, last))}
             seen = paos["seen"].cast(pa.timestamp("us"))
             paos = paos.filter(pc.greater_equal(seen, pa.scalar(since.replace(tzinfo=None), seen.type)))
             self.empty(name)
@@ -144,15 +148,16 @@ class ProductBundling(Rounds):
         offers = dict(one["offers"])
         for vertex, label in other["offers"].items():
             offers[vertex] = min(label, offers.get(vertex, label))
-        return {"offers": offers, "covers": one["covers"] | other["covers"]}
+        whole = one["whole"] and other["whole"]
+        return {"offers": offers, "covers": one["covers"] | other["covers"], "whole": whole}
 
     def deliver(self, app: bytes, message: Any) -> Any:
         """Other jobs may ask what goes with a product, and for the looks after a number: ``{"since": n}``."""
         if isinstance(message, str):
-            if not self.looks:
+            if not self.state["looks"]:
                 return {"look": 0, "bundle": [message]}
-            bundles = self.looks[-1]["bundles"]
+            bundles = self.state["looks"][-1]["bundles"]
             bundle = next((bundle for bundle in bundles if message in bundle), [message])
-            return {"look": self.looks[-1]["look"], "bundle": bundle}
+            return {"look": self.state["looks"][-1]["look"], "bundle": bundle}
         since = message["since"] if message else 0
-        return [look for look in self.looks if look["look"] > since]
+        return [look for look in self.state["looks"] if look["look"] > since]

@@ -65,15 +65,15 @@ class SalePrediction(Job):
     kept = 100
 
     def start(self) -> None:
-        self.predictions: list[dict[str, Any]] = []
-        self.last = 0
+        self.state.setdefault("predictions", [])
+        self.state.setdefault("last", 0)  # the batch of the last one
 
     def on_timer(self) -> None:
         if not self.is_root:
             return
         try:
             batches: Any = self.query(self.promotion, {"since": 0})
-            if len(batches) < 2 or batches[-1]["batch"] == self.last:
+            if len(batches) < 2 or batches[-1]["batch"] == self.state["last"]:
                 return
             found: Any = self.query(self.bundling, self.product)
         except QueryFailed as failed:
@@ -81,7 +81,7 @@ class SalePrediction(Job):
             return
         bundle, batches = found["bundle"], batches[-self.batches :]
         history = [sum(batch["clicks"].get(product, 0) for product in bundle) for batch in batches]
-        self.last = batches[-1]["batch"]
+        self.state["last"] = batches[-1]["batch"]
         prediction = {
             "look": found["look"],
             "bundle": bundle,
@@ -90,12 +90,12 @@ class SalePrediction(Job):
             "forecast": forecast(history),
             "popular": [product for product in bundle if product in batches[-1]["top"]],
         }
-        self.predictions = [*self.predictions, prediction][-self.kept :]
+        self.state["predictions"] = [*self.state["predictions"], prediction][-self.kept :]
 
     def deliver(self, app: bytes, message: Any) -> list[dict[str, Any]]:
         """The predictions after a batch."""
         since = message["since"] if message else 0
-        return [one for one in self.predictions if one["batches"][-1] > since]
+        return [one for one in self.state["predictions"] if one["batches"][-1] > since]
 
 
 def forecast(history: list[int]) -> float:

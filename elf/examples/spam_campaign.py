@@ -60,7 +60,7 @@ class SpamCampaign(Rounds):
             f"SELECT {self.by} AS who, COUNT(*) AS posts, MIN(id) AS first, MAX(id) AS last "
             f"FROM posts WHERE ({self.where}) AND {self.by} IS NOT NULL GROUP BY {self.by}"
         )
-        self.batches: list[dict[str, Any]] = []
+        self.state.setdefault("batches", [])  # at the master
 
     def on_timer(self) -> None:
         if self.is_root:
@@ -79,9 +79,9 @@ class SpamCampaign(Rounds):
         best = total["paos"].sort_by([("posts", "descending"), ("who", "ascending")]).to_pylist()
         top = [[row["who"], row["posts"]] for row in best[: self.top]]
         batch = {"batch": self.round, "agents": agents, "by": self.by, "where": self.where, "top": top}
-        self.batches = [*self.batches, {**batch, "covers": total["covers"]}][-self.kept :]
+        self.state["batches"] = [*self.state["batches"], {**batch, "covers": total["covers"]}][-self.kept :]
 
     def deliver(self, app: bytes, message: Any) -> list[dict[str, Any]]:
         """Other jobs, and people, may ask for the batches after a number."""
         since = message["since"] if message else 0
-        return [batch for batch in self.batches if batch["batch"] > since]
+        return [batch for batch in self.state["batches"] if batch["batch"] > since]

@@ -13,10 +13,11 @@ import socket
 import sys
 from collections.abc import Callable
 
+import msgspec
 import pyarrow as pa
 
 from elf.functions import wire
-from elf.job.program.calls import JobEffect
+from elf.job.program.calls import LASTING, JobEffect, Keep
 from elf.job.program.runner import JobRunner, UserCodeError, failure_of, load
 
 RowFunction = Callable[[pa.RecordBatch], object]
@@ -40,6 +41,8 @@ class _Sandbox:
         self._function: RowFunction | None = None
         self._filename = ""
         self._job: JobRunner | None = None
+        self._outer: list[JobEffect] | None = None
+        """What the callback that waits for a reply has asked for."""
         self._queries = os.getpid() << 20  # no number of an earlier process's
         self._replies: dict[int, wire.Replied] = {}
 
@@ -55,10 +58,30 @@ class _Sandbox:
         except (OSError, EOFError) as error:
             if isinstance(error, EOFError) or self._gone():
                 raise EOFError from None
-            answer, result = self._raised(error, before), b""
+            answer, result = self._raised(error), b""
         except BaseException as error:
-            answer, result = self._raised(error, before), b""
+            answer, result = self._raised(error), b""
+        if isinstance(call, wire.CallJob) and isinstance(answer, wire.Acted | wire.Raised):
+            answer, result = self._acted(call, answer, before)
         self._frames.send(answer, result)
+
+    def _acted(
+        self, call: wire.CallJob, answer: wire.Acted | wire.Raised, before: list[JobEffect]
+    ) -> tuple[wire.FromSandbox, bytes]:
+        """The answer with the effects of the call, and with the state behind those that wait for it. Within a
+        callback that waits there is no such state: it has these effects beside its own."""
+        if self._outer is not None:
+            self._outer += [effect for effect in before if isinstance(effect, LASTING)]
+            now = tuple(effect for effect in before if not isinstance(effect, LASTING))
+            return msgspec.structs.replace(answer, effects=now), b""
+        wanted = isinstance(call.event, Keep) or any(isinstance(effect, LASTING) for effect in before)
+        if not wanted or self._job is None:
+            return msgspec.structs.replace(answer, effects=tuple(before)), b""
+        try:
+            state = self._job.state()
+        except BaseException as error:
+            return self._raised(error), b""
+        return msgspec.structs.replace(answer, effects=tuple(before), kept=True), state
 
     def _gone(self) -> bool:
         """Whether the agent has closed its end: an OSError of the user's own is another matter."""
@@ -69,9 +92,9 @@ class _Sandbox:
         except OSError:
             return True
 
-    def _raised(self, error: BaseException, before: list[JobEffect]) -> wire.Raised:
+    def _raised(self, error: BaseException) -> wire.Raised:
         failure = failure_of(error, self._filename)
-        return wire.Raised(failure.kind, failure.text, failure.line, failure.source, tuple(before))
+        return wire.Raised(failure.kind, failure.text, failure.line, failure.source)
 
     def _answer(
         self, call: wire.ToSandbox, payload: bytes, before: list[JobEffect]
@@ -86,10 +109,10 @@ class _Sandbox:
             case wire.LoadJob():
                 self._filename = call.filename
                 self._job = JobRunner(call.text, call.filename, call.name, call.creator, self._ask, call.taps)
-                return wire.Ready(self._job.start(call.place)), b""
+                return wire.Ready(self._job.start(call.place, payload)), b""
             case wire.CallJob() if self._job is not None:
                 self._job.handle(call.event, call.place, payload, before)
-                return wire.Acted(tuple(before)), b""
+                return wire.Acted(()), b""
         raise UserCodeError(f"{type(call).__name__} before anything is loaded")
 
     def _call(self, call: wire.CallFunction, payload: bytes) -> bytes:
@@ -109,12 +132,16 @@ class _Sandbox:
         self._queries += 1
         number = self._queries
         self._frames.send(wire.Asks(number, app, name, value, path, timeout_ms))
+        outermost, self._outer = self._outer is None, [] if self._outer is None else self._outer
         while number not in self._replies:
             call, payload = self._frames.take_by_sandbox()
             if isinstance(call, wire.Replied):
                 self._replies[call.number] = call
             else:
                 self._serve(call, payload)
+        if outermost and self._job is not None:
+            self._job.asked_beside(self._outer)
+            self._outer = None
         reply = self._replies.pop(number)
         return reply.value, reply.error
 

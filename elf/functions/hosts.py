@@ -2,8 +2,9 @@
 
 The loop puts calls into a job's queue, which is bounded: what a slow job has no room for is dropped and
 counted, timers are never queued twice. The job's thread makes them one at a time and posts what came of them.
-A callback that raises costs its call; one that blocks, takes too much memory or dies costs the process, which
-is started again with a fresh job, a few times a minute; then the job has failed on this agent.
+A callback that raises costs its call; one that blocks, takes too much memory or dies costs the process. It is
+begun again with the last state that it has told, and with what it was given since (``Lasting``), a few times
+a minute; then the job has failed on this agent.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from elf.functions import wire
 from elf.functions.allowed import Allowed, anybody
 from elf.functions.cpu import cpu_us
 from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
-from elf.job.program.calls import Delivered, Timer
+from elf.job.program.calls import Delivered, JobEffect, Timer
+from elf.job.program.keeping import Lasting
 from elf.job.program.port import (
     AnswerProgram,
     CallProgram,
@@ -43,7 +45,7 @@ RESTARTS_MAX: Final = 3
 RESTARTS_WITHIN_SECS: Final = 60.0
 NESTED_MAX: Final = 8
 """Messages that are delivered within a callback that waits for a reply, one within the other."""
-BEGUN_ANEW: Final = "; its process was ended, so it was begun anew without what it had in memory"
+BEGUN_ANEW: Final = "; its process was ended, so it was begun anew from its last checkpoint"
 LOAD_SECS: Final = 10.0
 ANSWER_GRACE_SECS: Final = 5.0
 TOLD_US: Final = 10_000
@@ -134,8 +136,9 @@ class Host:
         self._bytes = 0
         self._answers: dict[int, AnswerProgram] = {}
         self._awaited: set[int] = set()
-        self._lost = 0
+        self._lost: list[int] = []
         self._stopping = False
+        self._lasting = Lasting(start.state)
         self._failing = ""
         self._told_us = 0
         self._restarts: deque[float] = deque(maxlen=RESTARTS_MAX)
@@ -150,7 +153,7 @@ class Host:
             if isinstance(call.event, Timer) and any(isinstance(c.event, Timer) for c in self._calls):
                 return
             if len(self._calls) >= CALLS_MAX or self._bytes + size > CALL_BYTES_MAX:
-                self._lost += 1
+                self._lost.append(call.number)
                 return
             self._bytes += size
             self._calls.append(call)
@@ -194,7 +197,7 @@ class Host:
             spec.text, spec.filename, spec.name, spec.creator, self._start.place, spec.taps
         )
         try:
-            self._sandbox.call(message, secs=LOAD_SECS)
+            self._sandbox.call(message, self._lasting.state, secs=LOAD_SECS)
         except SandboxError as error:
             self._post(ProgramState(spec.uid, "failed", error.at(spec.filename)))
             return False
@@ -216,20 +219,30 @@ class Host:
         del self._calls[index]
         self._bytes -= len(call.payload) + len(getattr(call.event, "value", b""))
         if self._lost:
-            lost, self._lost = self._lost, 0
+            lost, self._lost = tuple(self._lost), []
             self._post(ProgramLost(self._spec.uid, lost))
         return call
 
     def _make(self, call: CallProgram) -> bool:
-        """One call and what comes of it; False when the job has failed for good."""
-        try:
-            self._exchange(call, 0)
-        except SandboxError as error:
-            if self._stopping:
-                raise Stopped from None
-            return self._start_again(error)
-        finally:
-            self._tell_cpu()
+        """One call and what comes of it; False when the job has failed for good. Where the process ends, this
+        call and those before it are made again in the next one."""
+        calls = [call]
+        while calls:
+            try:
+                self._exchange(calls[0], 0)
+            except SandboxError as error:
+                if self._stopping:
+                    raise Stopped from None
+                if error.trouble == "state":
+                    self._post(ProgramState(self._spec.uid, "failed", error.at(self._spec.filename)))
+                    return False
+                if not self._start_again(error):
+                    return False
+                calls = [*self._lasting.again(), *calls[1:]]
+            else:
+                del calls[0]
+            finally:
+                self._tell_cpu()
         return True
 
     def _tell_cpu(self) -> None:
@@ -241,29 +254,36 @@ class Host:
     def _exchange(self, call: CallProgram, depth: int) -> None:
         """Call, and serve its queries until it returns. Raises ``SandboxError`` when the process ended."""
         query = call.event.query if isinstance(call.event, Delivered) else ""
+        self._lasting.made(call)
         try:
             self._sandbox.send(wire.CallJob(call.event, call.place), call.payload)
             deadline = time.monotonic() + self._limits.call_secs
             while True:
-                said, _ = self._sandbox.receive(deadline)
+                said, payload = self._sandbox.receive(deadline)
                 if not isinstance(said, wire.Asks):
                     break
                 began = time.monotonic()
                 self._wait_for(said, depth)
                 deadline += time.monotonic() - began
         except SandboxError as error:
-            self._post(ProgramActed(self._spec.uid, error.effects))
+            if error.trouble == "state":
+                raise
+            self._acted(call, error.effects, error.state)
             state = error.at(self._spec.filename) + (BEGUN_ANEW if error.ended else "")
             self._failing = type(call.event).__name__
             self._post(ProgramState(self._spec.uid, "failing", state, query))
             if error.ended:
                 raise
             return
-        if isinstance(said, wire.Acted) and said.effects:
-            self._post(ProgramActed(self._spec.uid, said.effects))
+        if isinstance(said, wire.Acted) and (said.effects or said.kept):
+            self._acted(call, said.effects, payload if said.kept else None)
         if self._failing == type(call.event).__name__:
             self._failing = ""
             self._post(ProgramState(self._spec.uid, "running"))
+
+    def _acted(self, call: CallProgram, effects: tuple[JobEffect, ...], state: bytes | None) -> None:
+        self._lasting.acted(state)
+        self._post(ProgramActed(self._spec.uid, effects, number=call.number, state=state))
 
     def _wait_for(self, asked: wire.Asks, depth: int) -> None:
         """A callback waits for a reply; other jobs' messages are delivered meanwhile."""

@@ -29,7 +29,7 @@ from elf.functions.cpu import add_called
 from elf.functions.zygote import ANSWER, NO_PROCESS, Request
 from elf.job.program.calls import JobEffect
 
-Trouble = Literal["raised", "memory", "blocked", "died", "output", "refused"]
+Trouble = Literal["raised", "memory", "blocked", "died", "output", "refused", "state"]
 OUTPUT_PIPE_BYTES: Final = 64 << 10
 LINE_BYTES_MAX: Final = 8 << 10
 """Of its output, that wait for the end of their line."""
@@ -69,7 +69,8 @@ class Limits:
 
 
 class SandboxError(ElfError):
-    """A call that failed. ``line`` of the user's file, 0 for none; ``ended``: the process is gone."""
+    """A call that failed. ``line`` of the user's file, 0 for none; ``ended``: the process is gone; ``state``:
+    what a job has after it."""
 
     def __init__(
         self,
@@ -80,6 +81,7 @@ class SandboxError(ElfError):
         *,
         ended: bool = False,
         effects: tuple[JobEffect, ...] = (),
+        state: bytes | None = None,
     ) -> None:
         self.trouble: Trouble = trouble
         self.text = text
@@ -87,6 +89,7 @@ class SandboxError(ElfError):
         self.source = source
         self.ended = ended
         self.effects = effects
+        self.state = state
         super().__init__(text)
 
     def at(self, filename: str) -> str:
@@ -305,7 +308,9 @@ class Sandbox:
             if said.kind == "memory":
                 self.close()
                 raise SandboxError("memory", self._over_memory(), said.line, said.source, ended=True)
-            raise SandboxError("raised", said.text, said.line, said.source, effects=said.effects)
+            state = payload if said.kept else None
+            trouble: Trouble = "state" if said.kind == "state" else "raised"
+            raise SandboxError(trouble, said.text, said.line, said.source, effects=said.effects, state=state)
         return said, payload
 
     def _wait(self, frames: wire.Frames, deadline: float) -> None:

@@ -38,7 +38,8 @@ class LoadFunction(msgspec.Struct, frozen=True, tag=True):
 
 
 class LoadJob(msgspec.Struct, frozen=True, tag=True):
-    """Agent: run this text, make the job of its subclass of ``Job``, and call its ``start``. ``Ready``."""
+    """Agent: run this text, make the job of its subclass of ``Job``, and call its ``start``; the payload is
+    the state that it had. ``Ready``."""
 
     text: str
     filename: str
@@ -81,9 +82,11 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
 
 
 class Acted(msgspec.Struct, frozen=True, tag=True):
-    """Sandbox: the callback has returned, and these effects are to be performed in order."""
+    """Sandbox: the callback has returned, and these effects are to be performed in order. ``kept``: the
+    payload is the job's state."""
 
     effects: Effects
+    kept: bool = False
 
 
 class Asks(msgspec.Struct, frozen=True, tag=True):
@@ -99,13 +102,14 @@ class Asks(msgspec.Struct, frozen=True, tag=True):
 
 class Raised(msgspec.Struct, frozen=True, tag=True):
     """Sandbox: the user's code has failed. ``line`` of the user's file (0: none of it); ``effects`` are what
-    it had asked for before."""
+    it had asked for before, and ``kept`` as in ``Acted``."""
 
     kind: Word
     text: Word
     line: int
     source: Word = ""
     effects: Effects = ()
+    kept: bool = False
 
 
 ToSandbox = LoadFunction | LoadJob | CallFunction | CallJob | Replied

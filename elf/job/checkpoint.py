@@ -8,6 +8,7 @@ import msgspec
 
 from elf.job.openparts import OpenedParts
 from elf.job.past import Past
+from elf.job.program.spec import Tap, Tapped
 from elf.job.spec import Flow
 
 
@@ -64,6 +65,17 @@ class FlowCheckpoint(msgspec.Struct, frozen=True):
     """
 
 
+class TapsCheckpoint(msgspec.Struct, frozen=True):
+    """What a job in Python wants of a stream (``elf.job.worker.taps``). ``ends``: tap, source, end of the
+    rows that it was given; ``unkept``: what its own checkpoint is not known to have."""
+
+    uid: str
+    taps: tuple[Tap, ...]
+    pane_us: int
+    ends: tuple[tuple[str, str, int], ...]
+    unkept: tuple[Tapped, ...]
+
+
 class StreamCheckpoint(msgspec.Struct, frozen=True):
     """The whole state of a stream task. Reading starts again at the least offset that any flow has
     applied."""
@@ -77,3 +89,4 @@ class StreamCheckpoint(msgspec.Struct, frozen=True):
     """How others were to read the files: what is read otherwise now has other numbers."""
     gone_until: int = -(1 << 62)
     """The last event time of a gap, after which new flows begin."""
+    taps: tuple[TapsCheckpoint, ...] = ()

@@ -123,10 +123,19 @@ class TakeCheckpoint(msgspec.Struct, frozen=True):
 
 
 class SetTaps(msgspec.Struct, frozen=True):
-    """What a job in Python wants of this stream from now on; empty: nothing."""
+    """What a job in Python wants of this stream from now on; empty: nothing. ``pane_us``: of the panes of
+    which it wants to know when all their rows have come, 0 for none."""
 
     uid: str
     taps: tuple[Tap, ...]
+    pane_us: int = 0
+
+
+class TapsKept(msgspec.Struct, frozen=True):
+    """What a job has durably of its taps: tap, source, end of the rows."""
+
+    uid: str
+    given: tuple[tuple[str, str, int], ...]
 
 
 Command = (
@@ -144,6 +153,7 @@ Command = (
     | Replay
     | TakeCheckpoint
     | SetTaps
+    | TapsKept
 )
 
 

@@ -234,6 +234,21 @@ class Deliver(msgspec.Struct, frozen=True, eq=False):
     versions: tuple[JobSpec, ...] = ()
 
 
+class SaveProgram(msgspec.Struct, frozen=True):
+    """The checkpoint with this number of a job in Python (``elf.job.program.keeping``); comes back as
+    ``ProgramSaved``."""
+
+    uid: str
+    number: int
+    record: bytes
+
+
+class ForgetProgram(msgspec.Struct, frozen=True):
+    """That job is over: forget its checkpoint."""
+
+    uid: str
+
+
 class SaveFact(msgspec.Struct, frozen=True):
     """A small durable fact of this node (cluster, peers)."""
 
@@ -455,6 +470,8 @@ Effect = (
     | SaveFlow
     | SaveOutput
     | Deliver
+    | SaveProgram
+    | ForgetProgram
     | SaveFact
     | Forget
     | PrunePanes

@@ -78,6 +78,8 @@ class SimAgent:
             world.ledger.agent(self.agent_id, index)
         self.logs: dict[str, Log] = defaultdict(Log)
         self.archives: dict[str, SimArchive] = defaultdict(SimArchive)
+        self.tapped: dict[str, dict[str, int]] = defaultdict(dict)
+        """From which row of a stream on jobs in Python are given rows, by uid."""
         self.streams: tuple[str, ...] = (STREAM,)
         self.tasks: dict[str, SimTask] = {}
         self.up = False

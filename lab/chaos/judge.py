@@ -21,6 +21,7 @@ from elf.job.spec import JobSpec, VersionRecord
 from elf.job.worker.flowstate import FlowState
 from elf.ql.plan import Fragment
 from elf.windows import Sliding
+from lab.chaos import programs
 from lab.chaos.agent import SimAgent
 from lab.chaos.fates import is_of
 from lab.chaos.files import FileLog
@@ -94,6 +95,9 @@ class Judge:
                 self._windows(spec)
             for output in log.outputs():
                 self._outside(output, log)
+            for program in log.programs():
+                for text in programs.wrong(self._world, program.uid):
+                    self._say(WRONG, text)
         return self._found
 
     def _panes(self, uid: str) -> None:

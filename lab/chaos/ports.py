@@ -74,7 +74,7 @@ class SimWork:
                 self._agent.world.later(self._agent, partial(self._commit, work, then))
             case "persist":
                 self._agent.world.later(self._agent, partial(self._persist, work, then))
-            case "groups" | "replicas":
+            case "groups" | "replicas" | "programs":
                 self.in_order(partial(self._write, work, then))
             case "aside":
                 self.aside(work)

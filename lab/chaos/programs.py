@@ -3,9 +3,15 @@ real."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import TYPE_CHECKING, Final
 
-from elf.job.program.calls import JobEffect
+from agents.codec import pack
+from elf.job.program.calls import LASTING, JobEffect, Keep
+from elf.job.program.keeping import Lasting
+from elf.job.program.messages import SubmitProgram
 from elf.job.program.port import (
     CallProgram,
     ProgramActed,
@@ -16,6 +22,47 @@ from elf.job.program.port import (
     StopProgram,
 )
 from elf.job.program.runner import JobRunner, failure_of
+from elf.job.program.spec import ProgramSpec, Tap
+from lab.chaos.engine import STREAM, plan, tapped
+
+if TYPE_CHECKING:
+    from lab.chaos.agent import SimAgent
+    from lab.chaos.world import World
+
+COUNTS: Final = """
+from elf.job import Job
+
+class Counts(Job):
+    every = 0.7
+    every_pane = 1.0
+
+    def start(self):
+        self.subscribe("SELECT key, COUNT(*) AS n FROM clicks GROUP BY key")
+        self.state.setdefault("panes", [])
+
+    def on_timer(self):
+        paos = self.flush()
+        self.empty()
+        if not self.is_root:  # what it has as a master of before, too
+            paos = self.merge(paos, self.state.pop("total", None))
+        if paos.num_rows:
+            self.up(paos)
+
+    def on_recv(self, node, paos):
+        self.up(paos)
+
+    def up(self, paos):
+        if self.is_root:
+            self.state["total"] = self.merge(self.state.get("total"), paos)
+        elif self.parent:
+            self.send_to(self.parent, paos)
+        else:
+            self.insert(paos)
+
+    def on_pane(self, start, end):
+        self.state["panes"] = [*self.state["panes"], start][-200:]
+"""
+"""A job that counts the rows of all agents by key, wherever its master is."""
 
 
 def no_queries(*_: object) -> tuple[bytes, str]:
@@ -27,23 +74,99 @@ class InlineJobs:
 
     def __init__(self, later: Callable[[ProgramEvent], None]) -> None:
         self._later = later
+        self._lasting: dict[str, Lasting] = {}
+        self._started: dict[str, StartProgram] = {}
         self.runners: dict[str, JobRunner] = {}
 
     def perform(self, effect: ProgramEffect) -> None:
         match effect:
-            case StartProgram(spec, place):
-                runner = JobRunner(spec.text, spec.filename, spec.name, spec.creator, no_queries, spec.taps)
-                runner.start(place)
-                self.runners[spec.uid] = runner
-                self._later(ProgramState(spec.uid, "running"))
+            case StartProgram():
+                self._started[effect.spec.uid] = effect
+                self._lasting[effect.spec.uid] = Lasting(effect.state)
+                self._start(effect.spec)
+                self._later(ProgramState(effect.spec.uid, "running"))
             case StopProgram(uid):
-                self.runners.pop(uid)
-            case CallProgram(uid, event, place, payload):
-                if uid not in self.runners:
-                    return
-                effects: list[JobEffect] = []
-                try:
-                    self.runners[uid].handle(event, place, payload, effects)
-                except Exception as error:
-                    self._later(ProgramState(uid, "failing", failure_of(error, "job.py").text))
-                self._later(ProgramActed(uid, tuple(effects)))
+                del self.runners[uid], self._lasting[uid], self._started[uid]
+            case CallProgram() if effect.uid in self.runners:
+                self._make(effect)
+
+    def end_processes(self) -> None:
+        """The processes of all jobs end, and are begun again, as hosts of real agents do it
+        (``elf.functions.hosts``)."""
+        for uid, lasting in self._lasting.items():
+            self._start(self._started[uid].spec)
+            for call in lasting.again():
+                self._make(call)
+
+    def _start(self, spec: ProgramSpec) -> None:
+        runner = JobRunner(spec.text, spec.filename, spec.name, spec.creator, no_queries, spec.taps)
+        runner.start(self._started[spec.uid].place, self._lasting[spec.uid].state)
+        self.runners[spec.uid] = runner
+
+    def _make(self, call: CallProgram) -> None:
+        runner, lasting = self.runners[call.uid], self._lasting[call.uid]
+        effects: list[JobEffect] = []
+        lasting.made(call)
+        try:
+            runner.handle(call.event, call.place, call.payload, effects)
+        except Exception as error:
+            self._later(ProgramState(call.uid, "failing", failure_of(error, "job.py").text))
+        asks = isinstance(call.event, Keep) or any(isinstance(effect, LASTING) for effect in effects)
+        state = runner.state() if asks else None
+        lasting.acted(state)
+        self._later(ProgramActed(call.uid, tuple(effects), number=call.number, state=state))
+
+
+# -- a job that counts, and what must have come of it --------------------------------------------------------
+
+
+def counting() -> ProgramSpec:
+    """A job of ``COUNTS``, as its creator has sent it."""
+    tap = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))
+    text, every_ms, pane_ms = COUNTS, 700, 1_000
+    return ProgramSpec(
+        "counts",
+        "me",
+        0,
+        text,
+        "counts.py",
+        "Counts",
+        every_ms,
+        (tapped(tap),),
+        subscription="w",
+        pane_ms=pane_ms,
+    )
+
+
+def submit(world: World, through: SimAgent) -> str:
+    """Send it to the fleet, as an agent's client would; its uid."""
+    spec = counting()
+    request = SubmitProgram(id=1, origin=f"client:{spec.name}", spec=spec)
+    node = through.node
+    through.perform(node.settle(node.overlay.route(spec.app, pack(request), world.now), world.now))
+    return f"{spec.app.hex()}.1"
+
+
+def is_begun(agent: SimAgent, uid: str) -> bool:
+    """Whether an agent runs it, and has it in the checkpoint of its stream."""
+    return uid in agent.jobs.runners and (STREAM not in agent.streams or uid in agent.tasks[STREAM].tapped)
+
+
+def wrong(world: World, uid: str) -> Iterator[str]:
+    """What its masters have counted, and should not have, or have not; and panes that were told twice, or not
+    in order."""
+    agents = [agent for agent in world.agents if agent.up and uid in agent.jobs.runners]
+    counted, truth = Counter[str](), Counter[str]()
+    for agent in agents:
+        job = agent.jobs.runners[uid].job
+        total = job.state.get("total")
+        counted.update({row["key"]: row["n"] for row in total.to_pylist()} if total is not None else {})
+        if STREAM in agent.streams:
+            rows = agent.logs[STREAM].rows[agent.tasks[STREAM].tapped.get(uid, 0) :]
+            truth.update(key for _, key in rows)
+        panes = job.state["panes"]
+        if any(b - a != 1.0 for a, b in pairwise(panes)):
+            yield f"panes of a{agent.index} were told as {panes}"
+    for key in sorted({*counted, *truth}):
+        if counted[key] != truth[key]:
+            yield f"a job in Python has counted {key!r} {counted[key]} times, of {truth[key]} rows"

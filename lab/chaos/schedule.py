@@ -37,6 +37,9 @@ PASTS_SHARE = 0.3
 """The share of schedules in which jobs begin in the past, and retention eats archives."""
 OUTPUTS_SHARE = 0.3
 """The share of schedules in which windows go out of the fleet."""
+PROGRAM_SHARE = 0.4
+"""The share of schedules with a job in Python that counts; of those in which no agent leaves, and none reads
+files, from which rows may be gone."""
 FILES_SHARE = 0.34
 """The share of schedules in which agents read files, which are rotated, and are stopped."""
 
@@ -103,6 +106,7 @@ SAID = {
     "upkeep": "{who} merges small files of the archive",
     "recluster": "somebody sorts the archive, and dies after {amount} steps of it (0: does not)",
     "bang": "a row comes to {who} that reduce functions fail on",
+    "process": "the processes of jobs in Python of {who} end",
 }
 """What each kind is in words."""
 
@@ -141,6 +145,8 @@ class Schedule:
     """Copies are eager: of open panes too."""
     listed: bool = False
     """A returning agent asks those that its configuration names, whatever has become of them."""
+    program: bool = False
+    """Whether there is a job in Python that counts (``lab.chaos.programs``)."""
 
     def only(self, numbers: tuple[int, ...]) -> Schedule:
         """The same with these faults only (numbers from 1)."""
@@ -196,6 +202,8 @@ def drawn(seed: int, nodes: int) -> Schedule:
     out = _outputs(seed, nodes, first, begun)
     past, pasts, begun_late = _pasts(seed, nodes, first, len(jobs) + len(more))
     faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated, *out, *begun_late)
+    program, ended = _program(seed, nodes, first, faults, stays=not files)
+    faults = (*faults, *ended)
     return Schedule(
         seed,
         nodes,
@@ -218,6 +226,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         pasts=pasts,
         eager=random.Random(f"eager {seed} {nodes}").random() < EAGER_SHARE,
         listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
+        program=program,
     )
 
 
@@ -380,6 +389,18 @@ def _sorted(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:
         steps = rng.choice([0, 0, 0, 2, 4, 8, 15, 30])
         found.append(Fault("recluster", rng.randrange(1_000, STORM_MS - 1_000), amount=steps))
     return tuple(found)
+
+
+def _program(
+    seed: int, nodes: int, first: int, faults: tuple[Fault, ...], *, stays: bool
+) -> tuple[bool, tuple[Fault, ...]]:
+    """Perhaps a job in Python, whose processes end. Drawn apart."""
+    rng = random.Random(f"program {seed} {nodes}")
+    leaves = any(fault.kind in ("gone", "heir", "leave") for fault in faults)
+    if rng.random() >= PROGRAM_SHARE or leaves or not stays:
+        return False, ()
+    times = (rng.randrange(STORM_MS - 1_000) for _ in range(rng.choice([0, 1, 2, 4])))
+    return True, tuple(Fault("process", at, (rng.randrange(first),)) for at in times)
 
 
 def _style(rng: random.Random) -> Style:

@@ -27,6 +27,7 @@ from elf.ql.plan import Plan, Top, with_first
 from elf.wire.base import Request
 from elf.wire.clients import Call, Execute, WindowResult
 from elf.wire.heard import Heard
+from lab.chaos import programs
 from lab.chaos.agent import SimAgent
 from lab.chaos.archives import Archives
 from lab.chaos.engine import SECOND, STREAM, defined, plan, staged
@@ -266,6 +267,9 @@ class Story:
         self._until = world.now + schedule.storm_ms + 5_000 + (COMFORT_MS if schedule.files else 0)
         if "first" in schedule.jobs:
             self.fashion()
+        if schedule.program:
+            uid = programs.submit(world, first[0])
+            world.run_until(lambda: all(programs.is_begun(agent, uid) for agent in first))
         for agent in first:
             world.write(agent, self._until, rate_ms=schedule.rate_ms)
         for number in sorted(range(schedule.begun), key=lambda n: schedule.jobs[n] in READERS):
@@ -418,6 +422,9 @@ class Story:
                 world.archives.sort(STREAM, fault.amount)
             case "upkeep" | "recluster":
                 pass  # nothing of files is archived here
+            case "process":
+                if agents[0].up:
+                    agents[0].guard(agents[0].jobs.end_processes)
             case "retention":
                 for log in agents[0].logs.values():
                     log.lose(len(log.rows) * fault.amount // 100)

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from agents.archive.partitions import ArchiveError
+from agents.disk.programstore import given
 from agents.tasks.checkpoints import counted, forgotten
 from agents.tasks.past import Archived, Pasts, Slice
 from elf.fields import replace
@@ -101,11 +102,15 @@ class SimTask:
         self._stream = stream
         stored = agent.store.load_checkpoint(stream)
         self.checkpoint = msgspec.msgpack.decode(stored, type=StreamCheckpoint) if stored else None
-        self.worker = StreamWorker(stream, agent.world.worker_settings, self.engine(), self.checkpoint)
+        self.worker = StreamWorker(
+            stream, agent.world.worker_settings, self.engine(), self.checkpoint, given=given(agent.store)
+        )
         live = [f for f in self.checkpoint.flows if f.past is None] if self.checkpoint else []
         applied = [dict(f.applied).get("log", 0) for f in live]
         ends = [s.end for s in self.checkpoint.sources] if self.checkpoint else []
         self.position = min(applied or ends or [0])
+        self.tapped: dict[str, int] = agent.tapped[stream]
+        """From which row on jobs in Python are given rows, by uid."""
         self._waiting: list[Command | Slice] = []
         self._busy = False
         self._fed = ends[0] if ends else 0
@@ -168,6 +173,8 @@ class SimTask:
             agent.store.save_checkpoint(
                 self._stream, checkpoint, outcome.sealed, forget=leapt, traced=outcome.traced
             )
+            for one in outcome.checkpoint.taps:
+                self.tapped.setdefault(one.uid, self._fed)
             if ledger is not None:
                 ledger.checkpoint(agent.index, outcome.checkpoint, outcome.sealed, outcome.forgotten)
                 ledger.traced(agent.index, outcome, agent.archives[self._stream])

@@ -282,7 +282,7 @@ async def test_a_deliver_that_blocks_is_told_until_one_returns(tmp_path: Path) -
         await fleet.call("sql", "DROP JOB asks")
         await asyncio.sleep(1.5)  # its timers run again meanwhile, which must not hide what it lost
         state, reason = (await fleet.jobs())["asked"]
-        assert (state, "begun anew without what it had in memory" in reason) == ("failing", True)
+        assert (state, "begun anew from its last checkpoint" in reason) == ("failing", True)
         await fleet.submit("asks", ASKS.format(to="asked"))
         await eventually(
             lambda: any(line.startswith("got 1 ") for line in got(fleet, "asks")[3:]), "begun", 20

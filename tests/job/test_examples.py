@@ -114,7 +114,7 @@ def test_micro_promotion_counts_each_click_once_and_tells_the_best(
     for n, name in enumerate(PARENTS):
         tree.rows(name, clicks(["Tetris", "Myst", "Doom", f"own {n}"], [5, 4, 3, n], 10 * n))
     tree.timer()
-    (batch,) = tree.jobs["a"].batches
+    (batch,) = tree.jobs["a"].state["batches"]
     assert batch["clicks"] == {"Tetris": 25, "Myst": 20, "Doom": 15, **{f"own {n}": n for n in range(5)}}
     assert batch["covers"] == {name: (10 * n, 10 * n + 3, 4) for n, name in enumerate(PARENTS)}
     assert (batch["top"], batch["agents"], batch["gave"]) == (["Tetris", "Myst", "Doom"], 5, {})
@@ -122,7 +122,7 @@ def test_micro_promotion_counts_each_click_once_and_tells_the_best(
         f"discount on {product}" for product in ("Tetris", "Myst", "Doom") for _ in PARENTS
     )
     tree.timer()
-    assert tree.jobs["a"].batches[-1]["gave"] == {"Tetris": 5, "Myst": 5, "Doom": 5}
+    assert tree.jobs["a"].state["batches"][-1]["gave"] == {"Tetris": 5, "Myst": 5, "Doom": 5}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -132,7 +132,7 @@ def test_a_batch_that_comes_too_late_is_in_the_next(seed: int) -> None:
         tree.rows(name, clicks(["Tetris"], [1], 10 * n))
     tree.away = {"d"}  # e is below it
     tree.timer()
-    assert tree.jobs["a"].batches == []  # it waits
+    assert tree.jobs["a"].state["batches"] == []  # it waits
     tree.timer()
     tree.away = set()
     tree.settle()
@@ -140,10 +140,10 @@ def test_a_batch_that_comes_too_late_is_in_the_next(seed: int) -> None:
         tree.rows(name, clicks(["Tetris"], [2], 10 * n + 1))
     tree.timer()
     total: Counter[str] = Counter()
-    for batch in tree.jobs["a"].batches:
+    for batch in tree.jobs["a"].state["batches"]:
         total.update(batch["clicks"])
     assert total == {"Tetris": 5 * 1 + 5 * 2}
-    assert tree.jobs["a"].batches[-1]["agents"] == 5
+    assert tree.jobs["a"].state["batches"][-1]["agents"] == 5
 
 
 def edges_of(tree: Tree, rng: random.Random, seen: datetime, first: int) -> list[tuple[int, str]]:
@@ -169,11 +169,11 @@ def test_product_bundling_finds_the_components_of_the_window(seed: int) -> None:
     new = edges_of(tree, rng, NOW, 100)
     for _ in range(2):  # again: a master may begin anew at any time
         tree.timer()
-        assert tree.jobs["a"].looks[-1]["bundles"] == bundles_of(old + new)
+        assert tree.jobs["a"].state["looks"][-1]["bundles"] == bundles_of(old + new)
     tree.now = NOW + timedelta(seconds=5)
     tree.timer()
-    assert tree.jobs["a"].looks[-1]["bundles"] == bundles_of(new)
-    assert all(tuple(span) == (0, 105) for span in tree.jobs["a"].looks[-1]["covers"].values())
+    assert tree.jobs["a"].state["looks"][-1]["bundles"] == bundles_of(new)
+    assert all(tuple(span) == (0, 105) for span in tree.jobs["a"].state["looks"][-1]["covers"].values())
     assert sum(job.flush("likes").num_rows for job in tree.jobs.values()) <= 30  # old edges are forgotten
     began = tree.jobs["a"].began
     tree.away = {"d"}  # the next cycle is not through until d is back
@@ -216,7 +216,7 @@ def test_sale_prediction_asks_the_two_other_masters_and_draws_a_line(
     for _ in range(2):  # the second time there is no new batch
         made.handle(calls.Timer(), Place("a", 0, True), b"", [])
     job: Any = made.job
-    (prediction,) = job.predictions
+    (prediction,) = job.state["predictions"]
     assert asked == ["micro_promotion", "product_bundling", "micro_promotion"]
     assert prediction["history"] == [11, 24, 39, 56]
     assert prediction["forecast"] == pytest.approx(line_through([11, 24, 39, 56]))
@@ -242,7 +242,7 @@ def test_the_spam_campaign_lists_who_posts_most_and_its_settings_are_another_fun
         }
         tree.rows(name, groups)
     tree.timer()
-    (batch,) = tree.jobs["a"].batches
+    (batch,) = tree.jobs["a"].state["batches"]
     assert batch["top"] == [["Kent", 10], ["Ohio", 10]]
     assert batch["covers"]["b"] == (1, 14, 13)
     assert "GROUP BY user.location" in next(iter(tree.runners["a"]._subscriptions.values())).query

@@ -9,7 +9,7 @@ import pytest
 from agents.codec import pack
 from elf.fields import replace
 from elf.job.program.messages import DropProgram, ProgramStatus, SubmitProgram
-from elf.job.program.programs import SENDS_MAX
+from elf.job.program.running import SENDS_MAX
 from elf.job.program.spec import ProgramSpec, Tap
 from elf.wire.base import Answer
 from lab.chaos.engine import plan, tapped
@@ -22,7 +22,7 @@ class Batches(Job):
     every = 1.0
     def start(self):
         self.subscribe("SELECT key, COUNT(*) AS n FROM clicks GROUP BY key")
-        self.seen, self.total, self.missed = [], None, 0
+        self.seen, self.missed = [], 0
     def on_timer(self):
         if self.is_root:
             self.multicast({"update": len(self.seen), "by": self.me})
@@ -36,7 +36,7 @@ class Batches(Job):
         self.up(paos)
     def up(self, paos):
         if self.is_root:
-            self.total = self.merge(self.total, paos)
+            self.state["total"] = self.merge(self.state.get("total"), paos)
         else:
             self.send_to(self.parent, paos)
     def on_missed(self, app, count):
@@ -83,7 +83,7 @@ def test_batches_in_step_count_every_row_once_over_a_network_that_loses_multicas
     for agent in world.agents:
         world.write(agent, world.now + 5_000)
     world.run(9_000)
-    total = next(iter(master(world).jobs.runners.values())).job.total
+    total = next(iter(master(world).jobs.runners.values())).job.state["total"]
     truth: dict[str, int] = {}
     for agent in world.agents:
         for _, key in agent.log.rows:

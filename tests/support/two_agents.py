@@ -91,7 +91,9 @@ class _Host:
             raise JobError("there is nothing to reply to: reply belongs into deliver, once")
         self._replies.append(message)
 
-    def tree(self, name: str) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]:
+    def tree(
+        self, name: str, *, changes: bool = False
+    ) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]:
         if name not in self._trees:
             raise JobError(f"there is no query {name} here")
         tap = self._taps[name]
@@ -127,7 +129,6 @@ class Popular(Job):
 
     def start(self) -> None:
         self.subscribe("SELECT product, SUM(clicks) AS clicks FROM clicks GROUP BY product")
-        self.total: pa.Table | None = None
 
     def on_timer(self) -> None:
         if self.is_root:
@@ -142,10 +143,12 @@ class Popular(Job):
 
     def roll_up(self, paos: pa.Table) -> None:
         if self.is_root:
-            self.total = self.merge(self.total, paos)
-        else:
+            self.state["total"] = self.merge(self.state.get("total"), paos)
+        elif self.parent:
             self.send_to(self.parent, paos)
+        else:
+            self.insert(paos)
 
     def deliver(self, app: bytes, message: Message) -> Message:
-        rows: list[dict[str, object]] = self.merge(self.total).to_pylist()
+        rows: list[dict[str, object]] = self.merge(self.state.get("total")).to_pylist()
         return rows

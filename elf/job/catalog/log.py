@@ -455,6 +455,11 @@ class CatalogLog:
         known = (m for of in self._members.values() for m in of.values() if m.address == address)
         return [member for member in known if member.until_us == FOREVER_US]
 
+    def has_left(self, address: str) -> bool:
+        """Whether an agent was there and has left for good: its streams do not expect it any more."""
+        known = [m for of in self._members.values() for m in of.values() if m.address == address]
+        return bool(known) and all(member.until_us != FOREVER_US for member in known)
+
     def _agents_at(self, address: str) -> list[str]:
         return [member.agent_id for member in self.there(address)]
 

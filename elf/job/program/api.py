@@ -14,11 +14,12 @@ A file with one subclass of ``Job`` is a job: ``elf submit FILE.py`` sends it to
 in a process of its own. The agent whose node id is nearest to the app id is the root of the job's tree and
 its master (``is_root``); when it dies the next one takes over, with whatever that agent's job knows.
 
-Guarantees: a multicast comes to each agent once and in the order of its root, or ``on_missed`` says how many
-will not come; ``send_to``, ``route`` and replies come at most once, and not at all when an agent dies or is
-flooded; callbacks never run concurrently. What a job holds in memory is gone with its process. For windows
-that are exact through crashes write ELF-QL: ``CREATE JOB`` uses the same tree, and elf itself makes the calls
-of this class (flush and ``send_to`` at the end of a pane, ``on_recv`` merges, ``multicast`` commits).
+Guarantees: what a job has in ``state`` and in the buffer trees of its queries survives crashes: each row that
+its agent reads, and each message of ``send_to``, is in it once. A multicast comes to each agent once and in
+the order of its root, or ``on_missed`` says how many will not come; ``route`` and replies come at most once.
+Callbacks never run concurrently. Other attributes are gone with the job's process. For exact windows write
+ELF-QL: ``CREATE JOB`` uses the same tree, and elf itself makes the calls of this class (flush and ``send_to``
+at the end of a pane, ``on_recv`` merges, ``multicast`` commits).
 
 Never here: sockets, clocks, processes. ``Host`` is whoever runs the job.
 
@@ -29,7 +30,7 @@ agent below it (``tests/support/two_agents.py``), and ``Popular`` is the class o
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -76,7 +77,9 @@ class Host(Protocol):
     def reply(self, message: Message) -> None: ...
     def query(self, app: bytes, name: str, message: Message, timeout: float) -> Message: ...
     def place(self) -> Place: ...
-    def tree(self, name: str) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]: ...
+    def tree(
+        self, name: str, *, changes: bool = False
+    ) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]: ...
 
 
 class Job:
@@ -87,6 +90,10 @@ class Job:
 
     Attributes:
         every (float | None): seconds between two ``on_timer``, at least 0.01. None: never.
+        every_pane (float | None): seconds of event time between two ``on_pane``. None: never.
+        state (dict[str, Message]): what the job keeps on this agent, at most 16 MiB with its buffer trees.
+            It may hold what a message may hold. It is there again after a crash; tuples and sets come back as
+            lists.
         name (str): the job's name, as it was submitted.
         creator (str): the user who submitted it.
 
@@ -99,7 +106,6 @@ class Job:
         ...
         ...     def start(self):
         ...         self.subscribe("SELECT product, SUM(clicks) AS clicks FROM clicks GROUP BY product")
-        ...         self.total = None
         ...
         ...     def on_timer(self):
         ...         if self.is_root:
@@ -114,12 +120,14 @@ class Job:
         ...
         ...     def roll_up(self, paos):
         ...         if self.is_root:
-        ...             self.total = self.merge(self.total, paos)
-        ...         else:
+        ...             self.state["total"] = self.merge(self.state.get("total"), paos)
+        ...         elif self.parent:
         ...             self.send_to(self.parent, paos)
+        ...         else:
+        ...             self.insert(paos)  # until there is a parent again
         ...
         ...     def deliver(self, app, message):
-        ...         return self.merge(self.total).to_pylist()
+        ...         return self.merge(self.state.get("total")).to_pylist()
 
         >>> master, below = two_agents(Popular)
         >>> master.insert(pa.table({"product": ["Doom"], "clicks": [1]}))
@@ -131,9 +139,11 @@ class Job:
 
     every: ClassVar[float | None] = None
     """Seconds between two ``on_timer``; None: never."""
+    every_pane: ClassVar[float | None] = None
+    """Seconds of event time between two ``on_pane``; None: never."""
 
     def __init__(self, name: str, creator: str, host: Host) -> None:
-        """Made by the agent. Set your own state in ``start``.
+        """Made by the agent. Subscribe, and set attributes of your own, in ``start``.
 
         Args:
             name (str): the job's name.
@@ -143,11 +153,14 @@ class Job:
         self.name = name
         self.creator = creator
         self._host = host
+        self.state: dict[str, Any] = {}
+        """What the job keeps on this agent (see the class)."""
 
     # -- callbacks -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Called once on each agent, before anything else: subscribe here, and nowhere else.
+        """Called on each agent before anything else, each time that the job's process begins: subscribe here,
+        and nowhere else. ``state`` is what it was.
 
         Raises:
             What your code raises refuses the job when it is submitted. So does a ``start`` that sends.
@@ -160,8 +173,37 @@ class Job:
             What your code raises makes the job ``failing``.
         """
 
+    def on_pane(self, start: float, end: float) -> None:
+        """Called on agents that read the job's streams, for each pane of ``every_pane`` seconds of event
+        time: all rows before its ``end`` have been given, except for those that come late. A pane is told
+        once, and in order.
+
+        Args:
+            start (float): where the pane starts, in seconds since the epoch.
+            end (float): where it ends.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> class Minutes(Job):
+            ...     every_pane = 60.0
+            ...
+            ...     def start(self):
+            ...         self.subscribe("SELECT product, SUM(clicks) AS clicks FROM clicks GROUP BY product")
+            ...
+            ...     def on_pane(self, start, end):
+            ...         self.state["until"] = end
+
+            >>> master, below = two_agents(Minutes)
+            >>> below.on_pane(0.0, 60.0)
+            >>> below.state
+            {'until': 60.0}
+        """
+
     def on_recv(self, node: str, paos: Message) -> None:
-        """Called when the job on another agent has called ``send_to`` (paper: OnRecv).
+        """Called when the job on another agent has called ``send_to`` (paper: OnRecv): once for each call, in
+        no certain order.
 
         Args:
             node (str): the address of that agent, ``"host:port"``.
@@ -301,7 +343,8 @@ class Job:
 
     def send_to(self, node: str | None, paos: Message) -> None:
         """Send partial aggregates, or any message, to this job on another agent, which gets it by
-        ``on_recv``, at most once.
+        ``on_recv``. Its ``state`` has it exactly once, whoever crashes: it is kept here until it is durable
+        there. Where that agent has left the fleet, the parent gets it.
 
         Args:
             node (str | None): that agent's address, mostly ``self.parent``.
@@ -309,12 +352,13 @@ class Job:
 
         Raises:
             JobError: if ``node`` is None or empty, if ``paos`` cannot be sent, or if this callback has sent
-                more than 32 MiB or 10,000 messages.
+                more than 32 MiB or 10,000 messages. What is sent beyond 64 MiB that others have not taken is
+                dropped and counted, and the job is ``failing``.
 
         Example:
             >>> master, below = two_agents(Popular)
             >>> below.send_to(below.parent, pa.table({"product": ["Doom"], "clicks": [2]}))
-            >>> master.total.to_pylist()
+            >>> master.state["total"].to_pylist()
             [{'product': 'Doom', 'clicks': 2}]
             >>> master.send_to(master.parent, None)
             Traceback (most recent call last):
@@ -468,7 +512,7 @@ class Job:
             >>> master.flush().to_pylist()
             [{'product': 'Doom', 'clicks': 3}]
         """
-        self._host.tree(name)[0].insert_partials(paos)
+        self._host.tree(name, changes=True)[0].insert_partials(paos)
 
     def flush(self, name: str = "main") -> pa.Table:
         """All groups of a query since the last ``empty``. The tree keeps them.
@@ -510,7 +554,7 @@ class Job:
             >>> master.flush().num_rows
             0
         """
-        self._host.tree(name)[0].empty()
+        self._host.tree(name, changes=True)[0].empty()
 
     def merge(self, *paos: pa.Table | None, name: str = "main") -> pa.Table:
         """Merge tables of a query's groups into one, with one row for each key. The tree stays as it is.
@@ -536,6 +580,36 @@ class Job:
         if not found:
             return self.flush(name).slice(0, 0)
         return readable(merge_tables(found, keys, states), keys, states)
+
+    # -- what classes above this one keep --------------------------------------------------------------------
+
+    def kept_beside(self) -> Message:
+        """What a class such as ``Rounds`` keeps beside ``state``.
+
+        Returns:
+            Message: whatever ``restore_beside`` is to get.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> two_agents(Job)[0].kept_beside() is None
+            True
+        """
+        return None
+
+    def restore_beside(self, kept: Any) -> None:
+        """Called before ``start`` with what ``kept_beside`` gave, if there was a crash since.
+
+        Args:
+            kept (Message): what it gave.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> two_agents(Job)[0].restore_beside(None)
+        """
 
     # -- where and when --------------------------------------------------------------------------------------
 

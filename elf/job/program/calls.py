@@ -18,6 +18,8 @@ VALUE_BYTES_MAX = 4 << 20
 CALLBACK_BYTES_MAX = 32 << 20
 CALLBACK_SENDS_MAX = 10_000
 """How many messages one callback may send."""
+STATE_BYTES_MAX = 16 << 20
+"""The largest state of a job on one agent: ``Job.state`` and its buffer trees, encoded."""
 APP_BYTES = 16
 
 App = Annotated[bytes, msgspec.Meta(min_length=APP_BYTES, max_length=APP_BYTES)]
@@ -41,6 +43,17 @@ class Place(msgspec.Struct, frozen=True):
 
 class Timer(msgspec.Struct, frozen=True, tag=True):
     """``every`` seconds have passed."""
+
+
+class Pane(msgspec.Struct, frozen=True, tag=True):
+    """No row of this pane is outstanding any more: event times, in µs."""
+
+    start_us: int
+    end_us: int
+
+
+class Keep(msgspec.Struct, frozen=True, tag=True):
+    """Say what you have: no callback is called."""
 
 
 class Rows(msgspec.Struct, frozen=True, tag=True):
@@ -79,7 +92,7 @@ class Delivered(msgspec.Struct, frozen=True, tag=True):
     query: str = ""
 
 
-Event = Timer | Rows | Sent | Cast | Missing | Delivered
+Event = Timer | Pane | Keep | Rows | Sent | Cast | Missing | Delivered
 
 
 # -- effects -------------------------------------------------------------------------------------------------
@@ -114,6 +127,14 @@ class ReplyOut(msgspec.Struct, frozen=True, tag=True):
 
 
 JobEffect = SendTo | MulticastOut | RouteOut | ReplyOut
+LASTING = SendTo | MulticastOut | RouteOut
+"""What leaves the agent when the state behind it is durable."""
+
+
+def is_again(event: Event) -> bool:
+    """Whether a callback is to be called again when the process has ended since: with all that it was given.
+    What it was asked, and its time, have passed."""
+    return not (isinstance(event, Timer | Keep) or (isinstance(event, Delivered) and bool(event.query)))
 
 
 # -- what it has asked for -----------------------------------------------------------------------------------
@@ -131,8 +152,10 @@ class Subscription(msgspec.Struct, frozen=True):
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A job that was loaded: its class, milliseconds between two timers (0: none), and its subscriptions."""
+    """A job that was loaded: its class, milliseconds between two timers and in a pane (0: none), and its
+    subscriptions."""
 
     title: Name
     every_ms: Millis
     subscriptions: tuple[Subscription, ...]
+    pane_ms: Millis = 0

@@ -6,11 +6,13 @@ from typing import Annotated
 
 import msgspec
 
-from elf.fields import Address, Count, JobUid, Key, Name, Text, Ticket, Value, Word
+from elf.fields import Address, AgentId, Count, JobUid, Key, Name, Text, Ticket, Value, Word
 from elf.job.program.spec import ProgramSpec
 from elf.security.authored import Authorship
 from elf.wire.base import Message, Request
 
+NOTES_MAX = 1_000
+"""Slices that one message says are kept."""
 Source = Annotated[bytes, msgspec.Meta(max_length=16)]
 """The app id of a job, or nothing for a client."""
 Path = Annotated[tuple[Annotated[str, msgspec.Meta(max_length=600)], ...], msgspec.Meta(max_length=64)]
@@ -51,10 +53,22 @@ class QueryProgram(Request, frozen=True, kw_only=True):
 
 
 class Note(Message, frozen=True, kw_only=True):
-    """``send_to``: from a job on one agent to the same job on another, at most once."""
+    """``send_to``: a slice from a job on one agent to the same job on another, again and again until it is
+    ``NotesKept`` (protocol 14). Its name is the sender's ``agent`` id and its ``number``; all of the sender's
+    slices to this receiver that are below ``settled`` are kept already."""
 
     uid: JobUid
     value: Value
+    agent: AgentId
+    number: Ticket
+    settled: Ticket
+
+
+class NotesKept(Message, frozen=True, kw_only=True):
+    """The answer: slices with these numbers are in the durable state of the job at the receiver."""
+
+    uid: JobUid
+    numbers: Annotated[tuple[Ticket, ...], msgspec.Meta(max_length=NOTES_MAX)]
 
 
 class Told(Message, frozen=True, kw_only=True):
@@ -110,6 +124,7 @@ MESSAGES: tuple[type[Message], ...] = (
     InspectProgram,
     QueryProgram,
     Note,
+    NotesKept,
     Told,
     Routed,
     Returned,

@@ -14,10 +14,11 @@ State = Literal["starting", "running", "failing", "failed"]
 
 
 class StartProgram(msgspec.Struct, frozen=True):
-    """Run this job; comes back as ``ProgramState``."""
+    """Run this job; comes back as ``ProgramState``. ``state``: what it had; empty: nothing yet."""
 
     spec: ProgramSpec
     place: Place
+    state: bytes = b""
 
 
 class StopProgram(msgspec.Struct, frozen=True):
@@ -27,12 +28,14 @@ class StopProgram(msgspec.Struct, frozen=True):
 
 
 class CallProgram(msgspec.Struct, frozen=True):
-    """Call a callback, in order; comes back as ``ProgramActed`` or ``ProgramState``."""
+    """Call a callback, in order; comes back as ``ProgramActed`` or ``ProgramState``. ``number``: of the call,
+    from 1."""
 
     uid: str
     event: Event
     place: Place
     payload: bytes = b""
+    number: int = 0
 
 
 class AnswerProgram(msgspec.Struct, frozen=True):
@@ -49,11 +52,14 @@ ProgramEffect = StartProgram | StopProgram | CallProgram | AnswerProgram
 
 class ProgramActed(msgspec.Struct, frozen=True):
     """A callback has returned (or raised): perform these. ``cpu_us``: taken since this was told last; 0 where
-    it is not told now."""
+    it is not told now. ``state``: what the job has after this call and all before it; None where it is not
+    told, and then no effect is of those that wait for it (``calls.LASTING``)."""
 
     uid: str
     effects: tuple[JobEffect, ...]
     cpu_us: int = 0
+    number: int = 0
+    state: bytes | None = None
 
 
 class ProgramAsked(msgspec.Struct, frozen=True):
@@ -78,10 +84,17 @@ class ProgramState(msgspec.Struct, frozen=True):
 
 
 class ProgramLost(msgspec.Struct, frozen=True):
-    """Calls that were not made: the job is too slow for them."""
+    """Calls with these numbers were not made: the job is too slow for them."""
 
     uid: str
-    calls: int
+    numbers: tuple[int, ...]
 
 
-ProgramEvent = ProgramActed | ProgramAsked | ProgramState | ProgramLost
+class ProgramSaved(msgspec.Struct, frozen=True):
+    """The job's checkpoint with this number is durable (``elf.job.effects.SaveProgram``)."""
+
+    uid: str
+    number: int
+
+
+ProgramEvent = ProgramActed | ProgramAsked | ProgramState | ProgramLost | ProgramSaved

@@ -12,135 +12,107 @@ that comes from there: a job sends to agents, and replies to those who asked it;
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
 
 import overlay as ring
 from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.membership import Identity
 from elf.job.commands import SetTaps
-from elf.job.effects import Effect, Multicast, Send, Work
+from elf.job.effects import ForgetProgram, Send, Work
 from elf.job.program import calls
 from elf.job.program import messages as note
 from elf.job.program.asking import Asking, of_client, reply, token_of
 from elf.job.program.calls import JobEffect, Place
+from elf.job.program.keeping import Checkpoint, Keeping
+from elf.job.program.outgoing import Outgoing, Step, ToApp
 from elf.job.program.port import (
     AnswerProgram,
-    CallProgram,
     ProgramActed,
     ProgramAsked,
-    ProgramEffect,
     ProgramEvent,
     ProgramLost,
+    ProgramSaved,
     ProgramState,
     StartProgram,
     State,
     StopProgram,
 )
+from elf.job.program.running import Running, remember
 from elf.job.program.spec import ProgramSpec, Tapped
 from elf.job.program.submitting import Submitting
 from elf.job.spec import app_id
 from elf.wire.base import Answer, Message
 
-SENDS_A_SEC: Final = 500
-SENDS_MAX: Final = 2 * SENDS_A_SEC
-BYTES_A_SEC: Final = 16 << 20
-"""How much a job on one agent may send, in bytes a second; ``SENDS_MAX`` and as many bytes again at once."""
 TROUBLE_MS: Final = 5_000
 """How often an agent tells the master that a job does not run well; the master forgets after three times
 that."""
 MULTICAST_BYTES_MAX: Final = 1 << 20
-LONG_AGO_MS: Final = -(1 << 62)
-REMEMBERED_MAX: Final = 1_000
-"""Queries without a reply, and agents that have written, that are remembered of a job."""
-
-
-class ToApp(msgspec.Struct, frozen=True):
-    """Route a message to the node nearest to an app id."""
-
-    app: bytes
-    message: Message
-
-
-Step = Effect | ring.Effect | ProgramEffect | ToApp
-
-
-@dataclass
-class _Running:
-    """A job here. ``topics``: the trees that it takes part in, its own first. ``told``: the trouble last
-    reported to the master, at ``told_ms``. ``flooded_ms``: when it last sent more than it may."""
-
-    spec: ProgramSpec
-    topics: tuple[bytes, ...]
-    state: State = "starting"
-    reason: str = ""
-    timer_ms: int | None = None
-    sends: float = SENDS_MAX
-    bytes: float = BYTES_A_SEC
-    filled_ms: int = 0
-    told: tuple[str, str] = ("", "")
-    told_ms: int = LONG_AGO_MS
-    flooded_ms: int = LONG_AGO_MS
-    queries: dict[str, None] = field(default_factory=dict)
-    """Tokens of queries that were given to it and have no reply yet."""
-    wrote: dict[str, None] = field(default_factory=dict)
-    """Addresses of agents that have sent to it."""
-    cpu_us: int = 0
-    counts: Counter[str] = field(default_factory=Counter)
-    troubles: dict[str, tuple[str, str, int]] = field(default_factory=dict)
-    """At the master: state, reason, when, by agent."""
-
-    def shown(self, now_ms: int) -> tuple[State, str]:
-        """State and reason, for people: a flood is shown for a while."""
-        if self.state == "running" and now_ms - self.flooded_ms < TROUBLE_MS:
-            return "failing", "it floods: messages beyond its rate are dropped"
-        return self.state, self.reason
+EARLY_BYTES_MAX: Final = 32 << 20
+"""Rows of a job that wait until it has begun, after a start of the agent."""
 
 
 class Programs:
     """See the module's docstring. Methods return effects for the node to perform."""
 
     def __init__(
-        self, address: str, name: str, streams: frozenset[str], log: CatalogLog, overlay: ring.Overlay
+        self,
+        me: Identity,
+        streams: frozenset[str],
+        log: CatalogLog,
+        overlay: ring.Overlay,
+        kept: Mapping[str, Checkpoint] = {},
     ) -> None:
-        self._address = address
-        self._name = name
+        """``kept``: the checkpoints of an earlier life, by uid."""
+        self._address = me.address
+        self._name = me.name
+        self._kept = dict(kept)
+        self._early: dict[str, list[tuple[str, Tapped]]] = {}
+        """Rows for jobs that have not begun."""
         self._streams = streams
         self._log = log
         self._overlay = overlay
-        self._running: dict[str, _Running] = {}
+        self._running: dict[str, Running] = {}
         self._topics: Counter[bytes] = Counter()
-        self._asking = Asking(address)
+        self._asking = Asking(me.address)
         self.submitting = Submitting(log)
         self.counts: Counter[str] = Counter()
         """What was lost, by kind, for all jobs there ever were."""
+        self._outgoing = Outgoing(me, streams, log, overlay, self.counts)
 
     # -- what the log says -----------------------------------------------------------------------------------
 
     def begin(self, spec: ProgramSpec, now_ms: int) -> list[Step]:
         """Run a job of the log; do nothing when it runs, or is dropped."""
         if spec.uid in self._running or self._log.program(spec.uid) is None:
-            return []
+            return self.end(spec.uid, now_ms) if self._log.is_dropped(spec.uid) else []
         sql = {app_id(job.name, job.creator) for job in self._log.jobs()}  # whose trees we do not join
         topics = tuple(dict.fromkeys((spec.app, *(app for app in spec.apps if app not in sql))))
-        running = _Running(spec, topics, filled_ms=now_ms)
+        keeping = Keeping(self._kept.pop(spec.uid, None), now_ms)
+        running = Running(spec, topics, keeping, filled_ms=now_ms)
         self._running[spec.uid] = running
         found: list[Step] = []
         for topic in running.topics:
             self._topics[topic] += 1
             if self._topics[topic] == 1:
                 found.extend(self._overlay.subscribe(topic, now_ms))
-        return [*found, StartProgram(spec, self._place(spec, now_ms))]
+        found.append(StartProgram(spec, self._place(spec, now_ms), keeping.state))
+        for stream, tapped in self._early.pop(spec.uid, ()):
+            found.extend(self.tapped(stream, [tapped], now_ms))
+        return found
 
     def end(self, uid: str, now_ms: int) -> list[Step]:
         """The log has dropped it."""
-        running = self._running.pop(uid, None)
+        running, early = self._running.pop(uid, None), self._early.pop(uid, None)
+        if running is None and (early is not None or uid in self._kept):
+            self._kept.pop(uid, None)
+            over = [Work(stream, SetTaps(uid, ())) for stream in sorted(self._streams)]
+            return [*over, ForgetProgram(uid)]
         if running is None:
             return []
-        spec = running.spec
-        found: list[Step] = [StopProgram(uid), *self._taps(spec, ())]
+        found: list[Step] = [StopProgram(uid), *running.taps(self._streams, wanted=False), ForgetProgram(uid)]
         for topic in running.topics:
             self._topics[topic] -= 1
             if not self._topics[topic]:
@@ -149,29 +121,23 @@ class Programs:
         self._asking.forget(uid)
         return found
 
+    def began(self, now_ms: int) -> list[Step]:
+        """This agent is on the ring: run the jobs of the log, and forget those that are over."""
+        over = [uid for uid in (*self._kept, *self._early) if self._log.is_dropped(uid)]
+        found = [step for uid in dict.fromkeys(over) for step in self.end(uid, now_ms)]
+        return [*found, *(step for spec in self._log.programs() for step in self.begin(spec, now_ms))]
+
     def logged(self, uid: str) -> list[Step]:
         """The log has an entry of this job: answer those who wait for it."""
         return list(self.submitting.logged(uid, self._address))
-
-    def _taps(self, spec: ProgramSpec, taps: Sequence[object]) -> list[Step]:
-        """Make the stream tasks of its streams compute what it wants, or (no ``taps``) stop."""
-        streams = {tap.fragment.stream for tap in spec.taps} & self._streams
-        return [
-            Work(
-                stream, SetTaps(spec.uid, tuple(t for t in spec.taps if taps and t.fragment.stream == stream))
-            )
-            for stream in sorted(streams)
-        ]
 
     def _place(self, spec: ProgramSpec, now_ms: int) -> Place:
         overlay, app = self._overlay, spec.app
         parent = overlay.parent(app) or ""
         return Place(self._address, now_ms, overlay.is_root(app), parent, overlay.children(app))
 
-    def _call(self, running: _Running, event: calls.Event, now_ms: int, payload: bytes = b"") -> list[Step]:
-        if running.state == "failed":
-            return []
-        return [CallProgram(running.spec.uid, event, self._place(running.spec, now_ms), payload)]
+    def _call(self, running: Running, event: calls.Event, now_ms: int, payload: bytes = b"") -> list[Step]:
+        return [*running.call(event, self._place(running.spec, now_ms), payload)]
 
     # -- what the job wants ----------------------------------------------------------------------------------
 
@@ -183,71 +149,55 @@ class Programs:
         match event:
             case ProgramActed():
                 running.cpu_us += event.cpu_us
-                return [step for effect in event.effects for step in self._perform(running, effect, now_ms)]
+                return self._acted(running, event, now_ms)
             case ProgramAsked():
                 return self._ask(running, event, now_ms)
             case ProgramState():
                 return self._changed(running, event, now_ms)
             case ProgramLost():
-                running.counts["calls_dropped"] += event.calls
-                self.counts["calls_dropped"] += event.calls
+                running.keeping.lost(event.numbers)
+                running.counts["calls_dropped"] += len(event.numbers)
+                self.counts["calls_dropped"] += len(event.numbers)
                 return []
+            case ProgramSaved():
+                return self._outgoing.saved(running, event.number, now_ms)
 
     def spent(self) -> dict[str, int]:
         """CPU time of the jobs here so far, in µs, by uid."""
         return {uid: running.cpu_us for uid, running in self._running.items()}
 
-    def _perform(self, running: _Running, effect: JobEffect, now_ms: int) -> list[Step]:
-        spec = running.spec
-        if not self._within_rate(running, len(effect.value), now_ms):
+    # -- what it keeps, and what leaves then -----------------------------------------------------------------
+
+    def _acted(self, running: Running, acted: ProgramActed, now_ms: int) -> list[Step]:
+        if acted.state is not None:
+            running.keeping.acted(acted.number, acted.state)
+        found = [step for effect in acted.effects for step in self._perform(running, effect, now_ms)]
+        return [*found, *self._outgoing.save(running)]
+
+    # -- what the job has asked for --------------------------------------------------------------------------
+
+    def _perform(self, running: Running, effect: JobEffect, now_ms: int) -> list[Step]:
+        if not running.within_rate(len(effect.value), now_ms):
             return self._flooded(running, effect, now_ms)
         match effect:
-            case calls.SendTo() if not self._is_agent(running, effect.to):
-                self._drop(running, "to no agent")
-            case calls.SendTo():
-                return [Send(effect.to, note.Note(uid=spec.uid, value=effect.value))]
+            case calls.SendTo() if not self._outgoing.is_agent(running, effect.to):
+                self._outgoing.drop(running, "to no agent")
             case calls.MulticastOut() if len(effect.value) > MULTICAST_BYTES_MAX:
-                self._drop(running, "too large to multicast")
-            case calls.MulticastOut() if not self._overlay.is_root(spec.app):
-                self._drop(running, "not the master any more")
-            case calls.MulticastOut():
-                return [Multicast(spec.app, note.Told(uid=spec.uid, value=effect.value))]
-            case calls.RouteOut():
-                routed = note.Routed(
-                    app=effect.app, source=spec.app, value=effect.value, origin=self._address
-                )
-                return [ToApp(routed.app, routed)]
+                self._outgoing.drop(running, "too large to multicast")
+            case calls.SendTo() | calls.MulticastOut() | calls.RouteOut():
+                if not running.keeping.sends(effect, now_ms):
+                    self._outgoing.drop(running, "too many wait for agents that are away")
+                    running.clogged_ms = now_ms
             case calls.ReplyOut() if effect.query not in running.queries:
-                self._drop(running, "replies to nobody")
+                self._outgoing.drop(running, "replies to nobody")
             case calls.ReplyOut():
                 del running.queries[effect.query]
                 return [reply(effect.query, effect.value, effect.error)]
         return []
 
-    def _is_agent(self, running: _Running, address: str) -> bool:
-        """Whether a job may send there: nothing else hears what it has to say."""
-        if address in running.wrote or self._log.there(address):
-            return True
-        return address == self._address or any(peer.address == address for peer in self._overlay.peers())
-
-    def _within_rate(self, running: _Running, size: int, now_ms: int) -> bool:
-        passed = max(0, now_ms - running.filled_ms) / 1000
-        running.filled_ms = now_ms
-        running.sends = min(SENDS_MAX, running.sends + passed * SENDS_A_SEC)
-        running.bytes = min(BYTES_A_SEC, running.bytes + passed * BYTES_A_SEC)
-        if running.sends < 1 or running.bytes < min(size, BYTES_A_SEC):
-            return False
-        running.sends -= 1
-        running.bytes -= size
-        return True
-
-    def _drop(self, running: _Running, why: str) -> None:
-        running.counts[f"messages dropped: {why}"] += 1
-        self.counts["messages_dropped"] += 1
-
-    def _flooded(self, running: _Running, effect: JobEffect | None, now_ms: int) -> list[Step]:
+    def _flooded(self, running: Running, effect: JobEffect | None, now_ms: int) -> list[Step]:
         """The job sends more than it may: drop this message."""
-        self._drop(running, "flooding")
+        self._outgoing.drop(running, "flooding")
         running.flooded_ms = now_ms
         found = [] if running.told[0] else self._tell(running, now_ms)
         if isinstance(effect, calls.ReplyOut) and effect.query in running.queries:
@@ -255,7 +205,7 @@ class Programs:
             found.append(reply(effect.query, error=f"{running.spec.name} sends too much"))
         return found
 
-    def _changed(self, running: _Running, event: ProgramState, now_ms: int) -> list[Step]:
+    def _changed(self, running: Running, event: ProgramState, now_ms: int) -> list[Step]:
         """The runner tells how the job is doing."""
         before = running.state
         running.state, running.reason = event.state, event.reason
@@ -267,17 +217,17 @@ class Programs:
             if running.spec.every_ms and running.timer_ms is None:
                 running.timer_ms = now_ms + running.spec.every_ms
             if before == "starting":
-                found.extend(self._taps(running.spec, running.spec.taps))
+                found.extend(running.taps(self._streams))
         if event.state in ("failing", "failed"):
             running.counts["failures"] += 1
         if event.state == "failed":
             running.timer_ms = None
-            found.extend(self._taps(running.spec, ()))
+            found.extend(running.taps(self._streams, wanted=False))
         if event.state != before:
             found.extend(self._tell(running, now_ms))
         return found
 
-    def _tell(self, running: _Running, now_ms: int) -> list[Step]:
+    def _tell(self, running: Running, now_ms: int) -> list[Step]:
         """Tell the master of trouble, and of its end."""
         state, reason = running.shown(now_ms)
         trouble = (state, reason) if state in ("failing", "failed") else ("", "")
@@ -291,8 +241,8 @@ class Programs:
 
     # -- queries ---------------------------------------------------------------------------------------------
 
-    def _ask(self, running: _Running, asked: ProgramAsked, now_ms: int) -> list[Step]:
-        if not self._within_rate(running, len(asked.value), now_ms):
+    def _ask(self, running: Running, asked: ProgramAsked, now_ms: int) -> list[Step]:
+        if not running.within_rate(len(asked.value), now_ms):
             refusal = AnswerProgram(asked.uid, asked.number, error="refused: this job sends too much")
             return [*self._flooded(running, None, now_ms), refusal]
         step = self._asking.ask(asked, running.spec.app, now_ms)
@@ -304,7 +254,7 @@ class Programs:
         token = token_of(routed)
         if running is not None and running.state != "failed":
             if token:
-                _remember(running.queries, token)
+                remember(running.queries, token)
             event = calls.Delivered(routed.source, routed.value, routed.path, token)
             return self._call(running, event, now_ms)
         if not token:
@@ -330,9 +280,14 @@ class Programs:
         """A message of ``elf.job.program.messages``."""
         match message:
             case note.Note():
+                running = self._running.get(message.uid)
+                if running is None:
+                    return []
+                return self._outgoing.noted(running, sender, message, self._place(running.spec, now_ms))
+            case note.NotesKept():
                 if message.uid in self._running:
-                    _remember(self._running[message.uid].wrote, sender)
-                return self._for(message.uid, calls.Sent(sender, message.value), now_ms)
+                    self._running[message.uid].keeping.is_kept(sender, message.numbers)
+                return []
             case note.Told():
                 app = bytes.fromhex(message.uid.partition(".")[0])
                 own = self._for(message.uid, calls.Cast(app, message.value), now_ms)
@@ -375,14 +330,31 @@ class Programs:
         found = [step for running in own for step in self._call(running, event, now_ms)]
         return [*found, *self._listeners(topic, event, now_ms)]
 
-    def tapped(self, tapped: Iterable[Tapped], now_ms: int) -> list[Step]:
-        """A chunk of ours has rows or groups for a tap."""
+    def tapped(self, stream: str, tapped: Iterable[Tapped], now_ms: int) -> list[Step]:
+        """A chunk of a stream of ours has rows or groups for a tap, or it has none."""
         found: list[Step] = []
         for tap in tapped:
             running = self._running.get(tap.uid)
-            if running is not None:
-                found.extend(self._call(running, calls.Rows(tap.name), now_ms, tap.payload))
+            if running is None:
+                found.extend(self._keep_early(stream, tap))
+            elif not tap.name:
+                for pane in running.passed(stream, tap.until_us, self._streams):
+                    found.extend(self._call(running, pane, now_ms))
+            elif not running.keeping.has_rows((tap.name, tap.source), tap.end):
+                if tap.payload:
+                    found.extend(self._call(running, calls.Rows(tap.name), now_ms, tap.payload))
+                running.keeping.gave_rows((tap.name, tap.source), tap.end)
         return found
+
+    def _keep_early(self, stream: str, tap: Tapped) -> list[Step]:
+        if self._log.is_dropped(tap.uid):
+            return [Work(stream, SetTaps(tap.uid, ()))]
+        early = self._early.setdefault(tap.uid, [])
+        if sum(len(one.payload) for _, one in early) + len(tap.payload) > EARLY_BYTES_MAX:
+            self.counts["calls_dropped"] += 1
+        else:
+            early.append((stream, tap))
+        return []
 
     def _heard(self, trouble: note.ProgramTrouble, now_ms: int) -> None:
         running = self._running.get(trouble.uid)
@@ -402,6 +374,9 @@ class Programs:
                 waits.append(running.timer_ms)
             if running.told[0]:
                 waits.append(running.told_ms + TROUBLE_MS)
+            if running.state != "failed":
+                due = (running.keeping.asks_at(), running.keeping.resends_at())
+                waits += [at for at in due if at is not None]
         return min(waits, default=None)
 
     def tick(self, now_ms: int, voter: str | None) -> list[Step]:
@@ -413,6 +388,19 @@ class Programs:
                 found.extend(self._call(running, calls.Timer(), now_ms))
             if running.told[0] and now_ms - running.told_ms >= TROUBLE_MS:
                 found.extend(self._tell(running, now_ms))
+            if running.state != "failed":
+                found.extend(self._keep(running, now_ms))
+        return found
+
+    def _keep(self, running: Running, now_ms: int) -> list[Step]:
+        """Ask for a state that is due, and send slices again."""
+        found: list[Step] = []
+        asks_at, resends_at = running.keeping.asks_at(), running.keeping.resends_at()
+        if asks_at is not None and now_ms >= asks_at:
+            found.extend(self._call(running, calls.Keep(), now_ms))
+            running.keeping.asked(now_ms)
+        if resends_at is not None and now_ms >= resends_at:
+            found.extend(self._outgoing.resend(running, now_ms))
         return found
 
     # -- what it shows ---------------------------------------------------------------------------------------
@@ -429,11 +417,3 @@ class Programs:
     def shown(self, now_ms: int) -> dict[str, tuple[State, str]]:
         """Jobs here: state and reason by uid."""
         return {uid: running.shown(now_ms) for uid, running in self._running.items()}
-
-
-def _remember(known: dict[str, None], name: str) -> None:
-    """The last ones."""
-    known.pop(name, None)
-    known[name] = None
-    if len(known) > REMEMBERED_MAX:
-        del known[next(iter(known))]

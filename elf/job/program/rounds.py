@@ -78,6 +78,53 @@ class Rounds(Job, ABC):
         self._owed: list[Any] = []
         self._early: list[tuple[str, dict[str, Any]]] = []
 
+    def kept_beside(self) -> Any:
+        """The round that is under way, and what is owed to the next one.
+
+        Returns:
+            Message: as ``restore_beside`` takes it.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> class Adds(Rounds):
+            ...     def combine(self, one, other):
+            ...         return one + other
+
+            >>> master, below = two_agents(Adds)
+            >>> below.restore_beside(master.kept_beside())
+            >>> below.round
+            0
+        """
+        open_ = {"open": self._open, "message": self._message, "value": self._value, "agents": self._agents}
+        numbers = {"round": self.round, "begun": self._begun, "waiting": self._waiting}
+        return {**open_, **numbers, "owed": self._owed, "early": self._early}
+
+    def restore_beside(self, kept: Any) -> None:
+        """The same round again.
+
+        Args:
+            kept (dict): what ``kept_beside`` gave.
+
+        Raises:
+            Nothing.
+
+        Example:
+            >>> class Adds(Rounds):
+            ...     def combine(self, one, other):
+            ...         return one + other
+
+            >>> master, below = two_agents(Adds)
+            >>> master.restore_beside({**below.kept_beside(), "round": 7})
+            >>> master.round
+            7
+        """
+        self.round, self._begun, self._waiting = kept["round"], kept["begun"], set(kept["waiting"])
+        self._open, self._message = kept["open"], kept["message"]
+        self._value, self._agents, self._owed = kept["value"], kept["agents"], kept["owed"]
+        self._early = [(node, contribution) for node, contribution in kept["early"]]
+
     # -- to override -----------------------------------------------------------------------------------------
 
     def contribute(self, message: Any) -> Any:

@@ -1,5 +1,8 @@
 """Runs one job: its text becomes an object, events become calls, calls become effects.
 
+What the job has of all calls so far, its state, goes out as bytes, and comes back as bytes into the object
+that takes its place (``elf.job.program.keeping`` says when).
+
 Pure: no socket, no clock. The caller (a sandbox process, a test) supplies ``ask``, which waits for the reply
 to a query. An exception of the user's code is reported with the line of the user's own file.
 """
@@ -17,7 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from elf.aggregates import State
-from elf.batch import decode
+from elf.batch import decode, encode
 from elf.cbt import BufferTree
 from elf.job.program import calls
 from elf.job.program.api import Job, JobError, QueryFailed
@@ -35,9 +38,21 @@ class UserCodeError(Exception):
     """The user's file is not a valid job."""
 
 
+class NotKept(Exception):
+    """What the job has cannot be kept: it is too much, or of another type."""
+
+
+class _State(msgspec.Struct, frozen=True):
+    """What a job has: ``Job.state``, what its class keeps beside it, and its buffer trees by name."""
+
+    value: bytes
+    own: bytes
+    trees: dict[str, bytes]
+
+
 class Failure(msgspec.Struct, frozen=True):
-    """What the user's code raised. ``kind``: ``raised`` or ``memory``; ``line`` of the user's file, 0 for
-    none; ``source``: that line."""
+    """What the user's code raised. ``kind``: ``raised``, ``memory`` or ``state``; ``line`` of the user's
+    file, 0 for none; ``source``: that line."""
 
     kind: str
     text: str
@@ -59,8 +74,10 @@ def load(text: str, filename: str) -> dict[str, object]:
 def failure_of(error: BaseException, filename: str) -> Failure:
     """An exception as one line, at the innermost line of the user's file that it passed."""
     kind = "memory" if isinstance(error, MemoryError) else "raised"
+    kind = "state" if isinstance(error, NotKept) else kind
     what = " ".join(str(error).split())[:TEXT_MAX]
-    text = what if isinstance(error, UserCodeError) else f"{type(error).__name__}: {what}".rstrip(": ")
+    ours = isinstance(error, UserCodeError | NotKept)
+    text = what if ours else f"{type(error).__name__}: {what}".rstrip(": ")
     if isinstance(error, SyntaxError):
         return Failure(
             kind, f"SyntaxError: {error.msg}", error.lineno or 0, (error.text or "").strip()[:TEXT_MAX]
@@ -108,6 +125,7 @@ class JobRunner:
             for tap in taps
             if tap.states
         }
+        self._images: dict[str, bytes] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._open = False
         self._place = Place("", 0)
@@ -117,10 +135,13 @@ class JobRunner:
         self._sent = 0
         self.job = job_class(load(text, filename), filename)(name, creator, self)
 
-    def start(self, place: Place) -> Loaded:
-        """Call the job's ``start``; returns its subscriptions."""
+    def start(self, place: Place, state: bytes = b"") -> Loaded:
+        """Call the job's ``start``, with the state that it had, if there is one; returns its
+        subscriptions."""
         self._place, self._open = place, True
         self._effects = []
+        if state:
+            self._restore(msgspec.msgpack.decode(state, type=_State))
         self.job.start()
         self._open = False
         if self._effects:
@@ -128,7 +149,44 @@ class JobRunner:
         every = self.job.every
         if every is not None and (not isinstance(every, int | float) or every < 0.01):
             raise UserCodeError(f"every = {every!r}: seconds between two on_timer, at least 0.01, or None")
-        return Loaded(type(self.job).__name__, int((every or 0) * 1000), tuple(self._subscriptions.values()))
+        pane = self.job.every_pane
+        if pane is not None and (not isinstance(pane, int | float) or pane < 0.001):
+            raise UserCodeError(f"every_pane = {pane!r}: seconds of event time, at least 0.001, or None")
+        subscriptions = tuple(self._subscriptions.values())
+        if pane is not None and all(one.app for one in subscriptions):
+            raise UserCodeError("every_pane goes with rows: subscribe to a query, or to a stream")
+        periods = (round((secs or 0) * 1000) for secs in (every, pane))
+        every_ms, pane_ms = periods
+        return Loaded(type(self.job).__name__, every_ms, subscriptions, pane_ms)
+
+    def state(self) -> bytes:
+        """All that the job has now. Raises ``NotKept``."""
+        try:
+            value, own = (
+                pack_value(one, calls.STATE_BYTES_MAX) for one in (self.job.state, self.job.kept_beside())
+            )
+            trees = {name: self._image(name) for name in self._trees}
+        except NoMessage as error:
+            raise NotKept(f"self.state cannot be kept: {error}") from None
+        size = len(value) + len(own) + sum(map(len, trees.values()))
+        if size > calls.STATE_BYTES_MAX:
+            raise NotKept(
+                f"self.state and its queries' groups have {size} bytes; at most {calls.STATE_BYTES_MAX} are "
+                "kept: empty() its queries, and forget what is not needed"
+            )
+        return msgspec.msgpack.encode(_State(value, own, trees))
+
+    def _image(self, name: str) -> bytes:
+        """A buffer tree as bytes, made anew only where it has changed."""
+        if name not in self._images:
+            self._images[name] = encode(self._trees[name].partials())
+        return self._images[name]
+
+    def _restore(self, state: _State) -> None:
+        self.job.state = unpack_value(state.value)
+        self.job.restore_beside(unpack_value(state.own))
+        for name, data in state.trees.items():
+            self._trees[name].insert_partials(decode(data))
 
     def handle(self, event: calls.Event, place: Place, payload: bytes, effects: list[JobEffect]) -> None:
         """Call the callback; what it wants done is appended to ``effects``, also when it raises.
@@ -147,6 +205,10 @@ class JobRunner:
         match event:
             case calls.Timer():
                 job.on_timer()
+            case calls.Pane():
+                job.on_pane(event.start_us / 1e6, event.end_us / 1e6)
+            case calls.Keep():
+                pass
             case calls.Rows():
                 self._rows(event.subscription, decode(payload))
             case calls.Sent():
@@ -164,9 +226,15 @@ class JobRunner:
     def _rows(self, name: str, table: pa.Table) -> None:
         tap = self._taps[name]
         if tap.states:
+            self._images.pop(name, None)
             self._trees[name].insert_partials(tap.named(table))
         else:
             self.job.on_batch(table, name)
+
+    def asked_beside(self, effects: list[JobEffect]) -> None:
+        """What other callbacks have asked for while this one waited for a reply."""
+        for effect in effects:
+            self._put(effect)
 
     # -- as the job's host -----------------------------------------------------------------------------------
 
@@ -214,7 +282,11 @@ class JobRunner:
             raise QueryFailed(error)
         return unpack_value(value)
 
-    def tree(self, name: str) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]:
+    def tree(
+        self, name: str, *, changes: bool = False
+    ) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]:
+        if changes:
+            self._images.pop(name, None)
         if name not in self._trees:
             known = ", ".join(self._trees) or "none"
             raise JobError(f"there is no query {name} here; subscribed queries: {known}")

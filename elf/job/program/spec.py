@@ -57,19 +57,24 @@ class Tap(msgspec.Struct, frozen=True):
 
 
 class Tapped(msgspec.Struct, frozen=True, eq=False):
-    """A chunk's result for a subscription of a job: an encoded table."""
+    """A chunk's result for a subscription of a job: an encoded table, empty without rows, and where in its
+    source the chunk ends. ``until_us``, with a name of no subscription: all rows of its stream before that
+    event time have come."""
 
     uid: str
     name: str
     payload: bytes
+    source: str = ""
+    end: int = 0
+    until_us: int = 0
 
 
 @dataclass(frozen=True)
 class ProgramSpec:
     """A job in Python as its creator sent it. ``title``: the name of its class; ``subscription``: that of the
-    request, so that a repeat is recognised; ``every_ms``: between two timers, 0 for none; ``definitions``:
-    what its taps are made from; ``apps``: app ids whose multicasts it wants. It may be
-    ``unusable``, as ``elf.job.spec.JobSpec``."""
+    request, so that a repeat is recognised; ``every_ms``: between two timers, and ``pane_ms``: of a pane of
+    event time, 0 for none; ``definitions``: what its taps are made from; ``apps``: app ids whose multicasts
+    it wants. It may be ``unusable``, as ``elf.job.spec.JobSpec``."""
 
     name: Name
     creator: Name
@@ -83,6 +88,7 @@ class ProgramSpec:
     subscription: Name = ""
     author: Authorship | None = None
     """The signed call that it came of, where the fleet has keys."""
+    pane_ms: Millis = 0
 
     @cached_property
     def unusable(self) -> str:

@@ -48,14 +48,14 @@ class NoMessage(Exception):
     """A value that cannot be sent; the text says why."""
 
 
-def pack_value(value: object) -> bytes:
+def pack_value(value: object, bytes_max: int = VALUE_BYTES_MAX) -> bytes:
     """Raises ``NoMessage``."""
     try:
         data = _encoder.encode(_plain(value))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
         raise NoMessage(f"this cannot be sent: {error}") from None
-    if len(data) > VALUE_BYTES_MAX:
-        raise NoMessage(f"a message of {len(data)} bytes; at most {VALUE_BYTES_MAX} can be sent")
+    if len(data) > bytes_max:
+        raise NoMessage(f"a message of {len(data)} bytes; at most {bytes_max} can be sent")
     return data
 
 

@@ -44,6 +44,7 @@ from elf.job.commands import (
     SetThreshold,
     Suspend,
     TakeCheckpoint,
+    TapsKept,
     Uninstall,
 )
 from elf.job.gaps import Gap, Missed
@@ -59,6 +60,7 @@ from elf.job.ports import (
     Spill,
     Wanted,
 )
+from elf.job.program.spec import Tapped
 from elf.job.reexecution import SOURCES_MAX, SourceAt, SourceOffsets, Where, can_run
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
@@ -66,7 +68,7 @@ from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import View, past_view
 from elf.job.worker.fitting import with_origins
 from elf.job.worker.flowstate import FlowState
-from elf.job.worker.taps import Taps
+from elf.job.worker.taps import Ends, Taps
 from elf.ql.plan import Fragment
 
 LONG_AGO = -(1 << 62)
@@ -125,7 +127,9 @@ class StreamWorker:
         checkpoint: StreamCheckpoint | None = None,
         spill: Spill | None = None,
         cpu_us: Clock = no_clock,
+        given: Mapping[str, Ends] = {},
     ) -> None:
+        """``given``: what jobs in Python durably have of this stream, by uid."""
         self.stream = stream
         self._settings = settings
         self._engine = engine
@@ -143,9 +147,9 @@ class StreamWorker:
         self._number = 0
         self._finished = False
         if checkpoint is not None:
-            self._restore(checkpoint)
+            self._restore(checkpoint, given)
 
-    def _restore(self, checkpoint: StreamCheckpoint) -> None:
+    def _restore(self, checkpoint: StreamCheckpoint, given: Mapping[str, Ends]) -> None:
         self._highest, self._number, self._gone_until = (
             checkpoint.highest,
             checkpoint.number,
@@ -156,6 +160,8 @@ class StreamWorker:
             self._sources[source.id] = _Source(source.highest, 0, source.end, number)
         for flow in checkpoint.flows:
             self._add(flow)
+        self._taps.restore(checkpoint.taps, given)
+        self._renew_extractor()
 
     def _add(self, checkpoint: FlowCheckpoint) -> None:
         fragment = checkpoint.flow.fragment
@@ -227,6 +233,9 @@ class StreamWorker:
                 return self._outcome((), must_checkpoint=True)
             case SetTaps():
                 return self._set_taps(command)
+            case TapsKept():
+                self._taps.kept(command.uid, command.given)
+                return self._outcome((), must_checkpoint=False)
 
     # -- reading ---------------------------------------------------------------------------------------------
 
@@ -257,6 +266,7 @@ class StreamWorker:
         source.end = chunk.end
         self._highest = max(self._highest, source.highest)
         sealed = () if feed.new_sources else self._seal_all(self._target(feed.now_ms), feed.now_ms)
+        tapped = (*self._taps.again(), *self._taps.feed(view, chunk), *self._passed())
         due = feed.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms
         outcome = self._outcome(
             sealed,
@@ -269,7 +279,7 @@ class StreamWorker:
             counts=counts,
             gaps=gaps,
         )
-        tapped, early = self._taps.feed(view), self._early(feed.now_ms)
+        early = self._early(feed.now_ms)
         return replace(outcome, tapped=tapped, early=early) if tapped or early else outcome
 
     def _miss(
@@ -368,6 +378,7 @@ class StreamWorker:
             self._sources.pop(gone, None)
         if idle.gone:
             self._close_counted(idle.gone)
+            self._taps.gone(idle.gone)
         self._extractor.prepare()
         for state in self._flows.values():
             state.digest_quietly()
@@ -375,8 +386,15 @@ class StreamWorker:
         due = bool(gaps) or (dirty and idle.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms)
         sealed = self._seal_all(self._target(idle.now_ms), idle.now_ms)
         outcome = self._outcome(sealed, must_checkpoint=due, now_ms=idle.now_ms, gaps=gaps)
-        early = self._early(idle.now_ms)
-        return replace(outcome, early=early) if early else outcome
+        early, tapped = self._early(idle.now_ms), (*self._taps.again(), *self._passed())
+        return replace(outcome, early=early, tapped=tapped) if early or tapped else outcome
+
+    def _passed(self) -> tuple[Tapped, ...]:
+        """Where panes of event time end for jobs in Python, as flows were last sealed."""
+        lateness_us = self._settings.lateness_us
+        if self._sealing_us == LONG_AGO or lateness_us is None:
+            return ()
+        return self._taps.passed(self._sealing_us - lateness_us)
 
     def _early(self, now_ms: int) -> tuple[Early, ...]:
         if self._settings.finite:
@@ -470,14 +488,14 @@ class StreamWorker:
 
     def _set_taps(self, command: SetTaps) -> Outcome:
         """As for a flow, what cannot be computed fails alone."""
-        why = ""
+        why, changed = "", False
         try:
-            self._taps.put(command.uid, command.taps)
+            changed = self._taps.put(command.uid, command.taps, command.pane_us)
         except Exception as error:
             self._taps.put(command.uid, ())
             why = f"it cannot be computed: {error}"
         self._renew_extractor()
-        return self._outcome((), must_checkpoint=False, failed={command.uid: why})
+        return self._outcome((), must_checkpoint=changed, failed={command.uid: why})
 
     def _suspend(self, uid: str) -> Outcome:
         state = self._flows.get(uid)
@@ -669,6 +687,7 @@ class StreamWorker:
             number=self._number,
             shared=self._settings.shared,
             gone_until=self._gone_until,
+            taps=self._taps.checkpoint(),
         )
 
     def flows(self) -> tuple[str, ...]:

@@ -1,21 +1,40 @@
 """What a stream's worker computes for jobs in Python: partial aggregates, or rows, of each chunk as it comes.
 
-Taps promise nothing beyond the chunk: no panes, no checkpoint, no lateness; rows beyond the future bound or
-outside the roster are left out as everywhere.
+Taps know no panes and no lateness; rows beyond the future bound or outside the roster are left out as
+everywhere. What was given is in the stream's checkpoint until the job says that its own checkpoint has it
+(protocol 14): it is given again by the next life of the agent, and rows that are read again are not given to
+those who have them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 import pyarrow as pa
 
 from elf.batch import encode
-from elf.job.ports import MapperPort
+from elf.job.checkpoint import TapsCheckpoint
+from elf.job.ports import ChunkLike, MapperPort
 from elf.job.program.spec import Tap, Tapped
-from elf.job.worker.assigning import View
+from elf.job.worker.assigning import Mask, View
 from elf.ql.plan import Fragment
+
+Ends = Mapping[tuple[str, str], int]
+"""How far the rows of taps were given: (tap, source) → end."""
+
+
+class _Job:
+    """The taps of one job. ``ends``: how far the rows of each were given; ``unkept``: what was given, and is
+    not known to be durable with the job."""
+
+    def __init__(self, taps: tuple[Tap, ...], pane_us: int) -> None:
+        self.taps = taps
+        self.pane_us = pane_us
+        self.mappers: list[MapperPort] = []
+        self.ends: dict[tuple[str, str], int] = {}
+        self.unkept: list[Tapped] = []
+        self.told_pane: int | None = None
 
 
 class Taps:
@@ -23,38 +42,113 @@ class Taps:
 
     def __init__(self, mapper: Callable[[Fragment], MapperPort]) -> None:
         self._mapper = mapper
-        self._taps: dict[str, list[tuple[Tap, MapperPort]]] = {}
+        self._jobs: dict[str, _Job] = {}
+        self._again: list[Tapped] = []
 
-    def put(self, uid: str, taps: Iterable[Tap]) -> None:
-        """The taps of a job are these from now on; an empty set ends them."""
-        for _, mapper in self._taps.pop(uid, ()):
+    def restore(self, kept: Iterable[TapsCheckpoint], ends: Mapping[str, Ends]) -> None:
+        """Go on from a checkpoint. ``ends``: what jobs durably have, by uid."""
+        for one in kept:
+            job = self._put(one.uid, one.taps, one.pane_us)
+            job.ends.update({(tap, source): end for tap, source, end in one.ends})
+            for tapped, end in ends.get(one.uid, {}).items():
+                job.ends[tapped] = max(end, job.ends.get(tapped, 0))
+            job.unkept = list(one.unkept)
+            self._again += job.unkept
+
+    def put(self, uid: str, taps: tuple[Tap, ...], pane_us: int = 0) -> bool:
+        """The taps of a job are these; an empty set ends them. False: there is nothing new in that."""
+        job = self._jobs.get(uid)
+        if (job is None and not taps) or (job is not None and taps):
+            return False
+        self._remove(uid)
+        if taps:
+            for mapper in self._put(uid, taps, pane_us).mappers:
+                mapper.prepare()
+        return True
+
+    def _put(self, uid: str, taps: tuple[Tap, ...], pane_us: int) -> _Job:
+        job = self._jobs[uid] = _Job(taps, pane_us)
+        job.mappers = [self._mapper(tap.fragment) for tap in taps]
+        return job
+
+    def _remove(self, uid: str) -> None:
+        job = self._jobs.pop(uid, None)
+        for mapper in job.mappers if job is not None else ():
             mapper.close()
-        made = [(tap, self._mapper(tap.fragment)) for tap in taps]
-        for _, mapper in made:
-            mapper.prepare()
-        if made:
-            self._taps[uid] = made
 
     def fragments(self) -> list[Fragment]:
-        return [tap.fragment for taps in self._taps.values() for tap, _ in taps]
+        return [tap.fragment for job in self._jobs.values() for tap in job.taps]
 
-    def feed(self, view: View) -> tuple[Tapped, ...]:
-        """What a chunk comes to for each tap; nothing for taps without rows."""
-        if not self._taps:
+    def kept(self, uid: str, given: Iterable[tuple[str, str, int]]) -> None:
+        """A job durably has the rows of its taps up to there."""
+        job, ends = self._jobs.get(uid), {(tap, source): end for tap, source, end in given}
+        if job is not None:
+            job.unkept = [one for one in job.unkept if one.end > ends.get((one.name, one.source), 0)]
+
+    def again(self) -> tuple[Tapped, ...]:
+        """What the last life of the agent has given, once."""
+        found, self._again = tuple(self._again), []
+        return found
+
+    def feed(self, view: View, chunk: ChunkLike) -> tuple[Tapped, ...]:
+        """What a chunk comes to for each tap, also if that is nothing."""
+        if not self._jobs:
             return ()
         mask = ~view.future if view.wanted is None else ~view.future & view.wanted
-        whole = bool(mask.all())
-        rows = view.rows if whole else view.rows.filter(pa.array(mask))
-        rows = rows.append_column("_pane", pa.array(np.zeros(rows.num_rows, dtype=np.int64)))
         found: list[Tapped] = []
-        if rows.num_rows:
-            for uid, taps in self._taps.items():
-                for tap, mapper in taps:
-                    table = mapper.run(rows)
-                    if table.num_rows:
-                        found.append(Tapped(uid, tap.name, encode(table)))
+        shared: dict[int, pa.Table] = {}
+        for uid, job in self._jobs.items():
+            for tap, mapper in zip(job.taps, job.mappers, strict=True):
+                tapped, end = (tap.name, chunk.source.id), chunk.end
+                begin = job.ends.get(tapped, 0)
+                if end <= begin:
+                    continue
+                begin = begin if begin > chunk.start else 0
+                if begin not in shared:
+                    shared[begin] = _rows(view, mask & (view.offsets >= begin) if begin else mask)
+                table = mapper.run(shared[begin]) if shared[begin].num_rows else None
+                payload = encode(table) if table is not None and table.num_rows else b""
+                one = Tapped(uid, tap.name, payload, chunk.source.id, end)
+                job.ends[tapped] = end
+                if payload:
+                    job.unkept.append(one)
+                found.append(one)
         return tuple(found)
 
+    def passed(self, watermark_us: int) -> tuple[Tapped, ...]:
+        """All rows before that event time have come, for jobs whose panes end there."""
+        found: list[Tapped] = []
+        for uid, job in self._jobs.items():
+            if job.pane_us and (pane := watermark_us // job.pane_us) != job.told_pane:
+                job.told_pane = pane
+                found.append(Tapped(uid, "", b"", until_us=watermark_us))
+        return tuple(found)
+
+    def gone(self, sources: Iterable[str]) -> None:
+        """These will never have more."""
+        left = frozenset(sources)
+        for job in self._jobs.values():
+            job.ends = {tapped: end for tapped, end in job.ends.items() if tapped[1] not in left}
+
+    def checkpoint(self) -> tuple[TapsCheckpoint, ...]:
+        """All of it."""
+        return tuple(
+            TapsCheckpoint(
+                uid,
+                job.taps,
+                job.pane_us,
+                tuple((*tapped, end) for tapped, end in job.ends.items()),
+                tuple(job.unkept),
+            )
+            for uid, job in self._jobs.items()
+        )
+
     def close(self) -> None:
-        for uid in list(self._taps):
-            self.put(uid, ())
+        for uid in list(self._jobs):
+            self._remove(uid)
+
+
+def _rows(view: View, mask: Mask) -> pa.Table:
+    """The chosen rows, in no pane."""
+    rows = view.rows if bool(mask.all()) else view.rows.filter(pa.array(mask))
+    return rows.append_column("_pane", pa.array(np.zeros(rows.num_rows, dtype=np.int64)))

@@ -1,0 +1,128 @@
+"""One job in Python on one node: how it does, what it may send, and which calls are made of what happens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final
+
+from elf.job.commands import SetTaps
+from elf.job.effects import Work
+from elf.job.program import calls
+from elf.job.program.calls import Place
+from elf.job.program.keeping import Keeping
+from elf.job.program.port import CallProgram, State
+from elf.job.program.spec import ProgramSpec
+
+SENDS_A_SEC: Final = 500
+SENDS_MAX: Final = 2 * SENDS_A_SEC
+BYTES_A_SEC: Final = 16 << 20
+"""How much a job on one agent may send, in bytes a second; ``SENDS_MAX`` and as many bytes again at once."""
+SHOWN_MS: Final = 5_000
+"""So long it is shown that messages were dropped."""
+PANES_MAX: Final = 1_000
+"""A job that has slept for more panes is told of the last ones."""
+REMEMBERED_MAX: Final = 1_000
+"""Queries without a reply, and agents that have written, that are remembered of a job."""
+LONG_AGO_MS: Final = -(1 << 62)
+
+
+@dataclass
+class Running:
+    """A job here. ``topics``: the trees that it takes part in, its own first. ``told``: the trouble last
+    reported to the master, at ``told_ms``. ``flooded_ms``: when it last sent more than it may, and
+    ``clogged_ms``: more than others have taken."""
+
+    spec: ProgramSpec
+    topics: tuple[bytes, ...]
+    keeping: Keeping
+    state: State = "starting"
+    reason: str = ""
+    timer_ms: int | None = None
+    sends: float = SENDS_MAX
+    bytes: float = BYTES_A_SEC
+    filled_ms: int = 0
+    told: tuple[str, str] = ("", "")
+    told_ms: int = LONG_AGO_MS
+    flooded_ms: int = LONG_AGO_MS
+    clogged_ms: int = LONG_AGO_MS
+    until_us: dict[str, int] = field(default_factory=dict)
+    """By stream: all rows before that event time have come."""
+    queries: dict[str, None] = field(default_factory=dict)
+    """Tokens of queries that were given to it and have no reply yet."""
+    wrote: dict[str, None] = field(default_factory=dict)
+    """Addresses of agents that have sent to it."""
+    cpu_us: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    troubles: dict[str, tuple[str, str, int]] = field(default_factory=dict)
+    """At the master: state, reason, when, by agent."""
+
+    def shown(self, now_ms: int) -> tuple[State, str]:
+        """State and reason, for people: what was dropped is shown for a while."""
+        if self.state == "running" and now_ms - self.flooded_ms < SHOWN_MS:
+            return "failing", "it floods: messages beyond its rate are dropped"
+        if self.state == "running" and now_ms - self.clogged_ms < SHOWN_MS:
+            return "failing", "too much waits for agents that are away: what it sends to them is dropped"
+        return self.state, self.reason
+
+    def within_rate(self, size: int, now_ms: int) -> bool:
+        """Whether it may send so many bytes now; then they count."""
+        passed = max(0, now_ms - self.filled_ms) / 1000
+        self.filled_ms = now_ms
+        self.sends = min(SENDS_MAX, self.sends + passed * SENDS_A_SEC)
+        self.bytes = min(BYTES_A_SEC, self.bytes + passed * BYTES_A_SEC)
+        if self.sends < 1 or self.bytes < min(size, BYTES_A_SEC):
+            return False
+        self.sends -= 1
+        self.bytes -= size
+        return True
+
+    def taps(self, streams: Iterable[str], *, wanted: bool = True) -> list[Work]:
+        """Make the stream tasks of its streams compute what it wants, or stop."""
+        spec = self.spec
+        return [
+            Work(
+                stream,
+                SetTaps(
+                    spec.uid,
+                    tuple(t for t in spec.taps if wanted and t.fragment.stream == stream),
+                    1_000 * spec.pane_ms,
+                ),
+            )
+            for stream in sorted(self.streams(streams))
+        ]
+
+    def streams(self, streams: Iterable[str]) -> set[str]:
+        """Those of these that it reads."""
+        return {tap.fragment.stream for tap in self.spec.taps}.intersection(streams)
+
+    def call(self, event: calls.Event, place: Place, payload: bytes = b"") -> list[CallProgram]:
+        """A call of a callback, if the job has not failed."""
+        if self.state == "failed":
+            return []
+        size = len(payload) + len(getattr(event, "value", b""))
+        number = self.keeping.calls(place.now_ms, size)
+        return [CallProgram(self.spec.uid, event, place, payload, number)]
+
+    def passed(self, stream: str, until_us: int, streams: Iterable[str]) -> Iterator[calls.Pane]:
+        """The panes of which all rows have come, in all of its ``streams`` here: each is to be called."""
+        keeping, pane_us = self.keeping, 1_000 * self.spec.pane_ms
+        self.until_us[stream] = max(until_us, self.until_us.get(stream, until_us))
+        here = self.streams(streams)
+        if not pane_us or here - self.until_us.keys():
+            return
+        end = min(self.until_us[one] for one in here) // pane_us
+        if keeping.pane is None:
+            keeping.told_panes(end)
+        for pane in range(max(keeping.pane or end, end - PANES_MAX), end):
+            yield calls.Pane(pane * pane_us, (pane + 1) * pane_us)
+            keeping.told_panes(pane + 1)
+
+
+def remember(known: dict[str, None], name: str) -> None:
+    """The last ones."""
+    known.pop(name, None)
+    known[name] = None
+    if len(known) > REMEMBERED_MAX:
+        del known[next(iter(known))]
