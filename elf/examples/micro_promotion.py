@@ -14,8 +14,8 @@ Calls of the paper: Subscribe, OnTimer, Multicast and OnMulticast (the end of a 
 SendTo and OnRecv (made by ``Rounds``), Deliver; insert, flush and empty of the buffer tree.
 
 No click is lost or counted twice, whoever crashes: what an agent has counted, sold and given is in its
-``state``, and what comes too late for its batch, since somebody was away, is in the next. A batch says which lines it has read of each agent (``covers``: first and last id, and
-how many), so that anyone can count again.
+``state``, and what comes too late for its batch, since somebody was away, is in the next. A batch says which
+lines it has read of each agent (``covers``: first and last id, and how many), so that anyone can count again.
 
 To change it: ``store``, ``top`` and ``every`` with ``--set``; what is counted, in the query of ``start``;
 what a discount is, in ``on_multicast``.

@@ -25,7 +25,7 @@ from agents.tasks import past as past_of_tasks
 from agents.tasks.past import Pasts, Roll
 from elf.fields import replace
 from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
-from elf.job.checkpoint import FlowCheckpoint
+from elf.job.checkpoint import FlowCheckpoint, TapsCheckpoint
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Replay, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.counters import COUNTER_COLUMNS
@@ -35,6 +35,12 @@ from elf.job.messages.rollup import OfferReplicas, Slice
 from elf.job.openparts import is_open
 from elf.job.past import Past
 from elf.job.ports import Int64s
+from elf.job.program import keeping
+from elf.job.program.calls import Place
+from elf.job.program.keeping import Checkpoint, Keeping, Lasting
+from elf.job.program.messages import Note
+from elf.job.program.outgoing import Outgoing, Step
+from elf.job.program.running import Running
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.decide import Stragglers
 from elf.job.rollup.panes import Panes, Segment
@@ -46,7 +52,7 @@ from elf.job.rollup.slices import reissued
 from elf.job.snapshots import Sealed
 from elf.job.spec import Flow
 from elf.job.stragglers import Drops
-from elf.job.worker import assigning
+from elf.job.worker import assigning, taps
 from elf.job.worker.assigning import Mask, View
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.provenance import OpenProvenance, Run, runs_of
@@ -97,6 +103,75 @@ def takes_late_rows_for_counted(patch: pytest.MonkeyPatch) -> None:
         return runs_of(panes, offsets, np.ones_like(counted))
 
     patch.setattr(assigning, "runs_of", runs)
+
+
+def sends_slices_at_once(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.2: what a job in Python sends does not wait for its checkpoint."""
+    perform = Outgoing.save
+
+    def saved(outgoing: Outgoing, running: Running) -> list[Step]:
+        found = perform(outgoing, running)
+        held = [one for _, one in running.keeping._held]
+        running.keeping._held.clear()
+        return [*found, *(step for one in held for step in outgoing._leave(running, one))]
+
+    patch.setattr(Outgoing, "save", saved)
+
+
+def forgets_slices(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.3: what others do not have yet is in no checkpoint."""
+    patch.setattr(keeping, "Checkpoint", partial(_without, waiting=()))
+
+
+def takes_slices_again(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.4: the names of slices that were received are in no checkpoint."""
+    patch.setattr(keeping, "Checkpoint", partial(_without, received=()))
+
+
+def says_at_once_that_slices_are_kept(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.4: a slice is said to be kept before that is durable."""
+    received = Keeping.received
+
+    def known(kept: Keeping, agent: str, number: int, settled: int) -> bool | None:
+        found = received(kept, agent, number, settled)
+        return None if found is None else True
+
+    noted = Outgoing.noted
+
+    def answered(outgoing: Outgoing, running: Running, sender: str, slice_: Note, place: Place) -> list[Step]:
+        return [
+            *noted(outgoing, running, sender, slice_, place),
+            outgoing._keeps(running, sender, slice_.number),
+        ]
+
+    patch.setattr(Keeping, "received", known)
+    patch.setattr(Outgoing, "noted", answered)
+
+
+def forgets_which_rows_it_has(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.5: how far rows were given is in no checkpoint of the job."""
+    patch.setattr(keeping, "Checkpoint", partial(_without, given=()))
+
+
+def keeps_no_rows_for_jobs(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.5: rows that no checkpoint of the job has are in none of the stream."""
+    patch.setattr(taps, "TapsCheckpoint", lambda *fields: TapsCheckpoint(*fields[:-1], ()))
+
+
+def begins_processes_without_calls(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.6: a process that takes another's place is given its state, and no call since."""
+    patch.setattr(Lasting, "again", lambda lasting: [])
+
+
+def tells_panes_from_anywhere(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.7: which pane is next is in no checkpoint."""
+    patch.setattr(keeping, "Checkpoint", partial(_without, pane=None))
+
+
+def _without(*values: object, **nothing: object) -> Checkpoint:
+    """A checkpoint without one of its parts."""
+    names = Checkpoint.__struct_fields__
+    return Checkpoint(**(dict(zip(names, values, strict=False)) | nothing))  # type: ignore[arg-type]
 
 
 def forgets_what_it_has_read(patch: pytest.MonkeyPatch) -> None:

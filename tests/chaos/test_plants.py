@@ -68,6 +68,14 @@ PLANTS: dict[Plant, Storm] = {
     plants.forgets_what_an_alert_remembers: storms.outside_late,
     plants.forgets_which_rows_open_panes_have: storms.crashes,
     plants.takes_late_rows_for_counted: storms.unknown,
+    plants.sends_slices_at_once: storms.counting,
+    plants.forgets_slices: storms.counting,
+    plants.takes_slices_again: storms.counting,
+    plants.says_at_once_that_slices_are_kept: storms.counting,
+    plants.forgets_which_rows_it_has: storms.counting,
+    plants.keeps_no_rows_for_jobs: storms.counting,
+    plants.begins_processes_without_calls: storms.counting,
+    plants.tells_panes_from_anywhere: storms.counting,
 }
 
 

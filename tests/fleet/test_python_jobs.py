@@ -5,9 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import random
+import re
+import signal
 import time
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -288,3 +292,113 @@ async def test_a_deliver_that_blocks_is_told_until_one_returns(tmp_path: Path) -
             lambda: any(line.startswith("got 1 ") for line in got(fleet, "asks")[3:]), "begun", 20
         )
         assert (await fleet.jobs())["asked"] == ("running", "")
+
+
+KEEPS = """    def start(self):
+        self.state.setdefault("sent", 0)
+        self.state.setdefault("got", 0)
+    def on_timer(self):
+        self.state["sent"] += 1
+        self.send_to(self.me, 1)
+    def on_recv(self, node, paos): self.state["got"] += paos
+    def deliver(self, app, message): return [self.state["sent"], self.state["got"]]
+"""
+
+
+async def test_a_process_that_is_killed_goes_on_with_its_state() -> None:
+    async with agents(1) as fleet:
+        await fleet.submit("asked", KEEPS)
+        await fleet.submit("asks", ASKS.format(to="asked"))
+
+        def told() -> list[list[int]]:
+            return [json.loads(line[4 : line.index("]") + 1]) for line in got(fleet, "asks") if "[" in line]
+
+        await eventually(lambda: bool(told()) and told()[-1][0] >= 5, "five messages", 20)
+        (host,) = [h for h in fleet.drivers[0]._hosts._hosts.values() if h._spec.name == "asked"]
+        for _ in range(2):
+            before = told()[-1]
+            os.kill(host._sandbox.pid, signal.SIGKILL)
+            await eventually(lambda least=before[0]: told()[-1][0] >= least + 5, "five more", 20)  # type: ignore[misc]
+        counts = told()
+        assert counts == sorted(counts), "nothing was taken back"
+        assert all(0 <= sent - received <= 3 for sent, received in counts), counts
+
+
+TOO_MUCH = """    def on_timer(self): self.state["all"] = b"x" * (17 << 20)
+"""
+NOT_KEPT = """    def on_timer(self): self.state["file"] = time.sleep
+"""
+
+
+async def test_a_state_that_cannot_be_kept_is_told_in_one_line() -> None:
+    async with agents(1) as fleet:
+        await fleet.submit("much", TOO_MUCH)
+        await fleet.submit("other", NOT_KEPT)
+
+        async def failed() -> bool:
+            states = await fleet.jobs()
+            return all(name in states and states[name][0] == "failed" for name in ("much", "other"))
+
+        await eventually(failed, "two jobs that fail", 30)
+        jobs = await fleet.jobs()
+        assert re.search(r"much\.py: self\.state cannot be kept: .* at most 16777216", jobs["much"][1])
+        assert "other.py: self.state cannot be kept" in jobs["other"][1]
+        assert "not builtin_function_or_method" in jobs["other"][1]
+
+
+COUNTS = """
+from elf.job import Job
+
+class Counts(Job):
+    every = 0.3
+    def start(self):
+        self.subscribe("SELECT product, COUNT(*) AS n FROM clicks GROUP BY product")
+    def on_timer(self):
+        paos = self.merge(self.flush(), None if self.is_root else self.state.pop("total", None))
+        self.empty()
+        if paos.num_rows:
+            self.up(paos)
+    def on_recv(self, node, paos):
+        self.up(paos)
+    def up(self, paos):
+        if self.is_root:
+            self.state["total"] = self.merge(self.state.get("total"), paos)
+        elif self.parent:
+            self.send_to(self.parent, paos)
+        else:
+            self.insert(paos)
+    def deliver(self, app, message):
+        total = self.state.get("total")
+        return {} if total is None else {row["product"]: row["n"] for row in total.to_pylist()}
+"""
+
+
+async def test_each_row_is_counted_once_by_a_job_whose_agents_are_killed(three: Fleet) -> None:
+    """One agent after the other, among them the master."""
+    now, products = time.time_ns() // 1000, ["Tetris", "Myst", "Doom"]
+    async with await connected(three, 0) as client:
+        for agent in three.agents:
+            agent.append([(now, "for its columns", 1)])
+        submit = partial(client.submit, COUNTS, "counts.py", "counts")
+        await eventually(submit, "columns are known", 60, despite=UserError)
+
+        async def begun() -> bool:
+            for agent in three.agents:
+                agent.append([(time.time_ns() // 1000, f"of {agent.name}", 1)])
+            return {f"of {agent.name}" for agent in three.agents} <= {*await client.query("counts")}
+
+        await eventually(begun, "all agents give their rows", 60, despite=UserError)
+
+        async def counted() -> bool:
+            found = await client.query("counts")
+            return {product: found.get(product) for product in products} == dict.fromkeys(products, 120)
+
+        for place, victim in enumerate(three.agents):
+            for agent in three.agents:
+                agent.append((now + 1_000 * place + n, products[place], 1) for n in range(40))
+            if victim is not three.agents[0]:  # whom we ask
+                victim.kill()
+                victim.start()
+        await eventually(counted, "every row", 60, despite=UserError)
+        await asyncio.sleep(1.0)  # in which what comes twice would come
+        assert await counted()

@@ -170,6 +170,13 @@ def begun_before_and_killed(rng: random.Random) -> list[Fault]:
     return [*begun_before(rng), *(Fault("crash", at + 150 * n, (n,), 300) for n in range(2, NODES))]
 
 
+def counting(rng: random.Random) -> list[Fault]:
+    """A job in Python counts; messages get lost and come twice, agents die, and processes of the job end."""
+    weather = [Fault("loss", 0, for_ms=9_000, amount=10), Fault("doubles", 0, for_ms=9_000, amount=20)]
+    crashes = [Fault("crash", 1_500 + 1_100 * n, (rng.randrange(NODES),), 400) for n in range(6)]
+    return [*weather, *crashes, *(Fault("process", 2_000 + 1_300 * n, (n,)) for n in range(NODES))]
+
+
 AGENTS: dict[Storm, int] = {
     stragglers: 6,
     dead: 6,
@@ -190,6 +197,7 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     reduced: ("plain",),
     begun_before: ("plain", "plain"),
     begun_before_and_killed: ("plain", "plain"),
+    counting: ("plain",),
 }
 
 LOGS = 3
@@ -229,6 +237,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         eager=storm is gone_eagerly,
         pasts=((1, 5_000),) if storm in (begun_before, begun_before_and_killed) else (),
         files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
+        program=storm is counting,
     )
 
 

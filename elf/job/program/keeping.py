@@ -1,4 +1,4 @@
-"""What a job in Python on one agent keeps through crashes (protocol 14).
+"""What a job in Python on one agent keeps through crashes (protocol 14.1).
 
 Its calls are numbered. With some of them its process tells the state that it has after them. A *checkpoint*
 is that state, with everything that came in by then and what it has sent: how far the rows of each tap were

@@ -53,9 +53,9 @@ class QueryProgram(Request, frozen=True, kw_only=True):
 
 
 class Note(Message, frozen=True, kw_only=True):
-    """``send_to``: a slice from a job on one agent to the same job on another, again and again until it is
-    ``NotesKept`` (protocol 14). Its name is the sender's ``agent`` id and its ``number``; all of the sender's
-    slices to this receiver that are below ``settled`` are kept already."""
+    """``send_to``: a slice from a job on one agent to the same job on another, again and again until it
+    is ``NotesKept`` (protocol 14.3). Its name is the sender's ``agent`` id and its ``number``; all of the
+    sender's slices to this receiver that are below ``settled`` are kept already."""
 
     uid: JobUid
     value: Value

@@ -1,4 +1,4 @@
-"""What jobs in Python of one node send: it leaves when the state behind it is durable (protocol 14).
+"""What jobs in Python of one node send: it leaves when the state behind it is durable (protocol 14.1).
 
 Slices are sent again until their receivers have them durably; the answers to those of others wait in the same
 way. A slice stays with the agent that it was sent to, which may be away for a while. Where the catalog log

@@ -15,6 +15,7 @@ import sys
 import traceback
 import types
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -183,7 +184,8 @@ class JobRunner:
         return self._images[name]
 
     def _restore(self, state: _State) -> None:
-        self.job.state = unpack_value(state.value)
+        value: Any = unpack_value(state.value)
+        self.job.state = value
         self.job.restore_beside(unpack_value(state.own))
         for name, data in state.trees.items():
             self._trees[name].insert_partials(decode(data))

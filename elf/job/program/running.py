@@ -41,7 +41,7 @@ class Running:
     reason: str = ""
     timer_ms: int | None = None
     sends: float = SENDS_MAX
-    bytes: float = BYTES_A_SEC
+    room: float = BYTES_A_SEC
     filled_ms: int = 0
     told: tuple[str, str] = ("", "")
     told_ms: int = LONG_AGO_MS
@@ -71,11 +71,11 @@ class Running:
         passed = max(0, now_ms - self.filled_ms) / 1000
         self.filled_ms = now_ms
         self.sends = min(SENDS_MAX, self.sends + passed * SENDS_A_SEC)
-        self.bytes = min(BYTES_A_SEC, self.bytes + passed * BYTES_A_SEC)
-        if self.sends < 1 or self.bytes < min(size, BYTES_A_SEC):
+        self.room = min(BYTES_A_SEC, self.room + passed * BYTES_A_SEC)
+        if self.sends < 1 or self.room < min(size, BYTES_A_SEC):
             return False
         self.sends -= 1
-        self.bytes -= size
+        self.room -= size
         return True
 
     def taps(self, streams: Iterable[str], *, wanted: bool = True) -> list[Work]:

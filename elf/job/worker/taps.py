@@ -2,8 +2,8 @@
 
 Taps know no panes and no lateness; rows beyond the future bound or outside the roster are left out as
 everywhere. What was given is in the stream's checkpoint until the job says that its own checkpoint has it
-(protocol 14): it is given again by the next life of the agent, and rows that are read again are not given to
-those who have them.
+(protocol 14.5). The next life of the agent gives it again, and does not give what the job has when it reads
+that again.
 """
 
 from __future__ import annotations
