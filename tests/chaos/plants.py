@@ -41,6 +41,7 @@ from elf.job.program.keeping import Checkpoint, Keeping, Lasting
 from elf.job.program.messages import Note
 from elf.job.program.outgoing import Outgoing, Step
 from elf.job.program.running import Running
+from elf.job.program.spec import Tap
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.decide import Stragglers
 from elf.job.rollup.panes import Panes, Segment
@@ -64,6 +65,7 @@ from lab.chaos.past import ROLL_ROWS
 from lab.chaos.task import SimTask
 from overlay.raft.leading import Leadership, Progress
 
+Ends = tuple[tuple[str, str, int], ...]
 Plant = Callable[[pytest.MonkeyPatch], None]
 
 
@@ -155,7 +157,13 @@ def forgets_which_rows_it_has(patch: pytest.MonkeyPatch) -> None:
 
 def keeps_no_rows_for_jobs(patch: pytest.MonkeyPatch) -> None:
     """protocol 14.5: rows that no checkpoint of the job has are in none of the stream."""
-    patch.setattr(taps, "TapsCheckpoint", lambda *fields: TapsCheckpoint(*fields[:-1], ()))
+    patch.setattr(taps, "TapsCheckpoint", _without_rows)
+
+
+def _without_rows(
+    uid: str, wanted: tuple[Tap, ...], pane_us: int, ends: Ends, unkept: object
+) -> TapsCheckpoint:
+    return TapsCheckpoint(uid, wanted, pane_us, ends, ())
 
 
 def begins_processes_without_calls(patch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,6 @@ import re
 import signal
 import time
 from collections.abc import AsyncIterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -282,8 +281,8 @@ async def test_a_deliver_that_blocks_is_told_until_one_returns(tmp_path: Path) -
         await eventually(
             lambda: any("it did not return" in line for line in got(fleet, "asks")), "blocked", 20
         )
-        flag.unlink()
         await fleet.call("sql", "DROP JOB asks")
+        flag.unlink()
         await asyncio.sleep(1.5)  # its timers run again meanwhile, which must not hide what it lost
         state, reason = (await fleet.jobs())["asked"]
         assert (state, "begun anew from its last checkpoint" in reason) == ("failing", True)
@@ -379,18 +378,26 @@ async def test_each_row_is_counted_once_by_a_job_whose_agents_are_killed(three: 
     async with await connected(three, 0) as client:
         for agent in three.agents:
             agent.append([(now, "for its columns", 1)])
-        submit = partial(client.submit, COUNTS, "counts.py", "counts")
-        await eventually(submit, "columns are known", 60, despite=UserError)
+
+        async def submitted() -> object:
+            return await client.submit(COUNTS, "counts.py", "counts")
+
+        async def counts() -> dict[str, int]:
+            found: Any = await client.query("counts")
+            return dict(found)
+
+        despite = (UserError,)
+        await eventually(submitted, "columns are known", 60, despite=despite)
 
         async def begun() -> bool:
             for agent in three.agents:
                 agent.append([(time.time_ns() // 1000, f"of {agent.name}", 1)])
-            return {f"of {agent.name}" for agent in three.agents} <= {*await client.query("counts")}
+            return {f"of {agent.name}" for agent in three.agents} <= {*await counts()}
 
-        await eventually(begun, "all agents give their rows", 60, despite=UserError)
+        await eventually(begun, "all agents give their rows", 60, despite=despite)
 
         async def counted() -> bool:
-            found = await client.query("counts")
+            found = await counts()
             return {product: found.get(product) for product in products} == dict.fromkeys(products, 120)
 
         for place, victim in enumerate(three.agents):
@@ -399,6 +406,6 @@ async def test_each_row_is_counted_once_by_a_job_whose_agents_are_killed(three: 
             if victim is not three.agents[0]:  # whom we ask
                 victim.kill()
                 victim.start()
-        await eventually(counted, "every row", 60, despite=UserError)
+        await eventually(counted, "every row", 60, despite=despite)
         await asyncio.sleep(1.0)  # in which what comes twice would come
         assert await counted()
