@@ -293,7 +293,10 @@ class Driver:
 
     def stats(self) -> Stats:
         backlogs, now = self._feeding.backlogs(), self.now_ms()
-        return stats_of(self.node, self.metrics, backlogs, now, self._runs_no_code, self._outputs.allow)
+        archives = self._feeding.archives()
+        return stats_of(
+            self.node, self.metrics, backlogs, now, self._runs_no_code, self._outputs.allow, archives
+        )
 
     # -- clients inside the process --------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ its process.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Final, Literal
 
@@ -19,7 +19,7 @@ from agents.ports import Told
 from elf.job import effects as do
 from elf.job.events import Delivered
 from elf.job.work import OutputWork
-from elf.wire.clients import ONE_SHOT_PREFIX, Stats, StreamStats
+from elf.wire.clients import ONE_SHOT_PREFIX, ArchiveStats, Stats, StreamStats
 
 RETRY_MS: Final = 60_000
 """Between two lines of the log about what an agent sends for a flow."""
@@ -155,6 +155,7 @@ def stats_of(
     now_ms: int,
     runs_no_code: str = "",
     outputs: tuple[str, ...] = (),
+    archives: Iterable[ArchiveStats] = (),
 ) -> Stats:
     """``backlogs``: bytes that wait, by stream; the agent has these streams."""
     counted = metrics.streams()
@@ -178,6 +179,7 @@ def stats_of(
         runs_no_code=runs_no_code,
         outputs=outputs,
         outputs_stopped=sum(bool(one.error) for one in outputs_of(node)),
+        archives=tuple(archives),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 import overlay as ring
+from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, ToAddress, ToKey, Until
 from elf.errors import UserError
 from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
@@ -30,7 +31,7 @@ from elf.job.spec import stream_topic
 from elf.schema import Schema, merge_schemas
 from elf.security.authored import Authorship
 from elf.wire.base import Answer
-from elf.wire.clients import AgentStats, FleetStats, InspectAgent, Reply, Stats
+from elf.wire.clients import AgentStats, ArchiveStats, FleetStats, InspectAgent, Reply, Stats
 
 SAMPLE_MEMBERS: Final = 5
 """Members that are asked which columns a stream has."""
@@ -273,6 +274,16 @@ class Fleet:
         found = yield from self._inspected({at: one for at, one in self.agents().items() if at in live})
         return {one.agent: one.stats for one in found if one.stats is not None}
 
+    def archives(self) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
+        """What the agents have archived, a row for each stream of each of them; who does not answer says so,
+        too."""
+        told = yield from self._inspected(self.agents())
+        rows = []
+        for one in told:
+            away = tuple(ArchiveStats(stream, problem="it does not answer") for stream in one.streams)
+            rows += [archive_row(one.agent, each) for each in (one.stats.archives if one.stats else away)]
+        return sorted(rows, key=lambda row: (str(row["stream"]), str(row["agent"])))
+
     def have_logged(
         self, proposal: AddOutput | DropJobEntry, seen: Callable[[], bool]
     ) -> Generator[list[Ask], list[Answer], None]:
@@ -342,3 +353,21 @@ def _state_of(member: Member, *, lives: bool) -> str:
     if member.until_us != FOREVER_US:
         return "left"
     return "live" if lives else "away"
+
+
+def archive_row(agent: str, archive: ArchiveStats) -> dict[str, object]:
+    """What an agent has archived of a stream, for people."""
+    return {
+        "stream": archive.stream,
+        "agent": agent,
+        "from": "" if archive.from_us is None else moment_of(archive.from_us),
+        "files": archive.files,
+        "rows": archive.rows,
+        "bytes": archive.bytes,
+        "gone": archive.gone_rows,
+        "gone to": "" if archive.gone_to_us is None else moment_of(archive.gone_to_us),
+        "waiting": archive.waiting,
+        "sorted": archive.hold,
+        "path": archive.path,
+        "problem": archive.problem,
+    }

@@ -19,6 +19,7 @@ from agents.answering.about import current_only, describe, job_row, not_comparab
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToKey, Until, offload
 from agents.answering.changes import Changes
 from agents.answering.explain import Explanations
+from agents.answering.filling import fill
 from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests
 from agents.answering.looking import MEMBERS_MAX, look
@@ -310,6 +311,8 @@ class Statements:
             rows = yield from self._outputs.rows(alerts=what == "alerts")
         elif what == "streams":
             rows = self._fleet.streams()
+        elif what == "archives":
+            rows = yield from self._fleet.archives()
         else:
             rows = yield from self._fleet.told_members()
         return _table_of(request, rows, what)
@@ -357,6 +360,8 @@ class Statements:
                 return (yield from self._compare(call))
             case "past":
                 return (yield from Past(self.masters).portion(call, now_ms))
+            case "fill":
+                return (yield from fill(self.masters, call))
             case "take off":
                 return (yield from self._fleet.take_off(call.request, call.argument, authorship_of(call)))
             case "fleet":

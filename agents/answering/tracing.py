@@ -157,6 +157,11 @@ class Tracing:
             kept = "none is kept" if first_us is None else f"those that end after {moment(first_us)} are kept"
             which = moment(start) if end is None else f"{moment(start)} and ends at {moment(end)}"
             raise UserError(f"no committed window of job {spec.name} starts at {which}; {kept}")
+        if any(status.get("offline") for _, status in found.values()):
+            raise UserError(
+                f"Spark has made this window of job {spec.name} from the archive (elf offline backfill): no "
+                "agent has counted its rows; elf offline run finds them"
+            )
         if len(found) > 1:
             ends = ", ".join(f"'{moment(bounds[1])}'" for bounds in sorted(found)[:ENDS_SHOWN])
             ends += " …" if len(found) > ENDS_SHOWN else ""

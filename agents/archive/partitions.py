@@ -35,6 +35,7 @@ HOUR_US: Final = 3_600_000_000
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
+_KEYS: Final = re.compile(r"://[^/?#@:]*:[^/?#]*@")
 _SHIPPED: Final = re.compile(r"[^._].*\.parquet")
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 """An object there is whole when it appears, and to rename it is to copy it."""
@@ -103,12 +104,17 @@ def _hours(ts: pa.Array) -> npt.NDArray[np.int64]:
     return hours
 
 
+def for_people(uri: str) -> str:
+    """A place without the keys that may be in it."""
+    return _KEYS.sub("://…@", uri, count=1)
+
+
 class Target:
     """The place that ``archive.path`` names."""
 
     def __init__(self, uri: str, access: Access = Access()) -> None:  # noqa: B008 (it is a value)
         """``uri``: a local path, or a URI that ``pyarrow.fs`` knows. Raises ``ArchiveError``."""
-        self.uri = uri
+        self.uri = for_people(uri)
         self._access = access
         self.local = True
         if "://" not in uri and not uri.startswith("file:"):
@@ -119,7 +125,9 @@ class Target:
         try:
             self.fs, self.root = pafs.FileSystem.from_uri(uri)
         except (pa.ArrowInvalid, OSError) as error:
-            raise ArchiveError(f"archive.path {uri!r} is no place that can be reached: {error}") from error
+            raise ArchiveError(
+                f"archive.path {self.uri!r} is no place that can be reached: {error}"
+            ) from error
         self.local = isinstance(self.fs, pafs.LocalFileSystem)
 
     @cached_property

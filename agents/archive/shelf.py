@@ -58,6 +58,8 @@ class Held:
     gone_bytes: int = 0
     gone_hour: int | None = None
     """The last hour of which something is gone."""
+    hold: str = ""
+    """Who sorts the stream by another column."""
 
 
 class Shelf:
@@ -120,6 +122,7 @@ class Shelf:
         """What there is."""
         with self._lock:
             files, gone = self.files(), self._manifest.state.gone
+            holds = live_holds(self.target, self.stream, self._now_ms()).values()
         hours = [file.hour for file in files if file.hour is not None]
         lost = [hour for hour in gone if hour is not None]
         return Held(
@@ -130,6 +133,7 @@ class Shelf:
             gone_rows=sum(one.rows for one in gone.values()),
             gone_bytes=sum(one.bytes for one in gone.values()),
             gone_hour=max(lost, default=None),
+            hold="; ".join(f"by {one.by}, process {one.pid} of {one.host}" for one in holds),
         )
 
     def files(self) -> list[File]:

@@ -37,6 +37,7 @@ STATUS_SCHEMA: Final = pa.schema(
         ("skipped", pa.bool_()),
         ("version", pa.int64()),
         ("function_failed", pa.bool_()),
+        ("offline", pa.bool_()),
     ]
 )
 
@@ -111,6 +112,7 @@ def _status_row(
         "skipped": any(part.lost for part in parts),
         "version": effect.spec.version,
         "function_failed": counts.get(UNREDUCED.name, 0) > 0,
+        "offline": False,
     }
 
 

@@ -22,6 +22,7 @@ from elf.job.group.router import Router
 from elf.job.messages.groups import (
     CreateJob,
     DropJob,
+    FillHistory,
     Inspect,
     ReadPast,
     ReconfigureJob,
@@ -79,7 +80,7 @@ class Requests:
                 return [Send(request.origin, Answer(id=request.id, body=body))]
             case ReconfigureJob():
                 return [*self._router.asked(request, now_ms), *self.remind(now_ms)]
-            case DropJob() | SubscribeJob() | Inspect() | ReadPast():
+            case DropJob() | SubscribeJob() | Inspect() | ReadPast() | FillHistory():
                 return list(self._router.asked(request, now_ms))
             case NotifyJob():
                 root = self._job_groups.roots.get(request.flow)

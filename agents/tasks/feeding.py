@@ -21,6 +21,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 import psutil
 
+from agents.archive.partitions import HOUR_US, for_people
 from agents.archive.shelf import Held
 from agents.disk.store import StoreError
 from agents.inputs.values import Chunk, Counters, Input, Position
@@ -36,6 +37,7 @@ from elf.job import effects as do
 from elf.job import events as was
 from elf.job.commands import Command, DropStragglers, Finish, Idle, Install, Outcome, SealOpen, Uninstall
 from elf.job.messages.inquiries import LookAt, SampleRows, TraceRows
+from elf.wire.clients import ArchiveStats
 
 T = TypeVar("T")
 
@@ -259,9 +261,29 @@ class Feeding:
         """What is wrong with the archive beside that it takes no rolls."""
         return [] if self._housekeeping is None else self._housekeeping.warnings()
 
-    def archived(self) -> Mapping[str, Held]:
-        """What the archive has of each stream."""
-        return {} if self._housekeeping is None else self._housekeeping.held()
+    def archives(self) -> list[ArchiveStats]:
+        """What the archive has of each stream, and what waits for it."""
+        known = {} if self._housekeeping is None else self._housekeeping.held()
+        found = []
+        for name, stream in sorted(self._streams.items()):
+            if path := stream.task.facts.archive_path:
+                held = known.get(name, Held())
+                found.append(
+                    ArchiveStats(
+                        stream=name,
+                        path=for_people(path),
+                        files=held.files,
+                        rows=held.rows,
+                        bytes=held.bytes,
+                        from_us=None if held.from_hour is None else held.from_hour * HOUR_US,
+                        gone_rows=held.gone_rows,
+                        gone_to_us=None if held.gone_hour is None else (held.gone_hour + 1) * HOUR_US,
+                        waiting=stream.task.unshipped,
+                        problem=stream.archive_problem,
+                        hold=held.hold,
+                    )
+                )
+        return found
 
     def archive_problems(self) -> dict[str, tuple[int, str]]:
         """Of each stream: the rolls that wait for the archive, and why it takes none (empty: it does)."""

@@ -1,7 +1,7 @@
 """``elf compare``: the windows that a job committed, against the same query run by Spark over the archive.
 
 It ends with 0 where all windows are equal, 1 where some differ and all of that is explained, 2 where
-something is unexplained; with 69 where nothing could be compared.
+something is unexplained; with 69 where nothing could be compared, and 64 for a wrong command line.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ import logging
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+
+import msgspec
 
 from elf.cli.ask import ask
 from elf.cli.errors import UNAVAILABLE, fail
@@ -60,10 +63,17 @@ class Fleet:
     cluster: str
     job: str
 
-    def facts(self) -> CompareFacts:
+    def facts(self, from_us: int | None = None) -> CompareFacts:
+        """With the last results of the job; or with all that it keeps of windows from then on."""
+
         async def facts() -> CompareFacts:
             async with connect(self.address, cluster=self.cluster) as client:
-                return await client.compare_facts(self.job, versions=True)
+                found = await client.compare_facts(self.job, versions=True)
+                if from_us is None or len(found.job.windows) < FACTS_MAX:
+                    return found
+                since = datetime.fromtimestamp(from_us / 1e6, UTC).isoformat()
+                kept = tuple([one async for one in client.results(self.job, since)])
+                return replace(found, job=msgspec.structs.replace(found.job, windows=kept))
 
         return ask(facts())
 
@@ -117,7 +127,7 @@ def compare_job(asked: Asked) -> int:
             return follow(asked, chosen)
         if (asked.rounds, asked.metrics, asked.notify) != (None, None, None):
             raise UserError("--rounds, --metrics and --notify go with --follow")
-        facts = asked.fleet.facts()
+        facts = asked.fleet.facts(chosen.from_us)
         comparison = report(facts, chosen, asked.master, asked.fleet)
         _show(comparison, facts, asked.report, as_json=asked.as_json)
         return int(comparison.outcome)
@@ -153,8 +163,8 @@ def report(
     wanted = chosen.of(list(known))
     if not wanted:
         raise UserError(f"no window of job {name} is in that time: {_extent(list(known))}")
-    if len(facts.job.windows) >= FACTS_MAX and chosen.from_us is not None and min(known)[0] > chosen.from_us:
-        say(f"elf: only the last {FACTS_MAX:,} results of job {name} are compared: {_extent(list(known))}")
+    if chosen.from_us is None and len(wanted) < (chosen.windows or 0) and len(facts.job.windows) >= FACTS_MAX:
+        say(f"elf: these are the last {FACTS_MAX:,} results of job {name}: --from asks for older ones")
     if quiet := judging.silent(facts):
         say(f"elf: no archive from {', '.join(quiet)}: not reached; windows with their rows may differ")
     if off := judging.without_archive(facts):

@@ -2,8 +2,8 @@
 traceback.
 
 0 done; 1 it cannot be done; 2 the command line is wrong; 70 a bug of elf; 78 the configuration is wrong; 130
-ended by Ctrl-C or SIGTERM. A command whose own result may be 1 (``elf compare``) ends with 69 where it cannot
-be done.
+ended by Ctrl-C or SIGTERM. A command whose own result may be 1 or 2 (``elf compare``) ends with 69 where it
+cannot be done, and with 64 where the command line is wrong.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ from elf.errors import ConfigError, ElfBug, ElfError
 
 FAILED: Final = 1
 USAGE: Final = 2
+USAGE_APART: Final = 64
 UNAVAILABLE: Final = 69
-"""In place of ``FAILED``, of commands to which 1 is a result."""
+"""In place of ``USAGE`` and ``FAILED``, of commands to which 2 and 1 are results."""
+_APART: Final = frozenset({"compare"})
 BUG: Final = 70
 CONFIG: Final = 78
 INTERRUPTED: Final = 130
@@ -71,10 +73,12 @@ def exit_status(command: Callable[[], object]) -> int:
     except Exception as error:
         if isinstance(error, _COMMAND_LINE):
             message = getattr(error, "format_message", error.__str__)()
+            name = getattr(getattr(error, "ctx", None), "info_name", "")
+            usage = USAGE_APART if name in _APART else USAGE
             if message.lstrip().startswith("Usage:"):  # a command that is nothing without another
                 print(message.strip("\n"), file=sys.stderr)
-                return USAGE
-            return _say(_one_line(message), USAGE)
+                return usage
+            return _say(_one_line(message), usage)
         return _say(f"bug: {type(error).__name__}: {error}", BUG)
 
 

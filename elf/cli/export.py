@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,7 +13,7 @@ import pyarrow as pa
 from elf.batch import NO_CAST
 from elf.cli.ask import ask
 from elf.cli.printing import CsvPrinter, JsonPrinter, say
-from elf.cli.results import check_suffix
+from elf.cli.results import check_suffix, part_of
 from elf.client import connect
 from elf.errors import UserError
 
@@ -56,24 +55,15 @@ class Rows(Protocol):
 @contextmanager
 def _whole(path: Path) -> Iterator[Rows]:
     """What is written in the block; the file has its name when all of that is on disk."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    rows: _Parquet | _Text | None = None
-    try:
-        rows = _Parquet(part) if path.suffix.lower() == ".parquet" else _Text(part, path.suffix.lower())
-        yield rows
-        rows.close()
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    except (OSError, pa.ArrowException) as error:
-        why = (getattr(error, "strerror", None) or str(error).splitlines()[0]).lower()
-        raise UserError(f"cannot write {path}: {why}; nothing of the windows is there") from error
-    finally:
-        with suppress(OSError, pa.ArrowException):
-            if rows is not None:
+    with part_of(path) as part:
+        rows: Rows = _Parquet(part) if path.suffix.lower() == ".parquet" else _Text(part, path.suffix.lower())
+        try:
+            yield rows
+        except BaseException:
+            with suppress(OSError, pa.ArrowException):
                 rows.close()
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
+            raise
+        rows.close()
 
 
 class _Text:

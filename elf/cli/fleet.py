@@ -242,7 +242,10 @@ def compare(
         typer.Option("--notify", metavar="URL", help="Where --follow sends what is unexplained, as JSON."),
     ] = None,
     master: Annotated[
-        str | None, typer.Option("--spark-master", help="Spark's master URL (default local[*]).")
+        str | None,
+        typer.Option(
+            "--master", metavar="URL", help="Spark's: local[N], spark://HOST:PORT, yarn; default: local[*]."
+        ),
     ] = None,
     geoip: GeoipOption = None,
     cluster: Cluster = _CLUSTER,
@@ -250,7 +253,8 @@ def compare(
 ) -> int:
     """Hold a job's windows against its query run by Spark over the archive, and say why they differ.
 
-    Exit status: 0 all equal, 1 different and explained, 2 unexplained, 69 nothing could be compared.
+    Exit status: 0 all equal, 1 different and explained, 2 unexplained, 64 the command line is wrong, 69
+    nothing could be compared.
     """
     from elf.cli.compare import Asked, Fleet, compare_job
 

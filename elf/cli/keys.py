@@ -255,8 +255,8 @@ def doctor(
     *,
     own: Own,
 ) -> int:
-    """Look at the keys of an agent on this machine (--data-dir), or at your own: modes, expiry, clock, and
-    whether the fleet is reached."""
+    """Look at the keys of an agent on this machine (--data-dir), or at your own: modes, expiry, clock;
+    whether the fleet is reached; and what its agents archive."""
     from elf.cli.doctor import examine
 
     return examine(own, data_dir, connect)

@@ -17,6 +17,7 @@ from elf.cli.options import (
     Cluster,
     ColumnTypes,
     Connect,
+    Creator,
     FromMoment,
     GeoipOption,
     JobName,
@@ -30,6 +31,16 @@ from elf.cli.options import (
 from elf.errors import UserError
 
 LOCAL: Final = "local[*]"
+SparkMaster = Annotated[
+    str,
+    typer.Option("--master", metavar="URL", help="Spark's: local[N], spark://HOST:PORT, yarn, k8s://URL."),
+]
+SparkConf = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--conf", metavar="KEY=VALUE", help="A setting of Spark's, or of Hadoop's (spark.hadoop.…)."
+    ),
+]
 
 app = typer.Typer(
     help="Queries over the archive, by Spark.",
@@ -111,18 +122,8 @@ def run(
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="Name files that are damaged, and answer without them.")
     ] = False,
-    master: Annotated[
-        str,
-        typer.Option(
-            "--master", metavar="URL", help="Spark's: local[N], spark://HOST:PORT, yarn, k8s://URL."
-        ),
-    ] = LOCAL,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--conf", metavar="KEY=VALUE", help="A setting of Spark's, or of Hadoop's (spark.hadoop.…)."
-        ),
-    ] = None,
+    master: SparkMaster = LOCAL,
+    conf: SparkConf = None,
     connect: Connect = DEFAULT_ADDRESS,
     cluster: Cluster = "elf",
     keys: KeysOption = None,
@@ -151,6 +152,61 @@ def run(
         cluster=cluster,
     )
     return run_offline(options)
+
+
+@app.command()
+def backfill(
+    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="A running job.")] = None,
+    query: Annotated[
+        str | None,
+        typer.Option(
+            "--query", "-q", metavar="SQL", help="Instead: a SELECT … SINCE, whose windows are printed."
+        ),
+    ] = None,
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="WHEN", help="Windows that start then or later; default: its SINCE."),
+    ] = None,
+    archive: ArchivePaths = None,
+    geoip: GeoipOption = None,
+    skip_damaged: Annotated[
+        bool, typer.Option("--skip-damaged", help="Name files that are damaged, and go on without them.")
+    ] = False,
+    windows: Annotated[
+        int | None, typer.Option("--windows", metavar="N", min=1, help="Of a SELECT: end after so many.")
+    ] = None,
+    output: OutputOption = Output.TABLE,
+    master: SparkMaster = LOCAL,
+    conf: SparkConf = None,
+    connect: Connect = DEFAULT_ADDRESS,
+    cluster: Cluster = "elf",
+    creator: Creator = None,
+    keys: KeysOption = None,
+) -> int:
+    """Make the windows of before a job began with Spark, from the archive; the job keeps them.
+
+    elf offline backfill busy --from '-30 days'
+    """
+    from elf.cli.backfill import BackfillOptions
+    from elf.cli.backfill import backfill as fill
+
+    return fill(
+        BackfillOptions(
+            job=job,
+            text=query,
+            begin=begin,
+            archives=tuple(archive or ()),
+            geoip=databases(geoip),
+            skip_damaged=skip_damaged,
+            windows=windows,
+            output=output,
+            master=master,
+            conf=tuple(conf or ()),
+            connect=connect,
+            cluster=cluster,
+            creator=creator,
+        )
+    )
 
 
 @app.command()

@@ -62,13 +62,13 @@ def run_offline(options: OfflineOptions) -> int:
     logging.disable(logging.ERROR)  # what py4j would print of a Ctrl-C; failures come as exceptions too
     if options.out is not None:
         check_suffix(options.out)
-    conf = dict(map(_setting, options.conf))
+    conf = dict(map(setting, options.conf))
     LOOKUPS.open(options.geoip)
     span = span_of(options.begin, options.end)
     asked = _of_job(options, options.job, span) if options.job is not None else _of_text(options, span)
     from spark_backend import explained, offline, session
 
-    damaged = [_name_damaged] if options.skip_damaged else []
+    damaged = [name_damaged] if options.skip_damaged else []
     use_utf8()
     for line in offline.lacking(asked.archived, span):
         say(f"elf: the archive lacks rows: {line}")
@@ -152,11 +152,13 @@ def _there(paths: Sequence[str]) -> list[Target]:
     return seen
 
 
-def _name_damaged(path: str, why: str) -> None:
+def name_damaged(path: str, why: str) -> None:
+    """A file that is left out."""
     say(f"elf: {path} is damaged and left out ({why}); its rows are missing: put a copy of it back")
 
 
-def _setting(text: str) -> tuple[str, str]:
+def setting(text: str) -> tuple[str, str]:
+    """``--conf``. Raises ``UserError``."""
     name, equals, value = text.partition("=")
     if not equals or not name.startswith("spark."):
         raise UserError(f"--conf wants spark.NAME=VALUE, not {text!r}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -24,20 +25,15 @@ def check_suffix(path: Path) -> None:
         raise UserError(f"cannot write {path}: {why}")
 
 
-def write_result(table: pa.Table, path: Path) -> None:
-    """Write the rows as the name's suffix says. What was there is replaced when all is on disk.
+@contextmanager
+def part_of(path: Path) -> Iterator[Path]:
+    """The file to write instead. What was there is replaced at the end, when all is on disk.
 
-    Raises ``UserError`` when they cannot be written; then what was there before still is.
+    Raises ``UserError`` when it cannot be written; then what was there before still is.
     """
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        if path.suffix.lower() == ".parquet":
-            import pyarrow.parquet as pq
-
-            pq.write_table(table, part, compression="zstd")
-        else:
-            with part.open("w", encoding="utf-8", newline="") as file:
-                _write_text(table, file, path.suffix.lower())
+        yield part
         with part.open("rb") as file:
             os.fsync(file.fileno())
         part.replace(path)
@@ -48,6 +44,18 @@ def write_result(table: pa.Table, path: Path) -> None:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
+
+
+def write_result(table: pa.Table, path: Path) -> None:
+    """Write the rows as the name's suffix says; see ``part_of``."""
+    with part_of(path) as part:
+        if path.suffix.lower() == ".parquet":
+            import pyarrow.parquet as pq
+
+            pq.write_table(table, part, compression="zstd")
+        else:
+            with part.open("w", encoding="utf-8", newline="") as file:
+                _write_text(table, file, path.suffix.lower())
 
 
 def _write_text(table: pa.Table, file: TextIO, suffix: str) -> None:

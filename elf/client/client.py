@@ -31,6 +31,7 @@ from elf.security.principals import Security
 from elf.wire.clients import (
     CompareOptions,
     Execute,
+    FillOptions,
     FleetStats,
     PastOptions,
     Reply,
@@ -41,13 +42,14 @@ from elf.wire.clients import (
 if TYPE_CHECKING:
     from elf.functions.sandbox import Sandboxes
     from elf.job import Message
-    from elf.wire.clients import WindowResult
+    from elf.wire.clients import Filled, WindowResult
 
 
 T = TypeVar("T")
 LEAVE_SECS: Final = 180.0
 """An agent leaves when its snapshots are committed or copied: that takes a window or two."""
 COMPARE_SECS: Final = 120.0
+FILL_SECS: Final = 60.0
 """Every member closes and ships its open archive roll first."""
 REMEMBERED_MAX: Final = 65_536
 """Windows that a subscription remembers, to give each revision once; a repeat comes soon after or never."""
@@ -471,6 +473,30 @@ class Client:
             raise ElfError(f"the agent's answer to compare {job} cannot be read: {error}") from None
         return CompareFacts(archives.streams, facts)
 
+    async def fill(self, job: str, version: int, results: Sequence[Filled]) -> None:
+        """Give a job windows of before it began, which were made offline. Those that it has stay as they are.
+
+        Args:
+            job (str): the job's name; it is the caller's own.
+            version (int): the job's version, whose query they are of.
+            results (Sequence[elf.wire.clients.Filled]): such as ``spark_backend.history.filled`` makes; at
+                most 200.
+
+        Returns:
+            None: all are committed.
+
+        Raises:
+            UserError: for a job that there is not, or another one's; for windows that the job makes itself.
+            ElfError: without an answer.
+
+        Example:
+            >>> await client.fill("busy", 1, [])
+            Traceback (most recent call last):
+            elf.errors.UserError: results that fill a history cannot be read: ...
+        """
+        options = msgspec.json.encode(FillOptions(job, version, tuple(results))).decode()
+        await self._connection.ask("fill", options, FILL_SECS)
+
     async def past(
         self, job: str, since: str = "", until: str = "", *, all_revisions: bool = False
     ) -> AsyncGenerator[pa.Table]:
@@ -508,6 +534,31 @@ class Client:
             found = past_of(known, bounds, all_revisions=all_revisions, last=None if all_revisions else last)
             if found.table.num_rows:
                 yield found.table
+
+    async def results(self, job: str, since: str = "", until: str = "") -> AsyncGenerator[WindowResult]:
+        """All results of a job that its group keeps, as they were committed.
+
+        Args:
+            job (str): the job's name.
+            since (str): their windows start then or later: ``-1 day``, ``2026-01-31T12:00``; empty: all. A
+                result may have some more.
+            until (str): windows start before; empty: all.
+
+        Yields:
+            elf.wire.clients.WindowResult: in the order of their numbers; ``split`` reads them.
+
+        Raises:
+            UserError: for a job that there is not, or a time that is none.
+            ElfError: without an answer.
+
+        Example:
+            >>> numbers = [one.number async for one in client.results("busy", since="-1 hour")]
+            >>> numbers == sorted(numbers)
+            True
+        """
+        async for some, _ in self._past(job, since, until, rows=True):
+            for one in some:
+                yield one
 
     async def _past(
         self, job: str, since: str, until: str, *, rows: bool

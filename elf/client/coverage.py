@@ -85,6 +85,8 @@ def _agents(status: Mapping[str, object]) -> list[str]:
 def _whence(status: Mapping[str, object]) -> list[str]:
     """Which rows were read from archives, where the job began in the past."""
     archived, rows = _count(status, "archived"), _count(status, "rows_in")
+    if status.get("offline"):
+        return ["from archives, by Spark"]
     if not archived:
         return []
     return ["from archives" if archived == rows else f"{archived:,} of {rows:,} rows from archives"]

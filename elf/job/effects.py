@@ -14,8 +14,9 @@ from functools import cached_property
 import msgspec
 
 from elf.job.commands import Command
+from elf.job.commits import WindowCommit
 from elf.job.contributions import PartName, Piece, Pieces, members_of
-from elf.job.messages.groups import ReconfigureJob
+from elf.job.messages.groups import FillHistory, ReconfigureJob
 from elf.job.messages.log import LogEntry
 from elf.job.messages.rollup import PaneRow, Reexecute
 from elf.job.output import OutputKept, OutputSpec
@@ -221,6 +222,14 @@ class SaveOutput(msgspec.Struct, frozen=True, eq=False):
     """The record of an output in the job group of its job."""
 
     kept: OutputKept
+
+
+class KeepFilled(msgspec.Struct, frozen=True, eq=False):
+    """Commit windows that were made offline; ``rest``: how many of the request come after it."""
+
+    request: FillHistory
+    row: WindowCommit
+    rest: int = 0
 
 
 class Deliver(msgspec.Struct, frozen=True, eq=False):
@@ -469,6 +478,7 @@ Effect = (
     | SaveJob
     | SaveFlow
     | SaveOutput
+    | KeepFilled
     | Deliver
     | SaveProgram
     | ForgetProgram

@@ -100,12 +100,12 @@ class NotifyJob:
     text: str
 
 
-Shown = Literal["jobs", "outputs", "alerts", "streams", "members"]
+Shown = Literal["jobs", "outputs", "alerts", "streams", "members", "archives"]
 
 
 @dataclass(frozen=True)
 class Show:
-    """``SHOW JOBS | OUTPUTS | ALERTS | STREAMS | MEMBERS``"""
+    """``SHOW JOBS | OUTPUTS | ALERTS | STREAMS | MEMBERS | ARCHIVES``"""
 
     sql: str
     what: Shown
@@ -160,6 +160,7 @@ _SHOWN: Final[Mapping[str, Shown]] = {
     "ALERTS": "alerts",
     "STREAMS": "streams",
     "MEMBERS": "members",
+    "ARCHIVES": "archives",
 }
 _NOT_YET: Final = frozenset(
     {

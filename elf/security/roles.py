@@ -42,6 +42,7 @@ CALLS: Final[dict[str, Role]] = {
     "past": "read",
     "keys": "read",
     "tap": "tap",
+    "fill": "write",
     "submit": "code",
     "take off": "admin",
     "leave": "admin",

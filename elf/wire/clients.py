@@ -4,7 +4,7 @@ how an agent is, in a few numbers, for ``elf top``.
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 import msgspec
 
@@ -207,6 +207,28 @@ class PastOptions(msgspec.Struct, frozen=True):
     rows: bool = True
 
 
+FILLED_MAX: Final = 200
+"""Results that fill a job's history in one request."""
+
+
+class Filled(msgspec.Struct, frozen=True):
+    """A result that was made offline: the windows of a job that end at ``last_us`` (the first of them starts
+    at ``first_us``), a row of ``status`` for each, and their rows; Arrow tables, encoded."""
+
+    first_us: Micros
+    last_us: Micros
+    status: bytes
+    rows: bytes
+
+
+class FillOptions(msgspec.Struct, frozen=True):
+    """Results of a version of ``job``, of before it began."""
+
+    job: Name
+    version: Serial
+    results: Annotated[tuple[Filled, ...], msgspec.Meta(min_length=1, max_length=FILLED_MAX)]
+
+
 class InspectAgent(Request, frozen=True, kw_only=True):
     """To an agent: how are you? Answered with ``Stats``."""
 
@@ -245,6 +267,40 @@ class StreamStats(msgspec.Struct, frozen=True):
     uncast: Count = 0
 
 
+class ArchiveStats(msgspec.Struct, frozen=True):
+    """What an agent has archived of a stream, by its last look (every ten seconds).
+
+    Attributes:
+        stream (str): the stream.
+        path (str): where, ``archive.path``.
+        files (int): files there.
+        rows (int): their rows.
+        bytes (int): their bytes.
+        from_us (int | None): when the hour of the oldest row begins; None: no row has a time.
+        gone_rows (int): rows that retention has deleted, since ever.
+        gone_to_us (int | None): when the last hour ends of which it has deleted rows.
+        waiting (int): rolls that are not there yet.
+        problem (str): why the archive takes none; empty: it does.
+        hold (str): who is sorting the stream (``elf offline recluster``); empty: nobody.
+
+    Example:
+        >>> ArchiveStats("access", "/var/lib/elf/archive", rows=12).gone_rows
+        0
+    """
+
+    stream: Name
+    path: Text = ""
+    files: Count = 0
+    rows: Count = 0
+    bytes: Count = 0
+    from_us: Micros | None = None
+    gone_rows: Count = 0
+    gone_to_us: Micros | None = None
+    waiting: Count = 0
+    problem: Text = ""
+    hold: Text = ""
+
+
 class Stats(msgspec.Struct, frozen=True):
     """How an agent is. Two of one ``incarnation`` give rates.
 
@@ -262,6 +318,7 @@ class Stats(msgspec.Struct, frozen=True):
         runs_no_code (str): why it runs no users' code; empty where it runs some.
         outputs (tuple[str, ...]): the beginnings of targets that its host lets outputs go to.
         outputs_stopped (int): outputs of its jobs that something is against (SHOW OUTPUTS).
+        archives (tuple[ArchiveStats, ...]): what it has archived; of streams with ``archive: off`` nothing.
 
     Example:
         >>> Stats(1, 0, "live", (), 0, 0, 0, 0, 0, 0).state
@@ -281,6 +338,7 @@ class Stats(msgspec.Struct, frozen=True):
     runs_no_code: Text = ""
     outputs: tuple[Label, ...] = ()
     outputs_stopped: Count = 0
+    archives: tuple[ArchiveStats, ...] = ()
 
 
 class AgentStats(msgspec.Struct, frozen=True):

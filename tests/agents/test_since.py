@@ -14,6 +14,7 @@ from agents.tasks.archive import Archive
 from agents.tasks.ownarchive import OwnArchive
 from agents.tasks.past import NothingArchived, Pasts, Survey
 from elf.job.commands import Feed, Install
+from elf.job.past import Past
 from elf.job.spec import Flow
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from lab.chaos.engine import Chunk, PyEngine, Source, plan
@@ -104,6 +105,37 @@ def test_what_retention_has_deleted_is_not_covered(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="cannot"):
         rolls[0].parts[0]()
     assert own.survey(0, 120, BASE_US + HOUR_US).gone == 0
+    archive.close()
+
+
+def test_rolls_of_an_earlier_format_are_not_read_and_a_flow_under_way_has_a_gap(tmp_path: Path) -> None:
+    """An earlier life of the agent has left them, shipped or not; what it read of them is its own."""
+    first = filled(tmp_path, 3)
+    first.ship(20)
+    first.close()
+    archive = archive_in(tmp_path, fmt="csv:n")
+    archive.restore(60)
+    append(archive, ["new"], [BASE_US + 3 * HOUR_US], at=900)
+    archive.sync()
+    own, since_us = OwnArchive(archive), BASE_US - HOUR_US
+    survey = own.survey(0, own.close_roll(), since_us)
+    assert lines(survey, since_us) == Counter(["new"])
+    last_us = BASE_US + (30 * 2 + 18) * MINUTE_US
+    assert survey.closed_to_us == survey.covers_us == last_us + 1
+    assert own.survey(60, 61, since_us).closed_to_us is None
+    worker = StreamWorker("clicks", WorkerSettings(future_us=None, name="web-1"), PyEngine())
+    chunk = Chunk(Source("log"), 0, 1, pa.array([f"{last_us},a"]), np.arange(1))
+    worker.handle(Feed(chunk, BASE_US // 1_000))
+    flow = Flow("1" * 24, since(plan(2), since_us).fragment, b"t" * 16, "here")
+    under_way = Past(7, 20, 1 << 40, since_us // (2 * 1_000_000))
+    begun = Install(flow, covers_us=since_us, past=under_way)
+    worker.handle(begun)
+    pasts = Pasts(worker, own)
+    ask = pasts.ask()
+    assert ask is not None
+    found = ask()
+    assert found.holes == ((since_us, last_us),)
+    assert sum(len(one.lines) for one in found.records) == 1
     archive.close()
 
 

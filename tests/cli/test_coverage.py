@@ -74,6 +74,7 @@ def test_it_says_which_rows_are_from_archives() -> None:
     assert coverage(WHOLE | {"archived": 12}) == "3 of 3 agents, from archives"
     assert coverage(WHOLE | {"archived": 5}) == "3 of 3 agents, 5 of 12 rows from archives"
     assert is_whole(WHOLE | {"archived": 5})
+    assert coverage(WHOLE | {"archived": 12, "offline": True}) == "3 of 3 agents, from archives, by Spark"
 
 
 def test_times_of_a_gap_are_utc() -> None:
@@ -100,7 +101,8 @@ def test_a_revision_corrects_what_was_told_before() -> None:
 
 def test_each_field_of_a_status_has_a_place_in_it() -> None:
     """Who adds one to the status decides how it is said."""
-    said = {*COUNTS, *FLAGS, "expected", "reported", "missing", "covered", "revision", "gaps", "archived"}
+    named = {"expected", "reported", "missing", "covered", "revision", "gaps", "archived", "offline"}
+    said = {*COUNTS, *FLAGS, *named}
     silent = {"window_start", "window_end", "rows_in", "version"}
     assert set(STATUS_SCHEMA.names) | {"gaps"} == said | silent
     assert set(COUNTER_COLUMNS) == {*COUNTS, "rows_in", "archived"}

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from elf.cli.doctor import archived
 from elf.client import connect
 from elf.errors import UserError
 from tests.support.fleet import Agent, Fleet
@@ -50,6 +53,9 @@ def test_an_archive_that_takes_nothing_is_told_and_counted_until_it_is_over(agen
     assert agent.metric("archive_failures_total") >= 1
     assert agent.metric("archive_rolls_waiting") >= 1
     assert agent.said().count("the archive takes no more") == 1
+    (row,) = asyncio.run(archives_of(agent))
+    assert (row["stream"], row["waiting"] >= 1, "cannot" in row["problem"]) == ("clicks", True, True), row
+    assert archived(row)[0] is False
     archive.unlink()
     write(agent)  # what looks for rolls to ship is what the stream task does
     until(agent, "/health", lambda text: json.loads(text) == {"ok": True})
@@ -57,6 +63,14 @@ def test_an_archive_that_takes_nothing_is_told_and_counted_until_it_is_over(agen
     assert "the archive takes what has waited" in agent.said()
     assert list(archive.rglob("*.parquet"))
     until(agent, "/metrics", lambda text: 'elf_archive_files{stream="clicks"} ' in text)
+    (row,) = asyncio.run(archives_of(agent))
+    assert (row["problem"], row["waiting"], row["gone"], row["path"]) == ("", 0, 0, str(archive)), row
+    assert row["rows"] >= 10
+    assert row["files"] >= 1
+    assert re.fullmatch(r"20..-..-..T..:00:00.000Z", row["from"])
+    right, line = archived(row)
+    assert right
+    assert line.startswith("archive: clicks on ")
     agent.more["archive"] = {"enabled": False}
     agent.kill()
     agent.start()
@@ -66,6 +80,12 @@ def test_an_archive_that_takes_nothing_is_told_and_counted_until_it_is_over(agen
     with pytest.raises(UserError, match=r"is not archived on .* \(archive: off\)"):
         asyncio.run(facts_of(agent))
     assert len(list(archive.rglob("*.parquet"))) == files
+
+
+async def archives_of(agent: Agent) -> list[dict[str, Any]]:
+    async with connect(agent.address, cluster=agent.cluster) as client:
+        table = (await client.sql("SHOW ARCHIVES")).table
+        return [] if table is None else table.to_pylist()
 
 
 async def facts_of(agent: Agent) -> None:

@@ -4,7 +4,10 @@ with live lines; an agent is killed while it reads."""
 from __future__ import annotations
 
 import asyncio
+import json
+import sys
 import time
+from asyncio.subprocess import PIPE
 
 import pytest
 
@@ -89,3 +92,50 @@ async def test_a_select_that_begins_in_the_past(three: Fleet) -> None:
     assert starts == list(range(starts[0], starts[0] + 60, 10))
     assert starts[0] * SECOND_US <= now_us - 85 * SECOND_US
     await client.close()
+
+
+async def test_what_is_older_than_a_job_comes_from_spark(three: Fleet) -> None:
+    """Each window is from one side, and right; the job keeps both, and a SELECT prints both."""
+    client = await connected(three, 0)
+    now_us = time.time_ns() // 1_000_000 * 1_000
+    for agent in three.agents:
+        agent.append((us, "old", 1) for us in range(now_us - 240 * SECOND_US, now_us, 100_000))
+    three.begin_writing()
+    await eventually(lambda: all(a.metric("rows_total") > 2_400 for a in three.agents), "all is read", 30)
+    await client.sql(f"CREATE JOB popular AS {QUERY}")
+    async with watched(client, "popular") as windows:
+        await eventually(lambda: any(map(is_live, windows.values())), "windows of now", 40)
+        begins_us = min(windows)
+        done = await backfilled(three, "popular", "--from", "-3 minutes")
+        assert "windows of job popular that start from" in done
+        await eventually(lambda: min(windows) < begins_us - 100 * SECOND_US, "windows of before", 40)
+        first_us = min(windows)
+        assert await backfilled(three, "popular", "--from", "-2 minutes"), "again: nothing changes"
+        end_us = three.end_writing()
+        whole = await until_whole(three, windows, end_us - 2 * SECOND_US)
+    assert whole == list(range(first_us, whole[-1] + 1, 2 * SECOND_US)), "no window is left out"
+    by_spark = {start for start, one in windows.items() if one.status["offline"]}
+    assert by_spark == {start for start in windows if start < begins_us}
+    past = await client.sql("SELECT COUNT(*) AS n FROM JOB popular WINDOWS WHERE offline")
+    assert past.table is not None
+    assert past.table["n"].to_pylist() >= [len(by_spark)]
+    sql = f"{QUERY} SINCE '-30 seconds'"
+    said = await backfilled(three, "-q", sql, "--from", "-2 minutes", "--windows", "45", "--output", "json")
+    starts = list(dict.fromkeys(json.loads(line)["window_start"] for line in said.splitlines()))
+    assert starts == sorted(starts)
+    with pytest.raises(AssertionError, match="since when"):
+        await backfilled(three, "popular")
+    with pytest.raises(AssertionError, match="one of both"):
+        await backfilled(three)
+    await client.close()
+
+
+async def backfilled(fleet: Fleet, *words: str) -> str:
+    """``elf offline backfill``; what it says. Raises ``AssertionError`` with that where it fails."""
+    command = [sys.executable, "-m", "elf.cli.main", "offline", "backfill", *words]
+    command += ["--connect", fleet.agents[0].address, "--cluster", "test", "--creator", "tests"]
+    command += ["--master", "local[1]"]
+    running = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+    out, err = await running.communicate()
+    assert not running.returncode, err.decode()
+    return out.decode() or err.decode()

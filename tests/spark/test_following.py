@@ -117,7 +117,7 @@ def hook() -> Iterator[Server]:
 class Grows(Fleet):
     """A fleet whose job has more windows at each look; or that cannot be asked."""
 
-    def facts(self) -> CompareFacts:
+    def facts(self, from_us: int | None = None) -> CompareFacts:
         found = GROWN.pop(0)
         if isinstance(found, ElfError):
             raise found

@@ -20,6 +20,7 @@ PUBLIC = {
     "spark_backend.census": "census",
     "spark_backend.compare": "Comparison Difference Error LiveWindow Outcome Reason Verdict compare",
     "spark_backend.explained": "explained",
+    "spark_backend.history": "begins_us filled windows_before",
     "spark_backend.judging": "is_gone judge silent updated windows_of without_archive",
     "spark_backend.offline": "Archived answer collected lacking run zoned",
     "spark_backend.page": "page write",

@@ -36,6 +36,7 @@ def archive_in(
     *,
     roll_secs: float = 10,
     roll_bytes: int = 10_000,
+    fmt: str = "json",
     changing: Callable[[], Mapping[str, str]] = dict,
 ) -> Archive:
     return Archive(
@@ -45,7 +46,7 @@ def archive_in(
         agent="web-1",
         roll_secs=roll_secs,
         roll_bytes=roll_bytes,
-        facts={"format": "json"},
+        facts={"format": fmt},
         changing=changing,
     )
 

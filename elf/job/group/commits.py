@@ -1,6 +1,6 @@
 """What the replicated job groups here commit: from the request of a root or master to the answer to it.
 
-    SaveJob, SaveFlow, SaveOutput, Prune ──────────────────────────┐
+    SaveJob, SaveFlow, SaveOutput, KeepFilled, Prune ──────────────┐
     CommitPanes, CommitWindows ──▶ Draft ──▶ (a thread) ──▶ Drafted ┴─▶ Commit ──▶ the job group's Raft group
        roots, masters ◀── told ◀── Applied ◀── (the store) ◀── Apply ◀── (majority) ◀──┘
 
@@ -19,6 +19,7 @@ from elf.job.effects import (
     CommitPanes,
     CommitWindows,
     Effect,
+    KeepFilled,
     PrunePanes,
     PruneWindows,
     SaveFlow,
@@ -33,7 +34,8 @@ from elf.job.group.port import Applied, Commit, Draft, Drafted, FoundJobGroup
 from elf.job.group.router import Router
 from elf.job.group.subscribers import numbered
 
-Wanted = CommitPanes | CommitWindows | SaveJob | SaveFlow | SaveOutput | PrunePanes | PruneWindows
+Saved = SaveJob | SaveFlow | SaveOutput | KeepFilled
+Wanted = CommitPanes | CommitWindows | Saved | PrunePanes | PruneWindows
 
 Step = Draft | FoundJobGroup | Commit
 
@@ -63,6 +65,8 @@ class Commits:
                 return self._commit(self._group(effect.flow), fact, effect)
             case SaveOutput():
                 return self._commit(effect.kept.job, effect.kept, effect)
+            case KeepFilled():
+                return self._commit(effect.row.job, effect.row, effect)
             case CommitPanes() if self._log.is_replicated(effect.flow.uid):
                 return self._draft(self._group(effect.flow.uid), effect)
             case CommitWindows() if effect.spec.replicated:
@@ -83,9 +87,7 @@ class Commits:
     def _group(self, flow: str) -> str:
         return self._log.job_groups.of(flow) or ""
 
-    def _commit(
-        self, uid: str, fact: record.JobGroupRecord, done: SaveJob | SaveFlow | SaveOutput | None = None
-    ) -> list[Step]:
+    def _commit(self, uid: str, fact: record.JobGroupRecord, done: Saved | None = None) -> list[Step]:
         term = self._job_groups.term(uid)
         return [] if term is None else [Commit(uid, term, record.encode(fact), done=done)]
 
@@ -132,9 +134,7 @@ class Commits:
             return []
         return self._told(commit.done, event.seqs, now_ms)
 
-    def _told(
-        self, done: Drafted | SaveJob | SaveFlow | SaveOutput, seqs: tuple[int, ...], now_ms: int
-    ) -> list[Effect]:
+    def _told(self, done: Drafted | Saved, seqs: tuple[int, ...], now_ms: int) -> list[Effect]:
         match done:
             case SaveJob():
                 return self._router.saved(done, now_ms)
@@ -142,6 +142,8 @@ class Commits:
                 return self._router.begun(done.flow, now_ms)
             case SaveOutput():
                 return self._router.kept(done, now_ms)
+            case KeepFilled():
+                return self._router.filled(done, seqs[0], now_ms)
             case Drafted():
                 first, *others = seqs or (0,)
                 with_it = zip(done.windows, others, strict=True)  # first: somebody waits for these

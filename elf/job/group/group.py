@@ -8,13 +8,14 @@ from collections.abc import Iterable
 import msgspec
 
 from elf.job.catalog.log import CatalogLog
-from elf.job.effects import Effect, PruneWindows, Send
+from elf.job.commits import WindowCommit
+from elf.job.effects import Effect, KeepFilled, PruneWindows, Send
 from elf.job.events import Failure, WindowsCommitted
 from elf.job.group.master import Master
 from elf.job.group.outputs import Outputs
 from elf.job.group.reconfiguration import Reconfiguration
 from elf.job.group.subscribers import Subscribers
-from elf.job.messages.groups import CreateJob, FunctionFailed, JobStatus, ReconfigureJob
+from elf.job.messages.groups import CreateJob, FillHistory, FunctionFailed, JobStatus, ReconfigureJob
 from elf.job.output import OutputKept
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
@@ -27,6 +28,8 @@ ROOT_SILENT_MS = 6_000
 """The creator of a job that shares a flow is told after so long that the root does not answer."""
 WINDOWS_KEPT = 20_000
 """The last windows of a job that its job group keeps, and up to a twentieth of that."""
+NO_PANES = msgspec.msgpack.encode(())
+"""What windows that were made offline are made of."""
 PRUNED_AT_ONCE = 20
 """Old windows are forgotten this many times while ``WINDOWS_KEPT`` windows are made."""
 
@@ -119,6 +122,72 @@ class JobGroup:
         self._commits, self._rows = self._commits + 1, self._rows + event.rows
         self._final_us += event.cpu_us
         return self.master.windows_committed(event.done)
+
+    def fill(self, request: FillHistory) -> list[Effect]:
+        """Windows of before the job began, which were made offline."""
+        if why := self._why_not_filled(request):
+            text = f"job {self.master.spec.name}: {why}"
+            return [Send(request.origin, Answer(id=request.id, error=text))]
+        rest = range(len(request.results) - 1, -1, -1)
+        return [
+            KeepFilled(
+                request,
+                WindowCommit(
+                    request.uid,
+                    one.first_us,
+                    one.last_us,
+                    0,
+                    request.version,
+                    provisional=False,
+                    status=one.status,
+                    rows=one.rows,
+                    panes_used=NO_PANES,
+                ),
+                left,
+            )
+            for one, left in zip(request.results, rest, strict=True)
+        ]
+
+    def _why_not_filled(self, request: FillHistory) -> str:
+        """A window is from one side: the live one makes all that start where the job has begun, or later.
+        None that ends later than the last live one may be filled: the next leader would take those in between
+        for committed."""
+        spec, assembled_us = self.master.spec, self.master.assembled_us()
+        if not spec.replicated:
+            return "a SELECT keeps no windows"
+        if request.version != spec.version:
+            return f"it has version {spec.version} by now, and the windows are of another: run it again"
+        begins_us = self.master.begins_us()
+        if begins_us is None or assembled_us is None:
+            return "it has not committed any window yet; try again later"
+        if any(one.first_us >= begins_us for one in request.results):
+            return "it makes some of these windows itself: run it again"
+        if any(one.last_us > assembled_us for one in request.results):
+            return "some of these windows end after the last one that it has committed: run it again"
+        return ""
+
+    def filled(self, done: KeepFilled, number: int) -> list[Effect]:
+        """They are committed; the number is an old one where they were so before."""
+        row, found = done.row, list[Effect]()
+        if number > self.subscribers.published:
+            result = WindowResult(
+                job=row.job,
+                name=self.master.spec.name,
+                version=row.version,
+                provisional=False,
+                master=self._address,
+                first_us=row.first_start,
+                last_us=row.last_end,
+                revision=0,
+                status=row.status,
+                payload=row.rows,
+                number=number,
+                before=number - 1,
+            )
+            found += self.subscribers.publish(result)
+        if not done.rest:
+            found.append(Send(done.request.origin, Answer(id=done.request.id)))
+        return found
 
     def failed(self, event: Failure) -> list[Effect]:
         """A window cannot be finished: tell its readers. The version stays as it is, so that people can look

@@ -35,6 +35,7 @@ from elf.job.group.records import group_key
 from elf.job.messages.groups import (
     CreateJob,
     DropJob,
+    FillHistory,
     Inspect,
     ReadPast,
     ReconfigureJob,
@@ -391,7 +392,9 @@ class JobGroups:
         return found
 
 
-def absent(log: CatalogLog, request: DropJob | ReconfigureJob | SubscribeJob | Inspect | ReadPast) -> Effect:
+def absent(
+    log: CatalogLog, request: DropJob | ReconfigureJob | SubscribeJob | Inspect | ReadPast | FillHistory
+) -> Effect:
     """The answer to one who takes us for the job group of a job."""
     return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))
 

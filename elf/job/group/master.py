@@ -399,6 +399,12 @@ class Master:
         """Windows that end by here are committed; None when none is."""
         return self.current.assembled_us()
 
+    def begins_us(self) -> int | None:
+        """Where the job began: its windows start here or later, whichever version makes them; None while it
+        has not begun."""
+        begun = [(v.first_pane, v.spec.plan.fragment.pane_us) for v in self.versions]
+        return min((pane * pane_us for pane, pane_us in begun if pane is not None), default=None)
+
     def panes_committed(self, uid: str, segment: Segment) -> list[Effect]:
         """Panes of a flow are committed or revised."""
         readers = [v for v in self.versions if any(flow.flow.uid == uid for flow in v.flows)]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from elf.job.effects import CommitPanes, CommitWindows, SaveFlow, SaveJob, SaveOutput
+from elf.job.effects import CommitPanes, CommitWindows, KeepFilled, SaveFlow, SaveJob, SaveOutput
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
 from elf.job.output import OutputKept
 from elf.job.rollup.flowroots import StoredPanes
@@ -112,7 +112,7 @@ class Commit(msgspec.Struct, frozen=True, eq=False):
     term: int
     record: bytes
     whole: bytes = b""
-    done: Drafted | SaveJob | SaveFlow | SaveOutput | None = None
+    done: Drafted | SaveJob | SaveFlow | SaveOutput | KeepFilled | None = None
 
 
 class Applied(msgspec.Struct, frozen=True):

@@ -21,11 +21,21 @@ import msgspec
 from elf.errors import UserError
 from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
-from elf.job.effects import CommitWindows, Effect, ReadWindows, SaveFlow, SaveJob, SaveOutput, Send
+from elf.job.effects import (
+    CommitWindows,
+    Effect,
+    KeepFilled,
+    ReadWindows,
+    SaveFlow,
+    SaveJob,
+    SaveOutput,
+    Send,
+)
 from elf.job.group.group import JobGroup
 from elf.job.group.groups import JobGroups, absent, disbelieved
 from elf.job.messages.groups import (
     DropJob,
+    FillHistory,
     FunctionFailed,
     Inspect,
     ReadPast,
@@ -52,7 +62,7 @@ WORDS_MAX: Final = 4_096
 
 Word = Progress | Begun | ReadPanes | FunctionFailed | SubscribeJob
 
-ToJob = DropJob | ReconfigureJob | SubscribeJob | Inspect | ReadPast
+ToJob = DropJob | ReconfigureJob | SubscribeJob | Inspect | ReadPast | FillHistory
 ToFlow = (
     Progress
     | Begun
@@ -103,6 +113,9 @@ class Router:
                 return self._subscribed(request, now_ms)
             case Inspect():
                 return self._inspected(request)
+            case FillHistory():
+                group = self._job_groups.get(request.uid)
+                return [absent(self._log, request)] if group is None else group.fill(request)
             case ReadPast():
                 group = self._job_groups.get(request.uid)
                 return [
@@ -291,6 +304,13 @@ class Router:
         """How far an output has got is committed."""
         group = self._job_groups.get(done.kept.job)
         return group.outputs.kept(done, now_ms) if group is not None else []
+
+    def filled(self, done: KeepFilled, number: int, now_ms: int) -> list[Effect]:
+        """A result that was made offline is committed."""
+        group = self._job_groups.get(done.row.job)
+        if group is None:
+            return []
+        return [*group.filled(done, number), *group.outputs.published(number, now_ms)]
 
     def _windows_committed(self, event: was.WindowsCommitted, now_ms: int) -> list[Effect]:
         group = self._job_groups.get(event.done.spec.uid)

@@ -50,6 +50,11 @@ class Subscribers:
     def __bool__(self) -> bool:
         return bool(self._until_ms)
 
+    @property
+    def published(self) -> int:
+        """The number of the last windows that were published."""
+        return self._published
+
     def add(self, request: SubscribeJob, now_ms: int) -> list[Effect]:
         if len(self._until_ms) >= READERS_MAX and request.origin not in self._until_ms:
             return [Send(request.origin, Answer(id=request.id, error="too many read it already"))]

@@ -11,7 +11,7 @@ from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.definition import Definition, why_not
 from elf.security.authored import Authorship, Authorships
 from elf.wire.base import Message, Request
-from elf.wire.clients import WindowResult
+from elf.wire.clients import FILLED_MAX, Filled, WindowResult
 
 WindowCount = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
 """Windows that are asked for at a time."""
@@ -113,6 +113,16 @@ class ReadPast(Request, frozen=True, kw_only=True):
     panes: bool = False
 
 
+class FillHistory(Request, frozen=True, kw_only=True):
+    """To a job group: commit these results, made offline, of windows that start before any version of the job
+    has begun, and end where its live ones are committed (protocol 13.7). Answered when all are committed;
+    those that were committed before stay as they are."""
+
+    uid: JobUid
+    version: Serial
+    results: Annotated[tuple[Filled, ...], msgspec.Meta(min_length=1, max_length=FILLED_MAX)]
+
+
 class PastWindow(msgspec.Struct, frozen=True):
     """``panes``: see ``elf.job.commits.panes_used``."""
 
@@ -168,4 +178,5 @@ GROUP_MESSAGES = (
     Inspect,
     SubscribeJob,
     ReadPast,
+    FillHistory,
 )
