@@ -64,6 +64,10 @@ def begins_us(facts: CompareFacts) -> int:
             f"job {spec.name} has windows whose ends depend on their rows, or none: of these each side would "
             "have a part; elf offline run answers its query over all of the archive"
         )
+    if min((one.spec.version for one in facts.job.versions), default=1) > 1:
+        raise UserError(
+            f"job {spec.name}: its first version is not known any more, and so not where it began"
+        )
     begun = [one for one in facts.job.versions if one.first_pane is not None]
     if not begun or not windows_of(facts):
         raise UserError(f"job {spec.name} has not committed any window yet; try again later")

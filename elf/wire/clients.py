@@ -61,14 +61,23 @@ class _Submitted(msgspec.Struct, frozen=True):
     filename: str
 
 
+class _OfJob(msgspec.Struct, frozen=True):
+    """The same of results that fill a history."""
+
+    job: str
+
+
 def signed_part(asked: Execute | Call) -> tuple[str, tuple[tuple[str, bytes], ...]]:
     """What its author signs: a text, and the digests of what comes with it. Raises ``ValueError`` for a
     submission that is none."""
     if isinstance(asked, Execute):
         return asked.sql, digests_of((*asked.files, *asked.tables))
     if asked.verb == "submit":
-        job = msgspec.json.decode(asked.argument, type=_Submitted)
-        return SUBMIT + job.name, digests_of(((job.filename, job.text), ("", asked.argument)))
+        made = msgspec.json.decode(asked.argument, type=_Submitted)
+        return SUBMIT + made.name, digests_of(((made.filename, made.text), ("", asked.argument)))
+    if asked.verb == "fill":
+        job = msgspec.json.decode(asked.argument, type=_OfJob).job
+        return f"{asked.verb} {job}", digests_of((("", asked.argument),))
     return f"{asked.verb} {asked.argument}", ()
 
 

@@ -188,6 +188,8 @@ def test_a_setting_is_a_python_literal_or_a_text() -> None:
             2,
             "invalid value for '--rows': it must be greater than or equal to 0 (see --help)",
         ),
+        (["compare"], 64, "missing argument 'JOB' (see --help)"),
+        (["offline", "backfill"], 1, "say which job, or -q with a SELECT … SINCE: one of both"),
     ],
 )
 def test_every_failure_is_one_clear_line(args: list[str], status: int, message: str, here: Here) -> None:

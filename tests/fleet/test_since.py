@@ -94,6 +94,7 @@ async def test_a_select_that_begins_in_the_past(three: Fleet) -> None:
     await client.close()
 
 
+@pytest.mark.timeout(900)
 async def test_what_is_older_than_a_job_comes_from_spark(three: Fleet) -> None:
     """Each window is from one side, and right; the job keeps both, and a SELECT prints both."""
     client = await connected(three, 0)
@@ -123,10 +124,7 @@ async def test_what_is_older_than_a_job_comes_from_spark(three: Fleet) -> None:
     said = await backfilled(three, "-q", sql, "--from", "-2 minutes", "--windows", "45", "--output", "json")
     starts = list(dict.fromkeys(json.loads(line)["window_start"] for line in said.splitlines()))
     assert starts == sorted(starts)
-    with pytest.raises(AssertionError, match="since when"):
-        await backfilled(three, "popular")
-    with pytest.raises(AssertionError, match="one of both"):
-        await backfilled(three)
+    assert len(starts) == 45
     await client.close()
 
 

@@ -158,6 +158,8 @@ class JobGroup:
         if request.version != spec.version:
             return f"it has version {spec.version} by now, and the windows are of another: run it again"
         begins_us = self.master.begins_us()
+        if self.master.versions[0].number > 1:
+            return "its first version is not known any more, and so not where it began"
         if begins_us is None or assembled_us is None:
             return "it has not committed any window yet; try again later"
         if any(one.first_us >= begins_us for one in request.results):
