@@ -162,7 +162,7 @@ class Agent:
             "archive": {"path": str(self.folder / "archive"), "roll_secs": 5},
             "http": {"listen": f"127.0.0.1:{self.http_port}"},
             "functions": self.functions,
-            "outputs": {"allow": ["http:", f"file:{self.folder.parent}"]},
+            "outputs": {"allow": ["http:", f"file:{self.folder.parent}", f"delta:{self.folder.parent}"]},
             "protocol": {"straggler_min_secs": 2, "cut_interval_secs": 1, "copy_after_secs": 1},
             **self.more,
         }
