@@ -13,7 +13,7 @@ from elf.batch import encode
 from elf.errors import PeerError
 from elf.job.program import calls
 from elf.job.program.calls import JobEffect, Place
-from elf.job.program.runner import Ask, JobRunner, failure_of
+from elf.job.program.runner import Ask, JobRunner, NotKept, failure_of
 from elf.job.program.spec import Tap
 from elf.job.program.values import NoMessage, pack_value, unpack_value
 from lab.chaos.engine import plan
@@ -140,3 +140,55 @@ def test_a_query_carries_its_path_and_reply_answers() -> None:
 )
 def test_a_mistake_is_one_line_at_its_place(body: str, line: str) -> None:
     assert told(body).startswith(line)
+
+
+def test_a_multicast_has_less_room_than_other_messages() -> None:
+    body = '  def on_timer(self): self.multicast(b"x" * (1 << 20))\n'
+    root = Place("a:1", 0, root=True)
+    assert told(body, place=root) == "3: JobError: a message of 1048581 bytes; at most 1048576 can be sent"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("  every_pane = 0\n", "every_pane = 0: seconds of event time, at least 0.001, or None"),
+        ("  every_pane = '1'\n", "every_pane = '1': seconds of event time, at least 0.001, or None"),
+        ("  every_pane = 1.0\n", "every_pane goes with rows: subscribe to a query, or to a stream"),
+    ],
+)
+def test_panes_that_cannot_be_are_refused(body: str, said: str) -> None:
+    assert told(body) == f"0: {said}"
+
+
+STATEFUL = """  every_pane = 2.0
+  def start(self):
+    self.subscribe("SELECT …", name="main")
+    self.starts = self.state.setdefault("starts", 0)
+    self.state["starts"] += 1
+  def on_pane(self, start, end): self.state[str(start)] = (end, {1})
+"""
+
+
+def test_what_a_job_has_comes_back_in_another_process() -> None:
+    made = runner(STATEFUL, taps=(TAP,))
+    loaded = made.start(Place("a:1", 0))
+    assert loaded.pane_ms == 2_000
+    groups = pa.table({"key": ["x", "y"], "n": pa.array([1, 2], pa.int64())})
+    made.job.insert(groups)
+    made.handle(calls.Pane(2_000_000, 4_000_000), Place("a:1", 0), b"", [])
+    again = runner(STATEFUL, taps=(TAP,))
+    again.start(Place("a:1", 0), made.state())
+    assert again.job.state == {"starts": 2, "2.0": [4.0, [1]]}, "tuples and sets come back as lists"
+    assert sorted(again.job.flush().to_pylist(), key=str) == sorted(groups.to_pylist(), key=str)
+    made.job.empty()
+    once_more = runner(STATEFUL, taps=(TAP,))
+    once_more.start(Place("a:1", 0), made.state())
+    assert once_more.job.flush().num_rows == 0, "what it has now, not an image of before"
+
+
+def test_a_state_that_is_too_large_says_what_to_do() -> None:
+    made = runner("  pass\n")
+    made.start(Place("a:1", 0))
+    made.job.state["all"] = [b"x" * (9 << 20)] * 2
+    with pytest.raises(NotKept, match=r"self\.state cannot be kept: .* at most 16777216"):
+        made.state()

@@ -374,7 +374,7 @@ class Job:
         Each gets it by ``on_multicast``, once and in order, or ``on_missed`` says how many are lost.
 
         Args:
-            message (Message): what is sent, at most 4 MiB when it is packed.
+            message (Message): what is sent, at most 1 MiB when it is packed.
 
         Raises:
             JobError: on an agent that is not the master, and as ``send_to``.

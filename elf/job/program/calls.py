@@ -15,6 +15,8 @@ from elf.fields import Label, Millis, Name, Statement
 
 VALUE_BYTES_MAX = 4 << 20
 """The largest message of a job, encoded."""
+MULTICAST_BYTES_MAX = 1 << 20
+"""The largest message to all agents, encoded."""
 CALLBACK_BYTES_MAX = 32 << 20
 CALLBACK_SENDS_MAX = 10_000
 """How many messages one callback may send."""
@@ -108,7 +110,7 @@ class SendTo(msgspec.Struct, frozen=True, tag=True):
 class MulticastOut(msgspec.Struct, frozen=True, tag=True):
     """To the job on every agent."""
 
-    value: Value
+    value: Annotated[bytes, msgspec.Meta(max_length=MULTICAST_BYTES_MAX)]
 
 
 class RouteOut(msgspec.Struct, frozen=True, tag=True):

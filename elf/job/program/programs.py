@@ -49,7 +49,6 @@ from elf.wire.base import Answer, Message
 TROUBLE_MS: Final = 5_000
 """How often an agent tells the master that a job does not run well; the master forgets after three times
 that."""
-MULTICAST_BYTES_MAX: Final = 1 << 20
 EARLY_BYTES_MAX: Final = 32 << 20
 """Rows of a job that wait until it has begun, after a start of the agent."""
 
@@ -182,8 +181,6 @@ class Programs:
         match effect:
             case calls.SendTo() if not self._outgoing.is_agent(running, effect.to):
                 self._outgoing.drop(running, "to no agent")
-            case calls.MulticastOut() if len(effect.value) > MULTICAST_BYTES_MAX:
-                self._outgoing.drop(running, "too large to multicast")
             case calls.SendTo() | calls.MulticastOut() | calls.RouteOut():
                 if not running.keeping.sends(effect, now_ms):
                     self._outgoing.drop(running, "too many wait for agents that are away")

@@ -256,7 +256,7 @@ class JobRunner:
         self._put(calls.SendTo(node, _packed(message)))
 
     def multicast(self, message: Message) -> None:
-        self._put(calls.MulticastOut(_packed(message)))
+        self._put(calls.MulticastOut(_packed(message, calls.MULTICAST_BYTES_MAX)))
 
     def route(self, app: bytes, message: Message) -> None:
         self._put(calls.RouteOut(app, _packed(message)))
@@ -296,8 +296,8 @@ class JobRunner:
         return self._trees[name], tap.key_names(), tap.named_states()
 
 
-def _packed(message: Message) -> bytes:
+def _packed(message: Message, bytes_max: int = calls.VALUE_BYTES_MAX) -> bytes:
     try:
-        return pack_value(message)
+        return pack_value(message, bytes_max)
     except NoMessage as error:
         raise JobError(str(error)) from None
