@@ -134,7 +134,7 @@ class Processes:
                 raise ElfError(f"{child.name} stopped with status {status}{_tail(child.log)}")
 
     def stop(self, children: Sequence[Child] | None = None) -> None:
-        """Stop these, or all; returns when they are gone."""
+        """Stop these, or all; returns when they are gone. Two threads may stop the same ones."""
         chosen = list(self._children if children is None else children)
         for child in chosen:
             child.signal(signal.SIGTERM, group=False)
@@ -147,7 +147,8 @@ class Processes:
             for pipe in (child.process.stdin, child.process.stdout):
                 if pipe is not None:
                     pipe.close()
-            self._children.remove(child)
+            with contextlib.suppress(ValueError):
+                self._children.remove(child)
 
 
 @contextlib.contextmanager

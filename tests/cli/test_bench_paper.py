@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import typer
 
+from elf.cli.processes import ended
 from elf.errors import ElfError, UserError
 from lab.bench.paper import bench, figures, folder
 from lab.bench.paper.bench import Paper
@@ -125,6 +127,15 @@ def test_figures_of_other_runs_stay_until_they_are_measured_again(tmp_path: Path
     (tmp_path / "paper.json").write_text('{"11": {}}')
     with pytest.raises(UserError, match=r"paper.json has figures of another elf: remove it"):
         folder.check(tmp_path)
+
+
+def test_a_command_is_ended_by_whoever_is_first() -> None:
+    """Its own thread when it is over, or the bench when it is interrupted."""
+    with ended() as processes:
+        child = processes.run("sleep", ["sleep", "60"], None)
+        for _ in range(2):
+            processes.stop([child])
+        assert child.process.returncode == -signal.SIGTERM
 
 
 def test_what_cannot_be_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

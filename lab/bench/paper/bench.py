@@ -8,6 +8,7 @@ soon as it is measured.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -51,20 +52,30 @@ class Paper(Bench[str, Measured]):
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Measured]]:
         """A figure each, in the paper's order."""
         sizes = Sizes.of(quick=self.quick, agents_max=self.agents_max, simulated_max=self.simulated_max)
-        processes, log = scratch.enter_context(ended()), scratch.folder / "errors"
-        where, known = machine(), dict[str, Ran]()
+        asked = {number: FIGURES[number].asks(sizes) for number in numbered(self.figure)}
+        commands = dict.fromkeys(command for one in asked.values() for command in one.commands)
+        where, ran = machine(), self._running(list(commands), scratch)
 
         def figure(number: str) -> Measured:
-            asked = FIGURES[number].asks(sizes)
-            for command in asked.commands:
-                if command not in known:
-                    known[command] = run(command, processes, log)
-            found = _measured(number, asked, known, where, quick=self.quick)
+            known = {command: ran[command].result() for command in asked[number].commands}
+            found = _measured(number, asked[number], known, where, quick=self.quick)
             if self.out is not None:
                 folder.add(self.out, {number: found})
             return found
 
-        return {number: partial(figure, number) for number in numbered(self.figure)}
+        return {number: partial(figure, number) for number in asked}
+
+    def _running(self, commands: Sequence[str], scratch: Scratch) -> dict[str, Future[Ran]]:
+        """The commands, one after the other; a quick look has two at once. When the scratch is closed none
+        begins any more, those under way are ended, and then they are waited for."""
+        pool = ThreadPoolExecutor(2 if self.quick else 1)
+        scratch.callback(pool.shutdown)
+        processes = scratch.enter_context(ended())
+        scratch.callback(pool.shutdown, wait=False, cancel_futures=True)
+        return {
+            command: pool.submit(run, command, processes, scratch.folder / f"errors-{number}")
+            for number, command in enumerate(commands)
+        }
 
     def report(self, runs: Mapping[str, Sequence[Measured]]) -> Report:
         """What elf loses first. Problems: commands that failed."""
@@ -87,7 +98,7 @@ class Paper(Bench[str, Measured]):
 def _measured(
     number: str, asked: Asked, known: Mapping[str, Ran], where: Mapping[str, str], *, quick: bool
 ) -> Measured:
-    ran = [known[command] for command in asked.commands]
+    ran = list(known.values())
     answers = {one.command: one.facts for one in ran if one.facts}
     failed = [one.failed for one in ran if one.failed]
     seconds = {one.command: one.seconds for one in ran}
