@@ -24,6 +24,8 @@ WINDOWS: Final = (10, 30, 60, 120, 300)
 """Of 10a: seconds."""
 STREAMING: Final = ("flink", "spark")
 """Engines beside elf in 10a."""
+QUICK_ROWS: Final = {"flink": 8_000, "spark": 60_000}
+"""Which they take seconds for."""
 
 
 @dataclass(frozen=True)
@@ -80,15 +82,13 @@ def _windows(sizes: Sizes) -> Asked:
         lacking.append(f"no java for {titles}: install Java 17, or set JAVA_HOME")
         there = []
     lacking.append("Muppet and Storm: the paper's peers; neither is in a registry of Python's packages")
-    names = " ".join(peer.name for peer in there)
     peers_ = "elf bench peers --query sliding"
     if sizes.quick:  # others take a minute each for files that are long enough for elf
-        own = f"{peers_} --rows 200000 --repeat 1 --engines duckdb --window 60"
-        beside = [f"{peers_} --rows 8000 --repeat 1 --engines {names} --window 60"] if names else []
-        return Asked([own, *beside], lacking)
-    return Asked(
-        [f"{peers_} --repeat 3 --engines {names or 'duckdb'} --window {size}" for size in WINDOWS], lacking
-    )
+        rows = {"duckdb": 200_000, **{peer.name: QUICK_ROWS[peer.name] for peer in there}}
+        how = "--repeat 1 --window 60 --engines"
+        return Asked([f"{peers_} --rows {count} {how} {name}" for name, count in rows.items()], lacking)
+    names = " ".join(peer.name for peer in there) or "duckdb"
+    return Asked([f"{peers_} --repeat 3 --engines {names} --window {size}" for size in WINDOWS], lacking)
 
 
 def _changes(sizes: Sizes) -> Asked:
