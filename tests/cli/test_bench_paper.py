@@ -231,6 +231,7 @@ def test_a_window_costs_what_its_events_cost() -> None:
     }
     shown = windows(answers)
     assert shown.axes[0].curves == [Curve("elf", Kind.ELF, [Point(300, 1.0, 0.5, 2.0)])]
+    assert [(row.what, row.here) for row in shown.beside] == [("a window of 300 s", "elf 1 ms")]
     assert shown.lacking == [f"{PEERS[1].title} with windows of 300 s: too short to tell"]
 
 
