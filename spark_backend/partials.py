@@ -133,4 +133,4 @@ def _as_agents_do(found: pa.Table, fragment: Fragment) -> pa.Table:
     if fragment.keep is not None:  # nothing is cut
         table = table.append_column(CREDIT, pa.array([0.0] * table.num_rows, pa.float64()))
     place, count = fragment.range
-    return table if count == 1 else split_by_range(table, fragment.group_keys, count)[place]
+    return table if count == 1 else split_by_range(table, fragment.ranged_by, count)[place]

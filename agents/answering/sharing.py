@@ -55,7 +55,7 @@ def is_free(plan: Plan) -> bool:
     if plan.reads or plan.join is not None or plan.beside:
         return False
     return not any(
-        one.keep or one.first or one.function or one.reduce or one.leap or one.late_of
+        one.keep or one.first or one.function or one.changes_panes or one.leap or one.late_of
         for one in plan.unranged
     )
 

@@ -30,6 +30,7 @@ from agents.committing.panetables import joined, merged, merged_counters, opened
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
 from agents.committing.sides import finished, staged
+from agents.committing.staging import RangeStages, Statement
 from agents.committing.status import status_of_windows
 from agents.committing.windowcommits import Treat, drafted_windows, names_of, pieces_of, treated
 from agents.disk.store import Store, StoreError
@@ -67,6 +68,10 @@ class Functions(Running, Protocol):
         """The columns of a fragment's groups."""
 
     def finisher(self, plan: Plan) -> FinisherPort: ...
+
+    def stages(self, fragment: Fragment, groups: pa.Table) -> pa.Table:
+        """What a fragment's stage makes of groups of panes with their bounds
+        (``agents.committing.staging``)."""
 
     def why_not(self, effect: TryFunctions, store: Store) -> str:
         """Why a job cannot have the plan's functions; empty: it can."""
@@ -130,7 +135,9 @@ class Making:
 
     def _commit_panes(self, effect: CommitPanes) -> PanesCommitted:
         with self._reduce(effect) as reduce:
-            done = panecommits.commit_panes(effect, self._store, reduce, self._functions.types)
+            done = panecommits.commit_panes(
+                effect, self._store, reduce, self._functions.types, self._functions.stages
+            )
         self._has_failed(done)
         return done
 
@@ -138,7 +145,9 @@ class Making:
         self, effect: Draft, work: CommitPanes, windows: Sequence[tuple[CommitWindows, Version]]
     ) -> Drafted:
         with self._reduce(work) as reduce:
-            panes, done = panecommits.made_panes(work, self._store, effect.seq, reduce, self._functions.types)
+            panes, done = panecommits.made_panes(
+                work, self._store, effect.seq, reduce, self._functions.types, self._functions.stages
+            )
         self._has_failed(done)
         if panes is None:
             return Drafted(work, done)
@@ -238,6 +247,7 @@ class Sandboxed:
     def __init__(self, agent: str, at: FunctionsAt | None) -> None:
         self.where = f", on agent {agent}"
         self._given = at
+        self.stages = RangeStages(_statement)
 
     def types(self, fragment: Fragment) -> pa.Schema:
         from agents.tasks.engine import types_of
@@ -260,6 +270,12 @@ class Sandboxed:
         if self._given is None:
             raise ElfBug("a user's function on an agent that runs none")
         return self._given
+
+
+def _statement(sql: str) -> Statement:
+    from agents.tasks.engine import OverGroups  # DuckDB, as in agents.tasks.streams
+
+    return OverGroups(sql)
 
 
 def _queue(function: Function | None, otherwise: Queue = "compute") -> Queue:

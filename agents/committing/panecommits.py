@@ -17,6 +17,7 @@ from agents.committing import opening
 from agents.committing.opening import PiecesUnusable, Types
 from agents.committing.panetables import Known, Merged, check_covered, latest, merged_counters
 from agents.committing.reducing import ReduceFunction
+from agents.committing.staging import Stages, staged_panes
 from agents.disk.store import Store
 from elf.batch import decode, encode
 from elf.errors import ElfBug, PanesGone
@@ -87,21 +88,30 @@ def combine(effect: Combine, types: Types | None = None) -> Combined:
 
 
 def commit_panes(
-    work: CommitPanes, store: Store, reduces: ReduceFunction | None = None, types: Types | None = None
+    work: CommitPanes,
+    store: Store,
+    reduces: ReduceFunction | None = None,
+    types: Types | None = None,
+    stages: Stages | None = None,
 ) -> PanesCommitted:
     """Merge pieces, on top of the revision before, and commit them, unless that is gone, groups may be
     missing, or some pieces cannot be used."""
-    made, done = made_panes(work, store, 0, reduces, types)
+    made, done = made_panes(work, store, 0, reduces, types, stages)
     return done if made is None else replace(done, seq=store.commit_panes(made.row))
 
 
 def made_panes(
-    work: CommitPanes, store: Store, seq: int, reduces: ReduceFunction | None, types: Types | None
+    work: CommitPanes,
+    store: Store,
+    seq: int,
+    reduces: ReduceFunction | None,
+    types: Types | None,
+    stages: Stages | None = None,
 ) -> tuple[MadePanes | None, PanesCommitted]:
     """What is to be committed, and what is said then; None where it cannot be."""
     began = cpu_us()
     try:
-        made = merged_panes(work, store, seq, reduces, types)
+        made = merged_panes(work, store, seq, reduces, types, stages)
     except PanesGone:
         return None, PanesCommitted(work, 0, gone=True)
     except Unsure:
@@ -142,17 +152,19 @@ def merged_panes(
     seq: int = 0,
     reduces: ReduceFunction | None = None,
     types: Types | None = None,
+    stages: Stages | None = None,
 ) -> MadePanes:
     """Merge pieces, on top of the revision before, and find what agents may leave out of the next.
 
     Raises ``PanesGone`` if that has been dropped, ``Unsure`` if groups may be missing, ``PiecesUnusable``.
-    ``reduces``: the fragment's reduce function, if it has one; ``types``: how its columns are to be.
+    ``reduces``: the fragment's reduce function, if it has one; ``types``: how its columns are to be;
+    ``stages``: what runs its stage, if it has one.
     """
     flow, start, end = effect.flow, effect.start, effect.end
     base: list[Piece] = []
     if effect.revision:
         below = [row for row in store.pane_commits(flow.uid, start, end) if row.revision < effect.revision]
-        if flow.fragment.reduce is not None:
+        if flow.fragment.changes_panes:
             before = store.raw_of(flow.uid, start, end)
             below = [
                 replace(row, payload=before.get((row.start, row.revision), row.payload)) for row in below
@@ -163,9 +175,12 @@ def merged_panes(
     if flow.fragment.first is not None:
         tables, threshold = _first_rows(effect, tables)
     raw = b""
-    if flow.fragment.reduce is not None:
+    if flow.fragment.changes_panes:
         _, raw = tables.encoded()
+    if flow.fragment.reduce is not None:
         tables = _reduced(effect, tables, reduces)
+    if flow.fragment.stage is not None:
+        tables = _staged(effect, tables, stages)
     counters, payload = tables.encoded()
     row = PaneCommit(
         flow.uid,
@@ -271,6 +286,13 @@ def _reduced(effect: CommitPanes, tables: Merged, reduces: ReduceFunction | None
         made, left = reduces(groups)
         groups = made if made.num_rows else None
     return Merged(_marked(tables.counters, left), groups)
+
+
+def _staged(effect: CommitPanes, tables: Merged, stages: Stages | None) -> Merged:
+    """Panes after the later stages of the query that its root does."""
+    if stages is None:
+        raise ElfBug(f"flow {effect.flow.uid} has a stage, and nobody to run it")
+    return Merged(tables.counters, staged_panes(effect.flow.fragment, tables.groups, stages))
 
 
 def _marked(known: pa.Table | None, left: Sequence[int]) -> pa.Table | None:

@@ -209,7 +209,7 @@ def _reached(firsts: Int64s, stops: Int64s, rates: np.ndarray, aim: int) -> int:
 def _groups_max(effect: CommitWindows, groups: Sequence[pa.Table], rows: int) -> int:
     """The most rows that a window can have."""
     plan = effect.spec.plan
-    if plan.join is not None or plan.stages or plan.beside:
+    if plan.join is not None or plan.stages or plan.beside or plan.fragment.stage is not None:
         return rows  # what it is made of has other groups
     keys = list(plan.made.keys)
     if not keys:

@@ -355,8 +355,10 @@ def _made_of(
     tables = opened_groups(pieces, known)
     if side.join is not None:
         return met(side.join, joined(tables), panes, finisher)
-    if side.more:  # a group may have rows in several streams, and is in one key range
-        return merged(tables, ("_pane", *side.fragment.keys), side.fragment.states)
+    committed, stage = side.committed, side.fragment.stage
+    if side.more or (stage is not None and not stage.disjoint):
+        # A group may have rows in several streams, and is in one key range; or in several ranges.
+        return merged(tables, ("_pane", *committed.keys), committed.states)
     return joined(tables)
 
 

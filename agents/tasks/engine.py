@@ -408,9 +408,9 @@ class Finisher:
         stages: Sequence[Stage] = (),
         sides: Sequence[Plan] = (),
     ) -> None:
-        self._final: _OverGroups = _OverSides(final_sql, sides) if sides[1:] else _OverGroups(final_sql)
-        self._join = _OverGroups(join_sql)
-        self._stages = [_OverGroups(stage.sql) for stage in stages]
+        self._final: OverGroups = _OverSides(final_sql, sides) if sides[1:] else OverGroups(final_sql)
+        self._join = OverGroups(join_sql)
+        self._stages = [OverGroups(stage.sql) for stage in stages]
         self._beside = [Finisher.of(replace(side, beside=())) for side in sides[1:]]
 
     @classmethod
@@ -443,7 +443,7 @@ class Finisher:
             side.close()
 
 
-class _OverGroups:
+class OverGroups:
     """A statement over ``groups``, whose columns may differ in type from one time to the next."""
 
     def __init__(self, sql: str) -> None:
@@ -464,7 +464,7 @@ class _OverGroups:
             self._statement = None
 
 
-class _OverSides(_OverGroups):
+class _OverSides(OverGroups):
     """A statement over the groups of several jobs. It is planned each time: their types differ, and windows
     are few."""
 
@@ -490,6 +490,8 @@ def no_groups(plan: Plan) -> pa.Table:
     finisher = Finisher.of(replace(plan, beside=()))
     try:
         made = no_panes(plan.fragment)
+        if (ranges := plan.fragment.stage) is not None:
+            made = normalise(OverGroups(ranges.sql).run(_windowed(made)), ranges.keys, ranges.states)
         if plan.join is not None:
             made = normalise(finisher.join(made), plan.join.keys, plan.join.states)
         for place, stage in enumerate(plan.stages):

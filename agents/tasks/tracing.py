@@ -312,7 +312,7 @@ class _Chooser:
             self._map = Mapper.of(fragment)
         groups = normalise(self._map.run(rows), fragment.keys, fragment.task_states)
         place, count = fragment.range
-        return groups if count == 1 else split_by_range(groups, fragment.group_keys, count)[place]
+        return groups if count == 1 else split_by_range(groups, fragment.ranged_by, count)[place]
 
     def close(self) -> None:
         for one in (self._asked, self._own, self._where, self._map):

@@ -95,6 +95,7 @@ def flow_uid(fragment: Fragment, generation: str) -> str:
     text += f"\0first {fragment.first!r}" if fragment.first is not None else ""
     text += f"\0{fragment.function.hash}" if fragment.function is not None else ""
     text += f"\0{fragment.reduce!r}" if fragment.reduce is not None else ""
+    text += f"\0by {fragment.range_keys!r} {fragment.stage!r}" if fragment.stage is not None else ""
     text += f"\0wait {fragment.wait_us}" if fragment.wait_us is not None else ""
     text += "\0leap" if fragment.leap else ""
     text += "\0mirror" if fragment.mirror else ""

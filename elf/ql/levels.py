@@ -48,15 +48,17 @@ def storeys(levels: Sequence[Level]) -> list[list[Level]]:
     return found
 
 
-def for_master(levels: Sequence[Level], bound: Sequence[Output], pane_us: int) -> Live:
-    """``bound``: the parts of the innermost level besides its SELECT list; ``pane_us``: its fragment's
-    panes."""
+def for_master(
+    levels: Sequence[Level], bound: Sequence[Output], pane_us: int, groups: str = "groups"
+) -> Live:
+    """``bound``: the parts of the innermost level besides its SELECT list; ``pane_us``: its fragment's panes;
+    ``groups``: how it reads them."""
     sql, stages = "", []
     for place, (first, *others) in enumerate(storeys(levels)):
         if place:
             stages.append(_stage(first, sql, pane_us))
         draft = first.draft if place else _saying(first.draft, bound)
-        sql = render_final(draft, first.states, "duckdb")
+        sql = render_final(draft, first.states, "duckdb", "groups" if place else groups)
         for over in others:
             sql = render_over(over.draft, over.states, "duckdb", sql)
     return Live(sql, tuple(stages))

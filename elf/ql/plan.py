@@ -81,6 +81,38 @@ class Reduce:
     """The fragment's keys and states, each with what the function calls it."""
 
 
+Where = Literal["agents", "roots", "master"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a query, for people and for planners: what it does, at which end of the trees, and by which
+    attributes its input is parted there (none: it is not)."""
+
+    what: str
+    by: tuple[str, ...]
+    at: Where
+
+
+@dataclass(frozen=True)
+class RangeStage:
+    """What the root of a key range makes of the groups of each pane, before they are committed
+    (``elf.ql.partitions``)."""
+
+    sql: str
+    """DuckDB, over ``groups`` as of the final fragment: a pane is a window. Gives ``_pane``, keys, states."""
+    keys: tuple[str, ...]
+    states: tuple[State, ...]
+    cells: tuple[str, ...] = ()
+    ordered: bool = False
+    """Whether the last bits of a sum depend on the order of the groups: then they come in that of their
+    keys, so that a pane is the same whoever makes it."""
+    disjoint: bool = False
+    """Whether no two ranges have rows with the same keys."""
+    by: tuple[str, ...] = field(default=(), compare=False)
+    """What people call the range keys."""
+
+
 @dataclass(frozen=True)
 class Table:
     """A table that is joined to a stream, with its contents: it travels in the fragment.
@@ -222,6 +254,10 @@ class Fragment:
     number of these, from ``PLACES``: the order of the rows, and how many of their source came before."""
     reduce: Reduce | None = None
     """The function over the merged groups of each pane of its key range."""
+    range_keys: tuple[str, ...] = ()
+    """The keys whose hash says in which range a group is; none: all of ``group_keys``."""
+    stage: RangeStage | None = None
+    """What the root makes of the groups of each pane of its key range, after ``reduce``."""
     since_us: int | None = None
     """SINCE: the event time from which on the rows are wanted, of agents' archives too (``elf.job.past``).
     None: from when the flow begins."""
@@ -242,6 +278,16 @@ class Fragment:
     def group_keys(self) -> tuple[str, ...]:
         """The keys that distinguish groups: those that are no cells."""
         return self.keys[: len(self.keys) - len(self.cells)]
+
+    @property
+    def ranged_by(self) -> tuple[str, ...]:
+        """The keys whose hash says in which range a group is."""
+        return self.range_keys or self.group_keys
+
+    @property
+    def changes_panes(self) -> bool:
+        """Whether its root commits something else than merged groups, and keeps these beside it."""
+        return self.reduce is not None or self.stage is not None
 
 
 @dataclass(frozen=True)
@@ -331,6 +377,10 @@ class Plan:
     """The choice of its panes, where a flow with shorter ones ran when this was planned."""
     direct: DirectFinal | None = field(default=None, compare=False, repr=False)
     """How the final fragment is done without its SQL, where it can be."""
+    steps: tuple[Step, ...] = field(default=(), compare=False)
+    """Of a query that puts groups together again: where each GROUP BY and OVER is done."""
+    not_at_roots: str = field(default="", compare=False)
+    """Why none but the first of these is done at the roots; empty: some are."""
 
     def __post_init__(self) -> None:
         if (self.windows or self.stages) and not self.fragment.pane_us:
@@ -342,14 +392,20 @@ class Plan:
         told: list[object] = [self.sql, self.final_sql, self.final]
         for one in self.unranged:
             told += [one.map_sql, one.pane_us, one.function, one.reduce, *(t.digest for t in one.tables)]
+            told += [one.range_keys, one.stage] if one.stage is not None else []
         return hashlib.sha256("\0".join(map(str, told)).encode()).hexdigest()[:16]
 
     @property
-    def made(self) -> Fragment | StreamJoin | Stage:
+    def made(self) -> Fragment | RangeStage | StreamJoin | Stage:
         """The ``keys``, ``states`` and ``cells`` from which windows are made."""
         if self.stages:
             return self.stages[-1]
-        return self.fragment if self.join is None else self.join
+        return self.committed if self.join is None else self.join
+
+    @property
+    def committed(self) -> Fragment | RangeStage:
+        """The ``keys``, ``states`` and ``cells`` of committed panes."""
+        return self.fragment if self.fragment.stage is None else self.fragment.stage
 
     def before(self, stage: int) -> Plan:
         """The plan of the windows that a stage is over."""

@@ -21,7 +21,8 @@ from elf.ql.job_queries import check_panes
 from elf.ql.lags import lag_of
 from elf.ql.levels import Level, for_master, for_spark, render_side, storeys
 from elf.ql.lookups import check_lookups
-from elf.ql.plan import CREDIT, Fragment, Plan, Table, with_first
+from elf.ql.partitions import opened, partitioned
+from elf.ql.plan import CREDIT, Fragment, Plan, StreamJoin, Table, with_first
 from elf.ql.render import render
 from elf.ql.rules import apply_rules
 from elf.ql.rules_after import BOUND
@@ -165,8 +166,14 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
     if draft.approximate and (len(levels) > 1 or joined):
         raise draft.source.at(draft.tree, "APPROXIMATE does not go in a subquery")
     bound = (Output(BOUND, Slot(CREDIT, "double")),) if draft.approximate else ()
-    (top, *over) = storeys(levels)[-1]
-    master = for_master(levels, bound, first.pane_us)
+    trees = _trees(drafts)
+    planned = partitioned(levels, first.pane_us, trees, _not_whole(draft, join, others))
+    if (ranges := planned.partition) is not None:
+        by = () if ranges.keys == first.group_keys else ranges.keys
+        first = replace(first, range_keys=by, stage=ranges.stage)
+    mine = levels if ranges is None else list(ranges.above)
+    (top, *over) = storeys(mine)[-1]
+    master = for_master(mine, bound, first.pane_us, "groups" if ranges is None else opened(mine[0]))
     found = Plan(
         sql=sql,
         fragment=first,
@@ -177,17 +184,28 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         top=top_of(top.draft, top.states),
         session_states=(states.state_of(ends[0]), states.state_of(ends[1])) if ends else None,
         more=tuple(others),
-        trees=_trees(drafts),
+        trees=trees,
         limit=top.draft.limit,
         apart=bool(draft.branches or partner) and len(draft.schemas) > 1,
         join=join,
         stages=master.stages,
         named=_named(draft, states),
-        direct=None if over else direct_final_of(top.draft, top.states),
+        direct=None if over or top.draft.plain else direct_final_of(top.draft, top.states),
+        steps=planned.steps,
+        not_at_roots=planned.why,
     )
     if draft.leap and draft.changes_us is None:
         found = with_first(found)
     return reduce(with_function, draft.functions, found)
+
+
+def _not_whole(draft: Draft, join: StreamJoin | None, others: Sequence[Fragment]) -> str:
+    """Why the root of a range does not have the whole groups of a pane; empty if it has."""
+    if join is not None:
+        return "streams are joined at the master" if join.side else "LAG is of several windows"
+    if others:
+        return "the groups of several streams meet at the master"
+    return "APPROXIMATE groups are not whole" if draft.approximate else ""
 
 
 def _innermost_first(sql: str, asked: Draft, beside: list[Plan]) -> list[Draft]:

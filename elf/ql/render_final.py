@@ -87,13 +87,14 @@ def _from(draft: Draft, engine: Engine, rows: str) -> str:
 
 
 def render_lift(draft: Draft, states: States, rows: str, pane_us: int) -> str:
-    """Partial aggregates from the rows of smaller windows: ``_pane`` (the flow's, where a window begins),
-    keys, cells, states, as of a map fragment. For the master alone."""
+    """Partial aggregates from the rows of smaller windows, or of panes that are windows: ``_pane`` (the
+    flow's, where a window begins), keys, cells, states, as of a map fragment. For masters and roots."""
 
     def scan(conditions: tuple[Expr, ...]) -> list[str]:
         return ["FROM (", indented(rows), ") AS r", *where_clause(conditions, "duckdb")]
 
-    pane = f"CAST(epoch_us(r.window_start) // {pane_us} AS BIGINT) AS _pane"
+    number = f"epoch_us(r.window_start) // {pane_us}" if pane_us else "0"
+    pane = f"CAST({number} AS BIGINT) AS _pane"
     return partial_rows(draft, states, "duckdb", [pane], scan, "ALL")
 
 

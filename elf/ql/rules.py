@@ -169,11 +169,13 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
 
 
 def _has_groups(draft: Draft) -> bool:
-    """Whether a subquery groups rows; or takes some of the groups of another, in an order."""
+    """Whether a subquery groups rows; or takes some of the groups of another, in an order, or puts them beside
+    one another (OVER)."""
     args = draft.tree.args
     if args.get("group") or args.get("distinct") or has_aggregates(draft):
         return True
-    if not any(args.get(part) for part in _LATER):
+    ranks = any(item.find(exp.Window) is not None for item in draft.tree.expressions)
+    if not ranks and not any(args.get(part) for part in _LATER):
         return False
     return read_from(read_window(read_with(draft))).below is not None
 

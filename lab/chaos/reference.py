@@ -132,5 +132,5 @@ def chosen(fragment: Fragment, rows: Counts) -> Counts:
     place, count = fragment.range
     if count > 1:
         table = pa.table({"k0": pa.array(keys, pa.string())})
-        keys = split_by_range(table, fragment.group_keys, count)[place]["k0"].to_pylist()
+        keys = split_by_range(table, fragment.ranged_by, count)[place]["k0"].to_pylist()
     return Counter({key: rows[key] for key in keys})

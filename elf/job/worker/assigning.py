@@ -143,17 +143,18 @@ class Share(msgspec.Struct, frozen=True):
     runs: tuple[Run, ...] = ()
     late_runs: tuple[Run, ...] = ()
     """Where rows on time lie, and those that revise panes (``elf.job.worker.provenance``)."""
-    parts: dict[int, tuple[pa.Table, ...]] = msgspec.field(default_factory=dict)
-    """The groups, split into so many key ranges."""
+    parts: dict[tuple[int, tuple[str, ...]], tuple[pa.Table, ...]] = msgspec.field(default_factory=dict)
+    """The groups, split into so many ranges of these keys."""
 
     def of(self, fragment: Fragment) -> pa.Table | None:
         """The groups in the key range of a fragment."""
         place, count = fragment.range
         if self.groups is None or count == 1:
             return self.groups
-        if count not in self.parts:
-            self.parts[count] = split_by_range(self.groups, fragment.group_keys, count)
-        return self.parts[count][place]
+        cut = count, fragment.ranged_by
+        if cut not in self.parts:
+            self.parts[cut] = split_by_range(self.groups, fragment.ranged_by, count)
+        return self.parts[cut][place]
 
 
 class Assigner:

@@ -116,7 +116,7 @@ class OpenPanes:
             failed.panes = rows["_pane"].to_numpy()
             raise
         if count > 1:
-            groups = split_by_range(groups, self._fragment.group_keys, count)[place]
+            groups = split_by_range(groups, self._fragment.ranged_by, count)[place]
         self._work["map_us"] += self._cpu_us() - began
         return groups
 
