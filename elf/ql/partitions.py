@@ -154,7 +154,9 @@ def _carried(below: Draft, draft: Draft, carried: Carried) -> Carried:
 
 def _outputs_of(draft: Draft, slots: frozenset[str]) -> frozenset[str]:
     """The columns of the SELECT list that are nothing but one of these keys."""
-    return frozenset(one.name for one in draft.outputs if isinstance(one.value, Slot) and one.value.name in slots)
+    return frozenset(
+        one.name for one in draft.outputs if isinstance(one.value, Slot) and one.value.name in slots
+    )
 
 
 def _is_column(key: Expr, names: frozenset[str]) -> bool:
@@ -218,7 +220,9 @@ def _split(
     )
     steps = [_step(level.draft, named, "roots") for level in own[:aligned]]
     if aligned < len(own):
-        steps.append(replace(_step(first.draft, named, "roots"), what=f"partial aggregates of {_grouped(first.draft)}"))
+        steps.append(
+            replace(_step(first.draft, named, "roots"), what=f"partial aggregates of {_grouped(first.draft)}")
+        )
     steps += [_step(level.draft, (), "master") for level in [*own[aligned:], *rest]]
     if aligned == len(own) and not rest:
         steps.append(Step(_finish(own[-1].draft), (), "master"))
@@ -229,7 +233,9 @@ def opened(level: Level) -> str:
     """``groups`` as the master reads them, where roots have made them for this level: sums of integers that
     were keys are what they were, and of rows that were alike each is there."""
     draft = level.draft
-    wide = [f"CAST(g.k{at} AS HUGEINT) AS k{at}" for at, key in enumerate(draft.keys) if key.kind == "hugeint"]
+    wide = [
+        f"CAST(g.k{at} AS HUGEINT) AS k{at}" for at, key in enumerate(draft.keys) if key.kind == "hugeint"
+    ]
     items = [f"g.* REPLACE ({', '.join(wide)})" if wide else "g.*"]
     items += [f"UNNEST(range(g.{level.states.columns[0].state.name})) AS copy"] if draft.plain else []
     return f"(SELECT {', '.join(items)} FROM groups AS g)" if items != ["g.*"] else "groups"

@@ -27,7 +27,7 @@ from elf.job.spec import Flow, JobSpec
 from elf.ql.definition import Contents, Definition, TapDefinition
 from elf.ql.groups import Groups
 from elf.ql.memo import Made, remember
-from elf.ql.plan import Fragment, Function, Plan, Stage, StreamJoin
+from elf.ql.plan import Fragment, Function, Plan, RangeStage, Stage, StreamJoin
 from elf.schema import Column, Schema
 from elf.windows import Kind, Sliding, pane_us_of
 
@@ -62,20 +62,36 @@ class PyExtractor:
     def close(self) -> None: ...
 
 
-class PyMapper:
-    """``keys``: the letters that the query's WHERE accepts; empty: all."""
+CLASSED: Final = "and class "
+"""In the map of a query that groups by the class of a key beside it."""
 
-    def __init__(self, keys: str = "") -> None:
+
+def class_of(key: str) -> str:
+    return "xyz"[ord(key[0]) % 3]
+
+
+def where_of(fragment: Fragment) -> str:
+    """The letters that the query's WHERE accepts; empty: all."""
+    return fragment.map_sql.removeprefix("count by key ").removeprefix(CLASSED).strip()
+
+
+class PyMapper:
+    """``keys``: the letters that the query's WHERE accepts; empty: all. ``classed``: by class too."""
+
+    def __init__(self, keys: str = "", *, classed: bool = False) -> None:
         self._keys = keys
+        self._classed = classed
 
     def run(self, rows: pa.Table) -> pa.Table:
         pairs = zip(rows["_pane"].to_pylist(), rows["key"].to_pylist(), strict=True)
         counted = Counter(pair for pair in pairs if not self._keys or pair[1] in self._keys)
         panes, keys = [p for p, _ in counted], [k for _, k in counted]
+        by = {"k1": pa.array(map(class_of, keys), pa.string())} if self._classed else {}
         return pa.table(
             {
                 "_pane": pa.array(panes, pa.int64()),
                 "k0": pa.array(keys, pa.string()),
+                **by,
                 "s0": pa.array(list(counted.values()), pa.int64()),
             }
         )
@@ -109,8 +125,9 @@ class PyEngine:
             return PyFunctionMapper(fragment.function, self.mapper(replace(fragment, function=None)))
         if fragment.cells:
             return PySideMapper(int(fragment.stream != STREAM))
-        where = fragment.map_sql.removeprefix("count by key ")
-        return PyMapper(where) if len(fragment.states) == 1 else PyEndsMapper()
+        if len(fragment.states) > 1:
+            return PyEndsMapper()
+        return PyMapper(where_of(fragment), classed=len(fragment.keys) > 1)
 
 
 @lru_cache
@@ -220,6 +237,26 @@ class PyFinisher:
     def close(self) -> None: ...
 
 
+def py_stage(fragment: Fragment, groups: pa.Table) -> pa.Table:
+    """What the toy queries' roots do: the keys with ``MOST`` of their class, or how many keys ``EACH`` class
+    has. A pane's groups are in the ranges of their classes, or in those of their keys."""
+    if fragment.stage is None:
+        raise ElfBug("a flow without a stage")
+    rows = list(zip(*(groups[n].to_pylist() for n in ("window_start", "k0", "k1", "s0")), strict=True))
+    found: Counter[tuple[object, str]] = Counter()
+    if fragment.stage.sql == MOST:
+        most: Counter[tuple[object, str]] = Counter()
+        for start, _, kind, count in rows:
+            most[start, kind] = max(most[start, kind], count)
+        found.update({(start, key): n for start, key, kind, n in rows if n == most[start, kind]})
+    else:
+        found.update((start, kind) for start, _, kind, _ in rows)
+    starts = pa.array([start for start, _ in found], pa.timestamp("us")).cast(pa.int64())
+    panes = pc.divide(starts, fragment.pane_us)
+    keys = pa.array([key for _, key in found], pa.string())
+    return pa.table([panes, keys, pa.array(found.values(), pa.int64())], names=["_pane", "k0", "s0"])
+
+
 def _having(groups: pa.Table, least: str) -> pa.Table:
     return groups.filter(pc.greater_equal(groups["s0"], int(least or 0)))
 
@@ -326,6 +363,26 @@ def staged(query: Plan, size_s: int, slide_s: int) -> Plan:
     stage = Stage(smaller, query.final_sql, fragment.keys, fragment.states)
     windows = (Sliding(size_s * SECOND, slide_s * SECOND),)
     return replace(query, windows=windows, final_sql="", stages=(stage,))
+
+
+MOST: Final = "the keys with the most rows of their class"
+EACH: Final = "how many keys each class has"
+
+
+def ranged(query: Plan, stage: str, trees: int) -> Plan:
+    """A query whose roots do that with the groups of each pane, which is a window: those of a class are in one
+    range for ``MOST``, and each root counts its own for ``EACH``."""
+    fragment = query.fragment
+    counted = (State("s0", "sum", True),)
+    by = ("k1",) if stage == MOST else ()
+    classed = replace(
+        fragment,
+        keys=("k0", "k1"),
+        map_sql=f"count by key {CLASSED}{where_of(fragment)}",
+        range_keys=by,
+        stage=RangeStage(stage, ("k0",), counted, disjoint=stage == MOST),
+    )
+    return replace(query, fragment=classed, trees=trees)
 
 
 def plan_of(kinds: tuple[Kind, ...]) -> Plan:

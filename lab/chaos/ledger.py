@@ -108,6 +108,8 @@ class PaneWord:
     """Panes on which a reduce function has failed, as the commit itself says."""
     gaps: Mapping[int, Set[Gap]] = field(default_factory=dict)
     """The gaps that its panes name."""
+    before: PaneCounts = field(default_factory=dict)
+    """Its rows before the root did a later stage with them."""
 
 
 class Ledger:
@@ -385,7 +387,9 @@ class Ledger:
             parts |= before.parts
         members, failed = from_bytes(row.members), unreduced(row)
         gaps = gaps_of([decode(row.counters)]) if row.counters else {}
-        word = PaneWord(row.start, row.end, row.revision, members, parts, rows, row, failed, gaps)
+        staged = self.flows[bootstrapped(row.flow)].fragment.stage is not None
+        before_it = counts_of(row.raw or row.payload, row.start, row.end) if staged else rows
+        word = PaneWord(row.start, row.end, row.revision, members, parts, rows, row, failed, gaps, before_it)
         words[key] = word
         self._check_gaps(name, word)
         self._check_panes(name, word)
@@ -516,7 +520,7 @@ class Ledger:
                     )
 
     def sums(self, work: CommitWindows) -> Sums:
-        """Over panes in the revisions that a coverage names."""
+        """Over panes in the revisions that a coverage names, before later stages."""
         pane_us, flows = work.spec.plan.fragment.pane_us, flows_by_side(work.spec)
 
         def sums(side: int, span: Span) -> Counts:
@@ -527,7 +531,7 @@ class Ledger:
                 for pane in range(first, last) if there else ():
                     word = self.latest(part.flow, pane, part.revision)
                     if word is not None:
-                        found.update(word.rows.get(pane, Counter()))
+                        found.update(word.before.get(pane, Counter()))
             return found
 
         return sums
@@ -542,7 +546,7 @@ class Ledger:
                 there = is_of(flow.uid, flows[side])
                 for pane in range(span[0] // pane_us, -(-span[1] // pane_us)) if there else ():
                     word = self.latest(flow.uid, pane)
-                    found.update(word.rows.get(pane, Counter()) if word is not None else Counter())
+                    found.update(word.before.get(pane, Counter()) if word is not None else Counter())
             return found
 
         return sums

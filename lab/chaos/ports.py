@@ -17,7 +17,7 @@ from elf.job import effects as do
 from elf.job.commands import Command, Suspend
 from elf.job.ports import FinisherPort
 from elf.ql.plan import Fragment, Function, Plan
-from lab.chaos.engine import PyFinisher, here, py_types
+from lab.chaos.engine import PyFinisher, here, py_stage, py_types
 
 if TYPE_CHECKING:
     from lab.chaos.agent import SimAgent
@@ -148,6 +148,9 @@ class PyFunctions:
 
     def finisher(self, plan: Plan) -> FinisherPort:
         return PyFinisher(plan)
+
+    def stages(self, fragment: Fragment, groups: pa.Table) -> pa.Table:
+        return py_stage(fragment, groups)
 
     def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
         return nullcontext(here(function))

@@ -3,7 +3,8 @@
 The queries of simulated fleets count by key. ``HAVING count >= n`` is a final fragment that is a number; so
 is a stage, which adds up the counts of smaller windows. Joined jobs have the keys that all of them have, with
 the sum of their counts. The one final function drops a key, and fails on another; a reduce function drops the
-keys with few rows in a pane, and fails on a third.
+keys with few rows in a pane, and fails on a third. A later stage at the roots keeps the keys with the most
+rows of their class, or counts the keys of each class: over all groups of a window, whoever did it for which.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import pyarrow as pa
 from elf.aggregates import split_by_range
 from elf.fields import replace
 from elf.ql.plan import Fragment, Function, Plan, Reduce
+from lab.chaos.engine import EACH, class_of, where_of
 
 Counts = Counter[str]
 """Rows by key."""
@@ -77,10 +79,22 @@ def reduced(fragment: Fragment, counts: Counts, *, failed: bool) -> Counts | Non
     if fragment.first is not None:
         least = min(sorted(counts.values(), reverse=True)[: fragment.first.rows], default=0)
         return Counter({key: n for key, n in counts.items() if n >= least})
+    if fragment.stage is not None:
+        return ranked(fragment.stage.sql, counts)
     if fragment.reduce is None or failed:
         return counts
     least = SEVERAL[fragment.reduce.function]
     return None if BANG in counts else Counter({key: n for key, n in counts.items() if n >= least})
+
+
+def ranked(stage: str, counts: Counts) -> Counts:
+    """The later stage of a query, over all groups of a pane or those of one key range."""
+    if stage == EACH:
+        return Counter(class_of(key) for key, n in counts.items() if n)
+    most: Counts = Counter()
+    for key, n in counts.items():
+        most[class_of(key)] = max(most[class_of(key)], n)
+    return Counter({key: n for key, n in counts.items() if n == most[class_of(key)]})
 
 
 def is_right(plan: Plan, counts: Counts, sums: Sums, span: Span, *, failed: bool = False) -> bool:
@@ -112,7 +126,8 @@ def _final(plan: Plan, sums: Sums, span: Span) -> Counts:
 def _groups(side: Plan, sums: Callable[[Span], Counts], span: Span) -> Counts:
     """The input of the final fragment: rows, or what a stage makes of smaller windows."""
     if not side.stages:
-        return sums(span)
+        later = side.fragment.stage
+        return sums(span) if later is None else ranked(later.sql, sums(span))
     stage, below = side.stages[-1], side.before(len(side.stages) - 1)
     found: Counts = Counter()
     for start in range(*span, stage.window.size_us):
@@ -127,10 +142,11 @@ def having(counts: Counts, least: str) -> Counts:
 
 def chosen(fragment: Fragment, rows: Counts) -> Counts:
     """What the WHERE of a fragment accepts, of its key range."""
-    where = fragment.map_sql.removeprefix("count by key ").strip()
+    where = where_of(fragment)
     keys = [key for key in rows if not where or key in where]
     place, count = fragment.range
     if count > 1:
-        table = pa.table({"k0": pa.array(keys, pa.string())})
+        classes = [class_of(key) for key in keys]
+        table = pa.table({"k0": pa.array(keys, pa.string()), "k1": pa.array(classes, pa.string())})
         keys = split_by_range(table, fragment.ranged_by, count)[place]["k0"].to_pylist()
     return Counter({key: rows[key] for key in keys})

@@ -30,7 +30,7 @@ from elf.wire.heard import Heard
 from lab.chaos import programs
 from lab.chaos.agent import SimAgent
 from lab.chaos.archives import Archives
-from lab.chaos.engine import SECOND, STREAM, defined, plan, staged
+from lab.chaos.engine import EACH, MOST, SECOND, STREAM, defined, plan, ranged, staged
 from lab.chaos.fates import COMFORT_MS
 from lab.chaos.files import FileLog
 from lab.chaos.judge import Judge
@@ -99,6 +99,10 @@ def query_of(kind: str) -> Plan:
             return replace(plan(2), top=Top("s0", True, False, 2), limit=2)
         case "trees":
             return replace(plan(2), trees=3)
+        case "ranked":
+            return ranged(plan(2), MOST, 3)
+        case "tallied":
+            return ranged(plan(3), EACH, 2)
         case "late":
             return revising(plan(2))
         case "long":

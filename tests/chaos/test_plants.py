@@ -46,6 +46,8 @@ PLANTS: dict[Plant, Storm] = {
     plants.offers_no_open_parts: storms.gone_eagerly,
     plants.takes_any_window_for_its_own: storms.equal,
     plants.revises_what_is_reduced: storms.reduced,
+    plants.spreads_what_belongs_together: storms.ranged,
+    plants.revises_what_is_staged: storms.ranged,
     plants.passes_off_as_reduced: storms.reduced,
     plants.says_nothing_of_a_failure: storms.reduced,
     plants.passes_over_what_is_packed: storms.kept,

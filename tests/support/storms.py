@@ -113,6 +113,12 @@ def reduced(rng: random.Random) -> list[Fault]:
     return [Fault("reduce", 0, amount=0), *late, Fault("bang", 9_500, (rng.randrange(6),)), *lossy(rng)]
 
 
+def ranged(rng: random.Random) -> list[Fault]:
+    """Agents come late with what they have of panes of which roots have made a later stage."""
+    late = [Fault("mute", 3_500 + 500 * n, (who,), 4_000) for n, who in enumerate(rng.sample(range(6), 3))]
+    return [*late, *lossy(rng)]
+
+
 def away(rng: random.Random) -> list[Fault]:
     """Each agent is killed, or stopped, over several rotations of its logs."""
     found = []
@@ -186,6 +192,7 @@ AGENTS: dict[Storm, int] = {
     gone: 6,
     gone_eagerly: 6,
     reduced: 6,
+    ranged: 6,
 }
 
 JOBS: dict[Storm, tuple[str, ...]] = {
@@ -195,6 +202,7 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     fashions: ("first",),
     equal: ("long",) * EQUAL,
     reduced: ("plain",),
+    ranged: ("ranked", "tallied"),
     begun_before: ("plain", "plain"),
     begun_before_and_killed: ("plain", "plain"),
     counting: ("plain",),
@@ -214,7 +222,7 @@ FILES: dict[Storm, Style] = {
     stopped: Style(),
 }
 
-RATES_MS: dict[Storm, int] = {fashions: 200, reduced: 400}
+RATES_MS: dict[Storm, int] = {fashions: 200, reduced: 400, ranged: 400}
 
 
 def schedule(storm: Storm, seed: int) -> Schedule:
@@ -228,8 +236,8 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         joiners=0,
         group_members=1 if alone else 3,
         jobs=JOBS.get(storm, ("plain", "odd", "where")),
-        begun=3 if alone or storm is lossy else 2 if storm in (stragglers, lagging) else 1,
-        disorder_ms=1_500 if storm in (equal, reduced) else 300,
+        begun=3 if alone or storm is lossy else 2 if storm in (stragglers, lagging, ranged) else 1,
+        disorder_ms=1_500 if storm in (equal, reduced, ranged) else 300,
         faults=tuple(faults),
         rate_ms=RATES_MS.get(storm, 150),
         quota=9_000 if alone else 256 << 20,

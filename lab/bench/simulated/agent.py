@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from agents.committing.staging import RangeStages
 from agents.loop import FORGET_MS, TICK_MS_MIN
 from agents.node.beginning import NodeSettings
-from agents.tasks.engine import types_of
+from agents.tasks.engine import OverGroups, types_of
 from elf.job import effects as do
 from elf.job.group import port as groups
 from elf.job.ports import FinisherPort
@@ -69,12 +70,16 @@ class TimedFunctions(PyFunctions):
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
+        self._stages = RangeStages(OverGroups)
 
     def types(self, fragment: Fragment) -> pa.Schema:
         return types_of(fragment)
 
     def finisher(self, plan: Plan) -> FinisherPort:
         return self._prepared.finisher(plan)
+
+    def stages(self, fragment: Fragment, groups: pa.Table) -> pa.Table:
+        return self._stages(fragment, groups)
 
 
 class TimedAgent(SimAgent):
