@@ -169,7 +169,12 @@ def has_aggregates(draft: Draft) -> bool:
     """Whether the query makes one group of everything: an aggregate in SELECT, HAVING or ORDER BY."""
     nodes = [*draft.tree.expressions, draft.tree.args.get("having"), draft.tree.args.get("order")]
     calls = (call for node in nodes if node is not None for call in node.find_all(exp.Anonymous))
-    return any(call.name.lower() in AGGREGATES for call in calls)
+    return any(call.name.lower() in AGGREGATES and not _before_over(call) for call in calls)
+
+
+def _before_over(call: exp.Anonymous) -> bool:
+    """Whether it is MAX(x) OVER (…): no aggregate, but of rows beside one another."""
+    return isinstance(call.parent, exp.Window) and call.arg_key == "this"
 
 
 def ordinal(draft: Draft, node: exp.Expr, clause: str) -> exp.Expr | None:

@@ -1,10 +1,10 @@
 """Later stages by key range (``TREES m``): what the roots do with the groups of a pane, each with its own.
 
-A query has *levels*: a GROUP BY, those of the queries around it, and window functions between them. A root has
-whole groups of its range. Which groups meet there is the hash of the *range keys*, a subset of the keys of the
-innermost level. A level is *aligned* with the range keys if whatever it puts together (a group, the rows of a
-PARTITION BY, equal rows of DISTINCT) agrees in all of them: then all of it is in one range, and each root can
-do that level alone. So a query goes
+A query has *levels*: a GROUP BY, those of the queries around it, and window functions between them. A root
+has whole groups of its range. Which groups meet there is the hash of the *range keys*, a subset of the keys
+of the innermost level. A level is *aligned* with the range keys if whatever it puts together (a group, the
+rows of a PARTITION BY, equal rows of DISTINCT) agrees in all of them: then all of it is in one range, and
+each root can do that level alone. So a query goes
 
     map at the agents → groups at the roots → aligned levels at the roots → the rest at the master
 
@@ -13,7 +13,8 @@ outwards, as long as any key is left. From there on:
 
 - if all levels are aligned, roots send rows of the result, of a LIMIT only as many as it has; the master puts
   them in order;
-- else roots send partial aggregates of the first level that is not; the master merges them, and does the rest.
+- else roots send partial aggregates of the first level that is not; the master merges them, and does what is
+  left.
 
 A key is *carried* outwards by a column that is nothing but this key (``SELECT host … GROUP BY host``).
 
@@ -58,8 +59,8 @@ class Partition:
 
 @dataclass(frozen=True)
 class Planned:
-    """``partition``: None if the roots do the innermost level alone, for which ``why`` is the reason. ``steps``
-    tell of each level; none where there is one that only groups."""
+    """``partition``: None if the roots do the innermost level alone, for which ``why`` is the reason.
+    ``steps`` tell of each level; none where there is one that only groups."""
 
     partition: Partition | None
     why: str = ""
@@ -101,7 +102,8 @@ def _read(levels: Sequence[Level]) -> int:
 
 def _has_later(levels: Sequence[Level]) -> bool:
     """Whether anything puts groups together again."""
-    return len(levels) > 1 or any(_overs(level.draft) for level in levels)
+    again = any(not level.draft.plain or level.draft.distinct for level in levels[1:])
+    return again or any(_overs(level.draft) for level in levels)
 
 
 def _not_panes(draft: Draft, pane_us: int) -> str:
@@ -251,8 +253,8 @@ def _rows(levels: Sequence[Level]) -> str:
 
 
 def _in_rows(level: Level) -> tuple[Level, Level]:
-    """A level as one that makes rows, of a LIMIT the first ones of each range, and one that puts rows in order
-    and takes those that are wanted: with what they are ordered by among their columns."""
+    """A level as one that makes rows, of a LIMIT the first ones of each range, and one that puts rows in
+    order and takes those that are wanted: with what they are ordered by among their columns."""
     draft = level.draft
     values = dict.fromkeys([*(one.value for one in draft.outputs), *(one.value for one in draft.order)])
     places = {value: place for place, value in enumerate(values)}

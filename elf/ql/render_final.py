@@ -9,7 +9,7 @@ LIMIT, each in a SELECT of its own where there is one.
 from __future__ import annotations
 
 from elf.ql.draft import Draft, Order
-from elf.ql.expressions import Expr
+from elf.ql.expressions import Expr, Over, walk
 from elf.ql.render import direction, render
 from elf.ql.render_map import one_row_a_group, partial_rows, where_clause
 from elf.ql.states import States
@@ -26,7 +26,8 @@ def render_final(draft: Draft, states: States, engine: Engine, groups: str = "gr
         f"{render(states.resolve(output.value), engine)} AS c{index}"
         for index, output in enumerate(draft.outputs)
     ]
-    staged = draft.qualify is not None or draft.distinct
+    ranked = any(isinstance(part, Over) for order in draft.order for part in walk(order.value))
+    staged = draft.qualify is not None or draft.distinct or ranked
     limited = draft.limit is not None or draft.offset > 0
     if staged or not limited:
         inner += [

@@ -14,7 +14,7 @@ from sqlglot import exp
 from elf.ql.bind_windows import duration_us, emission_of, stragglers_of, windows_of
 from elf.ql.dialect import Windowings
 from elf.ql.draft import Draft, Rule, about, has_aggregates, ordinal, timed
-from elf.ql.expressions import Expr, Ref, conjuncts, is_constant, walk
+from elf.ql.expressions import Expr, Over, Ref, conjuncts, is_constant, walk
 from elf.ql.grouping import SETS_MAX, SetsNode, sets_in, sets_of
 from elf.ql.job_queries import has_larger, join_job, of_job, with_windows_of
 from elf.ql.rules_after import (
@@ -169,8 +169,8 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
 
 
 def _has_groups(draft: Draft) -> bool:
-    """Whether a subquery groups rows; or takes some of the groups of another, in an order, or puts them beside
-    one another (OVER)."""
+    """Whether a subquery groups rows; or takes some of the groups of another, in an order, or puts them
+    beside one another (OVER)."""
     args = draft.tree.args
     if args.get("group") or args.get("distinct") or has_aggregates(draft):
         return True
@@ -225,6 +225,8 @@ def _columns(draft: Draft) -> dict[str, Expr]:
                     found[column.name] = Ref(column.name, column.type, 0, joined.place)
             continue
         value = scope.bind(item.this if isinstance(item, exp.Alias) else item)
+        if any(isinstance(part, Over) for part in walk(value)):
+            raise draft.source.at(item, "OVER is over groups, and these are raw rows: add GROUP BY")
         name = output_name(scope, item, value)
         if name in found:
             raise draft.source.at(item, f'two columns are called "{name}"; name one with AS')

@@ -370,8 +370,8 @@ EACH: Final = "how many keys each class has"
 
 
 def ranged(query: Plan, stage: str, trees: int) -> Plan:
-    """A query whose roots do that with the groups of each pane, which is a window: those of a class are in one
-    range for ``MOST``, and each root counts its own for ``EACH``."""
+    """A query whose roots do that with the groups of each pane, which is a window: those of a class are in
+    one range for ``MOST``, and each root counts its own for ``EACH``."""
     fragment = query.fragment
     counted = (State("s0", "sum", True),)
     by = ("k1",) if stage == MOST else ()

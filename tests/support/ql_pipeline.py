@@ -13,14 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.committing.sides import met
-from agents.tasks.engine import Finisher
-from elf.aggregates import identity_row, merge_tables
+from agents.committing.staging import RangeStages, stage_of, staged_panes
+from agents.tasks.engine import Finisher, OverGroups, no_groups
+from elf.aggregates import identity_row, merge_tables, split_by_range
 from elf.job.assembly.windows import Assembly
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.ql.plan import Plan
 from elf.windows import Calendar
 
 Row = tuple[Any, ...]
+STAGES = RangeStages(OverGroups)
 Result = tuple[list[str], list[Row]]
 """Names of the columns, and the rows in order."""
 
@@ -47,6 +49,8 @@ def run_live(con: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, *, par
         finisher = Finisher.of(plan)
         merged = met(plan.join, merged, (START_OF_TIME, END_OF_TIME), finisher)
         finisher.close()
+    if fragment.stage is not None:
+        merged = _committed(plan, merged)
     con.register("groups", _groups(plan, merged))
     try:
         return _rows(con.sql(plan.final_sql).to_arrow_table())
@@ -54,15 +58,34 @@ def run_live(con: duckdb.DuckDBPyConnection, plan: Plan, table: pa.Table, *, par
         con.unregister("groups")
 
 
+def _committed(plan: Plan, merged: pa.Table) -> pa.Table:
+    """What the roots of all ranges have made of the groups, as the master puts it together."""
+    fragment, stage = plan.fragment, stage_of(plan.fragment)
+    split = zip(plan.own_fragments, split_by_range(merged, fragment.ranged_by, plan.trees), strict=True)
+    made = [staged_panes(one, part, STAGES) for one, part in split if part.num_rows]
+    found = [table for table in made if table is not None]
+    if not found:
+        return (
+            no_groups(plan)
+            .drop_columns(["window_start", "window_end"])
+            .append_column("_pane", pa.array([], pa.int64()))
+        )
+    names = ["_pane", *stage.keys, *(state.name for state in stage.states)]
+    together = pa.concat_tables([table.select(names) for table in found], promote_options="permissive")
+    whole = merge_tables(found, ["_pane", *stage.keys], list(stage.states))
+    assert not stage.disjoint or whole.num_rows == together.num_rows
+    return together if stage.disjoint else whole
+
+
 def _groups(plan: Plan, merged: pa.Table | None) -> pa.Table:
-    fragment = plan.fragment
+    fragment, made = plan.fragment, plan.committed
     assert merged is not None
     if not plan.windows:
-        whole = merge_tables([merged.drop_columns("_pane")], list(fragment.keys), list(fragment.states))
-        empty = whole.num_rows == 0 and not fragment.keys
-        return identity_row(whole.schema, list(fragment.states)) if empty else whole
-    made = Assembly(plan, Calendar(plan.windows, fragment.pane_us))
-    found = [table for table in made.windows(START_OF_TIME, END_OF_TIME, merged) if table.num_rows]
+        whole = merge_tables([merged.drop_columns("_pane")], list(made.keys), list(made.states))
+        empty = whole.num_rows == 0 and not made.keys
+        return identity_row(whole.schema, list(made.states)) if empty else whole
+    assembly = Assembly(plan, Calendar(plan.windows, fragment.pane_us))
+    found = [table for table in assembly.windows(START_OF_TIME, END_OF_TIME, merged) if table.num_rows]
     return pa.concat_tables(found) if found else _none(plan, merged)
 
 

@@ -159,7 +159,8 @@ def _over_streams(rng: random.Random, *, lateness: bool) -> Query:
         if query.lateness and rng.random() < 0.5:
             query = replace(query, emit=rng.choice(_EMIT))
     plain = "REVISE" not in query.emit and "ROWS" not in query.window
-    if _innermost(query).keys and plain and rng.random() < 0.08:
+    staged = _innermost(query) is not query  # later stages may be at the roots
+    if _innermost(query).keys and plain and rng.random() < (0.4 if staged else 0.08):
         query = replace(query, trees=rng.choice(_TREES))
     if not joins and (under is None or not under.others) and rng.random() < 0.1:
         query = of_both(rng, query)
