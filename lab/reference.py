@@ -80,7 +80,9 @@ EXAMPLES: Final[dict[str, tuple[str, ...]]] = {
         "CREATE JOB slow AS SELECT page, MAX(ms) AS ms FROM log GROUP BY page WINDOWING 10 SECONDS;\n"
         "SELECT p.page, hits, ms FROM JOB pages AS p LEFT JOIN JOB slow AS s ON p.page = s.page AND s.ms > 10",
     ),
-    "Several stages: map → partitioned reduce → map → reduce": (
+    "Several stages: map → partitioned reduce → partitioned reduce → master": (
+        "SELECT host, COUNT(*) AS pages, MAX(hits) AS most\n"
+        "FROM (SELECT host, page, COUNT(*) AS hits FROM log GROUP BY host, page) AS pages\nGROUP BY host\nTREES 4",
         "CREATE JOB pages AS\nSELECT host, page, COUNT(*) AS hits FROM log GROUP BY host, page WINDOWING 10 SECONDS TREES 4;\n"
         "SELECT host, COUNT(*) AS pages, MAX(hits) AS most FROM JOB pages GROUP BY host WINDOWING 1 MINUTE",
     ),

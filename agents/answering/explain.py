@@ -102,6 +102,8 @@ class Explanations:
                 for side in plan.sides
                 for stage in side.stages
             ],
+            "steps": [{"what": one.what, "by": list(one.by), "at": one.at} for one in plan.steps],
+            "not_at_roots": plan.not_at_roots,
             "final": plan.final_sql,
             "final_by": "DuckDB" if plan.direct is None else "Arrow",
             "offline": plan.spark_sql or None,
@@ -183,6 +185,8 @@ def _fragment(fragment: Fragment) -> Told:
         "stream": fragment.stream,
         "columns": [f"{column.name} {column.type}" for column in fragment.columns],
         "keys": list(fragment.group_keys),
+        "range_keys": list(fragment.ranged_by),
+        "stage": None if fragment.stage is None else fragment.stage.sql,
         "states": [f"{state.name} {state.merge}" for state in fragment.states],
         "pane_s": fragment.pane_us / 1e6 if fragment.pane_us else None,
         "lateness_s": None if late is None else late / 1e6,
@@ -205,6 +209,8 @@ def graph(plan: Plan) -> list[str]:
         what = "rows of panes" if meets else "reduce"
         where = "at their roots" if side.trees > 1 else "at its root"
         parts.append(f"{what} {where}{_by(one.reduce.function if one.reduce is not None else None)}")
+        if one.stage is not None:
+            parts.append(f"later stages at their roots, in ranges of {', '.join(one.stage.by)}")
         parts += ["panes of joined rows at the master"] if meets else []
         parts += [f"panes beside those of {side.join.about}"] if side.join and not meets else []
         parts += [f"windows of {stage.window.text} → map and reduce at the master" for stage in side.stages]

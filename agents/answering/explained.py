@@ -42,6 +42,7 @@ def laid_out(told: Mapping[str, Any]) -> str:
     sections = [_pairs(head)]
     sections += [_fragment(fragment) for fragment in told["fragments"]]
     sections.append(_flows(told["flows"], running=bool(told["job"])))
+    sections += [_steps(told["steps"], told["not_at_roots"])] if told["steps"] else []
     sections += [_join(told["join"])] if told["join"] else []
     for stage in told["stages"]:
         about = f"what windows are made of: the rows of windows of {stage['windows']}, at the master (DuckDB)"
@@ -76,11 +77,20 @@ def _fragment(fragment: Mapping[str, Any]) -> list[str]:
         ("map (DuckDB)", ""),
     ]
     lines = [line.rstrip() for line in _pairs(pairs, INDENT)]
-    return [
-        f"fragment over {fragment['stream']}",
-        *lines,
-        *textwrap.indent(fragment["map"], 4 * " ").splitlines(),
-    ]
+    sql = textwrap.indent(fragment["map"], 4 * " ").splitlines()
+    if fragment["stage"] is not None:
+        by = ", ".join(fragment["range_keys"])
+        sql += [f"{INDENT}at the root of a range of {by}, over the groups of a pane (DuckDB)"]
+        sql += textwrap.indent(fragment["stage"], 4 * " ").splitlines()
+    return [f"fragment over {fragment['stream']}", *lines, *sql]
+
+
+def _steps(steps: Sequence[Mapping[str, Any]], not_at_roots: str) -> list[str]:
+    """Where each GROUP BY and OVER is done, and what parts its input there."""
+    where = {"roots": "the roots, each its range", "master": "the master"}
+    rows = [(one["what"], ", ".join(one["by"]) or "nothing", where[one["at"]]) for one in steps]
+    why = [f"{INDENT}later stages are the master's: {not_at_roots}"] if not_at_roots else []
+    return ["stages", *_table(("stage", "parted by", "done at"), rows), *why]
 
 
 def _join(join: Mapping[str, Any]) -> list[str]:

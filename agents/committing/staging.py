@@ -92,8 +92,10 @@ def _staged(fragment: Fragment, groups: pa.Table, stages: Stages, ranges: int) -
 def _windows(fragment: Fragment, groups: pa.Table, *, ordered: bool) -> Iterator[pa.Table]:
     """The groups as those of windows, some whole panes at a time."""
     names = ("_pane", *fragment.keys) if ordered else ("_pane",)
-    groups = groups.sort_by([(name, "ascending") for name in names]).combine_chunks()
     panes = groups["_pane"].to_numpy()
+    if ordered or (panes[1:] < panes[:-1]).any():
+        groups = groups.sort_by([(name, "ascending") for name in names]).combine_chunks()
+        panes = groups["_pane"].to_numpy()
     at = 0
     while at < len(panes):
         last = panes[min(at + SLICE_ROWS, len(panes)) - 1]

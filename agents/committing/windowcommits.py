@@ -57,7 +57,7 @@ from elf.job.group.records import encode as encode_record
 from elf.job.messages.groups import PastWindow, PastWindows, ReadPast
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
-from elf.ql.plan import Fragment, Plan, Stage, StreamJoin
+from elf.ql.plan import Fragment, Plan, RangeStage, Stage, StreamJoin
 from elf.wire.clients import WindowResult
 
 Treat = Callable[[pa.Table, pa.Table], tuple[pa.Table, pa.Table]]
@@ -396,7 +396,7 @@ def _no_rows(effect: CommitWindows, finisher: FinisherPort) -> pa.Table:
     return finisher.run(groups if grouped else one_without_rows(groups.schema, made))
 
 
-def one_without_rows(schema: pa.Schema, made: Fragment | StreamJoin | Stage) -> pa.Table:
+def one_without_rows(schema: pa.Schema, made: Fragment | RangeStage | StreamJoin | Stage) -> pa.Table:
     """The one group that there is without keys, in its types: statements don't take a NULL of no type for a
     time."""
     row = identity_row(schema, made.states)

@@ -168,7 +168,9 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "says how many of the rows came from archives (archived). Not with TREES, EMIT CHANGES, "
            "STRAGGLERS LEAP, FROM LATE, FROM JOB or windows of rows. ALTER, ROLLBACK and RESUME begin now.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS SINCE '-6 hours'"),
-    Clause("TREES", "TREES n", "The groups are spread over n trees of agents; the answer is the same.",
+    Clause("TREES", "TREES n",
+           "The groups are spread over n trees of agents, and what comes after them (a GROUP BY around "
+           "another, OVER) over the roots of these, as far as it can; the answer is the same.",
            "SELECT c_ip, COUNT(*) AS hits FROM log GROUP BY c_ip WINDOWING 30 SECONDS TREES 4"),
     Clause("APPROXIMATE", "LIMIT n APPROXIMATE",
            "Agents send their best groups only; error_bound says how much more a row may be.",

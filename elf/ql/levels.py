@@ -48,12 +48,21 @@ def storeys(levels: Sequence[Level]) -> list[list[Level]]:
     return found
 
 
+def unordered(level: Level) -> Level:
+    """As another level reads its rows: in any order, unless that decides which of them there are. (DuckDB
+    would sort them: four fifths of what a GROUP BY over 120,000 groups takes.)"""
+    draft = level.draft
+    cut = draft.limit is not None or draft.offset > 0
+    return level if cut else replace(level, draft=replace(draft, order=()))
+
+
 def for_master(
     levels: Sequence[Level], bound: Sequence[Output], pane_us: int, groups: str = "groups"
 ) -> Live:
     """``bound``: the parts of the innermost level besides its SELECT list; ``pane_us``: its fragment's panes;
     ``groups``: how it reads them."""
     sql, stages = "", []
+    levels = [*map(unordered, levels[:-1]), *levels[-1:]]
     for place, (first, *others) in enumerate(storeys(levels)):
         if place:
             stages.append(_stage(first, sql, pane_us))

@@ -20,7 +20,7 @@ A key is *carried* outwards by a column that is nothing but this key (``SELECT h
 
 The roots' part is one statement over the groups of a pane (``RangeStage``), and a part of the flow: what it
 makes is what a pane is, for windows and readers. It is made of what was committed *before* it, which is kept
-with the commit, so a revision of a pane is made anew (protocol 6.9). Windows must be panes for that. Where a
+with the commit, so a revision of a pane is made anew (protocol 6.8). Windows must be panes for that. Where a
 query reads a job, the stage is that of the job, so that both read the same flows.
 """
 
@@ -33,7 +33,7 @@ from typing import Final
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Aggregate, Expr, Over, Ref, Slot, walk
 from elf.ql.fragments import after_grouping
-from elf.ql.levels import Level
+from elf.ql.levels import Level, unordered
 from elf.ql.plan import RangeStage, Step, Where
 from elf.ql.render import render
 from elf.ql.render_final import render_final, render_lift, render_over
@@ -245,7 +245,7 @@ def opened(level: Level) -> str:
 
 def _rows(levels: Sequence[Level]) -> str:
     """The rows that levels make of ``groups``, in DuckDB."""
-    first, *others = levels
+    first, *others = map(unordered, levels)
     sql = render_final(first.draft, first.states, "duckdb")
     for one in others:
         sql = render_over(one.draft, one.states, "duckdb", sql)

@@ -61,6 +61,7 @@ FULL: Final[Mapping[str, Sequence[str]]] = {
     "copies": ("",),
     "outputs": ("--kills 20",),
     "since": ("",),
+    "stages": ("",),
     "durability": ("",),
     "differential": ("--queries 300",),
     "rotation": ("--quick",),
@@ -89,6 +90,7 @@ QUICK: Final[Mapping[str, Sequence[str]]] = {
     "copies": ("--agents 4 --window-secs 4 --rate 50 --secs 2",),
     "outputs": ("--agents 3 --kills 1 --window-ms 500",),
     "since": ("--agents 3 --minutes 3 --repeat 1",),
+    "stages": ("--agents 4 --trees 2 --groups 200 --products 20 --windows 1",),
     "durability": (
         "--rows 20000 --repeat 1 --agents 1 --jobs 2 --distinct 2 --window 1 --seconds 3 --backlog 8",
     ),

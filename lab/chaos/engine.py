@@ -380,7 +380,7 @@ def ranged(query: Plan, stage: str, trees: int) -> Plan:
         keys=("k0", "k1"),
         map_sql=f"count by key {CLASSED}{where_of(fragment)}",
         range_keys=by,
-        stage=RangeStage(stage, ("k0",), counted, disjoint=stage == MOST),
+        stage=RangeStage(stage, ("k0",), counted, disjoint=stage == MOST, by=("class",)),
     )
     return replace(query, fragment=classed, trees=trees)
 

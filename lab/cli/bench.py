@@ -115,6 +115,10 @@ BENCHES: Final = {
         "lab.bench.peers.bench.Peers",
         "Polars, Flink, Spark, Pathway and Bytewax on elf's job and one core; all answers must be the same.",
     ),
+    "stages": (
+        "lab.bench.stages.Stages",
+        "A job of two stages with one root and with several, simulated with a core each: the second stage.",
+    ),
     "history": (
         "lab.bench.history.History",
         "The rows of a window, out of a day of archives on many agents.",

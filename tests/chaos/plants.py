@@ -470,12 +470,12 @@ def revises_what_is_reduced(patch: pytest.MonkeyPatch) -> None:
 
 
 def spreads_what_belongs_together(patch: pytest.MonkeyPatch) -> None:
-    """protocol 1.10: a group is in a range by all of its keys, and its root does what some of them decide."""
+    """protocol 1.7: a group is in a range by all of its keys, and its root does what some of them decide."""
     patch.setattr(Fragment, "ranged_by", property(lambda fragment: fragment.group_keys))
 
 
 def revises_what_is_staged(patch: pytest.MonkeyPatch) -> None:
-    """protocol 6.9: a revision is made of what a later stage has made of the pane, not was given."""
+    """protocol 6.8: a revision is made of what a later stage has made of the pane, not was given."""
     patch.setattr(Store, "raw_of", lambda *_: {})
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from agents.answering.explain import graph
 from elf.fields import replace
-from elf.ql.plan import Function, Top
-from lab.chaos.engine import plan, staged
+from elf.ql.plan import Function, Step, Top
+from lab.chaos.engine import MOST, plan, ranged, staged
 from lab.chaos.reference import DROPPING, reducing
 from lab.chaos.world import World
 from tests.support.histories import asked, begun
@@ -79,3 +79,28 @@ def test_the_graph_of_several_stages_names_the_functions_and_where_they_run() ->
         "the final fragment's groups",
         "the final fragment's groups_1",
     ]
+
+
+def test_stages_are_told_with_what_parts_them_and_where_they_are_done() -> None:
+    first = Step("GROUP BY key, class", ("class",), "roots")
+    steps = (first, Step("rows of all ranges together", (), "master"))
+    query = replace(ranged(plan(2), MOST, 3), steps=steps)
+    assert graph(query) == [
+        "lines of clicks → map at the agents → 3 trees, one a key range → reduce at their roots → "
+        "later stages at their roots, in ranges of class → windows of 2 s → final fragment at the master"
+    ]
+    world = World(9, 3, checking=False)
+    world.start_all()
+    world.create(0, query, "job", world.range_roots("job", query))
+    text, told = asked(world, 1, "EXPLAIN job")
+    assert [(one["what"], one["by"], one["at"]) for one in told["steps"]] == [
+        ("GROUP BY key, class", ["class"], "roots"),
+        ("rows of all ranges together", [], "master"),
+    ]
+    for part in ("GROUP BY key, class", "the roots, each its range", "at the root of a range of k1", MOST):
+        assert part in text
+    alone = replace(plan(2), steps=steps, not_at_roots="one tree has one root")
+    world.create(0, alone, "alone")
+    text, told = asked(world, 1, "EXPLAIN alone")
+    assert told["fragments"][0]["stage"] is None
+    assert "later stages are the master's: one tree has one root" in text

@@ -18,7 +18,8 @@ from elf.ql.plan import Top
 from elf.wire.base import Answer
 from elf.wire.clients import Call
 from lab.chaos.agent import SimAgent
-from lab.chaos.engine import SECOND, plan
+from lab.chaos.engine import EACH, MOST, SECOND, plan, ranged
+from lab.chaos.reference import ranked
 from lab.chaos.world import World
 from tests.support.histories import begun, check_all, lacking_alone, settled
 from tests.support.jobgroups import agree, moved, staffed
@@ -69,6 +70,25 @@ def test_windows_of_several_trees_are_those_of_one() -> None:
             assert (status["expected"], status["reported"]) == (4, 4)
     again = spread(world, 5, "again")
     assert again.flows == jobs[5].flows, "equal ranges are shared"
+
+
+@pytest.mark.parametrize("stage", [MOST, EACH])
+def test_later_stages_at_the_roots_are_those_of_all_groups(stage: str) -> None:
+    """In ranges of classes, or of keys; with another number of trees from one moment on."""
+    world = World(39, 5, checking=False)
+    _, until = begun(world, 18_000)
+    query = ranged(plan(2), stage, 3)
+    many = world.create(1, query, "many", world.range_roots("many", query))
+    world.run(7_000)
+    fewer = ranged(plan(2), stage, 2)
+    reconfigure(world, many, "alter", fewer)
+    world.run(max(0, until - world.now) + 9_000)
+    assert [flow.fragment.range[1] for flow in world.active("many").flows] == [2, 2]
+    windows = settled(world, many, until)
+    assert len(windows) >= 6
+    for start, (_, counts, status) in windows.items():
+        assert counts == ranked(stage, world.truth(many, start))
+        assert (status["expected"], status["reported"]) == (5, 5)
 
 
 def test_the_root_of_a_range_is_away_for_a_while() -> None:

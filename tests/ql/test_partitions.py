@@ -12,7 +12,9 @@ import pytest
 from elf.errors import QueryError
 from elf.fields import replace
 from elf.ql.plan import Fragment, Plan
-from elf.ql.planner import plan_text
+from elf.ql.planner import plan, plan_text
+from tests.ql.test_jobs import planned as read_by
+from tests.ql.test_jobs import query
 from tests.support.long import cases
 from tests.support.ql_cases import prepare, queries
 from tests.support.ql_pipeline import difference, run_by_hand, run_live
@@ -91,6 +93,25 @@ def test_a_query_without_a_later_stage_shares_its_flows_as_before() -> None:
         f"FROM x GROUP BY store, product ORDER BY n LIMIT 3{WINDOW}")  # fmt: skip
     assert (plan.fragment.stage, plan.steps, plan.not_at_roots) == (None, (), "")
     assert plan.fragments == other.fragments
+
+
+def test_who_reads_a_job_reads_its_flows_with_its_stages(con: duckdb.DuckDBPyConnection) -> None:
+    """A later stage of its own is the master's; also where the job has none."""
+    top = f"{BY_TWO} QUALIFY RANK() OVER (PARTITION BY store ORDER BY COUNT(*) DESC) <= 2{WINDOW} TREES 3"
+    texts = {"top": top, "all": f"{BY_TWO}{WINDOW} TREES 3"}
+    jobs = {name: plan(query(text), SCHEMA, stream="x") for name, text in texts.items()}
+    for name in jobs:
+        read = read_by(f"SELECT store, MAX(k) AS most FROM JOB {name} AS j GROUP BY store", jobs)
+        assert read.fragments == jobs[name].fragments
+        assert [step.at for step in read.steps][-1] == "master"
+    assert "shares the flows of the job" in read.not_at_roots
+    by_hand = (
+        "SELECT w, w + INTERVAL 30 SECONDS, store, MAX(k) FROM (SELECT time_bucket(INTERVAL 30 SECONDS, ts) "
+        "AS w, product, store, SUM(clicks) AS k, COUNT(*) AS n FROM t WHERE ts IS NOT NULL GROUP BY 1, 2, 3 "
+        "QUALIFY RANK() OVER (PARTITION BY w, store ORDER BY n DESC) <= 2) GROUP BY ALL ORDER BY 1, 3"
+    )
+    read = read_by("SELECT store, MAX(k) AS most FROM JOB top AS j GROUP BY store", jobs)
+    assert run_live(con, read, TABLE, parts=2, seed=1)[1] == run_by_hand(con, by_hand)[1]
 
 
 def test_steps_are_told_with_the_attributes_that_part_them() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -66,20 +68,53 @@ class TimedWork(SimWork):
 
 
 class TimedFunctions(PyFunctions):
-    """With DuckDB's statements."""
+    """With DuckDB's statements. ``later_ms``: CPU time of what comes after the groups of a pane, at the roots
+    of ranges and at masters."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
         self._stages = RangeStages(OverGroups)
+        self.later_ms = 0.0
 
     def types(self, fragment: Fragment) -> pa.Schema:
         return types_of(fragment)
 
     def finisher(self, plan: Plan) -> FinisherPort:
-        return self._prepared.finisher(plan)
+        return TimedFinisher(self._prepared.finisher(plan), self)
 
     def stages(self, fragment: Fragment, groups: pa.Table) -> pa.Table:
-        return self._stages(fragment, groups)
+        with self.spending():
+            return self._stages(fragment, groups)
+
+    @contextmanager
+    def spending(self) -> Iterator[None]:
+        began = time.thread_time_ns()
+        yield
+        self.later_ms += (time.thread_time_ns() - began) / 1e6
+
+
+class TimedFinisher:
+    """``elf.job.ports.FinisherPort`` whose final fragment and stages are timed."""
+
+    def __init__(self, port: FinisherPort, functions: TimedFunctions) -> None:
+        self._port, self._functions = port, functions
+
+    def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
+        with self._functions.spending():
+            return self._port.run(groups, *beside)
+
+    def join(self, groups: pa.Table) -> pa.Table:
+        return self._port.join(groups)
+
+    def stage(self, place: int, groups: pa.Table) -> pa.Table:
+        with self._functions.spending():
+            return self._port.stage(place, groups)
+
+    def side(self, number: int) -> FinisherPort:
+        return self._port.side(number)
+
+    def close(self) -> None:
+        self._port.close()
 
 
 class TimedAgent(SimAgent):
