@@ -187,7 +187,12 @@ OWN = ("larger", "final", *READERS)
 """Their windows are made for each job, also for equal ones (``agents.committing.kept.alike``)."""
 
 
-RANGED = {"trees": ("trees", "ranked", "tallied"), "odd": ("odd", "ranked"), "where": ("where", "tallied")}
+RANGED = {
+    "plain": ("plain", "ranked", "tallied"),
+    "trees": ("trees", "ranked", "tallied"),
+    "odd": ("odd", "ranked"),
+    "where": ("where", "tallied"),
+}
 """What kinds of jobs may be instead: with a later stage at the roots of key ranges."""
 
 
@@ -197,7 +202,10 @@ def drawn(seed: int, nodes: int) -> Schedule:
     joiners = min(rng.choice([0, 0, 1, JOINERS_MAX]), max(0, nodes - 3))
     first = nodes - joiners
     begun = rng.choice([1, 2, 3, 3])
-    kinds, apart = rng.choices(list(JOBS), list(JOBS.values()), k=DRAWN - 1), random.Random(f"ranged {seed}")
+    kinds, apart = (
+        rng.choices(list(JOBS), list(JOBS.values()), k=DRAWN - 1),
+        random.Random(f"staged {seed} {nodes}"),
+    )
     jobs = ("plain", *(apart.choice(RANGED.get(kind, (kind,))) for kind in kinds))
     mirrored, broken = _mirrored(seed, nodes, first, jobs)
     more, together, asked = _equal(seed, nodes, first, jobs[:begun])
