@@ -202,10 +202,8 @@ def drawn(seed: int, nodes: int) -> Schedule:
     joiners = min(rng.choice([0, 0, 1, JOINERS_MAX]), max(0, nodes - 3))
     first = nodes - joiners
     begun = rng.choice([1, 2, 3, 3])
-    kinds, apart = (
-        rng.choices(list(JOBS), list(JOBS.values()), k=DRAWN - 1),
-        random.Random(f"staged {seed} {nodes}"),
-    )
+    kinds = rng.choices(list(JOBS), list(JOBS.values()), k=DRAWN - 1)
+    apart = random.Random(f"staged {seed} {nodes}")
     jobs = ("plain", *(apart.choice(RANGED.get(kind, (kind,))) for kind in kinds))
     mirrored, broken = _mirrored(seed, nodes, first, jobs)
     more, together, asked = _equal(seed, nodes, first, jobs[:begun])

@@ -123,6 +123,7 @@ class TimedAgent(SimAgent):
     world: TimedWorld
     tasks: dict[str, TimedTask]  # type: ignore[assignment]
     store: TimedStore
+    functions: TimedFunctions
     copy_after_ms = NodeSettings.copy_after_ms
     tick_ms_min = TICK_MS_MIN
     forget_ms = FORGET_MS
