@@ -2,48 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import duckdb
 import pytest
 from sqlglot import exp
 
 from elf.errors import QueryError, UserError
 from elf.fields import replace
-from elf.ql.definition import Read
-from elf.ql.files import files_of
-from elf.ql.jobs import Expanded, expand
 from elf.ql.plan import Function, Plan
 from elf.ql.planner import late_of, plan, plan_streams
-from elf.ql.statements import Query, Select, parse
 from elf.ql.user_functions import with_function
 from elf.schema import Schema
 from tests.support.ql_cases import prepare
+from tests.support.ql_jobs import expanded, planned, query
 from tests.support.ql_pipeline import difference, run_by_hand, run_live
 from tests.support.ql_table import SCHEMA, rows
 
 HITS = "SELECT product, store, COUNT(*), SUM(clicks) AS k FROM x GROUP BY product, store WINDOWING 30 SECONDS"
-
-
-def query(text: str) -> Query:
-    (statement,) = parse(text)
-    assert isinstance(statement, Select)
-    return statement.query
-
-
-def expanded(text: str, jobs: Mapping[str, Plan], within: tuple[str, ...] = ()) -> Expanded:
-    def find(name: str) -> Read:
-        if name not in jobs:
-            raise UserError(f"there is no job {name}")
-        return Read.of(f"uid of {name}", name, jobs[name])
-
-    return expand(query(text), find, within)
-
-
-def planned(text: str, jobs: Mapping[str, Plan]) -> Plan:
-    made = expanded(text, jobs)
-    assert not files_of(made.query)
-    return made.finish(plan(made.query, SCHEMA, stream="x"))
 
 
 @pytest.fixture(scope="module")

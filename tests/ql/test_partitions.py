@@ -13,10 +13,10 @@ from elf.errors import QueryError
 from elf.fields import replace
 from elf.ql.plan import Fragment, Plan
 from elf.ql.planner import plan, plan_text
-from tests.ql.test_jobs import planned as read_by
-from tests.ql.test_jobs import query
 from tests.support.long import cases
 from tests.support.ql_cases import prepare, queries
+from tests.support.ql_jobs import planned as read_by
+from tests.support.ql_jobs import query
 from tests.support.ql_pipeline import difference, run_by_hand, run_live
 from tests.support.ql_table import SCHEMA, rows
 
