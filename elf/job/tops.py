@@ -42,6 +42,8 @@ def strategy(plan: Plan) -> tuple[str, str]:
     """(How the first rows of a window are found, and why so)."""
     if plan.limit is None:
         return "none", "there is no LIMIT, so all groups are wanted"
+    if plan.fragment.stage is not None:
+        return "later stages at the roots", "the master gets what these make of their groups, and no groups"
     if plan.top is None:
         return "all keys", (
             "every group goes to the master, since the rows are not in the order of one COUNT, SUM, MIN or "

@@ -11,6 +11,7 @@ import pytest
 
 from elf.errors import QueryError
 from elf.fields import replace
+from elf.job.tops import strategy
 from elf.ql.plan import Fragment, Plan
 from elf.ql.planner import plan, plan_text
 from tests.support.long import cases
@@ -74,6 +75,7 @@ def test_the_range_keys_are_the_most_in_which_all_levels_agree(sql: str) -> None
         plan = planned(sql + window)
         assert plan.fragment.stage is not None
         assert not plan.not_at_roots
+        assert strategy(replace(plan, limit=3))[0] == "later stages at the roots"
         assert plan.fragment.stage.by == AT_ROOTS[sql]
         assert {step.by for step in plan.steps if step.at == "roots"} == {AT_ROOTS[sql]}
         assert planned(sql + window, 1).fragment == replace(plan.fragment, stage=None, range_keys=())
