@@ -125,7 +125,7 @@ def run(
     """
     span = _span(windows) if plan.windows else None
     with failing():
-        _make_views(spark, plan, archived, None if span is None else _reached(plan, span), damaged)
+        _make_views(spark, plan, archived, None if span is None else reached(plan, span), damaged)
         table = spark.sql(_query(plan, span)).toArrow()
     return table if span is None else _within(table, span, min((end for _, end in windows), default=0))
 
@@ -161,7 +161,7 @@ def answer(
         1
     """
     with failing():
-        _make_views(spark, plan, archived, None if span is None else _reached(plan, span), damaged)
+        _make_views(spark, plan, archived, None if span is None else reached(plan, span), damaged)
         found = spark.sql(plan.spark_sql)
         if span is None or not plan.windows:
             return found
@@ -205,7 +205,7 @@ def _check(uri: str) -> None:
         refuse(path, why)
 
 
-def _reached(plan: Plan, span: tuple[int, int]) -> tuple[int, int]:
+def reached(plan: Plan, span: tuple[int, int]) -> tuple[int, int]:
     """The event times of the rows that windows within the span may need: of a session, those that decide
     where its chain is cut (``elf.windows.kinds``)."""
     before, after = plan.reach
@@ -317,11 +317,12 @@ def rows_of(
     one: Archived,
     span: tuple[int, int] | None,
     damaged: Damaged | None,
+    files: Sequence[File] | None = None,
 ) -> DataFrame:
     """A fragment's columns, typed, and ``_ts``, of the lines whose event time is in the span (all, without
-    one)."""
+    one); of ``files`` alone, if they are given."""
     origins = [column.name for column in fragment.columns if is_origin(column.name)]
-    lines_of(spark, one, span, damaged, origins, fragment).createOrReplaceTempView(LINES)
+    lines_of(spark, one, span, damaged, origins, fragment, files).createOrReplaceTempView(LINES)
     read = [column for column in fragment.columns if not is_origin(column.name)]
     selection = replace(get_format(one.format).spark_select(read, one.timestamp), event_us="unix_micros(ts)")
     kept = {f"origin{number}": name for number, name in enumerate(origins)}
@@ -335,10 +336,11 @@ def _lines(
     damaged: Damaged | None,
     origins: Sequence[str],
     fragment: Fragment | None,
+    files: Sequence[File] | None,
 ) -> DataFrame:
     """The archived records that a fragment can need, and as ``origin0`` … where they come from."""
     target = Target(one.path)
-    files = _files(target, one.stream, span, damaged, fragment)
+    files = _files(target, one.stream, span, damaged, fragment) if files is None else files
     if not files:
         lines = spark.createDataFrame([], f"{_LINES}, {_FACTS}")
     else:
@@ -382,6 +384,27 @@ def _files(
     for name, why in spoilt.items():
         (damaged or refuse)(f"{folder}/{name}", why)
     return wanted
+
+
+def files_of(one: Archived, span: tuple[int, int] | None, fragment: Fragment) -> list[File]:
+    """The files with rows that a fragment can need, by what is known of them without reading them.
+
+    Args:
+        one (Archived): where they are.
+        span (tuple[int, int] | None): event times in µs; None: all.
+        fragment (Fragment): what is asked of them.
+
+    Returns:
+        list[File]: in the order of their paths.
+
+    Raises:
+        ArchiveError: when the archive cannot be listed, or a file of it is not there.
+
+    Example:
+        >>> len(files_of(Archived(archive, "clicks", "json", "ts"), None, plan.fragment))
+        1
+    """
+    return _files(Target(one.path), one.stream, span, None, fragment)
 
 
 def _sorted_by(files: Sequence[File], fragment: Fragment) -> dict[str, ColumnType]:
@@ -464,11 +487,12 @@ def lines_of(
     damaged: Damaged | None,
     origins: Sequence[str],
     fragment: Fragment | None = None,
+    files: Sequence[File] | None = None,
 ) -> DataFrame:
     """The archived records of a stream whose event time is in a span, as they were archived, with columns
     ``origin0`` … for these columns about where they come from. With a ``fragment`` only those that it can
     need."""
-    lines = _lines(spark, one, span, damaged, origins, fragment)
+    lines = _lines(spark, one, span, damaged, origins, fragment, files)
     if span is None:
         return lines
     first, end = (F.timestamp_micros(F.lit(us)) for us in span)

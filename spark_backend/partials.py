@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from agents.archive.manifest import File
 from agents.tasks.engine import Statement, types_of
 from elf.aggregates import normalise, split_by_range
 from elf.batch import decode
@@ -51,6 +52,7 @@ def partials(
     archived: Sequence[Archived],
     span: tuple[int, int] | None = None,
     damaged: Damaged | None = refuse,
+    files: Sequence[File] | None = None,
 ) -> pa.Table:
     """A fragment's partial aggregates over archived lines.
 
@@ -61,6 +63,8 @@ def partials(
         span (tuple[int, int] | None): event times ``[from, to)`` in µs since the epoch; panes that it cuts
             have their rows within it alone. None: everything.
         damaged (Damaged): as ``spark_backend.offline.run`` takes it.
+        files (Sequence[File] | None): these alone, of ``spark_backend.offline.files_of``; None: all that the
+            span can need.
 
     Returns:
         pyarrow.Table: ``_pane`` (int64), then ``fragment.keys`` and ``fragment.states`` in the types of the
@@ -83,7 +87,7 @@ def partials(
             "functions are for the live engine alone"
         )
     with failing():
-        parts = [rows_of(spark, fragment, one, span, damaged) for one in archived]
+        parts = [rows_of(spark, fragment, one, span, damaged, files) for one in archived]
         reduce(DataFrame.unionByName, parts).createOrReplaceTempView(VIEW)
         for table in fragment.tables:
             spark.createDataFrame(zoned(decode(table.data))).createOrReplaceTempView(table.relation)

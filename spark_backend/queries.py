@@ -15,7 +15,7 @@ from elf.ql.looks import is_look
 from elf.ql.plan import Plan
 from elf.ql.statements import CreateJob, Explain, Query, Select, Statement, parse
 from elf.ql.user_functions import functions_of
-from elf.schema import OPEN_FORMATS, ColumnType
+from elf.schema import OPEN_FORMATS, ColumnType, Schema
 from spark_backend.offline import Archived
 
 ONE_SELECT = (
@@ -52,6 +52,7 @@ def question(
     *,
     columns: Mapping[str, ColumnType] | None = None,
     tables: Mapping[str, bytes] | None = None,
+    schemas: Mapping[str, Schema] | None = None,
 ) -> Question:
     """Plan a text over archives.
 
@@ -61,6 +62,7 @@ def question(
         span (tuple[int, int] | None): event times ``[from, to)`` in µs since the epoch; None: all.
         columns (Mapping[str, str] | None): types that are declared; all others are those of samples.
         tables (Mapping[str, bytes] | None): contents of the files that the query joins, by name.
+        schemas (Mapping[str, Schema] | None): of streams whose columns are known, and not told from samples.
 
     Returns:
         Question: what ``spark_backend.offline.answer`` takes.
@@ -79,6 +81,7 @@ def question(
     targets = targets_of(archives)
     known: dict[str, Read] = {}
     looked: dict[str, ArchivedStream] = {}
+    fixed = schemas or {}
 
     def made(one: Query) -> Plan:
         expanded = jobs.expand(one, lambda name: _job(known, name))
@@ -89,9 +92,9 @@ def question(
         streams = streams_in(targets) if named == "*" else tuple(named)
         if missing := [name for name in streams if name not in looked]:
             looked.update((of.stream, of) for of in archived_streams(targets, missing, span, columns or {}))
-        schemas = {name: looked[name].schema for name in streams}
+        columns_of = {name: fixed.get(name, looked[name].schema) for name in streams}
         try:
-            plan = planner.plan_streams(one, schemas, files.tables_of(one, dict(tables or {})))
+            plan = planner.plan_streams(one, columns_of, files.tables_of(one, dict(tables or {})))
         except ColumnError as error:
             raise _with_way_out(error, [looked[name] for name in streams]) from None
         return expanded.finish(plan)

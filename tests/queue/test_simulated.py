@@ -13,7 +13,7 @@ from lab.cli.simqueue import faults
 from lab.queue import scenarios
 from lab.queue.optimal import counterexamples
 from lab.queue.sharing import natjam
-from lab.queue.world import Job, World
+from lab.queue.world import Cluster, Job, World
 from spark_backend.queue.policies import Policies, RunEviction, TaskEviction
 
 
@@ -68,7 +68,7 @@ def test_the_same_seed_is_the_same_run_and_production_kills_nobody(policies: Pol
         Job("b", (30_000,) * 12, at_ms=3_000, deadline_ms=200_000),
         Job("c", (9_000,) * 9, at_ms=30_000, production=True, deadline_ms=60_000),
     ]
-    cluster = scenarios.Cluster(hosts=2, each=8)
+    cluster = Cluster(hosts=2, each=8)
     seen = [World(cluster, natjam(policies), 3).run(jobs) for _ in range(2)]
     assert seen[0] == seen[1]
     assert sum(seen[0].suspends.values()) > 0

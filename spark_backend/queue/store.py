@@ -1,0 +1,324 @@
+"""What a queue remembers: runs, their tasks, and which input's partial states are on disk; in SQLite.
+
+The folder of a queue has ``queue.db`` and, for each run, ``run-NUMBER/`` with a file of partial states for
+each input that is done. A command writes what it asks for into the database, and the daemon reads it: nobody
+listens on a port, and who may write to the folder may use the queue. An output counts when its row is here,
+after its file is durable; a row is written once, so an input is never counted twice.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from elf.errors import UserError
+from elf.schema import Schema
+
+RUNS_MAX: Final = 1_000
+"""Runs that are not over; one more is refused."""
+OPEN: Final = ("waiting", "running", "suspended", "committing")
+"""States of a run that is not over; the others are done, failed and cancelled."""
+_VERSION: Final = 1
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS runs (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
+    spec BLOB NOT NULL, production INTEGER NOT NULL, deadline_ms INTEGER, submitted_ms INTEGER NOT NULL,
+    state TEXT NOT NULL DEFAULT 'waiting', asked TEXT NOT NULL DEFAULT '', ended_ms INTEGER,
+    progress REAL NOT NULL DEFAULT 0, remaining_ms INTEGER, containers INTEGER NOT NULL DEFAULT 0,
+    suspends INTEGER NOT NULL DEFAULT 0, why TEXT NOT NULL DEFAULT '');
+CREATE TABLE IF NOT EXISTS tasks (
+    run INTEGER NOT NULL, task INTEGER NOT NULL, inputs BLOB NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (run, task));
+CREATE TABLE IF NOT EXISTS outputs (
+    run INTEGER NOT NULL, task INTEGER NOT NULL, input INTEGER NOT NULL, attempt TEXT NOT NULL,
+    PRIMARY KEY (run, task, input));
+"""
+
+
+class Spec(msgspec.Struct, frozen=True):
+    """What a run is to answer, and where to.
+
+    Attributes:
+        text (str): as ``spark_backend.queries.question`` takes it.
+        archives (tuple[str, ...]): their paths or URIs.
+        out (str): the file that the rows go to, an absolute path.
+        span (tuple[int, int] | None): event times in µs.
+        schemas (dict[str, Schema]): of its streams, as they were when it was submitted.
+        tables (dict[str, bytes]): contents of the files that it joins.
+
+    Example:
+        >>> Spec("SELECT COUNT(*) AS n FROM clicks", ("/archive",), "/tmp/n.csv").span is None
+        True
+    """
+
+    text: str
+    archives: tuple[str, ...]
+    out: str
+    span: tuple[int, int] | None = None
+    schemas: dict[str, Schema] = {}
+    tables: dict[str, bytes] = {}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run, as the queue knows it.
+
+    Attributes:
+        number (int): in the order of submission, from 1.
+        name (str): unique.
+        owner (str): who has submitted it.
+        spec (Spec): what it is to answer.
+        production (bool): its priority.
+        deadline_ms (int | None): when it has to be done, ms since the epoch.
+        submitted_ms (int): when it was submitted.
+        state (str): waiting, running, suspended, committing, done, failed or cancelled.
+        asked (str): suspend, resume or cancel, until the daemon has done so; empty.
+        ended_ms (int | None): when it was over.
+        progress (float): 0 to 1.
+        remaining_ms (int | None): how long it still takes; None: not known.
+        containers (int): that it has now.
+        suspends (int): how often a task of it gave way.
+        why (str): why it has failed.
+
+    Example:
+        >>> run.name, run.state, run.progress
+        ('nightly', 'waiting', 0.0)
+    """
+
+    number: int
+    name: str
+    owner: str
+    spec: Spec
+    production: bool
+    deadline_ms: int | None
+    submitted_ms: int
+    state: str
+    asked: str
+    ended_ms: int | None
+    progress: float
+    remaining_ms: int | None
+    containers: int
+    suspends: int
+    why: str
+
+    @property
+    def over(self) -> bool:
+        """Whether it will not change any more by itself."""
+        return self.state not in OPEN and not self.asked
+
+
+_COLUMNS: Final = (
+    "number, name, owner, spec, production, deadline_ms, submitted_ms, state, asked, ended_ms, progress, "
+    "remaining_ms, containers, suspends, why"
+)
+
+
+class Store:
+    """The database of a queue; any thread may use it.
+
+    Args:
+        folder (Path): the queue's.
+        create (bool): whether it may be made; for its owner alone.
+
+    Raises:
+        UserError: where it is not there, or cannot be used.
+
+    Example:
+        >>> Store(folder, create=True).runs()
+        []
+    """
+
+    def __init__(self, folder: Path, *, create: bool = False) -> None:
+        self.folder = folder
+        path = folder / "queue.db"
+        try:
+            if create:
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            elif not path.exists():
+                raise UserError(f"there is no queue in {folder}: start one with elf offline serve")
+            self._lock = threading.RLock()
+            with self._errors():
+                self._con = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
+                self._con.execute("PRAGMA journal_mode=WAL")
+                self._con.execute("PRAGMA synchronous=FULL")
+                found = self._con.execute("PRAGMA user_version").fetchone()[0]
+                if found not in (0, _VERSION):
+                    raise UserError(f"{path} was written by another elf (version {found}): start that one")
+                if not found:
+                    self._con.executescript(f"{_SCHEMA}PRAGMA user_version={_VERSION};")
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise UserError(f"cannot use the queue in {folder}: {why}") from None
+
+    def close(self) -> None:
+        """No call may follow."""
+        self._con.close()
+
+    # -- runs ------------------------------------------------------------------------------------------------
+
+    def submit(
+        self, name: str, spec: Spec, *, owner: str, production: bool, deadline_ms: int | None, now_ms: int
+    ) -> Run:
+        """A run joins the queue. Raises ``UserError`` for a name that is taken, and a queue that is full."""
+        with self._writing() as con:
+            waiting = con.execute(f"SELECT COUNT(*) FROM runs WHERE state IN {OPEN}").fetchone()[0]
+            if waiting >= RUNS_MAX:
+                raise UserError(f"{waiting} runs are in the queue: wait for some, or cancel them")
+            if con.execute("SELECT 1 FROM runs WHERE name = ?", (name,)).fetchone():
+                raise UserError(f"there is a run {name} already: give another --name")
+            con.execute(
+                "INSERT INTO runs (name, owner, spec, production, deadline_ms, submitted_ms) "
+                "VALUES (?, ?, ?, ?, ?, ?)",
+                (name, owner, msgspec.msgpack.encode(spec), production, deadline_ms, now_ms),
+            )
+        return self.run(name)
+
+    def runs(self, *, over: bool = True) -> list[Run]:
+        """All of them, in order; with those that are over."""
+        where = "" if over else f"WHERE state IN {OPEN} OR asked <> ''"
+        with self._errors():
+            rows = self._con.execute(f"SELECT {_COLUMNS} FROM runs {where} ORDER BY number").fetchall()
+        return [_run(row) for row in rows]
+
+    def run(self, name: str) -> Run:
+        """One of them. Raises ``UserError`` where there is none."""
+        with self._errors():
+            row = self._con.execute(f"SELECT {_COLUMNS} FROM runs WHERE name = ?", (name,)).fetchone()
+        if row is None:
+            raise UserError(
+                f"there is no run {name} in {self.folder}: elf offline queue shows which there are"
+            )
+        return _run(row)
+
+    def ask(self, name: str, what: str) -> Run:
+        """Ask the daemon to suspend, resume or cancel a run. Raises ``UserError`` where that is nothing."""
+        run = self.run(name)
+        if run.over and not (run.state == "failed" and what == "resume"):
+            raise UserError(f"{name} is {run.state}: there is nothing to {what}")
+        if what == "resume" and run.state not in ("suspended", "failed") and run.asked != "suspend":
+            raise UserError(f"{name} is {run.state}: it need not be resumed")
+        self.update(run.number, asked=what)
+        return run
+
+    def answer(self, run: Run, **values: object) -> None:
+        """Set columns of a run, as it was asked to; what it was asked for since then stays."""
+        self.update(run.number, **values)
+        with self._writing() as con:
+            con.execute("UPDATE runs SET asked = '' WHERE number = ? AND asked = ?", (run.number, run.asked))
+
+    def update(self, number: int, **values: object) -> None:
+        """Set columns of a run."""
+        names = ", ".join(f"{name} = ?" for name in values)
+        with self._writing() as con:
+            con.execute(f"UPDATE runs SET {names} WHERE number = ?", (*values.values(), number))
+
+    # -- tasks and outputs -----------------------------------------------------------------------------------
+
+    def plan(self, number: int, tasks: Sequence[Sequence[bytes]]) -> None:
+        """Fix the tasks of a run, each with its inputs, once."""
+        with self._writing() as con:
+            con.executemany(
+                "INSERT INTO tasks (run, task, inputs) VALUES (?, ?, ?)",
+                [(number, place, msgspec.msgpack.encode(inputs)) for place, inputs in enumerate(tasks)],
+            )
+            con.execute("UPDATE runs SET state = 'running' WHERE number = ?", (number,))
+
+    def tasks(self, number: int) -> list[list[bytes]]:
+        """The inputs of each task of a run; empty before it is planned."""
+        with self._errors():
+            rows = self._con.execute(
+                "SELECT inputs FROM tasks WHERE run = ? ORDER BY task", (number,)
+            ).fetchall()
+        return [msgspec.msgpack.decode(row[0], type=list[bytes]) for row in rows]
+
+    def attempts(self, number: int) -> list[int]:
+        """Of each task, how many attempts have been named."""
+        with self._errors():
+            rows = self._con.execute(
+                "SELECT attempts FROM tasks WHERE run = ? ORDER BY task", (number,)
+            ).fetchall()
+        return [row[0] for row in rows]
+
+    def begin(self, number: int, task: int, attempt: int) -> None:
+        """An attempt is about to begin; its number is never given again."""
+        with self._writing() as con:
+            con.execute(
+                "UPDATE tasks SET attempts = MAX(attempts, ?) WHERE run = ? AND task = ?",
+                (attempt + 1, number, task),
+            )
+
+    def output(self, number: int, task: int, place: int, attempt: str, data: bytes) -> None:
+        """The partial states of an input are there: durable, before they count."""
+        path = self.path(number, task, place, attempt)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
+        part = path.with_suffix(".part")
+        with part.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        with self._writing() as con:
+            con.execute("INSERT INTO outputs VALUES (?, ?, ?, ?)", (number, task, place, attempt))
+
+    def outputs(self, number: int) -> list[tuple[int, int, str]]:
+        """Task, input and attempt of each partial output of a run, in order."""
+        with self._errors():
+            rows = self._con.execute(
+                "SELECT task, input, attempt FROM outputs WHERE run = ? ORDER BY task, input", (number,)
+            ).fetchall()
+        return [(task, place, attempt) for task, place, attempt in rows]
+
+    def path(self, number: int, task: int, place: int, attempt: str) -> Path:
+        """The file of a partial output."""
+        return self.folder / f"run-{number}" / f"{task}-{place}-{attempt.rpartition('.')[2]}.arrow"
+
+    def drop(self, number: int) -> None:
+        """Forget the partial outputs of a run that is over."""
+        with self._writing() as con:
+            con.execute("DELETE FROM outputs WHERE run = ?", (number,))
+            con.execute("DELETE FROM tasks WHERE run = ?", (number,))
+        folder = self.folder / f"run-{number}"
+        if folder.is_dir():
+            for path in folder.iterdir():
+                path.unlink(missing_ok=True)
+            folder.rmdir()
+
+    # -- SQLite ----------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock, self._errors():
+            self._con.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._con
+                self._con.execute("COMMIT")
+            except BaseException:
+                if self._con.in_transaction:
+                    self._con.execute("ROLLBACK")
+                raise
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                yield
+            except sqlite3.Error as error:
+                raise UserError(f"cannot use {self.folder / 'queue.db'}: {error}") from error
+
+
+def _run(row: Sequence[Any]) -> Run:
+    number, name, owner, spec, production, *rest = row
+    return Run(number, name, owner, msgspec.msgpack.decode(spec, type=Spec), bool(production), *rest)

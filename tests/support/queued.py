@@ -1,0 +1,75 @@
+"""A queue with the Spark of tests, whose daemons come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from random import Random
+
+from pyspark.sql import SparkSession
+
+from elf.cli.results import write_result
+from spark_backend.queries import question
+from spark_backend.queue.policies import Policies
+from spark_backend.queue.serve import Daemon
+from spark_backend.queue.store import Run, Spec, Store
+
+
+@dataclass
+class Queue:
+    """A queue in a folder. ``now_ms`` goes on by a heartbeat with each tick."""
+
+    folder: Path
+    spark: SparkSession
+    slots: int = 2
+    policies: Policies = field(default_factory=Policies)
+    now_ms: int = 1_000_000
+    said: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.store = Store(self.folder, create=True)
+        self.begin()
+
+    def begin(self) -> None:
+        self.daemon = Daemon(
+            self.store,
+            self.spark,
+            self.slots,
+            self.policies,
+            Random(1).randrange,
+            lambda: self.now_ms,
+            write_result,
+            self.said.append,
+        )
+
+    def again(self) -> None:
+        """What is in hand is lost, and another daemon goes on."""
+        self.daemon.close()
+        self.store.close()
+        self.store = Store(self.folder)
+        self.begin()
+
+    def submit(
+        self, name: str, text: str, archive: Path, *, production: bool = False, deadline_ms: int | None = None
+    ) -> Path:
+        out = self.folder / f"{name}.parquet"
+        asked = question(text, [str(archive)])
+        spec = Spec(text, (str(archive),), str(out), None, {one.stream: one.schema for one in asked.streams})
+        self.store.submit(
+            name, spec, owner="me", production=production, deadline_ms=deadline_ms, now_ms=self.now_ms
+        )
+        return out
+
+    def tick(self) -> None:
+        self.daemon.tick()
+        self.daemon.news.wait(0.02)
+        self.daemon.news.clear()
+        self.now_ms += 1_000
+
+    def until(self, is_so: Callable[[], bool]) -> None:
+        while not is_so():
+            self.tick()
+
+    def run(self, name: str) -> Run:
+        return self.store.run(name)
