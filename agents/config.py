@@ -370,6 +370,12 @@ class ProtocolConfig:
         3.0, _SECS, "Agents that are behind are waited for at least so long (two panes, within the limits)."
     )
     straggler_max_secs: float = setting(30.0, _SECS, "Agents that are behind are waited for at most so long.")
+    combine_secs: float | None = setting(
+        None,
+        optional(number()),
+        "How long agents below the root of a job's tree wait for what their children have of a window, so "
+        "that it goes up together; each level below waits half as long. null: a pane, at most a second.",
+    )
     retained_bytes_max: int = setting(
         256 << 20,
         whole(1 << 16),

@@ -475,6 +475,7 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
     settings = NodeSettings(
         root=root,
         retained_bytes_max=protocol.retained_bytes_max,
+        combine_ms=None if protocol.combine_secs is None else _ms(protocol.combine_secs),
         replicas=protocol.replicas,
         eager=protocol.eager,
         copy_after_ms=_ms(protocol.copy_after_secs),

@@ -89,6 +89,8 @@ class NodeSettings:
     offer_ms: int = 3_000
     follow_ms: int = 2_000
     retained_bytes_max: int = 256 << 20
+    combine_ms: int | None = None
+    """How long combiners below a root wait; None: as their panes are long."""
     replicas: int = 2
     eager: bool = False
     """Snapshots are copied at once, and open panes at each checkpoint."""

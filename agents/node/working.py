@@ -39,6 +39,7 @@ from elf.job.replicas import ReplicaEffect, ReplicaEvent
 from elf.job.rollup.broadcasts import Broadcasts
 from elf.job.rollup.clocks import Clocks
 from elf.job.rollup.combiner import Beginning
+from elf.job.rollup.decisions import ranges_of
 from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.sender import Sender
 from elf.job.rollup.slices import piece_of
@@ -88,6 +89,9 @@ class Working:
             offer_ms=settings.offer_ms,
             retained_bytes_max=settings.retained_bytes_max,
             eager=settings.eager,
+            combine_ms=settings.combine_ms,
+            depth_of=lambda topic: len(self._overlay.path(topic)),
+            ranges_of=lambda flow: ranges_of(self._log, flow),
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
         self.replicas = Replicas(context, self.sender, self._roots, settings, restored)

@@ -9,10 +9,15 @@ has one policy, and only jobs with that policy share it:
              comes later is a revision, for as long as ``revise_ms``.
     WAIT n   the limit is n, and all expected agents are waited for, dead or never heard of. It runs from
              when half of those that are there have passed: more than half may be away. Then as REVISE.
-    LEAP     the limit of REVISE; but the commit is the last word on its panes. What comes later is refused.
+    LEAP     the limit of REVISE; but who has fallen two intervals behind is not waited for (the paper's
+             rule), and the commit is the last word on its panes. What comes later is refused.
     MIRROR   as REVISE; but neighbours have a replica of each snapshot at once, and when half of the limit is
-             up one of them answers for a missing agent (the paper's speculative copy; how:
-             ``elf.job.rollup.replication``).
+             up, or a missing agent is two intervals behind, one of them answers for it (the paper's
+             speculative copy; how: ``elf.job.rollup.replication``).
+
+Two intervals behind in a pane is who has not sealed it when half of the others have sealed two panes from it
+on. The root sees that by what members say of themselves each second, and hears it from their parents in the
+tree, who see it by their children's slices (``elf.job.rollup.combiner``).
 
 What becomes of a pane on one agent under LEAP, and what it hears:
 

@@ -155,7 +155,8 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "but neighbours have copies of what an agent has of a pane at once (protocol.copies): when half "
            "of the time is up and it is behind, or does not get through, one of them answers for it, and the "
            "window is whole; where agents see one another's files (streams.NAME.shared), another one reads "
-           "what it has not. LEAP: as REVISE, but "
+           "what it has not. LEAP: as REVISE, but a window does not wait for who is two panes behind half of "
+           "the others, and is "
            "said once: rows of an agent that a window came without are left out for good, and counted as "
            "leapt by a later window of that agent's. As nothing is added to it later, agents then send only "
            "the groups that may be among the first of a LIMIT, where a window is one pane.",

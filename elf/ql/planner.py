@@ -194,7 +194,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         steps=planned.steps,
         not_at_roots=planned.why,
     )
-    if draft.leap and draft.changes_us is None:
+    if draft.leap and draft.changes_us is None and found.trees == 1:
         found = with_first(found)
     return reduce(with_function, draft.functions, found)
 
@@ -257,12 +257,6 @@ def _trees(drafts: Sequence[Draft]) -> int:
         if draft.trees > 1 and (drafts[0].revise_us, drafts[0].changes_us) != (None, None):
             raise draft.source.at(
                 draft.tree.args["trees"], "TREES does not go with EMIT FINAL REVISE or EMIT CHANGES yet"
-            )
-        if draft.trees > 1 and drafts[0].leap:
-            raise draft.source.at(
-                draft.tree.args["trees"],
-                "TREES does not go with STRAGGLERS LEAP: an agent could be leapt over in one tree and not in "
-                "another",
             )
     return max(draft.trees for draft in drafts)
 

@@ -36,6 +36,7 @@ from elf.job.openparts import in_part, in_whole, is_open
 from elf.job.parts import from_bytes as parts_of
 from elf.job.provenance import PaneRows, is_traced
 from elf.job.replicas import ReplicaName
+from elf.job.rollup.decisions import follows, siblings
 from elf.job.snapshots import Name, Sealed
 from elf.job.spec import Flow, JobSpec
 from elf.wire.clients import WindowResult
@@ -279,20 +280,33 @@ class Ledger:
         the open ones that its checkpoint names."""
         flow, book = checkpoint.flow.uid, self.books[checkpoint.flow.uid, agent]
         (number,) = (n for n, who in self.numbers(checkpoint.flow.fragment.stream).items() if who == agent)
-        first = min((start for start, _, _ in self.panes[flow]), default=0)
+        first = min((start for lead in self._leads(flow) for start, _, _ in self.panes[lead]), default=0)
         for start, end in [name[:2] for name in names]:
             for pane in self._panes_of(flow, max(start, first), end):
-                word = self.latest(flow, pane)
-                if word is None:
+                words = self._deciding(flow, pane)
+                if not words:
                     self.found(LOST, f"a{agent} leaps over pane {pane} of {short(flow)}, not committed yet")
-                elif not word.members >> number & 1:
+                elif not any(word.members >> number & 1 for word in words):
                     book.leapt.add(pane)
                     book.counted.subtract(book.counter_tables.get(pane, Counter()))
         for pane in self._panes_of(flow, *checkpoint.leapt):
-            if book.covers(pane) or (pane >= first and self.latest(flow, pane) is None):
+            if book.covers(pane) or (pane >= first and not self._deciding(flow, pane)):
                 what = "it has sealed" if book.covers(pane) else "nobody has committed"
                 self.found(LOST, f"a{agent} leaps over pane {pane} of {short(flow)}, which {what}")
             book.leapt.add(pane)
+
+    def _leads(self, flow: str) -> list[str]:
+        """The flows whose commits say who is in the panes of a flow that leaps over stragglers."""
+        fragment = self.flows[flow].fragment
+        if not follows(fragment):
+            return [flow]
+        leads = (one for one in self.flows.values() if not one.fragment.range[0])
+        return [one.uid for one in leads if siblings(one.fragment, fragment)]
+
+    def _deciding(self, flow: str, pane: int) -> list[PaneWord]:
+        """Their last words on a pane."""
+        words = (self.latest(lead, pane) for lead in self._leads(flow))
+        return [word for word in words if word is not None]
 
     def _panes_of(self, flow: str, start: int, end: int) -> range:
         """The panes in which there can be rows."""
@@ -400,8 +414,12 @@ class Ledger:
         flow, fragment = word.row.flow, self.flows[word.row.flow].fragment
         if twice := word.members & in_part(word.parts):
             self.found(DOUBLED, f"{name}: main snapshot and open parts of {numbers(twice)}")
-        if fragment.leap and word.revision:
+        if fragment.leap and word.revision and not follows(fragment):
             self.found(WRONG, f"{name}: a job that leaps is never revised")
+        for pane in range(word.start, min(word.end, word.start + 64)) if follows(fragment) else ():
+            there = self._deciding(flow, pane)
+            if there and all(word.members & ~one.members for one in there):
+                self.found(WRONG, f"{name}: it has {numbers(word.members)}, and the first key range has not")
         if fragment.wait_us is None or word.revision:
             return
         waited_us = self.now_ms * 1_000 - word.end * fragment.pane_us

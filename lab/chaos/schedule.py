@@ -23,6 +23,8 @@ MIRRORED_SHARE = 0.3
 """The share of schedules in which jobs have ``STRAGGLERS MIRROR``."""
 EAGER_SHARE = 0.4
 """The share of schedules in which copies are eager."""
+SPREAD_SHARE = 0.5
+"""The share of jobs that leap over stragglers which have TREES."""
 EQUAL_SHARE = 0.35
 """The share of schedules with jobs with equal queries at one agent."""
 REDUCED_SHARE = 0.3
@@ -179,7 +181,7 @@ JOBS = {
 """Kinds of jobs, and how often they are."""
 PASTS = ("plain", "slide", "odd", "where", "both", "top", "late", "larger", "wait")
 """Kinds of jobs that may begin in the past."""
-OTHERWISE = ("wait", "leap", "first")
+OTHERWISE = ("wait", "leap", "leap trees", "first")
 """They have straggler policies of their own."""
 READERS = ("over", "joined")
 """They read job 0, which is plain."""
@@ -204,7 +206,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
     begun = rng.choice([1, 2, 3, 3])
     kinds = rng.choices(list(JOBS), list(JOBS.values()), k=DRAWN - 1)
     apart = random.Random(f"staged {seed} {nodes}")
-    jobs = ("plain", *(apart.choice(RANGED.get(kind, (kind,))) for kind in kinds))
+    jobs = _spread(seed, nodes, ("plain", *(apart.choice(RANGED.get(kind, (kind,))) for kind in kinds)))
     mirrored, broken = _mirrored(seed, nodes, first, jobs)
     more, together, asked = _equal(seed, nodes, first, jobs[:begun])
     reduced = _reduced(seed, nodes, first, begun, together)
@@ -239,6 +241,12 @@ def drawn(seed: int, nodes: int) -> Schedule:
         listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
         program=program,
     )
+
+
+def _spread(seed: int, nodes: int, jobs: tuple[str, ...]) -> tuple[str, ...]:
+    """The same, where those that leap over stragglers may have trees. Drawn apart."""
+    rng = random.Random(f"spread {seed} {nodes}")
+    return tuple(f"{kind} trees" if kind == "leap" and rng.random() < SPREAD_SHARE else kind for kind in jobs)
 
 
 def _bared(seed: int, streams: tuple[str, ...]) -> tuple[str, ...]:

@@ -119,6 +119,8 @@ def query_of(kind: str) -> Plan:
             return behind(plan(2), wait_us=WAIT_US)
         case "leap":
             return behind(plan(2, 1), leap=True)
+        case "leap trees":
+            return replace(behind(plan(2, 1), leap=True), trees=3)
         case "first":
             return with_first(behind(replace(plan(2), top=Top("s0", True, False, 1), limit=1), leap=True))
         case "mirror":

@@ -487,3 +487,27 @@ def test_the_example_uncommented_says_the_defaults(tmp_path: Path) -> None:
         None, {"ELF_STREAMS_CLICKS_INCLUDE": clicks["clicks"].include[0], "ELF_STREAMS_CLICKS_FORMAT": "json"}
     )
     assert config == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("lazy", (2, False)),
+        ("eager", (2, True)),
+        ("eager 1", (1, True)),
+        ("lazy 3", (3, False)),
+        ("3", (3, False)),
+        ("0", (0, False)),
+    ],
+)
+def test_how_many_copies_and_when(text: str, expected: tuple[int, bool], tmp_path: Path) -> None:
+    path = written(tmp_path, FULL.replace("protocol: {", f"protocol: {{copies: {text}, "))
+    for env in ({}, {"ELF_PROTOCOL_COPIES": text}):
+        found = load(path if not env else written(tmp_path, FULL), env).protocol
+        assert (found.replicas, found.eager) == expected
+
+
+@pytest.mark.parametrize("text", ["often", "5", "eager 0", "eager 9", "true", "1.5"])
+def test_copies_that_are_none(text: str, tmp_path: Path) -> None:
+    (said,) = problems(tmp_path, FULL.replace("protocol: {", f"protocol: {{copies: {text}, "))
+    assert "protocol.copies must be lazy or eager, a whole number from 0 to 4, or both" in said

@@ -367,6 +367,12 @@ def without_dropping(
     return call
 
 
+def decides_for_each_range(patch: pytest.MonkeyPatch) -> None:
+    """protocol 8.8: the root of each key range leaps over whom it misses itself."""
+    for room in ("root", "sender", "holding"):
+        patch.setattr(f"elf.job.rollup.{room}.follows", lambda fragment: False)
+
+
 def forgets_what_was_dropped(patch: pytest.MonkeyPatch) -> None:
     """protocol 8.4: a snapshot is deleted as if it were in a commit, and its rows are counted nowhere."""
 

@@ -30,6 +30,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.commits_before_a_majority: storms.unheard,
     plants.has_one_quota: storms.dead_leader,
     plants.revises_what_was_dropped: storms.stragglers,
+    plants.decides_for_each_range: storms.spread,
     plants.forgets_what_was_dropped: storms.stragglers,
     plants.drops_open_panes_unseen: storms.lagging,
     plants.drops_too_much: storms.lagging,

@@ -86,18 +86,19 @@ def test_copies_of_a_mirrored_flow_are_offered_while_their_owner_lives() -> None
 # -- the root ------------------------------------------------------------------------------------------------
 
 
-def behind_root() -> Root:
-    """A root of five panes that half of its members have sealed at 10,000 ms; the other one beats."""
+def behind_root(sealed: int = 5) -> Root:
+    """A root of panes up to this one that half of its members have sealed at 10,000 ms; the other one
+    beats."""
     root = Root(MIRRORED, RootSettings())
     root.set_roster(log_of(MIRRORED).members(STREAM), 1)
     root.begin(1, 0)
-    root.hear(1, FlowProgress(MIRRORED.uid, 0, 5), 10_000)
+    root.hear(1, FlowProgress(MIRRORED.uid, 0, sealed), 10_000)
     root.hear(0, FlowProgress(MIRRORED.uid, 0, 1), 10_000)
     return root
 
 
 def test_one_holder_at_a_time_answers_for_an_agent_that_is_behind() -> None:
-    root, after_ms = behind_root(), LIMIT_MS // MIRROR_OF
+    root, after_ms = behind_root(2), LIMIT_MS // MIRROR_OF
     roots, offer = Proxies(700), OfferReplicas(flow=MIRRORED.uid, member=0, names=((1, 2, 0),))
 
     def told(holder: str, now_ms: int) -> list[str]:
@@ -127,6 +128,11 @@ def test_one_holder_at_a_time_answers_for_an_agent_that_is_behind() -> None:
     assert (roots.answered, told(OTHER, 12_300)) == ({0: 1}, ["included"])
 
 
+def test_for_who_is_two_intervals_behind_a_holder_answers_at_once() -> None:
+    offer = OfferReplicas(flow=MIRRORED.uid, member=0, names=((1, 2, 0),))
+    assert [len(Proxies().offered(behind_root(n), HOLDER, offer, 10_001)) for n in (2, 3)] == [0, 1]
+
+
 def test_what_an_agent_sends_itself_is_no_mirrors_work() -> None:
     root, roots = behind_root(), Proxies()
     roots.take(root, OWNER, Piece(1, 2, 0b01), 12_000)
@@ -136,7 +142,7 @@ def test_what_an_agent_sends_itself_is_no_mirrors_work() -> None:
 
 def test_elsewhere_nobody_answers_for_the_living() -> None:
     root = rooted()
-    assert not root.stragglers.wants_mirrors(1, 99_999)
+    assert not root.stragglers.wants_mirror(1, 1, 99_999)
 
 
 # -- a fleet -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from elf.job.contributions import Piece, Pieces, Pile, bitmap, from_bytes, members_of, numbers, to_bytes
-from elf.job.rollup.combiner import FIRST_MS, SELF, Combiner
+from elf.job.rollup.combiner import FIRST_MS, SELF, WAIT_MS, WAIT_MS_MIN, Combiner, behind, wait_ms
 
 PANES = 12
 
@@ -106,6 +106,35 @@ def test_a_root_waits_for_nobody_below_its_own_relay() -> None:
     combiner = Combiner()
     combiner.add(SELF, Piece(0, 1, 1), 0)
     assert [members_of(pieces) for pieces in combiner.ready(("child",), 0, root=True)] == [1]
+
+
+def test_who_is_two_intervals_behind_half_of_its_siblings_is_a_straggler() -> None:
+    assert behind({}) == behind({"a": 5}) == behind({"a": 5, "b": 4, "c": 4}) == {}
+    assert behind({"a": 5, "b": 5, "c": 3}) == {"c": 4}, "in pane 3"
+    assert behind({"a": 9, "b": 5, "c": 5, "d": 3}) == {"d": 4}
+    assert behind({"a": 9, "b": 3, "c": 3}) == {}, "one that is ahead is not half"
+
+
+def test_a_relay_does_not_wait_for_a_straggler_and_says_so_once() -> None:
+    combiner = Combiner(wait_ms=60_000)
+    children = ("left", "right", "slow")
+    for source in (SELF, *children):
+        combiner.add(source, Piece(0, 1, 1 << len(source)), 0)
+    assert len(combiner.ready(children, 0)) == 1
+    for pane in (1, 2):
+        for source in (SELF, *children[:2]):
+            combiner.add(source, Piece(pane, pane + 1, 1 << len(source)), pane)
+        gone_up = [spanned(pieces)[:2] for pieces in combiner.ready(children, pane)]
+        assert gone_up == ([] if pane == 1 else [(1, 2), (2, 3)])
+    assert combiner.stragglers() == (("slow", 2),)
+    assert combiner.stragglers() == ()
+
+
+@given(st.integers(0, 10_000_000), st.integers(1, 8))
+def test_relays_wait_less_the_deeper_they_are(pane_us: int, depth: int) -> None:
+    assert WAIT_MS_MIN <= wait_ms(pane_us, depth + 1) <= wait_ms(pane_us, depth) <= WAIT_MS
+    assert wait_ms(pane_us, depth, 4_000) == max(WAIT_MS_MIN, 4_000 >> depth - 1)
+    assert wait_ms(1_000_000, 1) == wait_ms(0, 0) == WAIT_MS
 
 
 def test_a_relay_does_not_wait_for_a_child_that_went_away() -> None:

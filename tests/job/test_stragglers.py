@@ -16,14 +16,15 @@ from agents.answering.about import describe
 from agents.committing.windowcommits import window_result
 from elf.batch import decode, encode
 from elf.fields import replace
-from elf.job.catalog.log import Member
+from elf.job.catalog.log import CatalogLog, Member
 from elf.job.commands import DropStragglers, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
 from elf.job.counters import PaneCounters, counters
 from elf.job.messages.groups import JobStatus
-from elf.job.messages.rollup import FlowProgress
+from elf.job.messages.rollup import Behind, FlowProgress
 from elf.job.rollup.decide import RootSettings, Stragglers
 from elf.job.rollup.root import Root
+from elf.job.rollup.rooted import RootedFlow
 from elf.job.snapshots import SnapshotName
 from elf.job.spec import Flow
 from elf.ql.plan import Plan
@@ -172,6 +173,45 @@ def test_each_pane_of_a_snapshot_has_its_own_verdict_where_agents_are_leapt_over
     ]
     root.forget(12)
     assert root.answers.verdicts(1, 11, 13, 50_000) == [(11, 12, "leapt"), (12, 13, "included")]
+
+
+def three(query: Plan) -> Root:
+    """Three members that have begun with pane 10."""
+    root = rooted(query, members=3)
+    for member in (0, 1, 2):
+        root.hear(member, progress(10), 0)
+    root.begin(10, 0)
+    return root
+
+
+@pytest.mark.parametrize("query", [LEAP, plan(2, 1)], ids=["leap", "revise"])
+def test_who_leaps_does_not_wait_for_who_is_two_intervals_behind(query: Plan) -> None:
+    root = three(query)
+    for pane in (10, 11):
+        for member in (0, 1):
+            root.hear(member, progress(pane + 1), 100 * pane)
+        root.take(Piece(pane, pane + 1, 0b011))
+        assert root.propose(100 * pane) == []
+    root.hear(2, progress(10), 1_200)
+    commits = root.propose(1_200)
+    leaps = query.fragment.leap
+    assert [(one.start, one.end, one.members) for one in commits] == ([(10, 11, 0b011)] if leaps else [])
+    assert root.stragglers.is_behind(2, 10)
+    assert not root.stragglers.is_behind(2, 11), "it has one interval left"
+
+
+def test_a_parent_says_who_is_behind_and_nobody_else_does() -> None:
+    root, uid = three(LEAP), "f" * 24
+    addresses = [member.address for member in root.roster.members]
+    found = RootedFlow(root, RootSettings(), CatalogLog(), since_ms=0, seq=0, name="root")
+    root.hear(2, replace(progress(10), parent=addresses[1]), 0)
+    word = Behind(flow=uid, children=((addresses[2], 12),))
+    found.behind(addresses[0], word, 0)
+    assert not root.stragglers.is_behind(2, 10)
+    found.behind(addresses[1], word, 0)
+    assert root.stragglers.is_behind(2, 11)
+    found.behind(addresses[0], Behind(flow=uid, children=(("", 11),)), 0)
+    assert root.stragglers.is_behind(0, 10), "of itself"
 
 
 def test_a_flow_over_its_quota_leaps_too() -> None:

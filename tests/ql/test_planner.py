@@ -215,6 +215,16 @@ def test_streams_whose_columns_disagree() -> None:
 REVISE = (None, False, False)
 
 
+def test_all_trees_leap_and_none_leaves_groups_out() -> None:
+    text = "SELECT store, COUNT(*) AS n FROM x GROUP BY store ORDER BY n DESC LIMIT 2 WINDOWING 5 SECONDS"
+    found = plan_text(f"{text} STRAGGLERS LEAP TREES 2", SCHEMA)
+    assert [(one.range, one.leap, one.first) for one in found.fragments] == [
+        ((0, 2), True, None),
+        ((1, 2), True, None),
+    ]
+    assert plan_text(f"{text} STRAGGLERS LEAP", SCHEMA).fragment.first is not None
+
+
 @pytest.mark.parametrize(
     ("clause", "expected"),
     [

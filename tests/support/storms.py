@@ -67,6 +67,12 @@ def stragglers(rng: random.Random) -> list[Fault]:
     ]
 
 
+def spread(rng: random.Random) -> list[Fault]:
+    """The same, with trees, in which what agents send gets lost."""
+    lost = [Fault("way up", 1_000 + 1_500 * n, (n,), 2_500) for n in range(6)]
+    return [*stragglers(rng), *lost, Fault("loss", 0, (), 10_000, 10)]
+
+
 def dead(rng: random.Random) -> list[Fault]:
     """One is dead for longer than it takes to notice; nothing else holds panes up."""
     return [Fault("crash", 2_000 + rng.randrange(1_500), (rng.randrange(6),), 6_000)]
@@ -184,6 +190,7 @@ def counting(rng: random.Random) -> list[Fault]:
 
 
 AGENTS: dict[Storm, int] = {
+    spread: 6,
     stragglers: 6,
     dead: 6,
     lagging: 6,
@@ -197,6 +204,7 @@ AGENTS: dict[Storm, int] = {
 
 JOBS: dict[Storm, tuple[str, ...]] = {
     stragglers: ("leap", "wait"),
+    spread: ("leap trees",),
     dead: ("wait",),
     lagging: ("leap", "wait"),
     fashions: ("first",),

@@ -44,7 +44,10 @@ from elf.job.messages.groups import (
 )
 from elf.job.messages.inquiries import AskWhy, InspectFlow
 from elf.job.messages.rollup import (
+    AskDecided,
     Begun,
+    Behind,
+    Decided,
     EarlyState,
     FlowBegun,
     FlowHead,
@@ -70,6 +73,9 @@ ToFlow = (
     | FunctionFailed
     | Whereabouts
     | NotRun
+    | Behind
+    | AskDecided
+    | Decided
     | Offer
     | ReadPanes
     | FlowHead
@@ -135,6 +141,12 @@ class Router:
                 self.roots.whereabouts(message)
             case NotRun():
                 self.roots.not_run(sender, message, now_ms)
+            case AskDecided():
+                return self.roots.asked_decided(sender, message)
+            case Decided():
+                return self.roots.decided(sender, message, now_ms)
+            case Behind():
+                return self.roots.behind(sender, message, now_ms)
             case Offer():
                 return self.roots.offered(sender, message, now_ms)
             case ReadPanes():

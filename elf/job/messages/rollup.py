@@ -141,6 +141,32 @@ class EarlyState(Message, frozen=True, kw_only=True):
     payload: bytes = b""
 
 
+class Behind(Message, frozen=True, kw_only=True):
+    """Inner node to root: these children, or its own worker (no address), have fallen two intervals behind
+    half of their siblings in panes below that one (``elf.job.rollup.combiner``)."""
+
+    flow: FlowUid
+    children: tuple[tuple[Address, Pane], ...]
+
+
+class AskDecided(Message, frozen=True, kw_only=True):
+    """The root of a key range to that of the first one, ``flow``: who is in the panes of flow ``follower``
+    from ``start`` on (``elf.job.rollup.decisions``)?"""
+
+    flow: FlowUid
+    follower: FlowUid
+    start: Pane
+
+
+class Decided(Message, frozen=True, kw_only=True):
+    """The answer, and at each commit: (first pane, end, members). ``free``: the first of these is of panes of
+    which nobody decides."""
+
+    flow: FlowUid
+    spans: tuple[tuple[Pane, Pane, Members], ...]
+    free: bool = False
+
+
 class Resend(Message, frozen=True, kw_only=True):
     """Root to a missing member: send your snapshots of these panes directly to me."""
 
@@ -206,6 +232,9 @@ ROLLUP_MESSAGES = (
     Begun,
     EarlyState,
     LeaveOut,
+    Behind,
+    AskDecided,
+    Decided,
     Resend,
     Offer,
     Verdict,

@@ -8,8 +8,9 @@ second how far it has sealed and how many rows it has counted, with late rows an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Final
 
 from elf.job.catalog.log import Member
@@ -17,6 +18,7 @@ from elf.job.contributions import PartName
 from elf.job.openparts import is_open
 from elf.job.rollup.collect import Covered
 from elf.job.rollup.decide import RootSettings, Stragglers
+from elf.job.rollup.decisions import ALL, Decisions
 from elf.job.rollup.panes import Panes
 from elf.job.rollup.presence import Told
 
@@ -29,8 +31,14 @@ class Answers:
     """See the module's docstring."""
 
     def __init__(
-        self, panes: Panes, covered: Covered, stragglers: Stragglers, settings: RootSettings
+        self,
+        panes: Panes,
+        covered: Covered,
+        stragglers: Stragglers,
+        settings: RootSettings,
+        decisions: Decisions | None = None,
     ) -> None:
+        self._decisions = decisions
         self._panes = panes
         self._covered = covered
         self._stragglers = stragglers
@@ -76,6 +84,8 @@ class Answers:
         each committed pane has its own, ``included`` or ``leapt``; elsewhere one verdict holds for all panes.
         """
         first, history = self._panes.first_pane, self._panes.history
+        if self._decisions is not None:
+            return list(self._verdicts_of_decisions(self._decisions, member, start, end, now_ms))
         if not self._panes.flow.fragment.leap or first is None:
             return self._verdicts_beside_runs(member, start, end, now_ms)
         begin = max(start, first)
@@ -87,6 +97,18 @@ class Answers:
         rest = max(begin, self._panes.durable_to())
         found += [(rest, end, self.verdict(member, rest, end, now_ms))] if rest < end else []
         return [(a, b, word) for a, b, word in found if a < b]
+
+    def _verdicts_of_decisions(
+        self, decisions: Decisions, member: int, start: int, end: int, now_ms: int
+    ) -> Iterator[tuple[int, int, str]]:
+        """Each pane has its own, where another root decides who is in it."""
+        inner = sorted(edge for edge in decisions.edges() if start < edge < end)
+        for first, last in pairwise((start, *inner, end)):
+            decided = decisions.members(first)
+            if decided is not None and decided != ALL and not decided >> member & 1:
+                yield first, last, "leapt"
+            else:
+                yield first, last, self.verdict(member, first, last, now_ms)
 
     def _verdicts_beside_runs(
         self, member: int, start: int, end: int, now_ms: int

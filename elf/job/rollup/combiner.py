@@ -2,10 +2,12 @@
 
 ``Combiner`` is a combining barrier for the slices of the children and of the node's own worker (paper, 3.2).
 It sends panes up when everybody that it waits for has reported them, or when the oldest piece has waited for
-the limit; later pieces go up at once, as a supplement. It waits for children in its table that have reported
-before. The root knows the roster and asks for missing members, so a combiner need not know it. Before
-anything has gone up, the combiner waits for all of its children, but not for long, as some may have nothing
-of the flow; otherwise the first panes of all members would reach the root one by one.
+the limit; later pieces go up at once, as a supplement. It does not wait for who has fallen two intervals
+behind half of the others (paper, 3.4), and where a job leaps over stragglers, or has mirrors for them, it
+tells the root of those (``Behind``). It waits for children in its table that have reported before. The root
+knows the roster and asks for missing members, so a combiner need not know it. Before anything has gone up,
+the combiner waits for all of its children, but not for long, as some may have nothing of the flow; otherwise
+the first panes of all members would reach the root one by one.
 
 ``Beginning`` gathers the members that begin a new flow. All members of a stream begin it within a few ms, and
 its job group waits for them. Direct messages from 1,280 agents would keep the job group busy for 100 ms, and
@@ -17,7 +19,7 @@ is dead or runs an elf that does not know these messages.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -30,16 +32,38 @@ FIRST_MS: Final = 50
 """How long the first panes wait for children that have not reported anything yet."""
 SELF = ""
 """The source name of the node's own worker."""
+INTERVALS: Final = 2
+"""Whoever is so many panes behind half of its siblings is a straggler."""
+WAIT_MS: Final = 1_000
+WAIT_MS_MIN: Final = 50
+"""The most that a combiner below the root waits by default, and the least that one anywhere waits."""
 GATHER_MS: Final = 5
 FORGET_MS: Final = 1_000
 """How long messages wait for a flow that is not here; by then they have been repeated."""
 
 
+def wait_ms(pane_us: int, depth: int, first_ms: int | None = None) -> int:
+    """How long the combiners at this depth of a flow's tree (from 1) wait: those below the root ``first_ms``,
+    by default a pane, at most a second; those at each level half as long as those above. So a combiner still
+    waits when what waited below it comes, and all together wait less than twice as long as the first."""
+    first = min(pane_us // 1_000 or WAIT_MS, WAIT_MS) if first_ms is None else first_ms
+    return max(first >> max(0, depth - 1), WAIT_MS_MIN)
+
+
+def behind(ends: Mapping[str, int]) -> dict[str, int]:
+    """Of sources that have reported panes up to these: those that are two intervals behind half of all, each
+    with the pane below which it is."""
+    ordered = sorted(ends.values(), reverse=True)
+    half = ordered[(len(ordered) - 1) // 2] if ordered else START_OF_TIME
+    return {source: half - INTERVALS + 1 for source, end in ends.items() if end + INTERVALS <= half}
+
+
 class Combiner:
     """Pieces of one flow on their way up. ``wait_ms`` bounds how long a missing child holds up the others."""
 
-    def __init__(self, wait_ms: int = 1_000) -> None:
-        self._wait_ms = wait_ms
+    def __init__(self, wait_ms: int = WAIT_MS) -> None:
+        self.wait_ms = wait_ms
+        self._told: dict[str, int] = {}
         self._pile = Pile()
         self._reported: dict[str, int] = {}
         self._oldest_ms: int | None = None
@@ -56,11 +80,19 @@ class Combiner:
         """Whether something waits here to go up."""
         return bool(self._pile)
 
+    def stragglers(self) -> tuple[tuple[str, int], ...]:
+        """Who has fallen two intervals behind since this was last asked, with the pane below which it is."""
+        found = behind(self._reported).items()
+        new = [(source, below) for source, below in found if below > self._told.get(source, START_OF_TIME)]
+        self._told = {source: below for source, below in self._told.items() if source in self._reported}
+        self._told.update(new)
+        return tuple(new)
+
     def deadline(self) -> int | None:
         """When ``ready`` has something although a child is missing."""
         if self._oldest_ms is None:
             return None
-        return self._oldest_ms + (FIRST_MS if self._sent == START_OF_TIME else self._wait_ms)
+        return self._oldest_ms + (FIRST_MS if self._sent == START_OF_TIME else self.wait_ms)
 
     def ready(self, children: tuple[str, ...], now_ms: int, *, root: bool = False) -> list[Pieces]:
         """Take what goes up now. ``root``: there is no parent, and slices of children do not come here."""
@@ -74,7 +106,9 @@ class Combiner:
         if first and not expired and not present <= self._reported.keys():
             return []
         top = max(piece.end for piece in self._pile)
-        below = top if expired else min(self._reported.values(), default=top)
+        slow = behind(self._reported)
+        ends = (end for source, end in self._reported.items() if source not in slow)
+        below = top if expired else min(ends, default=top)
         below = max(below, self._sent)
         found = self._pile.take(min(piece.start for piece in self._pile), below)
         self._sent = below

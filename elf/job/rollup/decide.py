@@ -19,6 +19,8 @@ from elf.job.contributions import PartName, Pieces, bitmap, members_of, numbers
 from elf.job.effects import CommitPanes
 from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.collect import Covered
+from elf.job.rollup.combiner import INTERVALS
+from elf.job.rollup.decisions import ALL, Decisions
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.rollup.presence import Presence
 from elf.job.snapshots import Threshold
@@ -70,16 +72,22 @@ class Whole(msgspec.Struct, frozen=True):
 class Stragglers:
     """Which members the panes of a flow wait for, and for how long (``elf.job.stragglers``)."""
 
-    def __init__(self, panes: Panes, covered: Covered, settings: RootSettings) -> None:
+    def __init__(
+        self, panes: Panes, covered: Covered, settings: RootSettings, decisions: Decisions | None = None
+    ) -> None:
         self._panes = panes
         self._covered = covered
         self._settings = settings
+        self.decisions = decisions
+        """Where another root decides who is in the panes (``elf.job.rollup.decisions``)."""
         self._whole: Whole | None = None
         self._passed: deque[tuple[int, int]] = deque()
         self._above = 0
         """Members whose watermark was seen above the last of these; there is nothing to find while they are
         fewer than half."""
         self._began_ms: int | None = None
+        self._behind: dict[int, int] = {}
+        """Members that have fallen two intervals behind, and the pane below which they have."""
         self.presence = Presence(settings.grace_ms)
 
     def began(self, now_ms: int) -> None:
@@ -93,6 +101,8 @@ class Stragglers:
         each member sends one every second."""
         news = self.presence.hear(member, progress, now_ms)
         last = self.passed_to()
+        if progress.sealed + INTERVALS <= last:
+            news |= self.fall_behind(member, last - INTERVALS + 1)
         if progress.sealed <= last:
             return news
         self._above |= 1 << member
@@ -105,6 +115,19 @@ class Stragglers:
         self._passed.append((now_ms, half))
         self._above = bitmap(n for n in self.presence if self.presence[n].progress.sealed > half)
         return True
+
+    def fall_behind(self, member: int, below: int) -> bool:
+        """A member is two intervals behind half of the others in panes below this one, as it says itself, or
+        its parent does. A job that leaps over stragglers does not wait for it there; a job with mirrors wants
+        one at once. Returns whether that is new."""
+        if below <= self._behind.get(member, START_OF_TIME):
+            return False
+        self._behind[member] = below
+        return True
+
+    def is_behind(self, member: int, pane: int) -> bool:
+        """Whether it has fallen two intervals behind in this pane."""
+        return pane < self._behind.get(member, START_OF_TIME)
 
     def passed_to(self) -> int:
         """Half of the watermarks were seen to have passed the panes below this one."""
@@ -158,6 +181,8 @@ class Stragglers:
         """More panes are committed: when they were passed no longer matters."""
         while len(self._passed) > 1 and self._passed[1][1] <= self._covered.committed_to():
             self._passed.popleft()
+        head = self._covered.committed_to()
+        self._behind = {member: below for member, below in self._behind.items() if below > head}
 
     # -- for whom --------------------------------------------------------------------------------------------
 
@@ -167,9 +192,14 @@ class Stragglers:
         return self._panes.expected(pane) & there & ~self._covered.refused.at(pane)
 
     def wanted(self, pane: int, now_ms: int) -> int:
-        """As ``awaited``, with the dead where these are awaited; of panes that are collected again, the
-        members that were in them."""
+        """As ``awaited``, with the dead where these are awaited, and without those that are leapt over since
+        they are two intervals behind; of panes that are collected again, the members that were in them."""
+        decided = None if self.decisions is None else self.decisions.members(pane)
+        if decided is not None and decided != ALL:
+            return decided & ~self._covered.refused.at(pane)
         wanted = self.awaited(pane, now_ms)
+        if self._panes.flow.fragment.leap:
+            wanted &= ~bitmap(member for member in self._behind if self.is_behind(member, pane))
         if self._wait_ms is not None:
             wanted |= self._begun(pane)
         if self._whole is not None and pane < self._whole.end:
@@ -235,6 +265,9 @@ class Stragglers:
     def is_expired(self, pane: int, now_ms: int) -> bool:
         """Whether the straggler limit is up. It is not while members read their archives for this pane: each
         reads as fast as its host lets it (protocol 13.4)."""
+        decided = None if self.decisions is None else self.decisions.at(pane)
+        if decided is not None and now_ms - decided.at_ms < self.limit_ms():
+            return False
         if not self.has_waited(pane, self.limit_ms(), now_ms):
             return False
         since = self._panes.flow.fragment.since_us is not None
@@ -246,11 +279,11 @@ class Stragglers:
             return self._whole.at_ms
         return next((at_ms for at_ms, half in self._passed if half > pane), None)
 
-    def wants_mirrors(self, pane: int, now_ms: int) -> bool:
-        """Whether the members that are missing in this pane are so far behind that neighbours are to answer
-        for them, dead or alive (``STRAGGLERS MIRROR``)."""
-        mirror = self._panes.flow.fragment.mirror
-        return mirror and self.has_waited(pane, self.limit_ms() // MIRROR_OF, now_ms)
+    def wants_mirror(self, member: int, pane: int, now_ms: int) -> bool:
+        """Whether a member that is missing in this pane is so far behind that neighbours are to answer for
+        it, dead or alive (``STRAGGLERS MIRROR``)."""
+        mirror, waits_ms = self._panes.flow.fragment.mirror, self.limit_ms() // MIRROR_OF
+        return mirror and (self.is_behind(member, pane) or self.has_waited(pane, waits_ms, now_ms))
 
     def collect_again(self, start: int, end: int, members: int, now_ms: int) -> None:
         """Panes are begun again, with all groups of these members."""
@@ -263,6 +296,8 @@ class Stragglers:
     def edges(self, start: int, end: int) -> list[int]:
         """The panes inside ``(start, end)`` at which the awaited members, or the time since when, change."""
         edges = self.presence.beginnings(start, end) | set(self._panes.roster.edges(start, end))
+        edges |= self.decisions.edges() if self.decisions is not None else set()
+        edges |= set(self._behind.values()) if self._panes.flow.fragment.leap else set()
         edges |= {half for _, half in self._passed} | set(self._covered.refused.edges()) | {self.whole_to()}
         return sorted(edge for edge in edges if start < edge < end)
 
@@ -286,6 +321,11 @@ class Deciding:
         head, parts_to = self._covered.committed_to(), self._covered.open_to()
         found: list[CommitPanes] = []
         for start, end, covered in self._spans(head, max(self._covered.held_to(head), parts_to)):
+            if (decided := self._decided(start)) is None:
+                break
+            if not (covered or decided):
+                found.append(self._of(start, end, ()))
+                continue
             if not covered and start < parts_to and stragglers.is_deserted(start, now_ms):
                 found.append(self._of(start, end, ()))
                 continue
@@ -300,6 +340,11 @@ class Deciding:
             else:
                 break
         return found
+
+    def _decided(self, pane: int) -> int | None:
+        """Who is in a pane; ``ALL`` where that is decided here, None where it is not decided yet."""
+        decisions = self._stragglers.decisions
+        return ALL if decisions is None else decisions.members(pane)
 
     def _spans(self, start: int, end: int) -> Iterator[tuple[int, int, int]]:
         """What is held, split also where the set of awaited members changes and where the limit runs out. It

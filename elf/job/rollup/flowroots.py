@@ -29,7 +29,10 @@ from elf.job.effects import Effect, Forget, Send
 from elf.job.events import CommitsRead, PanesCommitted
 from elf.job.messages.inquiries import AskWhy, FlowStatus, InspectFlow
 from elf.job.messages.rollup import (
+    AskDecided,
     Begun,
+    Behind,
+    Decided,
     EarlyState,
     NotRun,
     Offer,
@@ -39,6 +42,7 @@ from elf.job.messages.rollup import (
     Slice,
     Whereabouts,
 )
+from elf.job.rollup import decisions
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment, disjoint
 from elf.job.rollup.root import Root
@@ -169,6 +173,23 @@ class FlowRoots:
     def take(self, sender: str, message: Slice, now_ms: int) -> list[Effect]:
         rooted = self._flows.get(message.flow)
         return [] if rooted is None else rooted.take(sender, message, now_ms)
+
+    def asked_decided(self, sender: str, message: AskDecided) -> list[Effect]:
+        """The root of another key range asks who is in its panes."""
+        rooted = self._flows.get(message.flow)
+        found = None if rooted is None else decisions.answer(rooted.root, message)
+        return [] if found is None else [Send(sender, found)]
+
+    def decided(self, sender: str, message: Decided, now_ms: int) -> list[Effect]:
+        """The root of the first key range says it."""
+        rooted = self._flows.get(message.flow)
+        if rooted is None or sender not in {one.leader for one in rooted.leads()}:
+            return []
+        return rooted.decided(message, now_ms)
+
+    def behind(self, sender: str, message: Behind, now_ms: int) -> list[Effect]:
+        rooted = self._flows.get(message.flow)
+        return [] if rooted is None else rooted.behind(sender, message, now_ms)
 
     def offered(self, sender: str, offer: Offer, now_ms: int) -> list[Effect]:
         rooted = self._flows.get(offer.flow)

@@ -33,6 +33,7 @@ from elf.job.replicas import (
     StoreReplicas,
 )
 from elf.job.rollup.decide import RootSettings
+from elf.job.rollup.decisions import follows
 from elf.job.rollup.sender import OFFERED_MAX
 from elf.job.rollup.slices import reissued
 from elf.job.snapshots import Span
@@ -166,7 +167,7 @@ class Holding:
     def committed(self, word: Committed) -> list[Step]:
         flow = self._log.flow(word.flow)
         members, parts = from_bytes(word.members), set(word.parts)
-        leap = flow is not None and flow.fragment.leap
+        leap = flow is not None and flow.fragment.leap and not follows(flow.fragment)
         done = []
         for name in sorted(self._of.get(word.flow, ())):
             if name.part:

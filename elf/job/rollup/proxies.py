@@ -73,7 +73,7 @@ class Proxies:
                 if verdict == "wait":
                     continue
                 snapshot = (offer.member, first, last, part)
-                wanted = silent or root.stragglers.wants_mirrors(first, now_ms)
+                wanted = silent or root.stragglers.wants_mirror(offer.member, first, now_ms)
                 if verdict == "send" and not (wanted and self._appoint(snapshot, holder, now_ms)):
                     continue
                 word = ReplicaVerdict(
@@ -214,6 +214,6 @@ def _lacking(root: Root, member: int, now_ms: int) -> Iterator[int]:
         if not root.expected(pane) >> member & 1 or not root.answers.lacks(member, pane, pane + 1, now_ms):
             continue
         if pane < head or (
-            root.stragglers.is_due(pane) and (silent or root.stragglers.wants_mirrors(pane, now_ms))
+            root.stragglers.is_due(pane) and (silent or root.stragglers.wants_mirror(member, pane, now_ms))
         ):
             yield pane

@@ -13,10 +13,11 @@ from typing import Final
 
 from elf.job.contributions import PartName, Piece, UnusablePieces, bitmap, numbers
 from elf.job.effects import CommitPanes
-from elf.job.messages.rollup import FlowProgress
+from elf.job.messages.rollup import Decided, FlowProgress
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.collect import Covered
 from elf.job.rollup.decide import Deciding, RootSettings, Stragglers
+from elf.job.rollup.decisions import Decisions, follows, heard
 from elf.job.rollup.panes import Panes, Segment
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow
@@ -31,9 +32,11 @@ class Root(Panes):
     def __init__(self, flow: Flow, settings: RootSettings, segments: Sequence[Segment] = ()) -> None:
         super().__init__(flow, segments)
         self._settings = settings
+        self.decisions = Decisions() if follows(flow.fragment) else None
+        """Who is in its panes, where another root decides that."""
         self.covered = Covered(self)
-        self.stragglers = Stragglers(self, self.covered, settings)
-        self.answers = Answers(self, self.covered, self.stragglers, settings)
+        self.stragglers = Stragglers(self, self.covered, settings, self.decisions)
+        self.answers = Answers(self, self.covered, self.stragglers, settings, self.decisions)
         self._deciding = Deciding(self, self.covered, self.stragglers)
         self.failure = ""
         """How the flow's reduce function has failed here: it is not tried again."""
@@ -77,11 +80,34 @@ class Root(Panes):
     def take(self, piece: Piece) -> None:
         """Take a partial aggregate, from the tree or directly from a member; refuse what is covered."""
         if self._first is not None:
-            last_word = self.flow.fragment.leap
+            last_word = self.flow.fragment.leap and self.decisions is None
             piece = piece.clip(self.covered.committed_to() if last_word else self._first, piece.end)
         if piece.excerpt:
             piece = piece.clip(self.stragglers.whole_to(), piece.end)
-        self.covered.add(piece)
+        if self.decisions is None:
+            self.covered.add(piece)
+        elif piece.start < piece.end:
+            for usable in self.decisions.usable(piece):
+                self.covered.add(usable)
+
+    def decided(self, said: Decided, now_ms: int) -> None:
+        """Another root has decided who is in panes: what is held of them with others goes."""
+        if self.decisions is not None:
+            heard(self.decisions, said, self.kept_from(), now_ms)
+            for start, end, _ in said.spans:
+                for together in self.covered.take(start, end):
+                    for piece in together:
+                        self.take(piece)
+
+    def undecided_from(self) -> int | None:
+        """The first pane whose decision is to be asked for; None: there is none for now."""
+        if self.decisions is None or self._first is None:
+            return None
+        known, head = self.decisions.end, self.covered.committed_to()
+        if known is None:
+            return self.kept_from()
+        waits = self.covered.holds() or self.stragglers.passed_to() > head
+        return known if waits and known <= max(head, self.stragglers.passed_to()) else None
 
     def take_part(self, name: PartName, piece: Piece) -> None:
         """Take a part of late rows, directly from a member; refuse it if it is covered."""
@@ -163,12 +189,15 @@ class Root(Panes):
         """When a tick may change something: a limit or a question comes due, for a flow that is to begin or a
         pane that waits."""
         waits = self.covered.holds() or self.stragglers.passed_to() > self.covered.committed_to()
+        waits |= self.undecided_from() is not None
         begins = self._first is None and self.stragglers.presence.heard
         return now_ms + LOOK_MS if waits or begins else None
 
     def forget(self, below: int) -> None:
         super().forget(below)
         self.covered.refused.forget(self.kept_from())
+        if self.decisions is not None:
+            self.decisions.forget(self.kept_from())
 
     def check(self) -> None:
         """Raise ``ElfBug`` when an invariant is broken."""

@@ -16,8 +16,11 @@ from elf.job.events import PanesCommitted
 from elf.job.messages.groups import FunctionFailed
 from elf.job.messages.inquiries import FlowReader, FlowStatus, TreeEdge
 from elf.job.messages.rollup import (
+    AskDecided,
     Began,
+    Behind,
     Committed,
+    Decided,
     FlowProgress,
     LeaveOut,
     Offer,
@@ -27,6 +30,7 @@ from elf.job.messages.rollup import (
     Verdict,
 )
 from elf.job.openparts import is_open
+from elf.job.rollup import decisions
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.panes import Segment
 from elf.job.rollup.proxies import MIRROR_OF, PROXY_MS, Proxies, Runs
@@ -68,7 +72,7 @@ class RootedFlow:
         self._parents: dict[int, str] = {}
         self._first: int | None = None
         """The first pane, from when it is about to be stored."""
-        self._told_ms = 0
+        self._told_ms = self._asked_ms = 0
         self._words: list[Committed] = []
         """Commits of which workers hear later, at ``_words_ms``."""
         self._words_ms = 0
@@ -81,6 +85,38 @@ class RootedFlow:
             return []
         self._parents[member] = report.parent
         return self.advance(now_ms) if self.root.hear(member, report, now_ms) else []
+
+    def behind(self, sender: str, message: Behind, now_ms: int) -> list[Effect]:
+        """Members have fallen behind. That is believed of their parent, and of themselves."""
+        told = dict(message.children)
+        for member in self.root.roster.members:
+            address = "" if member.address == sender else member.address
+            below, known = told.get(address), self.root.stragglers.progress_of(member.number)
+            if below is not None and known is not None and sender in (member.address, known.parent):
+                self.root.stragglers.fall_behind(member.number, below)
+        return self.advance(now_ms)
+
+    def leads(self) -> list[Flow]:
+        """The first key range, whose root decides for this one."""
+        flow = self.root.flow
+        others = decisions.ranges_of(self._log, flow) if decisions.follows(flow.fragment) else ()
+        return [other for other in others if not other.fragment.range[0]]
+
+    def decided(self, message: Decided, now_ms: int) -> list[Effect]:
+        """Who is in panes, as the root of the first key range has it."""
+        self.root.decided(message, now_ms)
+        return self.advance(now_ms)
+
+    def _ask_decided(self, now_ms: int) -> list[Effect]:
+        """Ask for what is not known and may be wanted."""
+        start = self.root.undecided_from()
+        if start is None or now_ms - self._asked_ms < decisions.ASK_MS:
+            return []
+        self._asked_ms = now_ms
+        return [
+            Send(lead.leader, AskDecided(flow=lead.uid, follower=self.root.flow.uid, start=start))
+            for lead in self.leads()
+        ]
 
     def begun(self, members: Iterable[Began], now_ms: int) -> list[Effect]:
         """Members answer for the flow, which is new to them. A member that we have heard directly is known
@@ -170,7 +206,10 @@ class RootedFlow:
         threshold = self._asking.committed(event.threshold)
         asked = [_leave_out(done.flow, threshold)] if threshold is not None else []
         self.root.told(self._asking.last)
-        told = self._tell(word, now_ms)
+        told = [
+            *self._tell(word, now_ms),
+            *decisions.told(self._log, done.flow, segment.start, segment.end, segment.members),
+        ]
         return segment, [*told, *asked, *sent, *failed, *self.advance(now_ms)]
 
     def _tell(self, word: Committed, now_ms: int) -> list[Multicast]:
@@ -235,6 +274,7 @@ class RootedFlow:
     def tick(self, now_ms: int, wanted_from: Callable[[str, int], int]) -> list[Effect]:
         """``wanted_from`` as for ``FlowRoots``."""
         found = [*self.advance(now_ms), *self._ask(self.root.answers.missing(now_ms))]
+        found += self._ask_decided(now_ms)
         self.runs.give_up(now_ms)
         found += self.runs.wanted(self.root, now_ms)
         if self._words and now_ms >= self._words_ms:

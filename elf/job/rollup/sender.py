@@ -20,6 +20,7 @@ from elf.job.contributions import Piece, Pieces, from_bytes
 from elf.job.effects import Combine, Effect, Fetch, Forget, Send, Unusable, Work
 from elf.job.events import Combined
 from elf.job.messages.rollup import (
+    Behind,
     Committed,
     EarlyState,
     FlowProgress,
@@ -33,7 +34,8 @@ from elf.job.messages.rollup import (
 from elf.job.openparts import is_open
 from elf.job.reexecution import Where
 from elf.job.replicas import ReplicaName
-from elf.job.rollup.combiner import SELF, Combiner
+from elf.job.rollup.combiner import SELF, Combiner, wait_ms
+from elf.job.rollup.decisions import follows
 from elf.job.rollup.retained import Retained
 from elf.job.rollup.slices import reissued, slice_of
 from elf.job.snapshots import Early, Name, Sealed, Threshold
@@ -60,7 +62,8 @@ class _Line:
 
 
 class Sender:
-    """See the module's docstring. ``parent_of`` and ``children_of`` look into the overlay's trees."""
+    """See the module's docstring. ``parent_of``, ``children_of`` and ``depth_of`` look into the overlay's
+    trees."""
 
     def __init__(
         self,
@@ -74,8 +77,15 @@ class Sender:
         offer_ms: int = 3_000,
         retained_bytes_max: int = 256 << 20,
         eager: bool = False,
+        combine_ms: int | None = None,
+        depth_of: Callable[[bytes], int] = lambda _: 1,
+        ranges_of: Callable[[Flow], Iterable[Flow]] = lambda _: (),
     ) -> None:
-        """``eager``: neighbours get each snapshot at once."""
+        """``eager``: neighbours get each snapshot at once. ``combine_ms``: how long combiners below the root
+        wait (``elf.job.rollup.combiner.wait_ms``)."""
+        self._combine_ms = combine_ms
+        self._depth_of = depth_of
+        self._ranges_of = ranges_of
         self._eager = eager
         self._parent_of = parent_of
         self._children_of = children_of
@@ -238,8 +248,13 @@ class Sender:
         line = self._lines[flow.uid]
         found: list[Effect] = []
         root = self._parent_of(flow.topic) is None
+        depth = self._depth_of(flow.topic)
+        line.combiner.wait_ms = wait_ms(flow.fragment.pane_us, depth, self._combine_ms)
         for pieces in line.combiner.ready(self._children_of(flow.topic), now_ms, root=root):
             found.extend(self._up(flow, pieces))
+        if flow.fragment.leap or flow.fragment.mirror:
+            slow = () if root else line.combiner.stragglers()
+            found += [Send(flow.leader, Behind(flow=flow.uid, children=slow))] if slow else []
         if line.combiner:
             self._gathering[flow.uid] = line
         else:
@@ -307,11 +322,18 @@ class Sender:
             found.extend(self._settle(line, word.start, word.end, offsets=offsets[0]))
         elif from_bytes(word.members) >> number & 1:
             found.extend(self._settle(line, word.start, word.end))
-        elif line.flow.fragment.leap:
-            at = line.progress
-            behind = at is not None and at.sealed < word.end and not line.suspended
-            below = word.end if behind else START_OF_TIME
-            found.extend(self._settle(line, word.start, word.end, drop_to=below))
+        elif line.flow.fragment.leap and not follows(line.flow.fragment):
+            found.extend(self._leap(line, word.start, word.end))
+        return found
+
+    def _leap(self, line: _Line, start: int, end: int) -> list[Effect]:
+        """These panes are committed without us, in all key ranges (``elf.job.rollup.decisions``)."""
+        found: list[Effect] = []
+        others = self._ranges_of(line.flow) if line.flow.fragment.range[1] > 1 else ()
+        for one in (line, *(self._lines[other.uid] for other in others if other.uid in self._lines)):
+            at = one.progress
+            is_open = at is not None and at.sealed < end and not one.suspended
+            found.extend(self._settle(one, start, end, drop_to=end if is_open else START_OF_TIME))
         return found
 
     def leave_out(self, word: LeaveOut) -> list[Effect]:
