@@ -185,6 +185,7 @@ class Loop:
                 | do.CommitWindows()
                 | do.MakeEarly()
                 | do.TryFunctions()
+                | do.TryAggregate()
                 | groups.Draft()
             ):
                 queue, task = self.making.task(effect)

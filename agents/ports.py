@@ -156,7 +156,9 @@ class Reports(Protocol):
     def windows_committed(self) -> None: ...
     def delivered(self, event: Delivered) -> None: ...
 
-    def function_failed(self, kind: Literal["reduce", "final"], reason: str, job: str = "") -> None:
+    def function_failed(
+        self, kind: Literal["reduce", "final", "aggregate"], reason: str, job: str = ""
+    ) -> None:
         """A user's function of a flow, or of a job."""
 
     def not_made(self, job: str, error: Exception, *, early: bool = False) -> None:

@@ -13,10 +13,11 @@ import asyncio
 import contextlib
 import platform
 import random
+import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -32,6 +33,7 @@ from agents.node.beginning import NodeSettings, Restored, raft_config
 from agents.node.node import Node
 from agents.replay import Replayed, pace_of
 from agents.runinputs import FleetStream, RunRequest, Share, streams_of
+from agents.tasks.streams import FunctionsAt, StreamEngine
 from agents.tasks.streamtask import StreamTask
 from elf.batch import decode
 from elf.client.windows import WINDOW_COLUMNS
@@ -103,20 +105,19 @@ def run(request: RunRequest, on_windows: Callable[[WindowResult], None]) -> Summ
     logs.configure("error", "console")  # what a person should know of the inputs is in the summary
     made, notes = streams_of(request)
     pipe, replay = request.pipe, request.replay
-    if replay is not None:
-        pace = pace_of(made[0].agents, replay.span, replay.speed)
-        again = partial(Replayed, span=replay.span, pace=pace)
-        summary = asyncio.run(
-            _run(lambda: Fleet(made, open_input=again, live=pace is not None), request, on_windows)
-        )
-    elif pipe is None:
-        summary = asyncio.run(_run(lambda: Fleet(made), request, on_windows))
-    else:
+    with _functions(request) as functions:
+        fleet = partial(Fleet, made, functions=functions)
+        if replay is not None:
+            pace = pace_of(made[0].agents, replay.span, replay.speed)
+            again = partial(Replayed, span=replay.span, pace=pace)
+            fleet = partial(fleet, open_input=again, live=pace is not None)
+        elif pipe is not None:
 
-        def opened(share: Sequence[Share]) -> Input:
-            return pipe if share else Whole([])
+            def opened(share: Sequence[Share]) -> Input:
+                return pipe if share else Whole([])
 
-        summary = asyncio.run(_run(lambda: Fleet(made, open_input=opened, live=True), request, on_windows))
+            fleet = partial(fleet, open_input=opened, live=True)
+        summary = asyncio.run(_run(fleet, request, on_windows))
     return replace(summary, notes=notes, blank=not any(one.samples for one in made))
 
 
@@ -126,14 +127,32 @@ def ask(request: RunRequest) -> Reply:
     made, _ = streams_of(request)
     only = isinstance(request.asked.last, Describe) and len(made) == 1  # whatever it is called
     sql = f"DESCRIBE STREAM {made[0].facts.stream}" if only else request.asked.sql
-    return asyncio.run(_ask(lambda: Fleet(made), sql, request.tables))
+    with _functions(request) as functions:
+        return asyncio.run(_ask(partial(Fleet, made, functions=functions), sql, request))
 
 
-async def _ask(make: Callable[[], Fleet], sql: str, tables: Mapping[str, bytes]) -> Reply:
+@contextlib.contextmanager
+def _functions(request: RunRequest) -> Iterator[FunctionsAt | None]:
+    """Where aggregates of one's own run, if the text brings some: within walls where the machine has them,
+    and else as whatever a person runs on their own machine."""
+    if not request.asked.has_code:
+        yield None
+        return
+    from elf.functions import confinement
+    from elf.functions.sandbox import Sandboxes
+
+    sandboxes = Sandboxes(confined=not confinement.lacking())
+    try:
+        yield FunctionsAt(sandboxes, lambda line: print(f"elf: {line}", file=sys.stderr))
+    finally:
+        sandboxes.close()
+
+
+async def _ask(make: Callable[[], Fleet], sql: str, request: RunRequest) -> Reply:
     fleet = make()
     try:
         await fleet.start()
-        return await fleet.ask(sql, tables)
+        return await fleet.ask(sql, request.tables, request.files)
     finally:
         await fleet.stop()
 
@@ -152,7 +171,7 @@ async def _run(
             windows += decode(result.status).num_rows
             on_windows(result)
 
-        failed = await fleet.answer([request.asked.sql], count, request.tables)
+        failed = await fleet.answer([request.asked.sql], count, request.tables, request.files)
         if failed:
             raise UserError(failed[0])
         return fleet.summary(windows, time.monotonic() - began)
@@ -172,8 +191,10 @@ class Fleet:
         network: MemoryNetwork | None = None,
         open_input: Callable[[Sequence[Any]], Input] = Whole,
         live: bool = False,
+        functions: FunctionsAt | None = None,
     ) -> None:
         self._live = live
+        self._functions = functions
         self._network = network or MemoryNetwork(UNBOUNDED)
         self._open_input = open_input
         paths = [{item.path for item in share} for one in streams for share in one.shares]
@@ -204,7 +225,7 @@ class Fleet:
         inputs = [self._open_input(one.shares[index]) for one in streams]
         self._inputs += inputs
         tasks = [
-            (StreamTask(one.facts, settings, store, samples=one.samples), source)
+            (StreamTask(one.facts, settings, store, samples=one.samples, engine=self._engine(one)), source)
             for one, source in zip(streams, inputs, strict=True)
         ]
         rng = random.Random(index)
@@ -222,10 +243,19 @@ class Fleet:
         node.clients.statements.planning.finite = True
         limit = UNBOUNDED.message_bytes_max
         driver = Driver(
-            node, self._network.listen(address), store, tasks, cluster=CLUSTER, message_bytes_max=limit
+            node,
+            self._network.listen(address),
+            store,
+            tasks,
+            cluster=CLUSTER,
+            finals=self._functions,
+            message_bytes_max=limit,
         )
         driver.reading.clear()
         return driver
+
+    def _engine(self, stream: FleetStream) -> StreamEngine:
+        return StreamEngine(stream.facts.format, stream.facts.timestamp, self._functions)
 
     async def start(self) -> None:
         """All agents in one ring, all of them members of all streams."""
@@ -257,16 +287,18 @@ class Fleet:
         queries: Sequence[str],
         on_windows: Callable[[int, WindowResult], None],
         tables: Mapping[str, bytes] | None = None,
+        files: Mapping[str, str] | None = None,
     ) -> dict[int, str]:
         """Submit the queries, then let the inputs be read; ``on_windows`` gets every window with the number
-        of its query. ``tables``: contents of the files that they join. Returns the queries that were refused
-        or failed, and why.
+        of its query. ``tables``: contents of the files that they join; ``files``: texts of aggregates.
+        Returns the queries that were refused or failed, and why.
         """
         client = self._network.dial()
         failed: dict[int, str] = {}
         for number, sql in enumerate(queries):
-            given = tuple((tables or {}).items())
-            self._send(client, Execute(request=number + 1, sql=sql, creator="run", tables=given))
+            given, texts = tuple((tables or {}).items()), tuple((files or {}).items())
+            asked = Execute(request=number + 1, sql=sql, creator="run", files=texts, tables=given)
+            self._send(client, asked)
         beats = asyncio.ensure_future(self._beat(client, len(queries)))
         opened = asyncio.ensure_future(self._open_when_installed(len(queries), failed))
         collected = asyncio.ensure_future(self._collect(client, set(range(len(queries))), failed, on_windows))
@@ -283,12 +315,12 @@ class Fleet:
                     await task
             await client.close()
 
-    async def ask(self, sql: str, tables: Mapping[str, bytes]) -> Reply:
+    async def ask(self, sql: str, tables: Mapping[str, bytes], files: Mapping[str, str]) -> Reply:
         """The answer to a statement that gives no windows. Raises ``UserError``."""
         client = self._network.dial()
         try:
-            given = tuple(tables.items())
-            self._send(client, Execute(request=1, sql=sql, creator="run", tables=given))
+            given, texts = tuple(tables.items()), tuple(files.items())
+            self._send(client, Execute(request=1, sql=sql, creator="run", files=texts, tables=given))
             while True:
                 _, frames, _ = await client.receive()
                 decoded = codec.decode(frames, cluster=CLUSTER, max_bytes=UNBOUNDED.message_bytes_max)

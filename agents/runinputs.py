@@ -33,6 +33,7 @@ from agents.tasks.samples import (
 )
 from agents.tasks.streamtask import TaskStatus
 from elf.errors import InputError, UserError
+from elf.ql.aggregates import CreateAggregate
 from elf.ql.dialect import Emit, Windowings
 from elf.ql.files import files_of
 from elf.ql.looks import is_look
@@ -73,23 +74,29 @@ class Asked:
     def queries(self) -> list[Query]:
         """Those of the jobs that are created for the SELECT, and its own, the last; none to describe an
         input."""
-        jobs = [one.query for one in self.statements[:-1] if isinstance(one, CreateJob)]
+        asked = [one for one in self.statements if not isinstance(one, CreateAggregate)]
+        jobs = [one.query for one in asked[:-1] if isinstance(one, CreateJob)]
         match self.last:
-            case Select(query=query) if len(jobs) + 1 == len(self.statements):
+            case Select(query=query) if len(jobs) + 1 == len(asked):
                 return [*jobs, query]
-            case Explain(target=Query() as query, analyze=False) if len(self.statements) == 1:
+            case Explain(target=Query() as query, analyze=False) if len(asked) == 1:
                 return [query]
             case Describe() if len(self.statements) == 1:
                 return []
         raise UserError(
-            "elf run answers one SELECT (after CREATE JOB for each job that it reads), EXPLAIN SELECT or "
-            "DESCRIBE; all other statements are for a fleet: elf sql"
+            "elf run answers one SELECT (after CREATE JOB for each job that it reads, and CREATE AGGREGATE), "
+            "EXPLAIN SELECT or DESCRIBE; all other statements are for a fleet: elf sql"
         )
 
     @property
     def files(self) -> tuple[str, ...]:
         """The files whose tables the queries join."""
         return tuple(dict.fromkeys(file for query in self.queries for file in files_of(query).values()))
+
+    @property
+    def has_code(self) -> bool:
+        """Whether it brings aggregates of one's own."""
+        return any(isinstance(one, CreateAggregate) for one in self.statements)
 
     @property
     def comes_early(self) -> bool:
@@ -127,6 +134,8 @@ class RunRequest:
     agents: int = 1
     tables: Mapping[str, bytes] = field(default_factory=dict)
     """Contents of the files that the query joins, by name."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    """Texts of the aggregates that it creates, by file."""
     columns: Mapping[str, ColumnType] = field(default_factory=dict)
     """Types that are declared; all others are those of samples."""
     timezone: str | None = None

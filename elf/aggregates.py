@@ -1,7 +1,8 @@
 """Partial aggregation objects (PAOs): what an aggregate remembers, and how memories merge.
 
 A PAO is a row of key columns and state columns (paper, section 2.2). Here is how such rows merge; what the
-states of each aggregate are is described once, in ``elf.paos`` (columns) and ``elf.ql.cells`` (more rows).
+states of each aggregate are is described once, in ``elf.paos.builtin`` (columns) and ``elf.ql.cells`` (more
+rows).
 
 Rules:
 
@@ -15,8 +16,8 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 import numpy as np
@@ -27,7 +28,10 @@ import pyarrow.compute as pc
 from elf.errors import ElfError
 from elf.keys import hash_keys
 
-MergeOp = Literal["sum", "min", "max"]
+MergeOp = Literal["sum", "min", "max", "own"]
+"""``own``: as ``State.by`` says."""
+By = Callable[[npt.NDArray[np.int64], pa.Array], pa.Array]
+"""The group of each row (from 0, without gaps) and its state → the state of each group."""
 
 
 class SumOverflow(ElfError):
@@ -42,6 +46,8 @@ class State:
     merge: MergeOp
     identity_zero: bool = False
     """True for counts: over no rows at all it is 0; otherwise it is NULL."""
+    by: By | None = field(default=None, compare=False)
+    """How states of an aggregate of one's own merge (``elf.cbt.finals``)."""
 
 
 SUM_TYPE: Final = pa.decimal128(38, 0)
@@ -70,6 +76,8 @@ def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequen
     source = pa.table({name: columns[name] for name in names})
     if not states:
         return source.group_by(list(keys), use_threads=False).aggregate([])
+    if any(state.by is not None for state in states):
+        return _merged_by(source, whole, keys, states)
     plain = [state for state in states if not may_overflow(state, source[state.name])]
     for state in states:
         if state not in plain:
@@ -81,6 +89,24 @@ def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequen
         for state, column in zip(states, grouped.columns[len(keys) :], strict=True)
     ]
     return pa.table([*grouped.columns[: len(keys)], *merged], names=names)
+
+
+def _merged_by(source: pa.Table, whole: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table:
+    """The same where some states merge in ways of their own: by the number of each row's group."""
+    rows = whole.select(list(keys)).append_column("row", pa.array(np.arange(whole.num_rows)))
+    found = rows.group_by(list(keys), use_threads=False).aggregate([("row", "list")])
+    lists = found["row_list"].combine_chunks()
+    order, sizes = lists.flatten(), np.diff(lists.offsets.to_numpy())
+    ids = np.repeat(np.arange(len(sizes)), sizes)
+    numbered = source.take(order).append_column("group", pa.array(ids))
+    merged = {}
+    for state in states:
+        if state.by is not None:
+            merged[state.name] = state.by(ids, whole[state.name].take(order).combine_chunks())
+            continue
+        one = numbered.select(["group", state.name])
+        merged[state.name] = merge_tables([one], ["group"], [state]).sort_by("group")[state.name]
+    return pa.table({**{key: found[key] for key in keys}, **merged})
 
 
 def _counted(whole: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table | None:

@@ -37,13 +37,14 @@ from agents.formats import get_format
 from elf.batch import decode
 from elf.fields import replace
 from elf.ql.lookups import lookups_in
+from elf.ql.own import owns_of
 from elf.ql.plan import Condition, Fragment, Plan
 from elf.ql.render import TYPES
 from elf.ql.render_spark import since
 from elf.ql.unions import side_view, view_of
 from elf.schema import LABELS, ColumnType, is_origin
 from elf.windows import Landmark, Session
-from spark_backend import lookups
+from spark_backend import aggregates, lookups
 from spark_backend.session import SparkFailed, failing
 
 VIEW: Final = "rows"
@@ -228,6 +229,7 @@ def _make_views(
     for joined in dict.fromkeys(table for one in plan.unranged for table in one.tables):
         spark.createDataFrame(zoned(decode(joined.data))).createOrReplaceTempView(joined.relation)
     lookups.register(spark, lookups_in(plan.spark_sql))
+    aggregates.register(spark, owns_of(plan.unranged))
 
 
 def lacking(archived: Sequence[Archived], span: tuple[int, int] | None) -> list[str]:

@@ -25,14 +25,15 @@ from agents.tasks.engine import Statement, types_of
 from elf.aggregates import normalise, split_by_range
 from elf.batch import decode
 from elf.errors import UserError
-from elf.paos import PACKED_END
+from elf.paos.builtin import PACKED_END
 from elf.ql.expressions import Call, Kind, Slot
 from elf.ql.lookups import lookups_in
+from elf.ql.own import owns_of
 from elf.ql.pairs import PACKED, pair
 from elf.ql.plan import CREDIT, Fragment
 from elf.ql.render import render
 from elf.ql.templates import name as quoted
-from spark_backend import lookups
+from spark_backend import aggregates, lookups
 from spark_backend.offline import VIEW, Archived, Damaged, refuse, rows_of, zoned
 from spark_backend.session import failing
 
@@ -92,6 +93,7 @@ def partials(
         for table in fragment.tables:
             spark.createDataFrame(zoned(decode(table.data))).createOrReplaceTempView(table.relation)
         lookups.register(spark, lookups_in(fragment.spark_sql))
+        aggregates.register(spark, owns_of([fragment]))
         found = spark.sql(fragment.spark_sql)
         structs = {f.name: f.dataType.names for f in found.schema if isinstance(f.dataType, StructType)}
         items = [F.col(name) for name in found.columns if name not in structs]
@@ -103,7 +105,7 @@ def partials(
 
 def _packed(table: pa.Table, structs: Mapping[str, Sequence[str]]) -> pa.Table:
     """With the values that agents have where Spark has structs, whose fields are columns: ``elf.ql.pairs``,
-    and the ends of ``elf.paos``."""
+    and the ends of ``elf.paos.builtin``."""
     if not structs:
         return table
     fields = {f"{name}.{field}" for name, of in structs.items() for field in of}

@@ -6,12 +6,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from agents.archived import ArchivedStream, Span, archived_streams, streams_in, targets_of
 from elf.errors import ColumnError, UserError
 from elf.ql import files, jobs, planner
+from elf.ql.aggregates import CreateAggregate
 from elf.ql.definition import Read
 from elf.ql.looks import is_look
+from elf.ql.own import OwnAggregate
 from elf.ql.plan import Plan
 from elf.ql.statements import CreateJob, Explain, Query, Select, Statement, parse
 from elf.ql.user_functions import functions_of
@@ -53,16 +56,19 @@ def question(
     columns: Mapping[str, ColumnType] | None = None,
     tables: Mapping[str, bytes] | None = None,
     schemas: Mapping[str, Schema] | None = None,
+    texts: Mapping[str, str] | None = None,
 ) -> Question:
     """Plan a text over archives.
 
     Args:
-        text (str): one SELECT, after ``CREATE JOB`` for each job that it reads; or ``EXPLAIN OFFLINE`` of it.
+        text (str): one SELECT, after ``CREATE JOB`` for each job that it reads and ``CREATE AGGREGATE`` for
+            each aggregate of one's own that it calls; or ``EXPLAIN OFFLINE`` of it.
         archives (Sequence[str]): their paths or URIs, ``archive.path`` of the agents.
         span (tuple[int, int] | None): event times ``[from, to)`` in µs since the epoch; None: all.
         columns (Mapping[str, str] | None): types that are declared; all others are those of samples.
         tables (Mapping[str, bytes] | None): contents of the files that the query joins, by name.
         schemas (Mapping[str, Schema] | None): of streams whose columns are known, and not told from samples.
+        texts (Mapping[str, str] | None): texts of the files that ``CREATE AGGREGATE`` names, by name.
 
     Returns:
         Question: what ``spark_backend.offline.answer`` takes.
@@ -77,6 +83,8 @@ def question(
         ('clicks', 'json', ('n',))
     """
     statements = parse(text)
+    owns = _owns(statements, texts or {})
+    statements = [one for one in statements if not isinstance(one, CreateAggregate)]
     query = _select(statements)
     targets = targets_of(archives)
     known: dict[str, Read] = {}
@@ -94,7 +102,8 @@ def question(
             looked.update((of.stream, of) for of in archived_streams(targets, missing, span, columns or {}))
         columns_of = {name: fixed.get(name, looked[name].schema) for name in streams}
         try:
-            plan = planner.plan_streams(one, columns_of, files.tables_of(one, dict(tables or {})))
+            joined = files.tables_of(one, dict(tables or {}))
+            plan = planner.plan_streams(one, columns_of, joined, owns=owns)
         except ColumnError as error:
             raise _with_way_out(error, [looked[name] for name in streams]) from None
         return expanded.finish(plan)
@@ -128,6 +137,18 @@ def check(plan: Plan) -> None:
             f"{_LIVE} windows of rows: where they began to be counted is not in the archive; "
             "say their length in time (WINDOWING 10 SECONDS), or ask elf run --archive"
         )
+
+
+def _owns(statements: Sequence[Statement], texts: Mapping[str, str]) -> dict[str, OwnAggregate]:
+    """The aggregates that a text creates. Raises ``UserError``."""
+    found: dict[str, OwnAggregate] = {}
+    for one in statements:
+        if isinstance(one, CreateAggregate):
+            if one.file not in texts:
+                raise UserError(f"the text of {one.file} did not come with the statement")
+            found[one.name] = OwnAggregate(one.name, texts[one.file], Path(one.file).name)
+            _ = found[one.name].signature
+    return found
 
 
 def _select(statements: Sequence[Statement]) -> Query:

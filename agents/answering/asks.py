@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from elf.job import effects as do
 from elf.job.effects import Effect, PastAnswer, PastQuestion
 from elf.job.spec import JobSpec
+from elf.ql.own import OwnAggregate
 from elf.wire.base import Answer, Request
 from elf.wire.clients import Reply
 
@@ -22,6 +23,8 @@ ANSWER_MS = 8_000
 """How long a node may take to answer."""
 OFFLOAD_MS = 5_000
 """How long texts may be read, and plans made, at a time; none takes more than a part of a second here."""
+ATTEMPT_MS = 20_000
+"""The same of the laws of an aggregate."""
 EVALUATE_MS = 45_000
 """The same of a SELECT over past windows; a client waits for a minute."""
 SILENT = "no answer in time"
@@ -93,6 +96,22 @@ class Evaluate(Offload):
         return do.EvaluatePast(id_, self._question)
 
 
+class Attempt(Offload):
+    """Asked alone, likewise: whether the laws hold for an aggregate."""
+
+    within_ms = ATTEMPT_MS
+    overdue = (
+        f"the laws are not tried within {ATTEMPT_MS // 1_000} s: this agent has too much to do; try again"
+    )
+
+    def __init__(self, own: OwnAggregate, rows: bytes) -> None:
+        super().__init__(lambda: None)
+        self._own, self._rows = own, rows
+
+    def effect(self, id_: int) -> Effect:
+        return do.TryAggregate(id_, self._own, self._rows)
+
+
 @dataclass(frozen=True)
 class Tell:
     """Asked alone: the client gets a part of the reply. Comes back at once, without answers."""
@@ -133,6 +152,14 @@ def evaluate(question: PastQuestion) -> Generator[list[Ask], list[Answer], PastA
     yield [asked]
     value: PastAnswer = _come_to(asked)
     return value
+
+
+def attempt(own: OwnAggregate, rows: bytes) -> Generator[list[Ask], list[Answer], str]:
+    """The law that is broken, of drawn rows and of these; empty: none. Raises ``UserError`` where it cannot
+    be run."""
+    asked = Attempt(own, rows)
+    yield [asked]
+    return str(_come_to(asked))
 
 
 def _come_to(asked: Offload) -> Any:

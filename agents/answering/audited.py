@@ -11,6 +11,7 @@ import msgspec
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Audited
 from elf.job.messages.log import (
+    AggregateAdded,
     JobAdded,
     JobDropped,
     LogEntry,
@@ -95,6 +96,10 @@ def entry(new: LogEntry, log: CatalogLog) -> list[Audited]:
             files = {spec.filename: digest(spec.text).hex()}
             facts = {"creator": spec.creator, "job": spec.name, "uid": spec.uid}
             return [Audited("job in Python", {**facts, "files": files})]
+        case AggregateAdded():
+            own = new.spec
+            facts = {"creator": own.creator, "aggregate": own.name, "uid": own.uid}
+            return [Audited("aggregate", {**facts, "files": {own.filename: own.digest.hex()}})]
         case OutputAdded():
             one = new.spec
             facts = {"creator": one.creator, "output": one.name, "uid": one.uid, "job": one.job}

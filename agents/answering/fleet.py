@@ -26,7 +26,7 @@ from elf.job.messages.inquiries import (
     StreamSeen,
     TreePlace,
 )
-from elf.job.messages.log import AddOutput, DropJobEntry
+from elf.job.messages.log import AddAggregate, AddOutput, DropJobEntry
 from elf.job.spec import stream_topic
 from elf.schema import Schema, merge_schemas
 from elf.security.authored import Authorship
@@ -285,7 +285,7 @@ class Fleet:
         return sorted(rows, key=lambda row: (str(row["stream"]), str(row["agent"])))
 
     def have_logged(
-        self, proposal: AddOutput | DropJobEntry, seen: Callable[[], bool]
+        self, proposal: AddOutput | AddAggregate | DropJobEntry, seen: Callable[[], bool]
     ) -> Generator[list[Ask], list[Answer], None]:
         """Propose it until the log says so, or for about ten seconds."""
         self._membership.propose(proposal, seen)
@@ -297,13 +297,13 @@ class Fleet:
         finally:
             self._membership.propose_no_more(proposal)
 
-    def refuse_code(self) -> Generator[list[Ask], list[Answer], None]:
-        """A job in Python runs on all agents, and so on none where one of those that live runs no users'
-        code: raises ``UserError`` then."""
+    def refuse_code(self, what: str = "a job in Python") -> Generator[list[Ask], list[Answer], None]:
+        """It runs on all agents, and so on none where one of those that live runs no users' code: raises
+        ``UserError`` then."""
         found = yield from self.each()
         if refusals := [one.runs_no_code for one in found.values() if one.runs_no_code]:
             more = f" (and {len(refusals) - 1} agents more)" if len(refusals) > 1 else ""
-            raise UserError(f"{refusals[0]}{more}; a job in Python needs all agents")
+            raise UserError(f"{refusals[0]}{more}; {what} needs all agents")
 
     def take_off(self, request: int, wanted: str, author: Authorship | None) -> Procedure:
         """An agent that is gone for good is expected no more; by its name, or where it was. ``author``: who

@@ -26,6 +26,7 @@ from elf.job.rollup.rooted import event_time
 from elf.job.spec import JobSpec, range_topic
 from elf.ql.definition import Contents, Definition, Read, least
 from elf.ql.lookups import LOOKUPS, NEEDS, lookups_in
+from elf.ql.own import OwnAggregate
 from elf.ql.plan import Plan, Table
 from elf.schema import is_open
 from elf.windows import Landmark
@@ -63,6 +64,7 @@ class Planning:
         from elf.ql import planner, since, user_functions
 
         past_us = None if now_ms is None else since.moment_of(query, now_ms * 1000)
+        owns = self._owns(query, asked.creator)
         looked, jobs_read = None, dict[str, Read]()
         while looked is None:
             wanted = yield from offload(partial(_looked_at, query, jobs_read, asked, known, within))
@@ -82,7 +84,7 @@ class Planning:
 
         def make(pane_us: int | None) -> Plan:
             try:
-                plan = expanded.finish(planner.plan_streams(query, schemas, tables, pane_us))
+                plan = expanded.finish(planner.plan_streams(query, schemas, tables, pane_us, owns))
             except ColumnError as error:
                 raise _with_way_out(error, views, finite=self.finite) from None
             if late:
@@ -115,8 +117,17 @@ class Planning:
             landmark,
             plan.choice,
             past_us,
+            tuple(owns.values()),
         )
         return (yield from offload(partial(least, whole, plan)))
+
+    def _owns(self, query: statements.Query, creator: str) -> dict[str, OwnAggregate]:
+        """The aggregates of people's own that a query calls, as they are now."""
+        from sqlglot import exp
+
+        names = sorted({call.name.lower() for call in query.tree.find_all(exp.Anonymous)})
+        found = ((name, self._log.find_aggregate(name, creator)) for name in names)
+        return {name: spec.own for name, spec in found if spec is not None}
 
     def _must_be_archived(self, views: Mapping[str, StreamSeen]) -> None:
         """Raises ``UserError`` where SINCE has no archive to read."""

@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.answering.about import current_only, describe, job_row, not_comparable, summary, trees
+from agents.answering.aggregates import Aggregates
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToKey, Until, offload
 from agents.answering.changes import Changes
 from agents.answering.explain import Explanations
@@ -42,6 +43,7 @@ from elf.job.group.groups import JobGroups
 from elf.job.messages.groups import CreateJob, DropJob, JobStatus
 from elf.job.messages.inquiries import NotifyJob
 from elf.job.output import OutputSpec
+from elf.job.own import OwnSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
@@ -93,6 +95,7 @@ class Statements:
         self._tapping = Tapping(log, fleet)
         self._tracing = Tracing(log, fleet, self.masters)
         self._outputs = Outputs(log, fleet, self.masters)
+        self._aggregates = Aggregates(log, fleet, self.creators)
         self._once = Once(log)
         self._one_shots = 0
 
@@ -117,24 +120,26 @@ class Statements:
 
     def _for_owner(self, asked: Execute, statement: statements.Statement, who: Principal | None) -> Execute:
         """An admin changes jobs of others as if they were their owners."""
-        from elf.ql import changes, outputs, statements
+        from elf.ql import aggregates, changes, outputs, statements
 
         kinds = changes.AlterJob | changes.ReconfigureJob | statements.DropJob | statements.NotifyJob
         if who is None or who.kind != "person" or not who.may("admin"):
             return asked
-        spec: JobSpec | ProgramSpec | OutputSpec | None = None
+        spec: JobSpec | ProgramSpec | OutputSpec | OwnSpec | None = None
         match statement:
             case outputs.CreateOutput():
                 spec = self._log.find_job(statement.job, asked.creator)
             case outputs.DropOutput():
                 spec = self._log.find_output(statement.name, asked.creator)
+            case aggregates.DropAggregate():
+                spec = self._log.find_aggregate(statement.name, asked.creator)
             case _ if isinstance(statement, kinds):
                 named = (statement.name, asked.creator)
                 spec = self._log.find_job(*named) or self._log.find_program(*named)
         return asked if spec is None else msgspec.structs.replace(asked, creator=spec.creator)
 
     def _statement(self, asked: Execute, statement: statements.Statement, now_ms: int) -> Procedure:
-        from elf.ql import changes, outputs, past, statements
+        from elf.ql import aggregates, changes, outputs, past, statements
 
         match statement:
             case statements.CreateJob():
@@ -155,6 +160,11 @@ class Statements:
                 return (yield from self._outputs.create(asked, statement))
             case outputs.DropOutput():
                 return (yield from self._outputs.drop(asked, statement))
+            case aggregates.CreateAggregate():
+                finite = self.planning.finite
+                return (yield from self._aggregates.create(asked, statement, finite=finite))
+            case aggregates.DropAggregate():
+                return (yield from self._aggregates.drop(asked, statement))
             case statements.NotifyJob():
                 return (yield from self._notify(asked, statement))
             case statements.Show():
@@ -309,6 +319,8 @@ class Statements:
             rows += [program_row(spec, facts) for spec, facts in programs]
         elif what in ("outputs", "alerts"):
             rows = yield from self._outputs.rows(alerts=what == "alerts")
+        elif what == "aggregates":
+            rows = self._aggregates.rows()
         elif what == "streams":
             rows = self._fleet.streams()
         elif what == "archives":

@@ -131,6 +131,12 @@ def _flagged(status: pa.Table, failed: set[tuple[int, int] | None]) -> pa.Table:
     return status.set_column(status.schema.get_field_index(FLAG), FLAG, pa.array(flags, pa.bool_()))
 
 
+def all_flagged(status: pa.Table) -> pa.Table:
+    """Windows in which an aggregate of somebody's own has failed."""
+    flags = pa.array([True] * status.num_rows, pa.bool_())
+    return status.set_column(status.schema.get_field_index(FLAG), FLAG, flags)
+
+
 def why_not(plan: Plan, uid: str, store: Store, at: Running) -> str:
     """Why a job cannot have the plan's final function; empty if it can. It is tried on the last window with
     rows that the job ``uid`` has made, or on no rows in the right columns."""

@@ -12,7 +12,7 @@ import contextlib
 import functools
 import operator
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Protocol
@@ -25,7 +25,7 @@ from agents.committing.finals import FinalFunction, running
 from agents.committing.finals import why_not as final_fails
 from agents.committing.kept import Version, Versions, bounded
 from agents.committing.opening import Types, opened, opens
-from agents.committing.panecommits import MadePanes
+from agents.committing.panecommits import MadePanes, Merge
 from agents.committing.panetables import joined, merged, merged_counters, opened_counters, opened_groups
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
@@ -36,16 +36,31 @@ from agents.committing.windowcommits import Treat, drafted_windows, names_of, pi
 from agents.disk.store import Store, StoreError
 from agents.ports import Queue, Reports
 from agents.tasks.streams import Call, FunctionsAt, Running
-from elf.batch import WRONG, encode
-from elf.errors import ElfBug, ElfError, PeerError
+from elf.batch import WRONG, decode, encode
+from elf.errors import ElfBug, ElfError, PeerError, UserError
 from elf.fields import replace
 from elf.job.assembly.windows import Assembly
 from elf.job.catalog.membership import Identity
 from elf.job.commits import WindowCommit
 from elf.job.contributions import Piece
 from elf.job.counters import COUNTER_STATES
-from elf.job.effects import Combine, CommitPanes, CommitWindows, MakeEarly, TryFunctions
-from elf.job.events import Combined, EarlyMade, Failure, FunctionsTried, PanesCommitted, WindowsCommitted
+from elf.job.effects import (
+    Combine,
+    CommitPanes,
+    CommitWindows,
+    MakeEarly,
+    TryAggregate,
+    TryFunctions,
+)
+from elf.job.events import (
+    Combined,
+    EarlyMade,
+    Failure,
+    FunctionsTried,
+    Offloaded,
+    PanesCommitted,
+    WindowsCommitted,
+)
 from elf.job.group.port import Draft, Drafted
 from elf.job.group.records import JointCommit
 from elf.job.group.records import encode as encode_record
@@ -54,8 +69,10 @@ from elf.job.spec import JobSpec
 from elf.ql.plan import Fragment, Function, Plan
 from elf.wire.clients import WindowResult
 
-Wanted = Combine | CommitPanes | CommitWindows | MakeEarly | TryFunctions | Draft
-Made = Combined | PanesCommitted | WindowsCommitted | EarlyMade | FunctionsTried | Drafted | Failure
+Wanted = Combine | CommitPanes | CommitWindows | MakeEarly | TryFunctions | TryAggregate | Draft
+Made = (
+    Combined | PanesCommitted | WindowsCommitted | EarlyMade | FunctionsTried | Offloaded | Drafted | Failure
+)
 
 
 class Functions(Running, Protocol):
@@ -73,8 +90,14 @@ class Functions(Running, Protocol):
         """What a fragment's stage makes of groups of panes with their bounds
         (``agents.committing.staging``)."""
 
+    def merging(self, fragment: Fragment) -> AbstractContextManager[Merge | None]:
+        """What merges the states of aggregates of people's own, while groups of the fragment are merged."""
+
     def why_not(self, effect: TryFunctions, store: Store) -> str:
         """Why a job cannot have the plan's functions; empty: it can."""
+
+    def broken_law(self, effect: TryAggregate) -> str:
+        """The law that is broken; empty: none."""
 
 
 class Making:
@@ -95,23 +118,28 @@ class Making:
         """What is to be done for an effect, and where."""
         match effect:
             case Combine():
-                return "compute", partial(panecommits.combine, effect, self._functions.types)
+                return _queue_of(effect.flow.fragment), partial(self._combine, effect)
             case MakeEarly():
-                return _queue(effect.committed.spec.plan.final), partial(self._early, effect)
+                return _queue_to_finish(effect.committed.spec.plan), partial(self._early, effect)
             case TryFunctions():
                 return "functions", partial(self._try_functions, effect)
+            case TryAggregate():
+                return "functions", partial(self._try_aggregate, effect)
             case CommitWindows():
-                return "commit", partial(self._commit, effect, self.versions.maker(effect))
+                queue = _queue_to_finish(effect.spec.plan, "commit")
+                return queue, partial(self._commit, effect, self.versions.maker(effect))
             case CommitPanes():
                 self._reports.panes_committed()
-                return _queue(_reduce_of(effect), "commit"), partial(self._commit_panes, effect)
+                queue = _queue_of(effect.flow.fragment, _queue(_reduce_of(effect), "commit"))
+                return queue, partial(self._commit_panes, effect)
             case Draft(work=CommitWindows() as work):
                 version = self.versions.maker(work)
-                return _queue(work.spec.plan.final), partial(self._draft, work, version, effect.term)
+                return _queue_to_finish(work.spec.plan), partial(self._draft, work, version, effect.term)
             case Draft(work=CommitPanes() as work):
                 self._reports.panes_committed()
                 windows = [(one, self.versions.own(one)) for one in effect.windows]
-                return _queue(_reduce_of(work)), partial(self._draft_panes, effect, work, windows)
+                queue = _queue_of(work.flow.fragment, _queue(_reduce_of(work)))
+                return queue, partial(self._draft_panes, effect, work, windows)
         raise TypeError(f"nothing is made for {effect!r}")
 
     def stop(self) -> None:
@@ -120,6 +148,10 @@ class Making:
         self.wanted.set()
 
     # -- the work --------------------------------------------------------------------------------------------
+
+    def _combine(self, effect: Combine) -> Combined:
+        with self._functions.merging(effect.flow.fragment) as merge:
+            return panecommits.combine(effect, self._functions.types, merge)
 
     def _commit(self, effect: CommitWindows, version: Version) -> WindowsCommitted | Failure:
         self.wanted.wait()
@@ -134,20 +166,20 @@ class Making:
         return done
 
     def _commit_panes(self, effect: CommitPanes) -> PanesCommitted:
-        with self._reduce(effect) as reduce:
-            done = panecommits.commit_panes(
-                effect, self._store, reduce, self._functions.types, self._functions.stages
-            )
+        types, stages = self._functions.types, self._functions.stages
+        merging = self._functions.merging(effect.flow.fragment)
+        with self._reduce(effect) as reduce, merging as merge:
+            done = panecommits.commit_panes(effect, self._store, reduce, types, stages, merge)
         self._has_failed(done)
         return done
 
     def _draft_panes(
         self, effect: Draft, work: CommitPanes, windows: Sequence[tuple[CommitWindows, Version]]
     ) -> Drafted:
-        with self._reduce(work) as reduce:
-            panes, done = panecommits.made_panes(
-                work, self._store, effect.seq, reduce, self._functions.types, self._functions.stages
-            )
+        types, stages = self._functions.types, self._functions.stages
+        merging = self._functions.merging(work.flow.fragment)
+        with self._reduce(work) as reduce, merging as merge:
+            panes, done = panecommits.made_panes(work, self._store, effect.seq, reduce, types, stages, merge)
         self._has_failed(done)
         if panes is None:
             return Drafted(work, done)
@@ -193,7 +225,8 @@ class Making:
         self._reports.windows_committed()
         done = drafted.done
         if isinstance(done, WindowsCommitted) and done.failure:
-            self._reports.function_failed("final", done.failure, work.spec.name)
+            kind = "aggregate" if work.spec.plan.final is None else "final"
+            self._reports.function_failed(kind, done.failure, work.spec.name)
             failure = f"{done.failure}{self._functions.where}"
             return replace(drafted, done=replace(done, failure=failure))
         return drafted
@@ -226,6 +259,12 @@ class Making:
         where = f"{error}, on its master {self._me.name}" if error else ""
         return FunctionsTried(effect.request, where)
 
+    def _try_aggregate(self, effect: TryAggregate) -> Offloaded:
+        try:
+            return Offloaded(effect.id, self._functions.broken_law(effect), None)
+        except ElfError as error:
+            return Offloaded(effect.id, None, UserError(f"{error}{self._functions.where}"))
+
     def _final(self, spec: JobSpec) -> AbstractContextManager[FinalFunction | None]:
         """The final function of a version, while windows are made."""
         function = spec.plan.final
@@ -257,7 +296,22 @@ class Sandboxed:
     def finisher(self, plan: Plan) -> FinisherPort:
         from agents.tasks.finishing import finisher_of
 
+        if any(side.fragment.owns for side in plan.sides):
+            from agents.tasks.aggregating import OwnFinisher
+
+            return OwnFinisher(plan, self._at())
         return finisher_of(plan)
+
+    @contextlib.contextmanager
+    def merging(self, fragment: Fragment) -> Iterator[Merge | None]:
+        if not fragment.owns:  # what merges is not even imported
+            yield None
+            return
+        from agents.tasks.aggregating import merging
+
+        at = self._at()
+        with merging(fragment, at, at.log) as merge:
+            yield merge
 
     def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
         return self._at().running(function, version)
@@ -265,6 +319,13 @@ class Sandboxed:
     def why_not(self, effect: TryFunctions, store: Store) -> str:
         error = reduce_fails(effect.plan, effect.flows, store, self)
         return error or final_fails(effect.plan, effect.request.uid, store, self)
+
+    def broken_law(self, effect: TryAggregate) -> str:
+        from agents.tasks.aggregating import broken_law
+
+        rows = decode(effect.rows)
+        columns = [_array(rows[name].combine_chunks()) for name in rows.column_names]
+        return broken_law(effect.own, columns, self._at())
 
     def _at(self) -> FunctionsAt:
         if self._given is None:
@@ -280,6 +341,18 @@ def _statement(sql: str) -> Statement:
 
 def _queue(function: Function | None, otherwise: Queue = "compute") -> Queue:
     return otherwise if function is None else "functions"
+
+
+def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+
+
+def _queue_of(fragment: Fragment, otherwise: Queue = "compute") -> Queue:
+    return "functions" if fragment.owns else otherwise
+
+
+def _queue_to_finish(plan: Plan, otherwise: Queue = "compute") -> Queue:
+    return "functions" if any(side.fragment.owns for side in plan.sides) else _queue(plan.final, otherwise)
 
 
 def _reduce_of(work: CommitPanes) -> Function | None:

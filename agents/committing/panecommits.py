@@ -7,7 +7,7 @@ effect (after a crash) answers with what the store has.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -35,6 +35,8 @@ from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.thresholds import Unsure, first_rows, threshold_of
 from elf.job.tops import cut_panes
 
+Merge = Callable[[pa.Table], pa.Table]
+"""The same groups in fewer rows (``agents.tasks.aggregating``)."""
 READ_ROWS_MAX: Final = 32
 READ_BYTES_MAX: Final = 8 << 20
 """Commits, and bytes of them, that are sent to a reader at a time (one at least)."""
@@ -63,9 +65,9 @@ class MadePanes(NamedTuple):
         return self.tables.known(self.row.counters, self.row.payload)
 
 
-def combine(effect: Combine, types: Types | None = None) -> Combined:
+def combine(effect: Combine, types: Types | None = None, merge: Merge | None = None) -> Combined:
     """Merge disjoint pieces into one for the parent, but for those that cannot be used; ``types``: of
-    columns."""
+    columns; ``merge``: what merges states of aggregates of people's own."""
     began = cpu_us()
     fragment, pieces = effect.flow.fragment, effect.pieces
     start, end, members = pieces[0].start, pieces[0].end, members_of(pieces)
@@ -80,11 +82,17 @@ def combine(effect: Combine, types: Types | None = None) -> Combined:
             pieces = tuple(piece for piece in pieces if piece not in bad)
         if not pieces:
             return Combined(effect.flow, None, cpu_us() - began, unusable)
+    merged = _thinned(merged, merge)
     excerpt = any(piece.excerpt for piece in pieces)
     for left_out, _ in unusable:
         members &= ~left_out.members
     piece = Piece(start, end, members, *merged.encoded(), excerpt)
     return Combined(effect.flow, piece, cpu_us() - began, unusable)
+
+
+def _thinned(tables: Merged, merge: Merge | None) -> Merged:
+    groups = tables.groups
+    return tables if merge is None or groups is None else tables._replace(groups=merge(groups))
 
 
 def commit_panes(
@@ -93,10 +101,11 @@ def commit_panes(
     reduces: ReduceFunction | None = None,
     types: Types | None = None,
     stages: Stages | None = None,
+    merge: Merge | None = None,
 ) -> PanesCommitted:
     """Merge pieces, on top of the revision before, and commit them, unless that is gone, groups may be
     missing, or some pieces cannot be used."""
-    made, done = made_panes(work, store, 0, reduces, types, stages)
+    made, done = made_panes(work, store, 0, reduces, types, stages, merge)
     return done if made is None else replace(done, seq=store.commit_panes(made.row))
 
 
@@ -107,11 +116,12 @@ def made_panes(
     reduces: ReduceFunction | None,
     types: Types | None,
     stages: Stages | None = None,
+    merge: Merge | None = None,
 ) -> tuple[MadePanes | None, PanesCommitted]:
     """What is to be committed, and what is said then; None where it cannot be."""
     began = cpu_us()
     try:
-        made = merged_panes(work, store, seq, reduces, types, stages)
+        made = merged_panes(work, store, seq, reduces, types, stages, merge)
     except PanesGone:
         return None, PanesCommitted(work, 0, gone=True)
     except Unsure:
@@ -153,12 +163,13 @@ def merged_panes(
     reduces: ReduceFunction | None = None,
     types: Types | None = None,
     stages: Stages | None = None,
+    merge: Merge | None = None,
 ) -> MadePanes:
     """Merge pieces, on top of the revision before, and find what agents may leave out of the next.
 
     Raises ``PanesGone`` if that has been dropped, ``Unsure`` if groups may be missing, ``PiecesUnusable``.
     ``reduces``: the fragment's reduce function, if it has one; ``types``: how its columns are to be;
-    ``stages``: what runs its stage, if it has one.
+    ``stages``: what runs its stage, if it has one; ``merge``: what merges states of aggregates of people's own.
     """
     flow, start, end = effect.flow, effect.start, effect.end
     base: list[Piece] = []
@@ -172,6 +183,7 @@ def merged_panes(
         base = latest(below, start, end)
         check_covered(flow.uid, [(piece.start, piece.end) for piece in base], start, end)
     tables, threshold = opening.merge(flow.fragment, effect.pieces, types=types, below=base), None
+    tables = _thinned(tables, merge)
     if flow.fragment.first is not None:
         tables, threshold = _first_rows(effect, tables)
     raw = b""

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.committing.committed import Committed
-from agents.committing.finals import FinalFunction
+from agents.committing.finals import FinalFunction, all_flagged
 from agents.committing.kept import Contents, Kept, PaneRange, alike, bounded, reached
 from agents.committing.panetables import (
     NOTHING_KNOWN,
@@ -111,7 +111,8 @@ def drafted_windows(
         row, new = made_windows(work, committed, finisher, kept, final, known)
     except PanesGone:
         return None, WindowsCommitted(work, None, gone=True)
-    result, failure = published(work, row, master), "" if final is None else final.failure
+    result = published(work, row, master)
+    failure = finisher.failure if final is None or not final.failure else final.failure
     done = WindowsCommitted(work, result, decode(row.rows).num_rows, cpu_us() - began, failure)
     return row if new else None, done
 
@@ -148,8 +149,11 @@ def made_windows(
     row = _stored(effect, store, revision)
     if row is not None:
         return row, False
+    finisher.failure = ""
     if contents is None:
         status, rows = _assemble(effect, names, store, finisher, kept, known)
+        if finisher.failure:
+            status = all_flagged(status)
         status, rows = treated(effect.spec, status, rows, treat)
         contents = Contents(
             revision, encode(status), encode(rows), empty=not status.num_rows and not rows.num_rows

@@ -16,7 +16,7 @@ def mapper_of(fragment: Fragment) -> MapperPort:
     return Mapper.of(fragment) if fragment.direct is None else DirectMapper(fragment, fragment.direct)
 
 
-class DirectMapper:
+class DirectMapper(MapperPort):
     """``elf.job.ports.MapperPort`` of a fragment whose map is ``direct``. Its groups are those of ``Mapper``,
     in another order."""
 

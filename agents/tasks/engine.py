@@ -34,7 +34,7 @@ from elf.aggregates import normalise
 from elf.batch import decode
 from elf.errors import ElfBug, UserError
 from elf.fields import replace
-from elf.job.ports import MapFailed, Wanted
+from elf.job.ports import FinisherPort, MapFailed, MapperPort, Wanted
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.lookups import LOOKUPS as KNOWN_LOOKUPS
 from elf.ql.lookups import lookups_in, sql_name
@@ -346,7 +346,7 @@ class Times:
             self._rest.close()
 
 
-class Mapper:
+class Mapper(MapperPort):
     """A fragment's map over ``rows`` (``columns`` and ``_pane``; where it ``counts``, ``PLACES`` too) and
     ``tables``: typed rows to partial aggregates.
 
@@ -398,7 +398,7 @@ class Mapper:
             self._statement.close()
 
 
-class Finisher:
+class Finisher(FinisherPort):
     """A plan's final fragment, its join of streams, if it has one, and its stages."""
 
     def __init__(
@@ -513,6 +513,8 @@ def no_panes(fragment: Fragment) -> pa.Table:
     mapper = Mapper.of(fragment)
     try:
         made = mapper.run(mapper.schema.empty_table())
+        for cell, _ in fragment.owns:
+            made = made.set_column(made.schema.get_field_index(cell), cell, pa.array([], pa.binary()))
         return normalise(made, fragment.keys, fragment.states)
     finally:
         mapper.close()

@@ -29,7 +29,7 @@ def finisher_of(plan: Plan) -> FinisherPort:
     return Finisher.of(plan) if plan.direct is None else DirectFinisher(plan, plan.direct)
 
 
-class DirectFinisher:
+class DirectFinisher(FinisherPort):
     """``elf.job.ports.FinisherPort`` of a plan whose final fragment is ``direct``. Its rows are those of
     ``Finisher``, bit by bit."""
 

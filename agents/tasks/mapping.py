@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from agents.tasks.direct import mapper_of
 from agents.tasks.engine import Statement, as_schema
 from elf.functions.function import Failed, UserFunction, conform
-from elf.job.ports import MapFailed
+from elf.job.ports import MapFailed, MapperPort
 from elf.job.worker.fitting import arrow_schema
 from elf.ql.plan import Fragment
 
 
-class FunctionMapper:
-    """``elf.job.ports.MapperPort``; rows have the column ``_offset`` too, where their lines begin."""
+class FunctionMapper(MapperPort):
+    """Rows have the column ``_offset`` too, where their lines begin; ``mapper`` gets what the function
+    gives."""
 
-    def __init__(self, fragment: Fragment, function: UserFunction) -> None:
+    def __init__(self, fragment: Fragment, function: UserFunction, mapper: MapperPort) -> None:
         self._schema = arrow_schema(fragment.columns).append(pa.field("_pane", pa.int64()))
         given = self._schema.append(pa.field("_offset", pa.int64()))
         self._given = given
         where = fragment.where_sql
         self._where = Statement(f"SELECT * FROM rows AS r WHERE {where}", "rows", given) if where else None
-        self._mapper = mapper_of(fragment)
+        self._mapper = mapper
         self._function = function
         self._given_up = ""
 
@@ -66,6 +66,9 @@ class FunctionMapper:
         if not set(table["_pane"].unique().to_pylist()) <= set(batch["_pane"].unique().to_pylist()):
             return Failed("output", f"{who} gives a row in a _pane that it was not given", 0)
         return table
+
+    def merged(self, groups: pa.Table) -> pa.Table:
+        return self._mapper.merged(groups)
 
     def close(self) -> None:
         if self._where is not None:

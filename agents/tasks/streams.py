@@ -106,14 +106,18 @@ class StreamEngine:
         return StreamExtractor(self, wanted)
 
     def mapper(self, fragment: Fragment) -> MapperPort:
+        from agents.tasks.direct import mapper_of
+
+        mapper, at = mapper_of(fragment), self._functions or FunctionsAt(Sandboxes(), lambda _: None)
+        if fragment.owns:
+            from agents.tasks.aggregating import OwnMapper
+
+            mapper = OwnMapper(fragment, mapper, at)
         if fragment.function is not None:
             from agents.tasks.mapping import FunctionMapper
 
-            at = self._functions or FunctionsAt(Sandboxes(), lambda _: None)
-            return FunctionMapper(fragment, at.of(fragment.function))
-        from agents.tasks.direct import mapper_of
-
-        return mapper_of(fragment)
+            mapper = FunctionMapper(fragment, at.of(fragment.function), mapper)
+        return mapper
 
 
 class StreamExtractor:

@@ -236,7 +236,7 @@ class StreamTask:
 
     def perform(self, command: Command, now_ms: int, chunk: Chunk | None = None) -> Outcome:
         """Perform a command, durably."""
-        if isinstance(command, Install) and command.flow.fragment.function is not None:
+        if isinstance(command, Install) and command.flow.fragment.has_code:
             command = replace(command, samples=tuple(line for line, _ in self._samples))
         elif isinstance(command, DropStragglers | Answered):
             command = self._checkpoints.counted(command)

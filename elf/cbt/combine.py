@@ -86,6 +86,11 @@ def _combine_collided(
 
 def _reduce(column: pa.ChunkedArray, order: Indexes, starts: Indexes, state: State) -> pa.ChunkedArray:
     """Merge each segment ``[starts[i], starts[i + 1])`` of a state column in this order."""
+    if state.by is not None:
+        segment = np.zeros(len(order), dtype=np.int64)
+        segment[starts[1:]] = 1
+        taken = take_column(column, order).combine_chunks()
+        return pa.chunked_array([state.by(np.cumsum(segment), taken)])
     numbers = _numbers(column, state) if column.null_count == 0 else None
     if numbers is None:
         return _reduce_by_grouping(take_column(column, order), starts, state)

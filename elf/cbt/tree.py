@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from elf.aggregates import State
 from elf.cbt import image
-from elf.cbt.finals import Finals
+from elf.cbt.finals import Asked, Finals
 from elf.cbt.node import Fuel, Inner, Leaf, Node, Sinking, buffers, closed_up, height, leaves, sever
 from elf.cbt.rootbuffer import PART_ROWS, RootBuffer
 from elf.cbt.run import Layout, weight
@@ -52,20 +52,21 @@ class BufferTree:
     """A group-by over everything inserted so far.
 
     ``aggregates`` are (name, column): ``("count", None)`` for COUNT(*), else ``count``, ``sum``, ``min``,
-    ``max`` or ``avg`` of a column. Results are named ``count``, ``sum_n`` and so on; sums of integers are
-    decimal128(38, 0), exact. ``node_bytes_max``: weight of a full buffer before compression, in bytes (plus
-    16 a row); ``fanout``: children of a node, at least 4. ``memory_max_bytes`` bounds what the tree takes in
-    memory, working space of twelve nodes included; past it buffers are put into ``store``. ``hash_keys`` is
-    there for tests that need collisions.
+    ``max`` or ``avg`` of a column; or (an object of a ``PAO``, its column or columns). Results are named
+    ``count``, ``sum_n`` and so on, those of one's own by their class in lower case, ``product_n``; sums of
+    integers are decimal128(38, 0), exact. ``node_bytes_max``: weight of a full buffer before compression, in
+    bytes (plus 16 a row); ``fanout``: children of a node, at least 4. ``memory_max_bytes`` bounds what the
+    tree takes in memory, working space of twelve nodes included; past it buffers are put into ``store``.
+    ``hash_keys`` is there for tests that need collisions.
 
     Any call that merges may raise ``SumOverflow`` (its rows are kept, but there is no answer to give before
-    ``empty``), and ``SpillError`` where there is a store.
+    ``empty``), ``UserError`` where an aggregate of one's own fails, ``SpillError`` where there is a store.
     """
 
     def __init__(
         self,
         keys: Sequence[str],
-        aggregates: Sequence[tuple[str, str | None]],
+        aggregates: Sequence[Asked],
         *,
         node_bytes_max: int = NODE_BYTES_MAX,
         fanout: int = FANOUT,

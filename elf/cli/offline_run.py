@@ -20,7 +20,7 @@ from elf.cli.printing import printer, say, use_utf8
 from elf.cli.results import check_suffix, write_result
 from elf.cli.run import declared
 from elf.cli.spans import span_of
-from elf.client.files import tables_of
+from elf.client.files import files_of, tables_of
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.errors import UserError
 from elf.wire.clients import ONE_SHOT_PREFIX
@@ -100,6 +100,7 @@ def _of_text(options: OfflineOptions, span: tuple[int, int] | None) -> Question:
         span,
         columns=dict(map(declared, options.columns)),
         tables=tables_of(text),
+        texts=files_of(text),
     )
 
 

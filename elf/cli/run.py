@@ -218,6 +218,7 @@ def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | Non
     from agents.lookups import LOOKUPS
     from agents.run import ask, run
     from agents.runinputs import RunRequest
+    from elf.client.files import files_of
     from elf.client.tables import read_table
 
     use_utf8()
@@ -232,6 +233,7 @@ def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | Non
         columns=dict(map(declared, options.columns)),
         agents=options.agents,
         tables={name: read_table(name) for name in asked.files},
+        files=files_of(asked.sql) if asked.has_code else {},
         pipe=inputs.pipe,
         replay=replay,
     )

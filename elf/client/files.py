@@ -10,20 +10,23 @@ from pathlib import Path
 from elf.errors import UserError
 
 _JOIN = re.compile(r"\bJOIN\s*'|\bSET\s+TABLE\s|\bIN\s*\(\s*SELECT\b", re.IGNORECASE)
+_AGGREGATE = re.compile(r"\bAGGREGATE\s+\w+\s+FROM\s+'((?:[^']|'')+)'", re.IGNORECASE)
 _FUNCTION = re.compile(r"\bSET\s+FUNCTION\s+(\w+)\s+FROM\s+'((?:[^']|'')+)'", re.IGNORECASE)
 
 
 def files_of(text: str) -> dict[str, str]:
-    """The texts of the functions that a statement names, looked at.
+    """The texts of the functions and aggregates that a statement names, looked at.
 
     Args:
         text (str): a statement.
 
     Returns:
-        dict[str, str]: file name → text, of ``SET FUNCTION … FROM 'file'``.
+        dict[str, str]: file name → text, of ``SET FUNCTION … FROM 'file'`` and ``CREATE AGGREGATE … FROM
+            'file'``.
 
     Raises:
-        UserError: for a file that cannot be read, or has no function of that kind with one argument.
+        UserError: for a file that cannot be read, or has no function of that kind with one argument, or no
+            aggregate.
 
     Example:
         >>> path = Path(folder) / "most.py"
@@ -32,7 +35,8 @@ def files_of(text: str) -> dict[str, str]:
         ['def reduce(batch):\\n    return batch\\n']
     """
     found = {}
-    for kind, quoted in _FUNCTION.findall(text):
+    named = [("aggregate", quoted) for quoted in _AGGREGATE.findall(text)]
+    for kind, quoted in (*_FUNCTION.findall(text), *named):
         name = quoted.replace("''", "'")
         try:
             found[name] = Path(name).read_text(encoding="utf-8")
@@ -44,11 +48,13 @@ def files_of(text: str) -> dict[str, str]:
 
 def _look_at(kind: str, text: str, filename: str) -> None:
     """Of what is no kind of function the agent will say so."""
-    from elf.functions.checks import check_text
+    from elf.functions.checks import check_aggregate, check_text
     from elf.functions.function import KINDS
     from elf.ql.plan import Function
 
-    if kind in KINDS:
+    if kind == "aggregate":
+        check_aggregate(text, filename)
+    elif kind in KINDS:
         check_text(Function(kind, text, filename))
 
 

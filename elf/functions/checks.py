@@ -14,12 +14,19 @@ from elf.functions import wire
 from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
 from elf.job.program.calls import Loaded, Place
 from elf.job.program.spec import TEXT_BYTES_MAX
+from elf.paos.texts import signature_of
 from elf.ql.plan import Function
 
 
 def check_text(spec: Function) -> None:
     """Of a function. Raises ``UserError``."""
     _has_function(_parse(spec.text, spec.filename), spec)
+
+
+def check_aggregate(text: str, filename: str) -> None:
+    """Of an aggregate. Raises ``UserError``."""
+    _bound(text, filename)
+    signature_of(text, filename)
 
 
 def check_job(
@@ -39,9 +46,13 @@ def check_job(
     return said.loaded
 
 
-def _parse(text: str, filename: str) -> ast.Module:
+def _bound(text: str, filename: str) -> None:
     if len(text.encode()) > TEXT_BYTES_MAX:
         raise UserError(f"{filename} has {len(text.encode())} bytes; at most {TEXT_BYTES_MAX} can be sent")
+
+
+def _parse(text: str, filename: str) -> ast.Module:
+    _bound(text, filename)
     try:
         return ast.parse(text, filename)
     except SyntaxError as error:

@@ -17,8 +17,10 @@ import msgspec
 import pyarrow as pa
 
 from elf.functions import wire
+from elf.functions.aggregate import aggregate_of
 from elf.job.program.calls import LASTING, JobEffect, Keep
 from elf.job.program.runner import JobRunner, UserCodeError, failure_of, load
+from elf.ql.own import KIND as AGGREGATE
 
 RowFunction = Callable[[pa.RecordBatch], object]
 
@@ -102,7 +104,7 @@ class _Sandbox:
         match call:
             case wire.LoadFunction():
                 self._filename = call.filename
-                self._function = function_of(load(call.text, call.filename), call.kind, call.filename)
+                self._function = code_of(call.text, call.kind, call.filename)
                 return wire.Done(), b""
             case wire.CallFunction():
                 return wire.Done(), self._call(call, payload)
@@ -144,6 +146,13 @@ class _Sandbox:
             self._outer = None
         reply = self._replies.pop(number)
         return reply.value, reply.error
+
+
+def code_of(text: str, kind: str, filename: str) -> RowFunction:
+    """What a text has to call: a function of this kind, or an aggregate. Raises ``UserCodeError``, and what
+    the text raises."""
+    names = load(text, filename)
+    return aggregate_of(names, text, filename) if kind == AGGREGATE else function_of(names, kind, filename)
 
 
 def function_of(names: dict[str, object], kind: str, filename: str) -> RowFunction:

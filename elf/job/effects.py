@@ -22,6 +22,7 @@ from elf.job.messages.rollup import PaneRow, Reexecute
 from elf.job.output import OutputKept, OutputSpec
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
+from elf.ql.own import OwnAggregate
 from elf.ql.plan import Plan, Top
 from elf.security.certificates import Signed
 from elf.windows import Calendar
@@ -446,6 +447,16 @@ class EvaluatePast(msgspec.Struct, frozen=True, eq=False):
     question: PastQuestion
 
 
+class TryAggregate(msgspec.Struct, frozen=True, eq=False):
+    """Do the laws hold for an aggregate of somebody's own (``elf.paos.laws``)? For a client of this agent.
+    ``rows``: an encoded table with a column for each argument, or without columns. Comes back as
+    ``Offloaded``, with the law that is broken, in one line."""
+
+    id: int
+    own: OwnAggregate
+    rows: bytes
+
+
 class Disbelieved(msgspec.Struct, frozen=True):
     """An agent has said what its key does not let it say, and nothing came of it (``what`` it was, and why
     not). For the log, and counted."""
@@ -502,6 +513,7 @@ Effect = (
     | Refused
     | Offload
     | EvaluatePast
+    | TryAggregate
     | Disbelieved
     | Stop
 )

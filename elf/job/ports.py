@@ -142,12 +142,24 @@ class MapperPort(Protocol):
     def run(self, rows: pa.Table) -> pa.Table: ...
     def close(self) -> None: ...
 
+    def try_out(self, rows: pa.Table) -> None:
+        """See rows of this agent, before the flow answers for any. Raises ``MapFailed``."""
+        self.run(rows)
+
+    def merged(self, groups: pa.Table) -> pa.Table:
+        """The same partial aggregates, in fewer rows where states of aggregates of people's own can be
+        merged (``elf.paos``). It never fails: what is not merged is as good."""
+        return groups
+
 
 class FinisherPort(Protocol):
     """Runs a job's final fragment over merged groups, and over those of joined jobs. ``join`` makes panes of
     joined rows from the panes of both streams (``elf.ql.plan.StreamJoin``). ``stage`` makes the groups of
     larger windows from the groups of smaller ones (``elf.ql.plan.Stage``). ``side`` does both for a joined
     job."""
+
+    failure: str = ""
+    """Why values of the last ``run`` are NULL: an aggregate of somebody's own has failed. Empty: none are."""
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table: ...
     def join(self, groups: pa.Table) -> pa.Table: ...

@@ -118,7 +118,8 @@ def can_run(fragment: Fragment) -> bool:
     that says which agent it is. It is not one
     of several key ranges: the first of them counts the rows of all, so after a restart the others do not know
     which panes are open."""
-    plain = fragment.function is None and fragment.count is None and not fragment.late_of
+    plain = fragment.function is None and not fragment.owns and fragment.count is None
+    plain = plain and not fragment.late_of
     whole = fragment.range[1] == 1 and fragment.revise_us is None and fragment.since_us is None
     own = any(is_origin(column.name) for column in fragment.columns)
     return bool(fragment.mirror and fragment.pane_us and plain and whole and not own)

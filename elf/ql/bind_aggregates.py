@@ -1,4 +1,5 @@
-"""Aggregates: their arguments, DISTINCT and FILTER, and which of ``elf.paos`` and ``elf.ql.cells`` they are.
+"""Aggregates: their arguments, DISTINCT and FILTER, and which they are of ``elf.paos.builtin`` and
+``elf.ql.cells``, or of somebody's own.
 
 Every aggregate ignores NULLs, so ``a(x) FILTER (WHERE c)`` is ``a(CASE WHEN c THEN x END)``.
 """
@@ -13,8 +14,9 @@ from typing import Final, Literal
 from sqlglot import exp
 
 from elf.ql.bind_operators import numeric
-from elf.ql.expressions import TRUE, Aggregate, Call, Constant, Expr, Kind, Ref
+from elf.ql.expressions import OWN, TRUE, Aggregate, Call, Constant, Expr, Kind, Ref
 from elf.ql.kinds import become, cast, common
+from elf.ql.own import OwnAggregate
 from elf.ql.scope import Scope
 from elf.ql.source import start_of
 
@@ -108,6 +110,35 @@ def bind_aggregate(name: str, node: exp.Anonymous, scope: Scope, condition: exp.
     return rule.build(Asked(name, node, tuple(nodes), plain, arg, distinct, inner, order, limit))
 
 
+def bind_own(own: OwnAggregate, node: exp.Anonymous, scope: Scope, condition: exp.Expr | None = None) -> Expr:
+    """A call of an aggregate of one's own, and the condition of its FILTER."""
+    upper, wanted = own.name.upper(), own.signature.arguments
+    if scope.within:
+        scope.fail(node, f"{upper} cannot be inside {scope.within}: both are aggregates")
+    if not scope.aggregates:
+        scope.fail(node, f"{upper} is an aggregate, which cannot be in {scope.clause}")
+    nodes = list(node.expressions)
+    if nodes and isinstance(nodes[0], exp.Distinct):
+        scope.fail(node, f"{upper}(DISTINCT …) is not supported: {upper} is an aggregate of one's own")
+    if nodes and isinstance(nodes[-1], exp.Limit | exp.Order):
+        scope.fail(node, f"{upper} takes neither ORDER BY nor LIMIT: its rows come in no order")
+    if len(nodes) != len(wanted):
+        takes = "1 argument" if len(wanted) == 1 else f"{len(wanted)} arguments"
+        scope.fail(node, f"{upper} takes {takes} ({', '.join(wanted)}), not {len(nodes)}")
+    inner, args = replace(scope, within=upper, aliases={}), list[Expr]()
+    for given, kind in zip(nodes, wanted, strict=True):
+        if isinstance(given, exp.Star):
+            scope.fail(given, f"{upper} takes a column or an expression, not *")
+        arg = inner.bind(given)
+        if common((arg.kind, kind)) != kind:
+            scope.fail(given, f"{upper} takes a {kind} here, and this is {arg.kind}; CAST it")
+        args.append(become(arg, kind))
+    if condition is not None:
+        wanting = replace(inner, within="FILTER").condition(condition, "FILTER")
+        args[0] = Call("case", (wanting, args[0], Constant(None, wanted[0])), wanted[0])
+    return Aggregate(OWN, tuple(args), own.signature.returns, start_of(node) or 0, own=own)
+
+
 def _listing(node: exp.Anonymous, rule: Rule, scope: Scope) -> tuple[list[exp.Expr], exp.Ordered | None, int]:
     """The arguments, and what ORDER BY and LIMIT behind them say."""
     nodes, order, limit = list(node.expressions), None, 0
@@ -130,9 +161,12 @@ def _listing(node: exp.Anonymous, rule: Rule, scope: Scope) -> tuple[list[exp.Ex
 
 def _bind_filter(node: exp.Filter, scope: Scope) -> Expr:
     call, clause = node.this, node.expression
-    if not isinstance(call, exp.Anonymous) or call.name.lower() not in AGGREGATES:
+    name = call.name.lower() if isinstance(call, exp.Anonymous) else ""
+    if name in scope.owns:
+        return bind_own(scope.owns[name], call, scope, clause.this)
+    if name not in AGGREGATES:
         scope.fail(node, "FILTER stands after an aggregate")
-    return bind_aggregate(call.name.lower(), call, scope, clause.this)
+    return bind_aggregate(name, call, scope, clause.this)
 
 
 def _count(asked: Asked) -> Expr:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from sqlglot import exp
 
-from elf.ql.bind_aggregates import AGGREGATES, bind_aggregate
+from elf.ql.bind_aggregates import AGGREGATES, bind_aggregate, bind_own
 from elf.ql.bind_lags import LAGS, bind_lag
 from elf.ql.expressions import Call, Expr
 from elf.ql.functions import ALIASES, CHANGING, ELSEWHERE, FUNCTIONS
@@ -23,6 +23,8 @@ def _bind_call(node: exp.Anonymous, scope: Scope) -> Expr:
     name = node.name.lower()
     if name == "grouping":
         return _bind_grouping(node, scope)
+    if name in scope.owns:
+        return bind_own(scope.owns[name], node, scope)
     if name in AGGREGATES:
         return bind_aggregate(name, node, scope)
     if name in LAGS:
@@ -45,7 +47,7 @@ def _bind_grouping(node: exp.Anonymous, scope: Scope) -> Expr:
 def _apply(name: str, node: exp.Expr, arguments: list[exp.Expr], scope: Scope) -> Expr:
     function = FUNCTIONS.get(ALIASES.get(name, name))
     if function is None:
-        scope.fail(node, _unknown(name))
+        scope.fail(node, _unknown(name, scope.owns))
     args = [scope.bind(argument) for argument in arguments]
     try:
         return function.build(args)
@@ -54,7 +56,7 @@ def _apply(name: str, node: exp.Expr, arguments: list[exp.Expr], scope: Scope) -
         scope.fail(place, f"{function.usage}: {misuse}")
 
 
-def _unknown(name: str) -> str:
+def _unknown(name: str, owns: Collection[str] = ()) -> str:
     if name in CHANGING:
         return (
             f"{name.upper()} gives something else each time, so an answer could not be checked; rows have "
@@ -62,7 +64,7 @@ def _unknown(name: str) -> str:
         )
     if name in ELSEWHERE:
         return f"there is no function {name.upper()}; write {ELSEWHERE[name]}"
-    known = [*FUNCTIONS, *ALIASES, *AGGREGATES, *LAGS]
+    known = [*owns, *FUNCTIONS, *ALIASES, *AGGREGATES, *LAGS]
     return f"function {name.upper()} is not supported yet{did_you_mean(name, known)}"
 
 

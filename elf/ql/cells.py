@@ -19,6 +19,7 @@ sketch.) The price: memory by cell, not by group.
 - APPROX_PERCENTILE(x, p): the value of rank ceil(p n), rounded to 7 significant bits: within 0.79 % (2**-7)
   of the true value of that rank, since rounding keeps the order. Integers up to 128 are exact. One cell for
   each rounded value: 64 for each doubling of x. Beyond 1e-290 to 1e290 values are not rounded.
+- An aggregate of one's own (``elf.ql.own``): one cell for each state that is not merged yet.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ from types import MappingProxyType
 from typing import Final, Literal
 
 from elf.aggregates import State
-from elf.ql.expressions import Aggregate, Call, Expr, Ref, Slot
+from elf.ql.expressions import OWN, TRUE, Aggregate, Call, Constant, Expr, Ref, Slot, connect
 from elf.ql.kinds import become, cast
+from elf.ql.own import OwnAggregate
 from elf.ql.pairs import of_pair, pair
 from elf.ql.render import render
 from elf.ql.templates import Engine, Form, same
@@ -44,11 +46,13 @@ class Cell:
     """``key`` distinguishes a group's rows, and is not NULL where ``given`` is not; rows where that is NULL
     have no cell. ``rank``: the greatest of it is kept; None: rows are counted. With a rank, it and the key
     are of a column ``x``, the distinct values of ``given``: hashing each once a chunk is four times as fast
-    where they repeat."""
+    where they repeat. ``own``: it is a state of this aggregate, of rows with these ``args``."""
 
     given: Expr
     key: Expr
     rank: Expr | None = None
+    own: OwnAggregate | None = None
+    args: tuple[Expr, ...] = ()
 
     @property
     def state(self) -> State:
@@ -117,6 +121,16 @@ def _register(aggregate: Aggregate) -> Cell:
 def _rounded(aggregate: Aggregate) -> Cell:
     (arg,) = aggregate.args
     return Cell(arg, Call("7 bits", (become(arg, "double"),), "double"))
+
+
+def _own(aggregate: Aggregate) -> Cell:
+    """A row with a NULL in any argument is passed over."""
+    there = [Call("not", (Call("is_null", (arg,), "boolean"),), "boolean") for arg in aggregate.args]
+    null = Constant(None, "boolean")
+    given = aggregate.args[0]
+    if len(there) > 1:
+        given = Call("case", (connect("and", tuple(there)), TRUE, null), "boolean")
+    return Cell(given, given, None, aggregate.own, aggregate.args)
 
 
 _REGISTERS: Final = 4096
@@ -209,6 +223,7 @@ CELLED: Final[Mapping[str, Celled]] = MappingProxyType(
         "array_agg desc": Celled(_listed, _repeated("({total} - {upto})", "{upto} DESC"), "order"),
         "array_agg distinct": Celled(_value, _once("{first}"), "first"),
         "array_agg distinct desc": Celled(_value, _once("{last}"), "last"),
+        OWN: Celled(_own, same("MAX({c})")),
     }
 )
 """By the name of the bound aggregate. ``params`` of the percentiles: p as a fraction; of the others: how many

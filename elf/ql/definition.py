@@ -21,6 +21,7 @@ import msgspec
 from elf.errors import ElfBug, QueryError, UserError
 from elf.fields import Label, Length, Micros, Statement
 from elf.ql.memo import Made, once
+from elf.ql.own import OwnAggregate, owns_of
 from elf.ql.plan import Fragment, Function, Plan, Table
 from elf.schema import LABELS, Column, Schema
 from elf.windows import Kind
@@ -75,6 +76,7 @@ class Read(msgspec.Struct, frozen=True, array_like=True):
     pane_us: Length = 0
     late: bool = False
     final: bool = False
+    owns: tuple[OwnAggregate, ...] = ()
 
     @classmethod
     def of(cls, uid: str, name: str, plan: Plan) -> Read:
@@ -95,6 +97,7 @@ class Read(msgspec.Struct, frozen=True, array_like=True):
             plan.fragment.pane_us,
             bool(plan.fragment.late_of),
             plan.final is not None,
+            owns_of(fragments),
         )
 
 
@@ -102,7 +105,8 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True, tag=MA
     """What a job's plan is made from. ``streams``: their columns, by name; ``jobs``: those that it reads, and
     those that these read; ``pane_us``: the length of its panes, where a flow with shorter ones is shared;
     ``late_of``: of FROM LATE, the flow of each stream; ``since`` and ``choice``: as the plan has them;
-    ``past_us``: the event time that SINCE meant when it was asked (None: it begins now)."""
+    ``past_us``: the event time that SINCE meant when it was asked (None: it begins now); ``owns``: the
+    aggregates of people's own that its text calls."""
 
     sql: Statement
     streams: tuple[tuple[Label, Schema], ...]
@@ -114,6 +118,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True, tag=MA
     since: tuple[Micros, Micros] | None = None
     choice: Choice | None = None
     past_us: Micros | None = None
+    owns: tuple[OwnAggregate, ...] = ()
 
     @cached_property
     def made(self) -> Made[Plan]:
@@ -188,7 +193,8 @@ def _planned(source: Definition) -> Plan:
 
     expanded = jobs.expand(query, find)
     tables = {one.name: one.table for one in source.tables}
-    plan = planner.plan_streams(expanded.query, dict(source.streams), tables, source.pane_us)
+    owns = {one.name: one for one in source.owns}
+    plan = planner.plan_streams(expanded.query, dict(source.streams), tables, source.pane_us, owns)
     plan = expanded.finish(plan)
     if source.late_of:
         plan = planner.over_late(expanded.query, plan, dict(source.late_of))

@@ -33,7 +33,7 @@ _GIVEN: Final[dict[str, tuple[Kind, ...]]] = {
     "MIN({x})": ("bigint", "double", "timestamp"),
     "MAX({x})": ("bigint", "double", "timestamp"),
 }
-"""The types over which Arrow makes the state of a rule of ``elf.paos``."""
+"""The types over which Arrow makes the state of a rule of ``elf.paos.builtin``."""
 _ONE_STATE: Final = tuple(f"final {name}" for name in ("count_star", "count", "sum", "min", "max"))
 """Aggregates whose value is their one state."""
 

@@ -20,6 +20,7 @@ from elf.ql.bind_names import NAMES
 from elf.ql.bind_operators import OPERATORS
 from elf.ql.bind_over import OVERS
 from elf.ql.expressions import Expr
+from elf.ql.own import OwnAggregate
 from elf.ql.plan import COUNTED, Function, Table
 from elf.ql.scope import Scope
 from elf.ql.source import Source
@@ -77,6 +78,8 @@ class Draft:
     """A subquery in FROM that groups: this query is over the rows of its windows."""
     beside: tuple[Draft, ...] = ()
     """The jobs that are joined to ``below``, one for each of ``joins``."""
+    owns: Mapping[str, OwnAggregate] = field(default_factory=dict)
+    """The aggregates of people's own that it may call, by name in lower case."""
     functions: tuple[Function, ...] = ()
     """The functions of a job's query: applied to its stream's rows, and to its groups."""
     windows: tuple[Kind, ...] = ()
@@ -135,6 +138,7 @@ class Draft:
             aliases_first=aliases_first,
             ranks=clause in ("SELECT", "QUALIFY", "ORDER BY"),
             keys=keys,
+            owns=self.owns,
             members=self.members,
             binders=BINDERS,
         )
@@ -169,7 +173,8 @@ def has_aggregates(draft: Draft) -> bool:
     """Whether the query makes one group of everything: an aggregate in SELECT, HAVING or ORDER BY."""
     nodes = [*draft.tree.expressions, draft.tree.args.get("having"), draft.tree.args.get("order")]
     calls = (call for node in nodes if node is not None for call in node.find_all(exp.Anonymous))
-    return any(call.name.lower() in AGGREGATES and not _before_over(call) for call in calls)
+    known = {*AGGREGATES, *draft.owns}
+    return any(call.name.lower() in known and not _before_over(call) for call in calls)
 
 
 def _before_over(call: exp.Anonymous) -> bool:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from elf.ql.fuel import burn
+from elf.ql.own import OwnAggregate
 from elf.schema import ColumnType
 
 Kind = ColumnType | Literal["hugeint", "null"]
@@ -80,9 +81,10 @@ class Call(_Compound):
 
 @dataclass(frozen=True)
 class Aggregate(_Compound):
-    """An aggregate over the rows of a group: ``name`` is a key of ``elf.paos.AGGREGATES`` or of
+    """An aggregate over the rows of a group: ``name`` is a key of ``elf.paos.builtin.AGGREGATES`` or of
     ``elf.ql.cells.CELLED``. ``params`` are constants that its value, and nothing else, depends on.
-    ``offset``: of the window so many before, or after if it is negative.
+    ``offset``: of the window so many before, or after if it is negative. ``own``: of somebody's own, whose
+    name is ``OWN``.
     """
 
     name: str
@@ -91,6 +93,7 @@ class Aggregate(_Compound):
     at: int = field(default=0, compare=False, repr=False)
     params: tuple[int, ...] = ()
     offset: int = 0
+    own: OwnAggregate | None = None
 
 
 @dataclass(frozen=True)
@@ -119,6 +122,8 @@ class Over(_Compound):
 Expr = Ref | Constant | Spelled | Call | Aggregate | Slot | Over
 
 TRUE = Constant(True, "boolean")
+OWN = "own"
+"""The name of all aggregates of people's own."""
 
 
 def size_of(expr: Expr) -> int:

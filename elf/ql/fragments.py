@@ -70,6 +70,7 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
         mirror=draft.mirror,
         where_sql="" if draft.branches else render_where(_of_stream_alone(draft.where), "duckdb"),
         cells=tuple(states.cells),
+        owns=states.owns,
         keep=_keep(draft, states) if draft.approximate else None,
         tables=tuple(
             joined.table for joined in [*(j for b in draft.branches for j in b.joins), *draft.joins]

@@ -15,6 +15,7 @@ from typing import cast
 from sqlglot import exp
 
 from elf.ql.draft import Draft, timed
+from elf.ql.own import OwnAggregate
 from elf.ql.plan import Function, Plan, Table
 from elf.ql.rules_joins import join_table
 from elf.ql.rules_streams import together
@@ -38,11 +39,12 @@ class JobQuery:
     tables: Mapping[str, Table] = field(default_factory=dict)
     functions: tuple[Function, ...] = ()
     pane_us: int = 0
+    owns: tuple[OwnAggregate, ...] = ()
 
 
 def of_job(draft: Draft, inner: exp.Select) -> Draft:
     """What a job's query is over: its own text, its streams with the types that it was planned with, its
-    tables, its functions and its panes, and no windows but its own."""
+    tables, its functions, aggregates and panes, and no windows but its own."""
     job: JobQuery = inner.meta[JOB]
     schemas = {
         stream: _typed(draft.schemas[stream], columns, inner) for stream, columns in job.columns.items()
@@ -57,6 +59,7 @@ def of_job(draft: Draft, inner: exp.Select) -> Draft:
         tables=job.tables,
         functions=job.functions,
         pane_us=job.pane_us,
+        owns={one.name: one for one in job.owns},
     )
     return timed(own, None)
 

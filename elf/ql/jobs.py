@@ -120,6 +120,7 @@ def _put(
         {one.name.lower(): one.table for one in job.tables},
         job.functions,
         job.pane_us,
+        job.owns,
     )
     alias = exp.TableAlias(this=exp.to_identifier(place.alias or name))
     subquery = exp.Subquery(this=below, alias=alias)

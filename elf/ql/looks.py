@@ -15,11 +15,10 @@ from typing import Final
 from sqlglot import exp
 
 from elf.errors import QueryError
-from elf.ql.bind_aggregates import AGGREGATES
-from elf.ql.bind_lags import LAGS
 from elf.ql.draft import Draft
 from elf.ql.expressions import Kind, Ref, walk
 from elf.ql.fuel import fuelled
+from elf.ql.functions import ALIASES, CHANGING, ELSEWHERE, FUNCTIONS
 from elf.ql.render import render
 from elf.ql.render_map import where_clause
 from elf.ql.rules import raw_columns
@@ -32,6 +31,7 @@ ROWS_MAX: Final = 1_000
 TIME: Final = "_ts"
 """The first column of a look's rows: event time in µs."""
 _CLAUSES: Final = frozenset({"expressions", "from_", "where", "limit"})
+_SCALAR: Final = frozenset({*FUNCTIONS, *ALIASES, *CHANGING, *ELSEWHERE} - {"uniq", "topk"})
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def is_look(query: Query) -> bool:
         return False
     if tree.find(exp.Window, exp.Subquery) is not None:
         return False
-    return all(call.name.lower() not in (*AGGREGATES, *LAGS) for call in tree.find_all(exp.Anonymous))
+    return all(call.name.lower() in _SCALAR for call in tree.find_all(exp.Anonymous))
 
 
 def stream_of(query: Query) -> str:

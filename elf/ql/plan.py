@@ -27,6 +27,7 @@ from msgspec import Meta
 from elf.aggregates import State
 from elf.fields import Code, Label
 from elf.fields import Count as Rows
+from elf.ql.own import OwnAggregate
 from elf.schema import Column, ColumnType
 from elf.windows import Kind, Sliding
 from elf.windows.sharing import Choice
@@ -258,6 +259,8 @@ class Fragment:
     """The keys whose hash says in which range a group is; none: all of ``group_keys``."""
     stage: RangeStage | None = None
     """What the root makes of the groups of each pane of its key range, after ``reduce``."""
+    owns: tuple[tuple[str, OwnAggregate], ...] = ()
+    """The cells that are states of aggregates of people's own, each with its aggregate."""
     since_us: int | None = None
     """SINCE: the event time from which on the rows are wanted, of agents' archives too (``elf.job.past``).
     None: from when the flow begins."""
@@ -273,6 +276,11 @@ class Fragment:
     def task_states(self) -> tuple[State, ...]:
         """The states that the map makes."""
         return self.states if self.keep is None else self.states[:-1]
+
+    @property
+    def has_code(self) -> bool:
+        """Whether its map runs people's code."""
+        return self.function is not None or bool(self.owns)
 
     @property
     def group_keys(self) -> tuple[str, ...]:
@@ -393,6 +401,7 @@ class Plan:
         for one in self.unranged:
             told += [one.map_sql, one.pane_us, one.function, one.reduce, *(t.digest for t in one.tables)]
             told += [one.range_keys, one.stage] if one.stage is not None else []
+            told += one.owns
         return hashlib.sha256("\0".join(map(str, told)).encode()).hexdigest()[:16]
 
     @property

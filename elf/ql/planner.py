@@ -13,7 +13,7 @@ from elf.errors import QueryError
 from elf.ql.dialect import Approximate, Stragglers, Trees
 from elf.ql.direct import direct_final_of
 from elf.ql.draft import Draft, Order, Output
-from elf.ql.expressions import Constant, Expr, Slot, rewrite
+from elf.ql.expressions import Aggregate, Constant, Expr, Slot, rewrite, walk
 from elf.ql.files import check_size
 from elf.ql.fragments import after_grouping, counter, fragments_of, narrowed, session_ends, top_of
 from elf.ql.fuel import fuelled
@@ -21,6 +21,7 @@ from elf.ql.job_queries import check_panes
 from elf.ql.lags import lag_of
 from elf.ql.levels import Level, for_master, for_spark, render_side, storeys
 from elf.ql.lookups import check_lookups
+from elf.ql.own import OwnAggregate
 from elf.ql.partitions import opened, partitioned
 from elf.ql.plan import CREDIT, Fragment, Plan, StreamJoin, Table, with_first
 from elf.ql.render import render
@@ -35,6 +36,7 @@ from elf.ql.tables import Joined
 from elf.ql.user_functions import check_sides, with_function
 from elf.schema import Schema, alike
 
+NO_OWNS: Final[Mapping[str, OwnAggregate]] = {}
 _NO_PLAN: Final = Plan("", Fragment("", (), "", (), (), 0, None), (), "", (), "")
 
 
@@ -110,10 +112,11 @@ def plan_streams(
     schemas: Mapping[str, Schema],
     tables: Mapping[str, Table] | None = None,
     pane_us: int | None = None,
+    owns: Mapping[str, OwnAggregate] = NO_OWNS,
 ) -> Plan:
     """The plan of ``query`` over these streams, each with its columns: one fragment for each stream.
     ``pane_us``: the length of its panes, a whole part of the default (``is_free``); jobs that it reads have
-    their own.
+    their own. ``owns``: the aggregates of people's own that it may call, by name.
 
     A column that a stream lacks is NULL there; integers and doubles make doubles. Raises ``QueryError``.
     """
@@ -128,6 +131,7 @@ def plan_streams(
         with fuelled():
             schema = together(schemas, source, query.tree)
             draft = Draft(source, query.tree, schema, tables=tables or {}, schemas=schemas, pane_us=pane_us)
+            draft = replace(draft, owns=owns)
             beside: list[Plan] = []
             found = _plan(query.sql, apply_rules(draft), beside)
             found = replace(found, beside=tuple(beside))
@@ -159,6 +163,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
     levels = [Level(draft, states), *(Level(over, collect(after_grouping(over))) for over in drafts[1:])]
     partner = join_of(draft)
     check_lookups([draft, *drafts[1:]], after_grouping(draft), joined=partner is not None)
+    _check_owns(levels, joined=partner is not None)
     (first, *others), join = fragments_of(draft, states, partner)
     join = join or lag_of(draft, states, first.pane_us)
     if draft.counts and (partner is not None or joined):
@@ -226,6 +231,18 @@ def _spark_sql(levels: list[Level], partner: Joined | None) -> str:
         spark, before = offline(draft, partner, len(draft.schemas) > 1)
         levels = [replace(levels[0], draft=spark), *levels[1:]]
     return before + for_spark(levels, exact)
+
+
+def _check_owns(levels: Sequence[Level], *, joined: bool) -> None:
+    """Raises ``QueryError`` where an aggregate of one's own is over rows that no agent has."""
+    for place, level in enumerate(levels):
+        found = [part for one in after_grouping(level.draft) for part in walk(one)]
+        for own in (part for part in found if isinstance(part, Aggregate) and part.own is not None):
+            where = "over the rows of windows" if place else "over joined streams" if joined else ""
+            where = where or ("with GROUPING SETS" if level.draft.sets else "")
+            if where and own.own is not None:
+                text = f"{own.own.name.upper()}, an aggregate of one's own, is not supported yet {where}"
+                raise level.draft.source.error(text, own.at)
 
 
 def _named(draft: Draft, states: States) -> tuple[tuple[str, str], ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from elf.errors import ElfBug
-from elf.paos import AGGREGATES
+from elf.paos.builtin import AGGREGATES
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Kind, Over, Ref, Slot, Spelled
 from elf.ql.forms import FORMS, INFIX
 from elf.ql.fuel import CHARS_A_PART, burn

@@ -18,6 +18,7 @@ from elf.ql.cells import CELLED, RANK, Cell
 from elf.ql.draft import Draft
 from elf.ql.expressions import TRUE, Call, Expr, connect
 from elf.ql.grouping import regrouped, repeated
+from elf.ql.own import Wanted, struct, type_of_cell
 from elf.ql.pairs import type_of
 from elf.ql.render import TYPES, render
 from elf.ql.states import States
@@ -75,23 +76,30 @@ def _numbered(draft: Draft) -> Scan:
 
 
 def partial_rows(
-    draft: Draft, states: States, engine: Engine, first: Sequence[str], scan: Scan, grouping: str
+    draft: Draft,
+    states: States,
+    engine: Engine,
+    first: Sequence[str],
+    scan: Scan,
+    grouping: str,
+    wanted: Wanted = "value",
 ) -> str:
     """The columns ``first``, the keys, the cells, the states: one row for each group, then one for each cell.
-    ``grouping`` is the list of GROUP BY for the ordinary rows (empty: they are one group), or ALL."""
+    ``grouping`` is the list of GROUP BY for the ordinary rows (empty: they are one group), or ALL;
+    ``wanted``: what Spark makes for aggregates of people's own. (DuckDB gives them a row for each row.)"""
     head = [*first, *(f"{render(key, engine)} AS k{index}" for index, key in enumerate(draft.keys))]
     plain = [
         f"{column.duckdb if engine == 'duckdb' else column.spark} AS {column.state.name}"
         for column in states.columns
     ]
-    cells = [_null(name, cell, engine) for name, cell in states.cells.items()]
+    cells = [_null(name, cell, engine, wanted) for name, cell in states.cells.items()]
     none = [_unused(state) for state in states.cell_states]
     selects = [_select([*head, *cells, *plain, *none], scan(draft.where), grouping)]
     empty = [_unused(column.state) for column in states.columns]
     for column, cell in states.cells.items():
-        key = render(cell.key, engine)
+        key = _key(cell, engine, wanted)
         ours = [
-            f"{key} AS {column}" if other == column else _null(other, one, engine)
+            f"{key} AS {column}" if other == column else _null(other, one, engine, wanted)
             for other, one in states.cells.items()
         ]
         kept = [
@@ -100,6 +108,11 @@ def partial_rows(
         ]
         lines = scan((*draft.where, Call("not", (Call("is_null", (cell.given,), "boolean"),), "boolean")))
         names, by = head, grouping
+        if cell.own is not None:
+            own = _select([*head, *ours, *empty, *kept], lines, "" if engine == "duckdb" else grouping)
+            there = f"SELECT * FROM (\n{own}\n) WHERE {column} IS NOT NULL"
+            selects.append(own if engine == "duckdb" else there)
+            continue
         if cell.rank is not None:
             given = render(cell.given, engine)
             inner = _select([*head, f"{given} AS x"], lines, _and_by(grouping, given))
@@ -117,12 +130,22 @@ def _select(items: Sequence[str], scan: Sequence[str], grouping: str) -> str:
     return "\n".join([f"SELECT {', '.join(items)}", *scan, *([f"GROUP BY {grouping}"] if grouping else [])])
 
 
+def _key(cell: Cell, engine: Engine, wanted: Wanted) -> str:
+    if cell.own is None:
+        return render(cell.key, engine)
+    args = [render(arg, engine) for arg in cell.args]
+    return struct(cell.own, args) if engine == "duckdb" else f"{cell.own.called(wanted)}({', '.join(args)})"
+
+
 def _partial(cell: Cell, engine: Engine) -> str:
+    if cell.own is not None:
+        return "CAST(1 AS BIGINT)"
     return "COUNT(*)" if cell.rank is None else f"MAX({render(cell.rank, engine)})"
 
 
-def _null(name: str, cell: Cell, engine: Engine) -> str:
-    return f"CAST(NULL AS {type_of(cell.key, engine)}) AS {name}"
+def _null(name: str, cell: Cell, engine: Engine, wanted: Wanted) -> str:
+    kind = type_of(cell.key, engine) if cell.own is None else type_of_cell(cell.own, engine, wanted)
+    return f"CAST(NULL AS {kind}) AS {name}"
 
 
 def _unused(state: State) -> str:

@@ -46,7 +46,7 @@ def render_partials(draft: Draft, states: States, pane_us: int) -> str:
         return [rows, *_where(pane_us > 0, conditions)]
 
     grouping = ", ".join([pane, *(render(key, "spark") for key in draft.keys)])
-    return partial_rows(draft, states, "spark", [f"{pane} AS _pane"], scan, grouping)
+    return partial_rows(draft, states, "spark", [f"{pane} AS _pane"], scan, grouping, "state")
 
 
 def since(spark_sql: str, landmark_us: int) -> str:

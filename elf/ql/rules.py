@@ -184,7 +184,7 @@ def _fresh(draft: Draft) -> Draft:
     """A query inside another: its streams and windows, but nothing that the outer query does with it."""
     fresh = Draft(draft.source, draft.tree, draft.schema, ctes=draft.ctes)
     fresh = replace(fresh, tables=draft.tables, schemas=draft.schemas, functions=draft.functions)
-    fresh = replace(fresh, pane_us=draft.pane_us)
+    fresh = replace(fresh, pane_us=draft.pane_us, owns=draft.owns)
     return timed(fresh, draft)
 
 

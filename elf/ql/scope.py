@@ -10,6 +10,7 @@ from sqlglot import exp
 
 from elf.ql.expressions import Expr
 from elf.ql.kinds import become, common
+from elf.ql.own import OwnAggregate
 from elf.ql.source import Source
 from elf.ql.tables import Joined
 from elf.schema import Schema
@@ -81,6 +82,9 @@ class Scope:
     """Whether window functions (OVER) may stand here."""
     within: str | None = None
     """The aggregate whose argument is being bound."""
+
+    owns: Mapping[str, OwnAggregate] = field(default_factory=dict)
+    """The aggregates of people's own that it may call, by name in lower case."""
 
     members: Mapping[int, Expr] = field(default_factory=dict, repr=False)
     """What each IN (SELECT …) means, by the identity of its node (``elf.ql.rules_members``)."""

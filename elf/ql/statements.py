@@ -17,6 +17,12 @@ from sqlglot.errors import ParseError, TokenError
 
 from elf.errors import QueryError
 from elf.ql import parameters
+from elf.ql.aggregates import (
+    CreateAggregate,
+    DropAggregate,
+    read_create_aggregate,
+    read_drop_aggregate,
+)
 from elf.ql.changes import AlterJob, ReconfigureJob, read_alter, read_reconfiguration
 from elf.ql.dialect import Elf, Lateness, Windowing
 from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, LEVELS_MAX, STATEMENTS_MAX, TOKENS_MAX
@@ -100,12 +106,12 @@ class NotifyJob:
     text: str
 
 
-Shown = Literal["jobs", "outputs", "alerts", "streams", "members", "archives"]
+Shown = Literal["jobs", "outputs", "alerts", "aggregates", "streams", "members", "archives"]
 
 
 @dataclass(frozen=True)
 class Show:
-    """``SHOW JOBS | OUTPUTS | ALERTS | STREAMS | MEMBERS | ARCHIVES``"""
+    """``SHOW JOBS | OUTPUTS | ALERTS | AGGREGATES | STREAMS | MEMBERS | ARCHIVES``"""
 
     sql: str
     what: Shown
@@ -145,6 +151,8 @@ Statement = (
     | DropJob
     | CreateOutput
     | DropOutput
+    | CreateAggregate
+    | DropAggregate
     | NotifyJob
     | Show
     | Describe
@@ -158,6 +166,7 @@ _SHOWN: Final[Mapping[str, Shown]] = {
     "JOBS": "jobs",
     "OUTPUTS": "outputs",
     "ALERTS": "alerts",
+    "AGGREGATES": "aggregates",
     "STREAMS": "streams",
     "MEMBERS": "members",
     "ARCHIVES": "archives",
@@ -438,6 +447,8 @@ def _read_create(words: Words) -> Statement:
     replacing = words.next_is("OR")
     if replacing:
         words.expect("REPLACE")
+    if words.next_is("AGGREGATE"):
+        return read_create_aggregate(words, replacing=replacing)
     words.expect("JOB")
     name = words.name("the job's name")
     if len(name) > JOB_NAME_MAX:
@@ -452,6 +463,8 @@ def _read_drop(words: Words) -> Statement:
         return read_drop_output(words)
     if words.next_is("ALERT"):
         return read_drop_output(words, alert=True)
+    if words.next_is("AGGREGATE"):
+        return read_drop_aggregate(words)
     words.expect("JOB")
     name = words.name("the job's name")
     words.end()
@@ -472,7 +485,7 @@ def _read_show(words: Words) -> Statement:
         if words.next_is(word):
             words.end()
             return Show(words.text, what)
-    return words.fail("expected JOBS, OUTPUTS, ALERTS, STREAMS or MEMBERS")
+    return words.fail("expected JOBS, OUTPUTS, ALERTS, AGGREGATES, STREAMS, MEMBERS or ARCHIVES")
 
 
 def _read_describe(words: Words) -> Statement:

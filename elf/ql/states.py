@@ -13,10 +13,11 @@ from functools import partial
 
 from elf.aggregates import State
 from elf.errors import ElfBug
-from elf.paos import AGGREGATES, BY, StateRule
+from elf.paos.builtin import AGGREGATES, BY, StateRule
 from elf.ql.cells import CELLED, Cell
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Kind, Slot, rewrite, walk
 from elf.ql.kinds import become
+from elf.ql.own import OwnAggregate
 from elf.ql.pairs import of_pair, pair
 from elf.ql.render import render
 
@@ -72,6 +73,11 @@ class States:
         return replace(self, columns=tuple(columns), cells=cells, beside={})
 
     @property
+    def owns(self) -> tuple[tuple[str, OwnAggregate], ...]:
+        """The cells that are states of aggregates of people's own."""
+        return tuple((name, cell.own) for name, cell in self.cells.items() if cell.own is not None)
+
+    @property
     def cell_states(self) -> tuple[State, ...]:
         """What is kept of cells."""
         return tuple(dict.fromkeys(cell.state for cell in self.cells.values()))
@@ -97,7 +103,8 @@ class States:
 
         def changed(cell: Cell) -> Cell:
             key = cell.key if cell.rank is not None else rewrite(cell.key, change)
-            return replace(cell, given=rewrite(cell.given, change), key=key)
+            args = tuple(rewrite(arg, change) for arg in cell.args)
+            return replace(cell, given=rewrite(cell.given, change), key=key, args=args)
 
         columns = []
         for column in self.columns:
@@ -160,8 +167,10 @@ def _beside(part: Expr, step: int) -> Expr | None:
     return replace(part, name=beside_name(part.name, step)) if isinstance(part, Slot) else None
 
 
-def _text(cell: Cell) -> tuple[str, str]:
-    return render(cell.given, "duckdb"), render(cell.key, "duckdb")
+def _text(cell: Cell) -> tuple[str, ...]:
+    own = () if cell.own is None else (cell.own.name, cell.own.hash)
+    parts = (cell.given, cell.key, *cell.args)
+    return (*(render(part, "duckdb") for part in parts), *own)
 
 
 def _cell(aggregate: Aggregate) -> Cell:

@@ -26,6 +26,8 @@ STATEMENTS: Final[dict[str, Role]] = {
     "DropJob": "write",
     "CreateOutput": "write",
     "DropOutput": "write",
+    "CreateAggregate": "code",
+    "DropAggregate": "code",
     "NotifyJob": "write",
     "AlterJob": "write",
     "ReconfigureJob": "write",

@@ -18,10 +18,10 @@ from elf.aggregates import State, normalise
 from elf.errors import ElfBug
 from elf.fields import replace
 from elf.functions import wire
-from elf.functions.child import batch_of, function_of
+from elf.functions.child import batch_of, code_of
 from elf.functions.function import Done, Failed
-from elf.job.ports import MapFailed, MapperPort, Wanted
-from elf.job.program.runner import failure_of, load
+from elf.job.ports import FinisherPort, MapFailed, MapperPort, Wanted
+from elf.job.program.runner import failure_of
 from elf.job.program.spec import Tap
 from elf.job.spec import Flow, JobSpec
 from elf.ql.definition import Contents, Definition, TapDefinition
@@ -75,7 +75,7 @@ def where_of(fragment: Fragment) -> str:
     return fragment.map_sql.removeprefix("count by key ").removeprefix(CLASSED).strip()
 
 
-class PyMapper:
+class PyMapper(MapperPort):
     """``keys``: the letters that the query's WHERE accepts; empty: all. ``classed``: by class too."""
 
     def __init__(self, keys: str = "", *, classed: bool = False) -> None:
@@ -101,7 +101,7 @@ class PyMapper:
     def close(self) -> None: ...
 
 
-class PyEndsMapper:
+class PyEndsMapper(MapperPort):
     """The same with the first and the last event time, for sessions."""
 
     def run(self, rows: pa.Table) -> pa.Table:
@@ -138,7 +138,7 @@ def py_types(fragment: Fragment) -> pa.Schema:
     return normalise(made, fragment.keys, fragment.states).schema
 
 
-class PyFunctionMapper:
+class PyFunctionMapper(MapperPort):
     """A map function before another mapper: it runs here, without a process or limits."""
 
     def __init__(self, function: Function, mapper: MapperPort) -> None:
@@ -160,7 +160,7 @@ class PyFunctionMapper:
     def close(self) -> None: ...
 
 
-class PySideMapper:
+class PySideMapper(MapperPort):
     """The rows of one side of a join: by key, side and time."""
 
     def __init__(self, side: int) -> None:
@@ -180,7 +180,7 @@ class PySideMapper:
 def here(function: Function) -> Callable[[pa.RecordBatch], Done | Failed]:
     """A user's function, which runs here: no process, no limits."""
     filename = function.filename
-    body = function_of(load(function.text, filename), function.kind, filename)
+    body = code_of(function.text, function.kind, filename)
 
     def call(batch: pa.RecordBatch) -> Done | Failed:
         try:
@@ -192,7 +192,7 @@ def here(function: Function) -> Callable[[pa.RecordBatch], Done | Failed]:
     return call
 
 
-class PyFinisher:
+class PyFinisher(FinisherPort):
     """``HAVING count >= n``, if the final fragment is the number n; of joined jobs the keys that all of them
     have, with the sum of their counts. A stage is such a number too.
     """

@@ -3,16 +3,19 @@ process may."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
+from agents.committing.panecommits import Merge
 from agents.disk.store import Store
 from agents.ports import Queue
+from agents.tasks.aggregating import merging
 from agents.tasks.streams import Call
+from elf.errors import ElfBug
 from elf.job import effects as do
 from elf.job.commands import Command, Suspend
 from elf.job.ports import FinisherPort
@@ -138,6 +141,10 @@ class SimTasks:
         raise TypeError(f"simulated agents share no files: {effect!r}")
 
 
+def _never(why: str) -> None:
+    raise ElfBug(f"states are not merged: {why}")
+
+
 class PyFunctions:
     """What makes panes and windows, in place of DuckDB and of sandboxes: a few lines of Python."""
 
@@ -151,6 +158,14 @@ class PyFunctions:
 
     def stages(self, fragment: Fragment, groups: pa.Table) -> pa.Table:
         return py_stage(fragment, groups)
+
+    @contextmanager
+    def merging(self, fragment: Fragment) -> Iterator[Merge | None]:
+        with merging(fragment, self, failed=_never) as merge:
+            yield merge
+
+    def broken_law(self, effect: do.TryAggregate) -> str:
+        return ""
 
     def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
         return nullcontext(here(function))

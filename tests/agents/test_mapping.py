@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from agents.tasks.direct import mapper_of
 from agents.tasks.mapping import FunctionMapper
 from agents.tasks.streams import FunctionsAt
 from elf.functions.sandbox import Limits, Sandboxes
@@ -29,7 +30,7 @@ def mapping(sandboxes: Sandboxes, body: str, limits: Limits | None = None) -> tu
     function = Function("map", text, "k.py")
     fragment = with_function(plan_text(QUERY, SCHEMA), function).fragment
     at = FunctionsAt(sandboxes, lambda _: None, limits=limits or Limits())
-    return fragment, FunctionMapper(fragment, at.of(function))
+    return fragment, FunctionMapper(fragment, at.of(function), mapper_of(fragment))
 
 
 def run(sandboxes: Sandboxes, body: str) -> list[tuple[int, str, int]]:

@@ -27,6 +27,8 @@ PUBLIC = {
     "elf.client.values": "cell for_terminal json_column plain rfc3339",
     "elf.client.windows": "Changes",
     "elf.wire.clients": "AgentStats FleetStats Stats StreamStats TapReply",
+    "elf.paos": "Groups PAO",
+    "elf.examples.correlation": "Correlation",
     "elf.errors": "ConfigError ElfError InputError PeerError QueryError UserError",
     "elf.examples.micro_promotion": "MicroPromotion",
     "elf.examples.product_bundling": "ProductBundling",

@@ -26,7 +26,7 @@ IN_SECONDS = "SELECT SUM(n) AS n FROM log WINDOWING 1 SECONDS"
 BY_COUNT = "SELECT SUM(n) AS n FROM log WINDOWING 4 ROWS"
 
 
-class Mapper:
+class Mapper(MapperPort):
     """Fails on the rows of number 13."""
 
     def __init__(self, mapper: MapperPort) -> None:

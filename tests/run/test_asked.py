@@ -56,8 +56,8 @@ def test_all_else_is_refused_in_a_line(asked: str, capsys: pytest.CaptureFixture
     assert elf_run(capsys, "--input", str(SAMPLE), "-q", asked) == (
         1,
         "",
-        "elf: elf run answers one SELECT (after CREATE JOB for each job that it reads), EXPLAIN SELECT or DESCRIBE; "
-        "all other statements are for a fleet: elf sql\n",
+        "elf: elf run answers one SELECT (after CREATE JOB for each job that it reads, and CREATE AGGREGATE), "
+        "EXPLAIN SELECT or DESCRIBE; all other statements are for a fleet: elf sql\n",
     )
 
 

@@ -14,10 +14,12 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.readers import not_taken
 from elf.job.catalog.wishes import refused_drop
 from elf.job.messages.log import (
+    AddAggregate,
     AddJob,
     AddOutput,
     AddProgram,
     AddVersion,
+    AggregateAdded,
     ChangeRoster,
     DropJobEntry,
     EndFlow,
@@ -40,6 +42,7 @@ from elf.job.messages.log import (
     VersionEnded,
 )
 from elf.job.output import OUTPUTS_MAX
+from elf.job.own import AGGREGATES_MAX
 from elf.job.spec import Flow, JobSpec, group_uid, job_of, misnamed
 from elf.security.authored import SUBMIT
 
@@ -109,6 +112,12 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
                 return None
             same = any((s.name, s.creator) == (output.name, output.creator) for s in log.outputs())
             return None if same else OutputAdded(seq=seq, spec=output)
+        case AddAggregate(spec=own):
+            known = log.has_aggregate(own.uid) or _leaps(log, own.uid) or not own.text
+            others = [one for one in log.aggregates() if one.creator == own.creator and one.app != own.app]
+            if known or len(others) >= AGGREGATES_MAX or own.unusable or log.authors.refused_aggregate(own):
+                return None
+            return AggregateAdded(seq=seq, spec=own)
         case DropJobEntry():
             # also for a job whose entry has not come yet: then it never does
             dropped = log.is_dropped(proposal.uid) or _leaps(log, proposal.uid)

@@ -20,8 +20,10 @@ from typing import Final
 
 from elf.errors import UserError
 from elf.job.output import OutputSpec
+from elf.job.own import OwnSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
+from elf.ql.own import owns_of
 from elf.ql.plan import Plan
 from elf.security.authored import SUBMIT, Authorship, digest
 from elf.security.authorship import refusal
@@ -33,7 +35,7 @@ STATEMENTS_MAX: Final = 64
 """That a version may rest on: those that others have made superfluous are left out."""
 
 
-def nonces_of(spec: JobSpec | ProgramSpec | OutputSpec) -> tuple[bytes, ...]:
+def nonces_of(spec: JobSpec | ProgramSpec | OutputSpec | OwnSpec) -> tuple[bytes, ...]:
     """Of the statements behind it."""
     authors = getattr(spec, "authors", None) or (getattr(spec, "author", None),)
     return tuple(one.authored.nonce for one in authors if one is not None)
@@ -49,6 +51,8 @@ class Authors:
         self._code: dict[bytes, dict[bytes, None]] = {}
         """Who has signed a function, by its digest."""
         self._tried: dict[bytes, bytes] = {}
+        self._aggregates: set[tuple[str, bytes]] = set()
+        """Aggregates that there are or were: name, digest."""
 
     # -- what stands in the log ------------------------------------------------------------------------------
 
@@ -70,6 +74,13 @@ class Authors:
         """The log has an output."""
         self.used(nonces_of(spec), spec.uid)
 
+    def add_aggregate(self, spec: OwnSpec) -> None:
+        """The log has an aggregate; what it was is known for ever."""
+        self._aggregates.add((spec.name, spec.digest))
+        self.used(nonces_of(spec), spec.uid)
+        if spec.author is not None and spec.digest in dict(spec.author.digests).values():
+            self._code.setdefault(spec.digest, {})[spec.author.authored.key] = None
+
     def used(self, nonces: Iterable[bytes], uid: str) -> None:
         for nonce in nonces:
             self._used.setdefault(nonce, uid)
@@ -87,6 +98,9 @@ class Authors:
         it reads, whose functions it has too."""
         if self._roster is None:
             return ""
+        for called in owns_of(spec.plan.unranged):
+            if (called.name, digest(called.text)) not in self._aggregates:
+                return f"its aggregate {called.name} is not one that was signed"
         theirs = {digest(text) for plan in read for text in _texts(plan)}
         own = {digest(text) for text in _texts(spec.plan)} - theirs
         if spec.name.startswith(ONE_SHOT_PREFIX):
@@ -127,14 +141,26 @@ class Authors:
         write: tuple[Role, ...] = ("write",)
         return self._refused(spec.author, spec.uid, spec.creator, write)
 
-    def refused_change(self, author: Authorship, uid: str, creator: str, *, again: bool = False) -> str:
+    def refused_aggregate(self, spec: OwnSpec) -> str:
+        """The same of an aggregate."""
+        if self._roster is None:
+            return ""
+        if spec.author is None:
+            return "nobody has signed it"
+        if not _says_aggregate(spec):
+            return "another aggregate was signed"
+        code: tuple[Role, ...] = ("code",)
+        return self._refused(spec.author, spec.uid, spec.creator, code)
+
+    def refused_change(
+        self, author: Authorship, uid: str, creator: str, role: Role = "write", *, again: bool = False
+    ) -> str:
         """Why a signed statement does not change a job of this creator; empty: it does. What it says of the
         job is another question (``elf.job.catalog.wishes``). ``again``: it also makes the next job of that
         name."""
         if again and self._roster is not None:
             return refusal(self._roster, author, creator, ("code",))
-        write: tuple[Role, ...] = ("write",)
-        return self._refused(author, uid, creator, write)
+        return self._refused(author, uid, creator, (role,))
 
     def refused_by_admin(self, author: Authorship) -> str:
         """Why a signed call is not an admin's; empty: it is."""
@@ -187,6 +213,17 @@ def _says(spec: OutputSpec, job: str) -> bool:
         (said.name, said.job, said.target, said.options, said.from_beginning, said.alert)
         == (spec.name, job, spec.target, spec.options, spec.from_beginning, spec.alert)
     )
+
+
+def _says_aggregate(spec: OwnSpec) -> bool:
+    """The same of an aggregate."""
+    from elf.ql.aggregates import CreateAggregate
+    from elf.ql.signed import said_by
+
+    said = None if spec.author is None else said_by(spec.author)
+    if spec.author is None or not isinstance(said, CreateAggregate) or said.name != spec.name:
+        return False
+    return dict(spec.author.digests).get(said.file) == spec.digest
 
 
 def _differs(spec: JobSpec, own: set[bytes], theirs: set[bytes]) -> str:

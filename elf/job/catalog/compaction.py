@@ -5,6 +5,7 @@ ever removed. An entry that nothing needs any more is **forgotten**: a tombstone
 
     JobAdded, ProgramAdded   ─▶ JobDropped       of a dropped job, once no flow that it brought runs
     OutputAdded              ─▶ JobDropped       of an output that is dropped, or whose job is
+    AggregateAdded           ─▶ AggregateAdded   without its text, of one that is dropped or replaced
     VersionAdded             ─▶ VersionEnded     likewise; or of a version that is over, of a job that lives
 
 Tombstones may stand twice, and before what they end, so a log in which only some entries are forgotten is as
@@ -44,6 +45,7 @@ from typing import NamedTuple, Protocol
 
 from elf.job.catalog.authors import nonces_of
 from elf.job.messages.log import (
+    AggregateAdded,
     JobAdded,
     JobDropped,
     LogEntry,
@@ -55,7 +57,7 @@ from elf.job.messages.log import (
 from elf.job.spec import JobSpec
 
 Version = tuple[str, int]
-"""A job's uid, and the number of a version; 0 for a job in Python and for an output."""
+"""A job's uid, and the number of a version; 0 for a job in Python, an output and an aggregate."""
 
 
 def tombstone(entry: LogEntry) -> LogEntry:
@@ -63,6 +65,8 @@ def tombstone(entry: LogEntry) -> LogEntry:
     match entry:
         case JobAdded() | ProgramAdded() | OutputAdded():
             return JobDropped(seq=entry.seq, uid=entry.spec.uid, nonces=nonces_of(entry.spec))
+        case AggregateAdded():
+            return AggregateAdded(seq=entry.seq, spec=entry.spec.forgotten)
         case VersionAdded():
             uid, version = entry.spec.uid, entry.spec.version
             return VersionEnded(seq=entry.seq, uid=uid, version=version, nonces=nonces_of(entry.spec))

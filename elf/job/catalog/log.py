@@ -30,6 +30,7 @@ from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.compaction import Compaction, Version, tombstone
 from elf.job.catalog.flowgroups import FlowGroups, RangeGroup
 from elf.job.messages.log import (
+    AggregateAdded,
     FlowEnded,
     JobAdded,
     JobDropped,
@@ -44,6 +45,7 @@ from elf.job.messages.log import (
     VersionEnded,
 )
 from elf.job.output import OutputSpec
+from elf.job.own import OwnSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
 from elf.ql.plan import Fragment
@@ -51,7 +53,7 @@ from elf.security.roster import Roster, Trust
 
 FOREVER_US = 1 << 62
 
-_Named = TypeVar("_Named", JobSpec, ProgramSpec, OutputSpec)
+_Named = TypeVar("_Named", JobSpec, ProgramSpec, OutputSpec, OwnSpec)
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -84,6 +86,8 @@ class CatalogLog:
         self._outputs: dict[str, OutputSpec] = {}
         self._outputs_of: dict[str, dict[str, None]] = {}
         """By job, the uids of its outputs that are not dropped."""
+        self._aggregates: dict[str, OwnSpec] = {}
+        """Those that are not dropped, and were not replaced."""
         self._dropped: set[str] = set()
         self._over_jobs: set[str] = set()
         """Jobs that read jobs, or did."""
@@ -163,6 +167,8 @@ class CatalogLog:
                 self._compaction.add_plain(entry.seq, entry.spec.uid)
             case OutputAdded():
                 self._add_output(entry.spec, entry.seq)
+            case AggregateAdded():
+                self._add_aggregate(entry.spec, entry.seq)
             case JobDropped():
                 self.authors.used(entry.nonces, entry.uid)
                 self._drop(entry)
@@ -188,6 +194,8 @@ class CatalogLog:
                 return entry.spec.unusable or self.authors.refused_program(entry.spec)
             case OutputAdded():
                 return self.refused_output(entry.spec)
+            case AggregateAdded():
+                return entry.spec.unusable or self.authors.refused_aggregate(entry.spec)
             case RosterChanged() if self.roster is not None and not self.roster.has(entry.signed):
                 return self.roster.refusal(entry.signed)
         return ""
@@ -219,6 +227,25 @@ class CatalogLog:
         else:
             self._outputs_of.setdefault(spec.job, {})[spec.uid] = None
 
+    def _add_aggregate(self, spec: OwnSpec, seq: int) -> None:
+        self.authors.add_aggregate(spec)
+        self._number(spec.uid)
+        if not spec.text:
+            self._dropped.add(spec.uid)
+            return
+        self._compaction.add_plain(seq, spec.uid)
+        if spec.uid in self._dropped:
+            return
+        for other in list(self._aggregates.values()):
+            if other.app == spec.app:
+                self._drop_aggregate(other.uid)
+        self._aggregates[spec.uid] = spec
+
+    def _drop_aggregate(self, uid: str) -> None:
+        self._dropped.add(uid)
+        self._aggregates.pop(uid, None)
+        self._compaction.changed(uid)
+
     def _drop_outputs(self, uid: str) -> None:
         """An output is over, or a job and so all of its outputs."""
         output = self._outputs.get(uid)
@@ -246,6 +273,7 @@ class CatalogLog:
         for version in list(made):
             self._detach(uid, version)
         self._drop_outputs(uid)
+        self._aggregates.pop(uid, None)
         self._compaction.changed(uid)
 
     def forget(self) -> None:
@@ -354,9 +382,9 @@ class CatalogLog:
                 return (entry.stream,)
             case JobAdded() | VersionAdded():
                 spec: JobSpec | None = entry.spec
-            case ProgramAdded() | RosterChanged():
+            case ProgramAdded() | AggregateAdded() | RosterChanged():
                 return self.streams()
-            case JobDropped() if entry.uid in self._programs:
+            case JobDropped() if entry.uid in self._programs or entry.uid in self._aggregates:
                 return self.streams()
             case OutputAdded():
                 spec = self._jobs.get(entry.spec.job)
@@ -556,6 +584,21 @@ class CatalogLog:
     def find_program(self, name: str, creator: str) -> ProgramSpec | None:
         """The job in Python of that name (``_of_name``)."""
         return _of_name(self.programs(), name, creator)
+
+    def aggregates(self) -> tuple[OwnSpec, ...]:
+        """Aggregates of people's own that queries may name."""
+        return tuple(self._aggregates.values())
+
+    def aggregate(self, uid: str) -> OwnSpec | None:
+        return self._aggregates.get(uid)
+
+    def has_aggregate(self, uid: str) -> bool:
+        """Whether the log has come to an aggregate, which may be dropped."""
+        return uid in self._aggregates or uid in self._dropped
+
+    def find_aggregate(self, name: str, creator: str) -> OwnSpec | None:
+        """The aggregate of that name (``_of_name``)."""
+        return _of_name(self.aggregates(), name, creator)
 
     def outputs(self, job: str = "") -> tuple[OutputSpec, ...]:
         """The outputs that are not dropped: of a job, or all."""

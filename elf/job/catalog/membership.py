@@ -40,6 +40,7 @@ import msgspec
 from elf.job.catalog.log import FOREVER_US, CatalogLog
 from elf.job.effects import Disbelieved, Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.messages.log import (
+    AddAggregate,
     AddOutput,
     ChangeRoster,
     DropJobEntry,
@@ -140,7 +141,7 @@ class Membership:
         self._leaving: dict[str, int] = {}
         self._dead: dict[str, Authorship | None] = {}
         """Agents that are to be removed, by id, and who has signed that."""
-        self._wanted: dict[AddOutput | DropJobEntry, Callable[[], bool]] = {}
+        self._wanted: dict[AddOutput | AddAggregate | DropJobEntry, Callable[[], bool]] = {}
         """What clients of this agent wait for."""
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
@@ -291,12 +292,12 @@ class Membership:
             self._signed_at = -1
             self._next_ms = 0
 
-    def propose(self, proposal: AddOutput | DropJobEntry, seen: Callable[[], bool]) -> None:
+    def propose(self, proposal: AddOutput | AddAggregate | DropJobEntry, seen: Callable[[], bool]) -> None:
         """Until the log says so (``seen``), or ``propose_no_more``."""
         self._wanted[proposal] = seen
         self._next_ms = 0
 
-    def propose_no_more(self, proposal: AddOutput | DropJobEntry) -> None:
+    def propose_no_more(self, proposal: AddOutput | AddAggregate | DropJobEntry) -> None:
         self._wanted.pop(proposal, None)
 
     def take_off(self, agent_id: str, author: Authorship | None = None) -> None:

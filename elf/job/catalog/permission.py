@@ -11,7 +11,15 @@ from __future__ import annotations
 
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.wishes import refused_drop
-from elf.job.messages.log import AddOutput, DropJobEntry, EndFlow, EndVersion, LeaveStream, Proposal
+from elf.job.messages.log import (
+    AddAggregate,
+    AddOutput,
+    DropJobEntry,
+    EndFlow,
+    EndVersion,
+    LeaveStream,
+    Proposal,
+)
 from elf.job.spec import job_of
 from elf.security.authored import Authorship, stale
 
@@ -26,7 +34,7 @@ def forbidden(log: CatalogLog, asker: str, voter: str, proposal: Proposal, now_m
             if member is None or member.address == asker:
                 return ""
             return _not_taken_off(log, proposal.author, (member.name, member.address), now_ms)
-        case AddOutput():
+        case AddOutput() | AddAggregate():
             author = proposal.spec.author
             return "" if author is None else stale(author.authored, now_ms / 1_000)
         case DropJobEntry():

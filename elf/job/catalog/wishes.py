@@ -65,6 +65,8 @@ def refused_drop(log: CatalogLog, proposal: DropJobEntry) -> str:
         return ""
     if (output := log.output(uid)) is not None:
         return _refused(log, proposal.author, (uid, output.name, output.creator), _drops_output)
+    if (own := log.aggregate(uid)) is not None:
+        return _refused(log, proposal.author, (uid, own.name, own.creator), _drops_aggregate, code=True)
     known = log.ever(uid) or log.program(uid)
     name, creator = (proposal.name, proposal.creator) if known is None else (known.name, known.creator)
     if app_id(name, creator).hex() != uid.partition(".")[0]:
@@ -88,11 +90,19 @@ def _drops_output(statement: Statement) -> bool:
     return isinstance(statement, ql.DropOutput)
 
 
+def _drops_aggregate(statement: Statement) -> bool:
+    from elf.ql import aggregates as ql
+
+    return isinstance(statement, ql.DropAggregate)
+
+
 def _refused(
     log: CatalogLog,
     author: Authorship | None,
     named: tuple[str, str, str],
     means: Callable[[Statement], bool],
+    *,
+    code: bool = False,
 ) -> str:
     from elf.ql.signed import said_by
 
@@ -102,7 +112,7 @@ def _refused(
     statement = said_by(author)
     if statement is None or getattr(statement, "name", None) != name or not means(statement):
         return "another statement was signed"
-    return log.authors.refused_change(author, uid, creator)
+    return log.authors.refused_change(author, uid, creator, "code" if code else "write")
 
 
 def _means(statement: Statement, asked: Asked) -> bool:

@@ -20,6 +20,7 @@ from elf.job.spec import Flow, JobSpec, flow_topic, flow_uid, range_topic, topic
 from elf.ql.definition import Definition
 from elf.security.authored import Authorship
 from elf.wire.base import Answer
+from elf.wire.clients import ONE_SHOT_PREFIX
 
 
 class Reconfiguration:
@@ -114,15 +115,23 @@ class Reconfiguration:
         return self._saving(master.alter(spec, note, now_ms, by_ends=True))
 
     def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
-        """A user's function has failed at a member: the version never begins, or the job returns to the last
-        version without it, unless other jobs read it."""
+        """A user's function has failed at a member: the job is not created, the version never begins, or the
+        job returns to the last version without it, unless other jobs read it."""
         master, why = self._master, f"{word.text} on agent {word.agent}"
+        if master.state == "preparing":
+            way = "" if self.goes_when_it_fails else f"; DROP JOB {master.spec.name} takes it away"
+            return self.not_created(f"job {master.spec.name} is not created: {why}{way}")
         back = master.before_failure(word.flow)
         if back is None or self._log.read_by(master.spec.uid):
             return self._saving(master.function_failed(word.flow, why))
         note = f"rolled back by itself to what version {back} did: {why}"
         wanted, authors = self._back_to(back)
         return self._saving(master.alter(self._next(wanted, authors=authors), note, now_ms, reset=True))
+
+    @property
+    def goes_when_it_fails(self) -> bool:
+        """Whether a job that cannot begin is dropped by itself: with keys somebody has to sign that."""
+        return self._log.trust is None or self._master.spec.name.startswith(ONE_SHOT_PREFIX)
 
     def refused(self) -> list[Effect]:
         """The catalog log has grown; it may have refused the version that is being prepared."""

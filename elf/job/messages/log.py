@@ -25,6 +25,7 @@ from elf.fields import (
     Tombstone,
 )
 from elf.job.output import OutputSpec
+from elf.job.own import OwnSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
 from elf.security.authored import Authorship, Nonces, Signature
@@ -94,6 +95,14 @@ class OutputAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     spec: OutputSpec
 
 
+class AggregateAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """An aggregate of one's own, in place of the one of that name of the same person, if there is one.
+    ``JobDropped`` ends it too."""
+
+    seq: Serial
+    spec: OwnSpec
+
+
 class JobGroupMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """The job group of a job, and of the flows that it brought, is at ``leader``, the leader of its Raft
     group in ``term``."""
@@ -136,6 +145,7 @@ LogEntry = (
     | FlowEnded
     | ProgramAdded
     | OutputAdded
+    | AggregateAdded
     | JobGroupMoved
     | VersionAdded
     | VersionEnded
@@ -297,6 +307,12 @@ class AddOutput(Message, frozen=True, kw_only=True, tag=True):
     spec: OutputSpec
 
 
+class AddAggregate(Message, frozen=True, kw_only=True, tag=True):
+    """The agent that was asked for an aggregate to a voter, until it sees the entry."""
+
+    spec: OwnSpec
+
+
 class MoveJobGroup(Message, frozen=True, kw_only=True, tag=True):
     """The leader of a job group to a voter, until it sees the entry: the job group is here now."""
 
@@ -324,6 +340,7 @@ Proposal = (
     | DropJobEntry
     | AddProgram
     | AddOutput
+    | AddAggregate
     | MoveJobGroup
     | EndFlow
     | AddVersion

@@ -37,6 +37,7 @@ from elf.job.worker.counted import CountWindows
 from elf.job.worker.openpanes import OpenOffsets, OpenPanes
 from elf.job.worker.openparts import OpenParts
 from elf.job.worker.provenance import OpenProvenance
+from elf.ql.plan import PLACES
 
 _FEW_WORTH: Final = 16
 """Rows that are worth a statement while the agent is quiet, so that they do not delay the end of their pane.
@@ -354,14 +355,18 @@ class FlowState:
             self.counters.add(panes, rows_in=-rows, rejected=rows)
 
     def try_out(self, extracted: ExtractedLike, rows: pa.Table, lines: Sequence[str]) -> None:
-        """Let the user's function see lines of this agent, before it answers for any pane. ``rows``: of what
+        """Let the users' code see lines of this agent, before it answers for any pane. ``rows``: of what
         was extracted, with all columns."""
         numbers = extracted.accepted
         if extracted.wanted is not None:
             rows, numbers = rows.filter(pa.array(extracted.wanted)), numbers[extracted.wanted]
         rows = rows.append_column("_offset", pa.array(numbers.astype(np.int64)))
+        if self.flow.fragment.count is not None:
+            places = (np.arange(len(numbers)), np.zeros(len(numbers), np.int64))
+            for name, column in zip(PLACES, places, strict=True):
+                rows = rows.append_column(name, pa.array(column))
         try:
-            self.mapper.run(rows.append_column("_pane", pa.array(np.zeros(len(numbers), np.int64))))
+            self.mapper.try_out(rows.append_column("_pane", pa.array(np.zeros(len(numbers), np.int64))))
         except MapFailed as failed:
             line = f" (the line {lines[failed.offset][:LINE_SHOWN]!r})" if failed.offset is not None else ""
             self.failure = f"{failed}{line}"

@@ -38,6 +38,10 @@ _FEW_GROUPS: Final = 512
 """So many are merged without a tree."""
 
 
+_THIN_ROWS_MIN: Final = 1 << 15
+"""Rows with states of aggregates of people's own that are not worth merging yet."""
+
+
 class OpenPanes:
     """The open panes of the flow of a checkpoint. ``work``: what it counts. ``apart``: what has come since it
     was last asked for (``grown``) is kept apart (``elf.job.worker.openparts``)."""
@@ -66,6 +70,7 @@ class OpenPanes:
         if checkpoint.rows:
             self._few.append(fitted(decode(checkpoint.rows), arrow_schema(self._fragment.columns))[0])
         self._waiting: list[pa.Table] = []
+        self._thin_at = _THIN_ROWS_MIN
 
     def _new_tree(self, spill: Spill | None, name: str) -> BufferTree:
         return BufferTree.of_partials(
@@ -135,10 +140,23 @@ class OpenPanes:
         """Put what waits into the tree."""
         if self._waiting:
             began = self._cpu_us()
-            groups = pa.concat_tables(self._waiting)
+            groups = self._merged(pa.concat_tables(self._waiting))
             self._waiting = []
             self._into.insert_partials(groups)
+            self._thin(self._into)
             self._work["tree_us"] += self._cpu_us() - began
+
+    def _merged(self, groups: pa.Table) -> pa.Table:
+        return self._mapper.merged(groups) if self._fragment.owns else groups
+
+    def _thin(self, tree: BufferTree) -> None:
+        """Merge the states of aggregates of people's own, which the tree cannot, each time that there are
+        twice as many rows: each is merged a few times in all."""
+        if self._fragment.owns and tree.rows >= self._thin_at:
+            groups = self._merged(tree.partials())
+            tree.empty()
+            tree.insert_partials(groups)
+            self._thin_at = max(_THIN_ROWS_MIN, 2 * tree.rows)
 
     def partials(self) -> pa.Table:
         """All groups, merged; they stay."""
@@ -155,6 +173,7 @@ class OpenPanes:
         began = self._cpu_us()
         if taken is not None and taken.num_rows:
             self._tree.insert_partials(taken)
+            self._thin(self._tree)
         self._work["tree_us"] += self._cpu_us() - began
         return taken
 
@@ -162,7 +181,7 @@ class OpenPanes:
         """The groups of the panes below, merged."""
         if self._apart is not None:
             self.grown(below)
-            return self._tree.split_off("_pane", below) if self._tree.rows else None
+            return self._merged(self._tree.split_off("_pane", below)) if self._tree.rows else None
         return self._split_off(self._tree, below)
 
     def _split_off(self, tree: BufferTree, below: int) -> pa.Table | None:
@@ -170,7 +189,7 @@ class OpenPanes:
         merged without one (0.3 ms instead of 2)."""
         if tree.rows or sum(table.num_rows for table in self._waiting) > _FEW_GROUPS:
             self.settle()
-            return tree.split_off("_pane", below)
+            return self._merged(tree.split_off("_pane", below))
         if not self._waiting:
             return None
         fragment = self._fragment
@@ -183,7 +202,7 @@ class OpenPanes:
         chosen = whole["_pane"].to_numpy() < below
         taken, rest = parted(whole, chosen)
         self._waiting = [rest] if rest.num_rows else []
-        return taken
+        return self._merged(taken)
 
     def drop_below(self, below: int) -> None:
         """Forget the panes below."""

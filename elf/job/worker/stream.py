@@ -479,7 +479,7 @@ class StreamWorker:
             self._flows[flow.uid].mapper.prepare()
         except Exception as error:
             return self._uninstall(flow.uid, f"it cannot be computed: {error}")
-        if flow.fragment.function is not None and command.samples:
+        if flow.fragment.has_code and command.samples:
             extracted = self._extractor.extract(pa.array(command.samples, pa.string()))
             rows = self._with_origins(extracted.table, "")
             self._flows[flow.uid].try_out(extracted, rows, command.samples)

@@ -29,8 +29,8 @@ def finished_both_ways(plan: Plan) -> FinisherPort:
     return sql if direct is None else FinishedBothWays(plan, DirectFinisher(plan, direct), sql)
 
 
-class FinishedBothWays:
-    """``elf.job.ports.FinisherPort``. Rows must be the same to the bit, in the same order."""
+class FinishedBothWays(FinisherPort):
+    """Rows must be the same to the bit, in the same order."""
 
     def __init__(self, plan: Plan, direct: FinisherPort, sql: FinisherPort) -> None:
         self._plan = plan
@@ -58,8 +58,8 @@ class FinishedBothWays:
         self._sql.close()
 
 
-class BothWays:
-    """``elf.job.ports.MapperPort``. Sums of doubles may differ by their order, relative to the sum of what is
+class BothWays(MapperPort):
+    """Sums of doubles may differ by their order, relative to the sum of what is
     added: rows are small integers and eighths where these are compared."""
 
     def __init__(self, fragment: Fragment, direct: MapperPort, sql: MapperPort) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Final
 
@@ -33,7 +34,7 @@ from lab.bench.fuzz.frames import Frames, Kind
 from lab.bench.fuzz.values import Known
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import PyEngine, plan
-from lab.chaos.ports import SimTasks
+from lab.chaos.ports import PyFunctions, SimTasks
 from lab.chaos.programs import InlineJobs
 from lab.chaos.task import SimTask
 from lab.chaos.world import World
@@ -57,7 +58,7 @@ class StrictEngine(PyEngine):
     """Says at once of a stranger's flow what it cannot compute, as DuckDB does; runs nobody's functions."""
 
     def mapper(self, fragment: Fragment) -> MapperPort:
-        if fragment.function is not None:
+        if fragment.has_code:
             raise ValueError("no functions run here")
         made, types = super().mapper(fragment), {"_ts": pa.int64(), "key": pa.string()}
         names = [one.name for one in fragment.columns]
@@ -85,10 +86,18 @@ class AskedTasks(SimTasks):
         self._agent.world.after(1, self._agent, lambda: self._agent.handle(Ran(effect.to, answer)))
 
 
+class NoMerging(PyFunctions):
+    """Runs nobody's aggregates."""
+
+    def merging(self, fragment: Fragment) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
 class Attacked(SimAgent):
     """An agent that says what it would have said to people, and that counts what would end it."""
 
     jobs_type, tasks_type = NoJobs, AskedTasks
+    functions = NoMerging()
 
     def __init__(self, world: World, index: int) -> None:
         super().__init__(world, index)

@@ -82,7 +82,7 @@ class SharedExtractor:
         """The others need it."""
 
 
-class SharedMapper:
+class SharedMapper(MapperPort):
     """Likewise."""
 
     def __init__(self, prepared: Prepared, fragment: Fragment) -> None:

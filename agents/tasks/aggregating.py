@@ -1,0 +1,261 @@
+"""Aggregates of people's own on an agent (``elf.paos``, ``elf.ql.own``): cells are made of rows, merged, and
+made values, in sandboxes.
+
+    OwnMapper      rows to cells, on the stream task: what fails costs the rows of its batch, as of a function
+    merging        cells to fewer cells: in open panes, at a combiner, at a root. It never fails
+    OwnFinisher    cells to values, at the master: what fails is NULL, and its windows say so
+
+Merging is only ever thrift: a group with two cells means what it means with the one that they merge to. So an
+agent that runs no code, or a merge that fails, costs bytes and no results.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from agents.tasks.finishing import finisher_of
+from agents.tasks.streams import FunctionsAt, Running
+from elf.aggregates import normalise
+from elf.fields import replace
+from elf.functions.aggregate import Aggregate, AggregateFailed
+from elf.job.assembly.rows import KeyIndex
+from elf.job.ports import FinisherPort, MapFailed, MapperPort
+from elf.paos.laws import OWN_ROWS_MAX
+from elf.paos.states import ARROW
+from elf.ql.cells import COUNT
+from elf.ql.own import OwnAggregate, valued_cells
+from elf.ql.plan import Fragment, Plan
+
+LAWS_TIMES: Final = 10
+Int64s = npt.NDArray[np.int64]
+Merge = Callable[[pa.Table], pa.Table]
+"""The same groups in fewer rows."""
+
+
+class OwnMapper(MapperPort):
+    """``mapper`` makes a row of arguments for each row; here they become a state for each group."""
+
+    def __init__(self, fragment: Fragment, mapper: MapperPort, at: FunctionsAt) -> None:
+        self._fragment = fragment
+        self._mapper = mapper
+        self._log, self._at = at.log, at
+        self._functions = [(cell, at.of(own.function)) for cell, own in fragment.owns]
+        owns = dict(fragment.owns)
+        self._owns = {cell: Aggregate(owns[cell], function) for cell, function in self._functions}
+        self._given_up = ""
+
+    def prepare(self) -> None:
+        """Raises ``MapFailed``."""
+        for _, function in self._functions:
+            if why := function.refused():
+                raise MapFailed(why, 0, None)
+        self._mapper.prepare()
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        """Raises ``MapFailed``."""
+        if self._given_up:
+            raise MapFailed(self._given_up, rows.num_rows, None)
+        groups = self._mapper.run(rows)
+        try:
+            for cell, own in self._owns.items():
+                groups = _created(groups, cell, own, _plain_keys(self._fragment, groups))
+        except AggregateFailed as error:
+            if error.failed.is_slow:
+                self._give_up(str(error))
+            raise MapFailed(str(error), rows.num_rows, None) from None
+        return groups
+
+    def try_out(self, rows: pa.Table) -> None:
+        """The laws, on rows of this agent. Raises ``MapFailed``."""
+        arguments = self._mapper.run(rows)
+        for cell, own in self._owns.items():
+            some = arguments.filter(arguments[cell].is_valid()).slice(0, OWN_ROWS_MAX)
+            broken = broken_law(own.own, _arguments(some, cell, own), self._at) if some.num_rows else ""
+            if broken:
+                raise MapFailed(f"{own.own.filename}: {broken}", rows.num_rows, None)
+        self.run(rows)
+
+    def merged(self, groups: pa.Table) -> pa.Table:
+        return _merged(self._fragment, groups, self._owns, self._failed)
+
+    def _failed(self, error: AggregateFailed) -> None:
+        self._log(f"states stay unmerged: {error}")
+        if error.failed.is_slow:
+            self._give_up(str(error))
+
+    def _give_up(self, why: str) -> None:
+        self._given_up = why
+        for _, function in self._functions:
+            function.close()
+
+    def close(self) -> None:
+        self._mapper.close()
+        for _, function in self._functions:
+            function.close()
+
+
+def broken_law(own: OwnAggregate, columns: Sequence[pa.Array], at: FunctionsAt) -> str:
+    """The law that is broken of these rows, or of drawn ones where there are none, in one line; empty: none.
+    That takes many calls of the class, so it may take longer than one."""
+    limits = replace(at.limits, call_secs=LAWS_TIMES * at.limits.call_secs)
+    try:
+        with replace(at, limits=limits).running(own.function) as call:
+            return Aggregate(own, call).broken_law(columns)
+    except AggregateFailed as error:
+        return str(error).removeprefix(f"{own.filename}: ")
+
+
+@contextlib.contextmanager
+def merging(fragment: Fragment, at: Running, failed: Callable[[str], None]) -> Iterator[Merge | None]:
+    """What merges the groups of a fragment, in processes that end with the block; None: there is nothing to
+    merge. ``failed`` is told why something could not be."""
+    if not fragment.owns:
+        yield None
+        return
+    with contextlib.ExitStack() as running:
+        owns = {
+            cell: Aggregate(own, running.enter_context(at.running(own.function)))
+            for cell, own in fragment.owns
+        }
+        yield lambda groups: _merged(fragment, groups, owns, lambda error: failed(str(error)))
+
+
+class OwnFinisher(FinisherPort):
+    """The final fragment of a plan, over groups whose states have become values; each time in processes of
+    their own."""
+
+    def __init__(self, plan: Plan, at: Running) -> None:
+        self._plan = plan
+        self._at = at
+        self._finisher = finisher_of(plan)
+        self.failure = ""
+
+    def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
+        self.failure = ""
+        if self._plan.stages:
+            return self._finisher.run(groups, *beside)
+        sides = zip(self._plan.sides, (groups, *beside), strict=True)
+        return self._finisher.run(*(self._valued(side, table) for side, table in sides))
+
+    def join(self, groups: pa.Table) -> pa.Table:
+        return self._finisher.join(groups)
+
+    def stage(self, place: int, groups: pa.Table) -> pa.Table:
+        """The first is over groups that agents have made; its windows are no results."""
+        return self._finisher.stage(place, groups if place else self._valued(self._plan.before(0), groups))
+
+    def side(self, number: int) -> FinisherPort:
+        side = self._plan.sides[number]
+        return OwnFinisher(side, self._at) if number and side.fragment.owns else self._finisher.side(number)
+
+    def _valued(self, side: Plan, groups: pa.Table) -> pa.Table:
+        cells = valued_cells(side, side.made)
+        states = {state.name for state in side.made.states}
+        keys = [name for name in groups.column_names if name not in states and name not in side.made.cells]
+        for cell, own in cells.items() if groups.num_columns else ():
+            groups = self._value(groups, cell, own, keys)
+        return groups
+
+    def _value(self, groups: pa.Table, cell: str, own: OwnAggregate, keys: Sequence[str]) -> pa.Table:
+        kind = ARROW[own.signature.returns]
+        there = groups[cell].is_valid()
+        states, rest = groups.filter(there).combine_chunks(), groups.filter(pc.invert(there))
+        rest = _with(rest, cell, pa.nulls(rest.num_rows, kind))
+        if not states.num_rows:
+            return rest
+        ids, firsts = _numbered(states, keys)
+        try:
+            with self._at.running(own.function) as call:
+                values = Aggregate(own, call).value(ids, _column(states, cell), _column(states, COUNT.name))
+        except AggregateFailed as error:
+            self.failure = self.failure or str(error)
+            return rest
+        made = _with(states.take(pa.array(firsts)), cell, values)
+        return pa.concat_tables([rest, made.filter(pa.array(values.is_valid()))])
+
+    def close(self) -> None:
+        self._finisher.close()
+
+
+def _plain_keys(fragment: Fragment, groups: pa.Table) -> list[str]:
+    """What distinguishes groups. (Windows of rows have no source yet when they come from the map.)"""
+    keys = ("_pane", *fragment.keys)
+    return [key for key in keys if key not in fragment.cells and key in groups.column_names]
+
+
+def _created(groups: pa.Table, cell: str, own: Aggregate, keys: Sequence[str]) -> pa.Table:
+    """With a state for each group in a cell of arguments."""
+    there = groups[cell].is_valid()
+    given = groups.filter(there).combine_chunks()
+    others = groups.filter(pc.invert(there))
+    others = _with(others, cell, pa.nulls(others.num_rows, pa.binary()))
+    if not given.num_rows:
+        return others
+    ids, firsts = _numbered(given, keys)
+    states = own.create(ids, _arguments(given, cell, own))
+    return pa.concat_tables([others, _with(given.take(pa.array(firsts)), cell, states)])
+
+
+def _merged(
+    fragment: Fragment,
+    groups: pa.Table,
+    owns: Mapping[str, Aggregate],
+    failed: Callable[[AggregateFailed], None],
+) -> pa.Table:
+    for cell, own in owns.items():
+        try:
+            groups = _merged_cell(groups, cell, own, _plain_keys(fragment, groups))
+        except AggregateFailed as error:
+            failed(error)
+    return groups
+
+
+def _merged_cell(groups: pa.Table, cell: str, own: Aggregate, keys: Sequence[str]) -> pa.Table:
+    there = groups[cell].is_valid()
+    states = groups.filter(there).combine_chunks()
+    if not states.num_rows:
+        return groups
+    ids, firsts = _numbered(states, keys)
+    times = states[COUNT.name].to_numpy()
+    rows = np.bincount(ids)
+    several = (rows > 1) | (np.bincount(ids, weights=times - 1) > 0)
+    if not several.any():
+        return groups
+    chosen = pa.array(several[ids])
+    some = states.filter(chosen).combine_chunks()
+    numbers = (np.cumsum(several) - 1)[ids[several[ids]]]
+    merged = own.merge(numbers, _column(some, cell), _column(some, COUNT.name))
+    made = _with(states.take(pa.array(firsts[several])), cell, merged)
+    made = _with(made, COUNT.name, pa.array(np.ones(len(merged), np.int64)))
+    return pa.concat_tables([groups.filter(pc.invert(there)), states.filter(pc.invert(chosen)), made])
+
+
+def _numbered(rows: pa.Table, keys: Sequence[str]) -> tuple[Int64s, Int64s]:
+    """(The number of each row's group, the first row of each group.)"""
+    index = KeyIndex(keys)
+    ids = index.ids(normalise(rows.select(list(keys)), keys, ()))
+    firsts = np.full(index.size, len(ids), np.int64)
+    np.minimum.at(firsts, ids, np.arange(len(ids)))
+    return ids, firsts
+
+
+def _arguments(rows: pa.Table, cell: str, own: Aggregate) -> list[pa.Array]:
+    fields = _column(rows, cell).flatten()
+    kinds = own.own.signature.arguments
+    return [field.cast(ARROW[kind]) for field, kind in zip(fields, kinds, strict=True)]
+
+
+def _column(rows: pa.Table, name: str) -> pa.Array:
+    column = rows[name].combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+
+
+def _with(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:
+    return rows.set_column(rows.schema.get_field_index(name), name, column)
