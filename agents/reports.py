@@ -137,7 +137,9 @@ class LogReports:
         if event.error and self._seldom.now(("output", output.uid), self._now_ms()):
             self._log.warning("an output is stopped, and tried again", reason=event.error, **about)
 
-    def function_failed(self, kind: Literal["reduce", "final"], reason: str, job: str = "") -> None:
+    def function_failed(
+        self, kind: Literal["reduce", "final", "aggregate"], reason: str, job: str = ""
+    ) -> None:
         about = {"job": job} if job else {}
         self._log.error(f"a {kind} function has failed", reason=reason, **about)
 

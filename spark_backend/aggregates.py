@@ -47,7 +47,7 @@ def register(spark: SparkSession, owns: Sequence[OwnAggregate]) -> None:
     for own in owns:
         kinds: dict[Wanted, str] = {"state": "BINARY", "value": TYPES["spark"][own.signature.returns]}
         for wanted, kind in kinds.items():
-            made = arrow_udf(_calling(own, wanted), kind, ArrowUDFType.GROUPED_AGG)
+            made: Any = arrow_udf(_calling(own, wanted), kind, ArrowUDFType.GROUPED_AGG)  # type: ignore[call-overload]
             spark.udf.register(own.called(wanted), made)
 
 

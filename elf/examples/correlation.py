@@ -25,8 +25,8 @@ class Correlation(PAO):
         >>> from elf.cbt import BufferTree
         >>> tree = BufferTree([], [(Correlation(), ("x", "y"))])
         >>> tree.insert(pa.table({"x": [1.0, 2.0, 3.0], "y": [10.0, 30.0, 50.0]}))
-        >>> tree.flush().to_pylist()
-        [{'correlation_x_y': 1.0}]
+        >>> tree.flush()["correlation_x_y"][0].as_py() > 0.999
+        True
     """
 
     arguments = ("double", "double")

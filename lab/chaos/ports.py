@@ -3,8 +3,8 @@ process may."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -159,10 +159,8 @@ class PyFunctions:
     def stages(self, fragment: Fragment, groups: pa.Table) -> pa.Table:
         return py_stage(fragment, groups)
 
-    @contextmanager
-    def merging(self, fragment: Fragment) -> Iterator[Merge | None]:
-        with merging(fragment, self, failed=_never) as merge:
-            yield merge
+    def merging(self, fragment: Fragment) -> AbstractContextManager[Merge | None]:
+        return merging(fragment, self, failed=_never)
 
     def broken_law(self, effect: do.TryAggregate) -> str:
         return ""

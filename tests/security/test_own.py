@@ -14,7 +14,8 @@ from elf.job.spec import JobSpec, app_id
 from elf.ql.definition import Definition
 from elf.ql.own import OwnAggregate
 from elf.security.authored import Authorship, digest
-from tests.security.test_authorship import ADA, BOB, SCHEMA, TRUST, log_with, revocation, said
+from tests.security.test_authorship import ADA, BOB, SCHEMA, TRUST, log_with, said
+from tests.support.certified import revocation
 from tests.support.own import MEAN
 
 CREATE = "CREATE AGGREGATE geo FROM 'geo.py'"
