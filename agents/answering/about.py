@@ -15,6 +15,7 @@ from elf.job.messages.inquiries import FlowStatus
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
 from elf.job.stragglers import policy_of
+from elf.ql.own import owns_of
 from elf.ql.plan import Fragment, Plan, Table
 from elf.ql.user_functions import functions_of
 
@@ -60,6 +61,7 @@ def describe(
         "query": plan.sql,
         **({"outputs": ", ".join(out)} if (out := outputs_of(facts.spec.uid, log)) else {}),
         **({"function": text} if (text := functions_told(plan)) else {}),
+        **({"aggregates": text} if (text := aggregates_told(plan)) else {}),
         **{f"table {place}": described(one) for place, one in enumerate(_tables(plan), 1)},
         **({"reads": ", ".join(read_jobs(plan, log))} if plan.reads else {}),
         **({"joins" if plan.join.side else "beside": plan.join.about} if plan.join is not None else {}),
@@ -202,6 +204,11 @@ def current_only(facts: JobStatus) -> JobStatus:
     """Without the windows of other versions than the current one."""
     windows = tuple(w for w in facts.windows if w.version == facts.spec.version)
     return msgspec.structs.replace(facts, windows=windows)
+
+
+def aggregates_told(plan: Plan) -> str:
+    """The aggregates of people's own that a plan calls."""
+    return ", ".join(f"{one.name} of {one.filename} ({one.hash})" for one in owns_of(plan.unranged))
 
 
 def not_comparable(plan: Plan) -> str:

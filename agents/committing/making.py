@@ -225,8 +225,8 @@ class Making:
         self._reports.windows_committed()
         done = drafted.done
         if isinstance(done, WindowsCommitted) and done.failure:
-            final = work.spec.plan.final is not None
-            self._reports.function_failed("final" if final else "aggregate", done.failure, work.spec.name)
+            own = work.spec.plan.final is None
+            self._reports.function_failed("aggregate" if own else "final", done.failure, work.spec.name)
             failure = f"{done.failure}{self._functions.where}"
             return replace(drafted, done=replace(done, failure=failure))
         return drafted

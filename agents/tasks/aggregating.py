@@ -156,32 +156,44 @@ class OwnFinisher(FinisherPort):
         return OwnFinisher(side, self._at) if number and side.fragment.owns else self._finisher.side(number)
 
     def _valued(self, side: Plan, groups: pa.Table) -> pa.Table:
-        cells = valued_cells(side, side.made)
-        states = {state.name for state in side.made.states}
-        keys = [name for name in groups.column_names if name not in states and name not in side.made.cells]
-        for cell, own in cells.items() if groups.num_columns else ():
-            groups = self._value(groups, cell, own, keys)
+        groups, failure = valued(side, groups, self._at)
+        self.failure = self.failure or failure
         return groups
-
-    def _value(self, groups: pa.Table, cell: str, own: OwnAggregate, keys: Sequence[str]) -> pa.Table:
-        kind = ARROW[own.signature.returns]
-        there = groups[cell].is_valid()
-        states, rest = groups.filter(there).combine_chunks(), groups.filter(pc.invert(there))
-        rest = _with(rest, cell, pa.nulls(rest.num_rows, kind))
-        if not states.num_rows:
-            return rest
-        ids, firsts = _numbered(states, keys)
-        try:
-            with self._at.running(own.function) as call:
-                values = Aggregate(own, call).value(ids, _column(states, cell), _column(states, COUNT.name))
-        except AggregateFailed as error:
-            self.failure = self.failure or str(error)
-            return rest
-        made = _with(states.take(pa.array(firsts)), cell, values)
-        return pa.concat_tables([rest, made.filter(pa.array(values.is_valid()))])
 
     def close(self) -> None:
         self._finisher.close()
+
+
+def valued(side: Plan, groups: pa.Table, at: Running) -> tuple[pa.Table, str]:
+    """The groups with values where they had states; and why some are NULL, empty: none are."""
+    failure, states = "", {state.name for state in side.made.states}
+    keys = [name for name in groups.column_names if name not in states and name not in side.made.cells]
+    for cell, own in valued_cells(side, side.made).items() if groups.num_columns else ():
+        try:
+            groups = _with_values(groups, cell, own, keys, at)
+        except AggregateFailed as error:
+            failure = failure or str(error)
+            groups = _without(groups, cell, own)
+    return groups, failure
+
+
+def _with_values(
+    groups: pa.Table, cell: str, own: OwnAggregate, keys: Sequence[str], at: Running
+) -> pa.Table:
+    states = groups.filter(groups[cell].is_valid()).combine_chunks()
+    if not states.num_rows:
+        return _without(groups, cell, own)
+    ids, firsts = _numbered(states, keys)
+    with at.running(own.function) as call:
+        values = Aggregate(own, call).value(ids, _column(states, cell), _column(states, COUNT.name))
+    made = _with(states.take(pa.array(firsts)), cell, values)
+    return pa.concat_tables([_without(groups, cell, own), made.filter(values.is_valid())])
+
+
+def _without(groups: pa.Table, cell: str, own: OwnAggregate) -> pa.Table:
+    """Without the rows of a cell, whose column is of its values."""
+    rest = groups.filter(pc.invert(groups[cell].is_valid()))
+    return _with(rest, cell, pa.nulls(rest.num_rows, ARROW[own.signature.returns]))
 
 
 def _plain_keys(fragment: Fragment, groups: pa.Table) -> list[str]:

@@ -14,19 +14,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from agents.tasks.aggregating import OwnMapper, valued
+from agents.tasks.streams import FunctionsAt
 from elf.aggregates import State, normalise
 from elf.errors import ElfBug
 from elf.fields import replace
 from elf.functions import wire
 from elf.functions.child import batch_of, code_of
-from elf.functions.function import Done, Failed
+from elf.functions.function import Done, Failed, UserFunction
+from elf.functions.sandbox import Sandboxes
 from elf.job.ports import FinisherPort, MapFailed, MapperPort, Wanted
 from elf.job.program.runner import failure_of
 from elf.job.program.spec import Tap
 from elf.job.spec import Flow, JobSpec
+from elf.ql.cells import COUNT
 from elf.ql.definition import Contents, Definition, TapDefinition
 from elf.ql.groups import Groups
 from elf.ql.memo import Made, remember
+from elf.ql.own import OwnAggregate
 from elf.ql.plan import Fragment, Function, Plan, RangeStage, Stage, StreamJoin
 from elf.schema import Column, Schema
 from elf.windows import Kind, Sliding, pane_us_of
@@ -123,6 +128,8 @@ class PyEngine:
     def mapper(self, fragment: Fragment) -> MapperPort:
         if fragment.function is not None:
             return PyFunctionMapper(fragment.function, self.mapper(replace(fragment, function=None)))
+        if fragment.owns:
+            return OwnMapper(fragment, PyArgumentsMapper(self.mapper(unowned(fragment))), HERE)
         if fragment.cells:
             return PySideMapper(int(fragment.stream != STREAM))
         if len(fragment.states) > 1:
@@ -154,6 +161,31 @@ class PyFunctionMapper(MapperPort):
         row = next((n for n, one in enumerate(alone) if isinstance(one, Failed)), None)
         offset = rows["_offset"][row].as_py() if row is not None else None
         raise MapFailed(str(replace(made, row=row)), rows.num_rows, offset)
+
+    def prepare(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class PyArgumentsMapper(MapperPort):
+    """The groups of another mapper, and beside each one row of arguments for each row that it counts."""
+
+    def __init__(self, mapper: MapperPort) -> None:
+        self._mapper = mapper
+
+    def run(self, rows: pa.Table) -> pa.Table:
+        groups = self._mapper.run(rows)
+        again = np.repeat(np.arange(groups.num_rows), groups["s0"].to_numpy())
+        given = groups.take(pa.array(again)).set_column(2, "s0", pa.array(np.zeros(len(again), np.int64)))
+        ones = pa.StructArray.from_arrays([pa.array(np.ones(len(again), np.int64))], ["x0"])
+        beside = ((groups, pa.nulls(groups.num_rows, ones.type), 0), (given, ones, 1))
+        made = [
+            table.add_column(2, "c0", cells).append_column(
+                COUNT.name, pa.array(np.full(table.num_rows, count, np.int64))
+            )
+            for table, cells, count in beside
+        ]
+        return pa.concat_tables(made)
 
     def prepare(self) -> None: ...
 
@@ -192,6 +224,75 @@ def here(function: Function) -> Callable[[pa.RecordBatch], Done | Failed]:
     return call
 
 
+class HereFunction(UserFunction):
+    """A user's code, which runs here."""
+
+    def __init__(self, function: Function) -> None:
+        self.spec = function
+        self._here = here(function)
+
+    def __call__(self, batch: pa.RecordBatch, origin: object = None) -> Done | Failed:
+        return self._here(batch)
+
+    def refused(self) -> str:
+        return ""
+
+    def close(self) -> None: ...
+
+
+class HereAt(FunctionsAt):
+    """All users' code runs here."""
+
+    def of(self, function: Function, version: int = 1) -> UserFunction:
+        return HereFunction(function)
+
+
+HERE: Final = HereAt(Sandboxes(), lambda _: None)
+COUNTING: Final = OwnAggregate(
+    "counted",
+    """\
+from elf.paos import PAO
+
+class Counted(PAO):
+    arguments = ("bigint",)
+    state = {"n": "bigint"}
+    returns = "bigint"
+
+    def create(self, groups, x):
+        return {"n": groups.sum(x)}
+
+    def merge(self, groups, states):
+        return {"n": groups.sum(states["n"])}
+
+    def finalize(self, states):
+        return states["n"]
+""",
+    "counted.py",
+)
+"""What the rows of a key are by an aggregate of one's own: then a window has this in place of its count."""
+
+
+def owning(query: Plan) -> Plan:
+    """The same query, which counts by an aggregate of one's own."""
+    first, *more = (
+        replace(
+            one,
+            map_sql=f"{one.map_sql} ",  # another map, for the same keys
+            keys=(*one.keys, "c0"),
+            cells=("c0",),
+            states=(*one.states, COUNT),
+            owns=(("c0", COUNTING),),
+        )
+        for one in (query.fragment, *query.more)
+    )
+    return replace(query, fragment=first, more=tuple(more))
+
+
+def unowned(fragment: Fragment) -> Fragment:
+    """The fragment as it was."""
+    return replace(fragment, keys=fragment.keys[:-1], cells=(), states=fragment.states[:-1], owns=())
+
+
 class PyFinisher(FinisherPort):
     """``HAVING count >= n``, if the final fragment is the number n; of joined jobs the keys that all of them
     have, with the sum of their counts. A stage is such a number too.
@@ -202,6 +303,12 @@ class PyFinisher(FinisherPort):
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         bounds = ["window_start", "window_end", "k0"]
+        if self._plan.fragment.owns:
+            groups, failure = valued(self._plan, groups, HERE)
+            if failure:
+                raise ElfBug(f"an aggregate has no value: {failure}")
+            values = groups.filter(groups["c0"].is_valid())
+            groups = values.select([*bounds, "c0"]).rename_columns([*bounds, "s0"])
         for other in beside:
             if not groups.num_rows or not other.num_rows:
                 return pa.table({})

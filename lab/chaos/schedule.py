@@ -42,6 +42,8 @@ OUTPUTS_SHARE = 0.3
 PROGRAM_SHARE = 0.4
 """The share of schedules with a job in Python that counts; of those in which no agent leaves, and none reads
 files, from which rows may be gone."""
+OWNED_SHARE = 0.3
+"""The share of schedules in which jobs count by an aggregate of one's own."""
 FILES_SHARE = 0.34
 """The share of schedules in which agents read files, which are rotated, and are stopped."""
 
@@ -145,6 +147,8 @@ class Schedule:
     """Jobs that begin in the past (SINCE): number, and how many ms before they are asked for."""
     eager: bool = False
     """Copies are eager: of open panes too."""
+    owned: tuple[int, ...] = ()
+    """Jobs that count by an aggregate of one's own."""
     listed: bool = False
     """A returning agent asks those that its configuration names, whatever has become of them."""
     program: bool = False
@@ -181,6 +185,8 @@ JOBS = {
 """Kinds of jobs, and how often they are."""
 PASTS = ("plain", "slide", "odd", "where", "both", "top", "late", "larger", "wait")
 """Kinds of jobs that may begin in the past."""
+OWNED = ("plain", "slide", "odd", "where", "both", "trees", "late", "long", "wait", "leap")
+"""Kinds of jobs that may count by an aggregate of one's own."""
 OTHERWISE = ("wait", "leap", "leap trees", "first")
 """They have straggler policies of their own."""
 READERS = ("over", "joined")
@@ -240,6 +246,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         eager=random.Random(f"eager {seed} {nodes}").random() < EAGER_SHARE,
         listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
         program=program,
+        owned=_owned(seed, nodes, jobs, together),
     )
 
 
@@ -256,6 +263,16 @@ def _bared(seed: int, streams: tuple[str, ...]) -> tuple[str, ...]:
         return streams
     bare = rng.randrange(1, len(streams))
     return (*streams[:bare], "-", *streams[bare + 1 :])
+
+
+def _owned(seed: int, nodes: int, jobs: tuple[str, ...], together: tuple[int, ...]) -> tuple[int, ...]:
+    """Perhaps some jobs count by an aggregate of one's own. Drawn apart."""
+    rng = random.Random(f"classes {seed} {nodes}")
+    if together or rng.random() >= OWNED_SHARE:
+        return ()
+    read = any(kind in READERS for kind in jobs)
+    found = (n for n, kind in enumerate(jobs) if kind in OWNED and rng.random() < 0.7)
+    return tuple(n for n in found if n or not read)
 
 
 def _gone(seed: int, nodes: int, first: int) -> tuple[Fault, ...]:

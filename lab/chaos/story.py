@@ -30,7 +30,7 @@ from elf.wire.heard import Heard
 from lab.chaos import programs
 from lab.chaos.agent import SimAgent
 from lab.chaos.archives import Archives
-from lab.chaos.engine import EACH, MOST, SECOND, STREAM, defined, plan, ranged, staged
+from lab.chaos.engine import EACH, MOST, SECOND, STREAM, defined, owning, plan, ranged, staged
 from lab.chaos.fates import COMFORT_MS
 from lab.chaos.files import FileLog
 from lab.chaos.judge import Judge
@@ -318,6 +318,7 @@ class Story:
         kind = self.schedule.jobs[number]
         reads = (self._specs[0].uid,) if kind in READERS else ()
         query = replace(query_of(kind), reads=reads)
+        query = owning(query) if number in self.schedule.owned else query
         query = mirrored(query) if number in self.schedule.mirrored else query
         back_ms = dict(self.schedule.pasts).get(number)
         if back_ms is not None:

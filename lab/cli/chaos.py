@@ -132,7 +132,12 @@ def run_seed(seed: int, options: ChaosOptions) -> Run:
         numbers, verdict = shrunk(whole, verdict)
     faults = [(n, whole.faults[n - 1]) for n in numbers]
     late = f", {whole.joiners} of them later" if whole.joiners else ""
-    named = [kind + ", with mirrors" * (n in whole.mirrored) for n, kind in enumerate(whole.jobs)]
+    named = [
+        kind
+        + ", with mirrors" * (n in whole.mirrored)
+        + ", by an aggregate of one's own" * (n in whole.owned)
+        for n, kind in enumerate(whole.jobs)
+    ]
     jobs = ", ".join(f"job{n} ({kind})" for n, kind in enumerate(named[: whole.begun]))
     return Run(
         seed,

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from agents.committing import opening, panecommits
@@ -24,6 +25,7 @@ from agents.inputs.values import Chunk, Position
 from agents.tasks import past as past_of_tasks
 from agents.tasks.past import Pasts, Roll
 from elf.fields import replace
+from elf.functions.aggregate import Aggregate
 from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
 from elf.job.checkpoint import FlowCheckpoint, TapsCheckpoint
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Replay, Resume, Suspend
@@ -494,6 +496,16 @@ def passes_off_as_reduced(patch: pytest.MonkeyPatch) -> None:
 def says_nothing_of_a_failure(patch: pytest.MonkeyPatch) -> None:
     """protocol 6.6: nor does a window that is made of such a pane."""
     patch.setattr("agents.committing.status._counted", lambda _: COUNTER_COLUMNS)
+
+
+def merges_equal_states_once(patch: pytest.MonkeyPatch) -> None:
+    """protocol 6.8: a state of an aggregate of one's own that is there several times is taken for one."""
+    value = Aggregate.value
+
+    def once(own: Aggregate, ids: Int64s, states: pa.Array, times: pa.Array) -> pa.Array:
+        return value(own, ids, states, pa.array([1] * len(times), pa.int64()))
+
+    patch.setattr(Aggregate, "value", once)
 
 
 def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:

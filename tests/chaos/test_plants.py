@@ -51,6 +51,7 @@ PLANTS: dict[Plant, Storm] = {
     plants.revises_what_is_staged: storms.ranged,
     plants.passes_off_as_reduced: storms.reduced,
     plants.says_nothing_of_a_failure: storms.reduced,
+    plants.merges_equal_states_once: storms.owned,
     plants.passes_over_what_is_packed: storms.kept,
     plants.reads_replicas_again: storms.cut_off,
     plants.knows_files_by_inode: storms.away,

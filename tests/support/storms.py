@@ -238,6 +238,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
     alone = storm is dead_leader
     return Schedule(
         mirrored=(0, 1, 2) if storm is behind else (),
+        owned=(0, 1, 2) if storm is owned else (),
         together=tuple(range(EQUAL)) if storm is equal else (),
         seed=seed,
         nodes=AGENTS.get(storm, NODES),
@@ -263,6 +264,11 @@ def doubled(rng: random.Random) -> list[Fault]:
     weather = [Fault(kind, 0, for_ms=7_000, amount=share) for kind, share in kinds]
     points = (Fault("point", rng.randrange(5_000), (rng.randrange(NODES),), 300, 20) for _ in range(3))
     return [*weather, *points]
+
+
+def owned(rng: random.Random) -> list[Fault]:
+    """Jobs count by an aggregate of one's own; agents die."""
+    return crashes(rng)
 
 
 def leaving(rng: random.Random) -> list[Fault]:
