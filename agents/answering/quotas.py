@@ -150,7 +150,8 @@ class Creators:
         uid = None if instead is None else instead.uid
         own = (spec for spec in self._log.jobs() if spec.creator == creator and spec.uid != uid)
         has = sum(_bytes(spec.plan) for spec in own)
-        has += sum(len(one.text.encode()) for one in self._log.programs() if one.creator == creator)
+        codes = (*self._log.programs(), *self._log.aggregates())
+        has += sum(len(one.text.encode()) for one in codes if one.creator == creator)
         if has + more > self._quotas.bytes:
             raise OverQuota(
                 "bytes",

@@ -206,6 +206,8 @@ class Making:
                 continue
             if row is not None:
                 self._reports.windows_committed()
+                if done.failure:
+                    self._reports.function_failed("aggregate", done.failure, work.spec.name)
                 made.append((row, done))
         return made
 

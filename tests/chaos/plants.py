@@ -500,12 +500,15 @@ def says_nothing_of_a_failure(patch: pytest.MonkeyPatch) -> None:
 
 def merges_equal_states_once(patch: pytest.MonkeyPatch) -> None:
     """protocol 6.8: a state of an aggregate of one's own that is there several times is taken for one."""
-    value = Aggregate.value
+    for name in ("merge", "value"):
+        patch.setattr(Aggregate, name, _once(getattr(Aggregate, name)))
 
-    def once(own: Aggregate, ids: Int64s, states: pa.Array, times: pa.Array) -> pa.Array:
-        return value(own, ids, states, pa.array([1] * len(times), pa.int64()))
 
-    patch.setattr(Aggregate, "value", once)
+def _once(call: Callable[..., pa.Array]) -> Callable[..., pa.Array]:
+    def called(own: Aggregate, ids: Int64s, states: pa.Array, times: pa.Array) -> pa.Array:
+        return call(own, ids, states, pa.array([1] * len(times), pa.int64()))
+
+    return called
 
 
 def appoints_no_proxy(patch: pytest.MonkeyPatch) -> None:
