@@ -19,6 +19,8 @@ from typing import Final, Literal
 
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
+from elf.job.own import OwnSpec
+from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
 from elf.ql.user_functions import functions_of
@@ -150,7 +152,7 @@ class Creators:
         uid = None if instead is None else instead.uid
         own = (spec for spec in self._log.jobs() if spec.creator == creator and spec.uid != uid)
         has = sum(_bytes(spec.plan) for spec in own)
-        codes = (*self._log.programs(), *self._log.aggregates())
+        codes: list[ProgramSpec | OwnSpec] = [*self._log.programs(), *self._log.aggregates()]
         has += sum(len(one.text.encode()) for one in codes if one.creator == creator)
         if has + more > self._quotas.bytes:
             raise OverQuota(

@@ -34,45 +34,20 @@ from elf.ql.definition import Definition
 from elf.ql.plan import Function
 from elf.ql.signed import least, outcome
 from elf.ql.statements import parse
-from elf.schema import Column, Schema
 from elf.security.authored import SUBMIT, Authorship, digests_of
 from elf.security.authorship import author
-from elf.security.certificates import Signed
 from elf.security.keys import KeyPair
 from elf.security.principals import Principal
-from elf.security.roster import Trust
 from elf.wire.clients import Call, Execute, authorship_of, signed_part
-from tests.support.certified import AUTHORITY, PAIRS, SHOP, certificate, revocation
+from tests.support.certified import PAIRS, SHOP, certificate, revocation
+from tests.support.signed_log import ADA, BOB, HOST, ROOT, SCHEMA, TRUST, log_with, said
 
-TRUST = Trust(SHOP, AUTHORITY.public)
-ADA, BOB, HOST, ROOT = PAIRS[:4]
-ROSTER = (
-    certificate("ada", ADA, "person", roles=("write", "code")),
-    certificate("bob", BOB, "person", roles=("read", "write")),
-    certificate("web-1", HOST),
-    certificate("root", ROOT, "person", roles=("admin",)),
-)
-SCHEMA = Schema((Column("ts", "timestamp"), Column("n", "bigint"), Column("host", "text")), "ts")
 QUERY = "SELECT host, SUM(n) AS n FROM s GROUP BY host WINDOWING 1 SECONDS"
 CREATE = f"CREATE JOB busy AS {QUERY}"
 WITH_A = f"{CREATE} WITH (a = 1)".replace("WINDOWING", "HAVING SUM(n) > :a WINDOWING")
 CODE = "def map(batch):\n    return batch\n"
 EVIL = "import os\ndef map(batch):\n    os.system('id')\n    return batch\n"
 ALTER = "ALTER JOB busy SET FUNCTION map FROM 'f.py'"
-
-
-def log_with(*signed: Signed) -> CatalogLog:
-    log = CatalogLog(trust=TRUST)
-    for one in (*ROSTER, *signed):
-        grow(log, ChangeRoster(signed=one))
-    return log
-
-
-def said(
-    text: str, by: KeyPair = ADA, files: tuple[tuple[str, str], ...] = (), cluster: str = SHOP
-) -> Authorship:
-    digests = digests_of(files)
-    return Authorship(text, digests, author(by, cluster, text, digests, 1_000.0))
 
 
 def job(

@@ -14,9 +14,9 @@ from elf.job.spec import JobSpec, app_id
 from elf.ql.definition import Definition
 from elf.ql.own import OwnAggregate
 from elf.security.authored import Authorship, digest
-from tests.security.test_authorship import ADA, BOB, SCHEMA, TRUST, log_with, said
 from tests.support.certified import revocation
 from tests.support.own import MEAN
+from tests.support.signed_log import ADA, BOB, SCHEMA, TRUST, log_with, said
 
 CREATE = "CREATE AGGREGATE geo FROM 'geo.py'"
 EVIL = "import os\nos.system('id')\n" + MEAN
