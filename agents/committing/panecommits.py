@@ -169,7 +169,7 @@ def merged_panes(
 
     Raises ``PanesGone`` if that has been dropped, ``Unsure`` if groups may be missing, ``PiecesUnusable``.
     ``reduces``: the fragment's reduce function, if it has one; ``types``: how its columns are to be;
-    ``stages``: what runs its stage, if it has one; ``merge``: what merges states of aggregates of people's own.
+    ``stages``: what runs its stage, if it has one; ``merge``: what merges states of people's own aggregates.
     """
     flow, start, end = effect.flow, effect.start, effect.end
     base: list[Piece] = []

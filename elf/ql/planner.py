@@ -172,7 +172,7 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         raise draft.source.at(draft.tree, "APPROXIMATE does not go in a subquery")
     bound = (Output(BOUND, Slot(CREDIT, "double")),) if draft.approximate else ()
     trees = _trees(drafts)
-    planned = partitioned(levels, first.pane_us, trees, _not_whole(draft, join, others))
+    planned = partitioned(levels, first.pane_us, trees, _not_whole(first, draft, join, others))
     if (ranges := planned.partition) is not None:
         by = () if ranges.keys == first.group_keys else ranges.keys
         first = replace(first, range_keys=by, stage=ranges.stage)
@@ -204,12 +204,14 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
     return reduce(with_function, draft.functions, found)
 
 
-def _not_whole(draft: Draft, join: StreamJoin | None, others: Sequence[Fragment]) -> str:
+def _not_whole(first: Fragment, draft: Draft, join: StreamJoin | None, others: Sequence[Fragment]) -> str:
     """Why the root of a range does not have the whole groups of a pane; empty if it has."""
     if join is not None:
         return "streams are joined at the master" if join.side else "LAG is of several windows"
     if others:
         return "the groups of several streams meet at the master"
+    if first.owns:
+        return "values of an aggregate of one's own are made at the master"
     return "APPROXIMATE groups are not whole" if draft.approximate else ""
 
 
