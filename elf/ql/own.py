@@ -20,7 +20,7 @@ from elf.fields import Code, Label
 from elf.paos.texts import Signature, signature_of
 
 if TYPE_CHECKING:
-    from elf.ql.plan import Fragment, Function, Plan, Stage, StreamJoin
+    from elf.ql.plan import Fragment, Function, Plan, RangeStage, Stage, StreamJoin
     from elf.ql.templates import Engine
 
 KIND: Final = "aggregate"
@@ -82,7 +82,7 @@ def owns_of(fragments: Iterable[Fragment]) -> tuple[OwnAggregate, ...]:
     return tuple(dict.fromkeys(own for one in fragments for _, own in one.owns))
 
 
-def valued_cells(plan: Plan, made: Fragment | StreamJoin | Stage) -> dict[str, OwnAggregate]:
+def valued_cells(plan: Plan, made: Fragment | RangeStage | StreamJoin | Stage) -> dict[str, OwnAggregate]:
     """The cells of what windows are made of that are states; those of windows beside it too
     (``elf.ql.lags``)."""
     owns = dict(plan.fragment.owns)

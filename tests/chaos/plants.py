@@ -499,7 +499,7 @@ def says_nothing_of_a_failure(patch: pytest.MonkeyPatch) -> None:
 
 
 def merges_equal_states_once(patch: pytest.MonkeyPatch) -> None:
-    """protocol 6.8: a state of an aggregate of one's own that is there several times is taken for one."""
+    """protocol 6.9: a state of an aggregate of one's own that is there several times is taken for one."""
     for name in ("merge", "value"):
         patch.setattr(Aggregate, name, _once(getattr(Aggregate, name)))
 

@@ -53,7 +53,10 @@ def rows_of(
         "SELECT k, MAX(g) AS g, MAX(by_hand) AS by_hand, SUM(d) AS d FROM JOB small GROUP BY k "
         "WINDOWING 30 SECONDS",
         "SELECT {}, COUNT(*) AS d FROM s WINDOWING 250 ROWS",
+        "SELECT k, MAX(g) AS g, MAX(by_hand) AS by_hand, SUM(d) AS d FROM (SELECT k, x AS of, {}, COUNT(*) AS d "
+        "FROM s GROUP BY k, x) GROUP BY k WINDOWING 10 SECONDS TREES 2",
     ],
+    ids=["many", "sessions", "lags", "jobs", "rows", "trees"],
 )
 def test_windows_of_all_kinds_are_what_built_in_aggregates_say(
     folder: Path, capsys: pytest.CaptureFixture[str], query: str

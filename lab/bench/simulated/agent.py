@@ -93,15 +93,17 @@ class TimedFunctions(PyFunctions):
         self.later_ms += (time.thread_time_ns() - began) / 1e6
 
 
-class TimedFinisher:
-    """``elf.job.ports.FinisherPort`` whose final fragment and stages are timed."""
+class TimedFinisher(FinisherPort):
+    """One whose final fragment and stages are timed."""
 
     def __init__(self, port: FinisherPort, functions: TimedFunctions) -> None:
         self._port, self._functions = port, functions
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         with self._functions.spending():
-            return self._port.run(groups, *beside)
+            found = self._port.run(groups, *beside)
+        self.failure = self._port.failure
+        return found
 
     def join(self, groups: pa.Table) -> pa.Table:
         return self._port.join(groups)
