@@ -380,7 +380,8 @@ class _Recluster:
         return _Made(file, tuple(one.path for one in sources))
 
     def _commit(self, before: Layout) -> Report:
-        if self._uid not in layouts.holds(self._target, self._stream):
+        last = layouts.last_layout(self._target, self._stream)
+        if self._uid not in layouts.holds(self._target, self._stream) or last.number != before.number:
             raise UserError(
                 f"this sorting of {self._stream} was taken for dead, and another may be at work; nothing is "
                 "changed: run it again"
@@ -405,6 +406,10 @@ class _Recluster:
             files=(*files, *(made.file for made in kept)),
             replaced={**self._still_replaced(before), **replaced},
         )
+        if self._now_ms() - self._hold.seen_ms > layouts.COMMITTING_MS // 2:
+            raise UserError(
+                f"the new layout of {self._stream} took too long; nothing is changed: run it again"
+            )
         layouts.commit(self._target, self._stream, layout)
         self._report.number = layout.number
         return self._report

@@ -35,6 +35,8 @@ from agents.archive.partitions import Target
 
 SILENT_MS: Final = 6 * 3_600_000
 """A recluster on another machine that has not said for so long that it is at work is dead."""
+COMMITTING_MS: Final = 10 * 60_000
+"""The same of one that was about to put its layout in force: retention waits for it."""
 _LAYOUT: Final = re.compile(r"(\d{20})\.json")
 
 
@@ -74,7 +76,8 @@ def here() -> str:
 def is_dead(hold: Hold, now_ms: int) -> bool:
     """Whether the process that has written a hold has ended."""
     if hold.place != here():
-        return now_ms - max(hold.since_ms, hold.seen_ms) > SILENT_MS
+        silent_ms = COMMITTING_MS if hold.is_committing else SILENT_MS
+        return now_ms - max(hold.since_ms, hold.seen_ms) > silent_ms
     try:
         return bool(psutil.Process(hold.pid).create_time() * 1000 > hold.since_ms)
     except psutil.NoSuchProcess:

@@ -35,7 +35,7 @@ HOUR_US: Final = 3_600_000_000
 NULL_PARTITION: Final = "__HIVE_DEFAULT_PARTITION__"
 
 _EPOCH: Final = datetime.datetime(1970, 1, 1)
-_KEYS: Final = re.compile(r"://[^/?#@:]*:[^/?#]*@")
+_KEYS: Final = re.compile(r"://[^/?#@:]*:(?!\d+(?:[/?#]|$)).*@")
 _SHIPPED: Final = re.compile(r"[^._].*\.parquet")
 _OBJECT_STORES: Final = frozenset({"s3", "gcs", "abfs"})
 """An object there is whole when it appears, and to rename it is to copy it."""
@@ -109,6 +109,11 @@ def for_people(uri: str) -> str:
     return _KEYS.sub("://…@", uri, count=1)
 
 
+def without_keys(uri: str) -> str:
+    """A place as who has keys of their own gets at it."""
+    return _KEYS.sub("://", uri, count=1)
+
+
 class Target:
     """The place that ``archive.path`` names."""
 
@@ -126,7 +131,8 @@ class Target:
             self.fs, self.root = pafs.FileSystem.from_uri(uri)
         except (pa.ArrowInvalid, OSError) as error:
             raise ArchiveError(
-                f"archive.path {self.uri!r} is no place that can be reached: {error}"
+                f"archive.path {self.uri!r} is no place that can be reached: "
+                + str(error).replace(uri, self.uri)
             ) from error
         self.local = isinstance(self.fs, pafs.LocalFileSystem)
 

@@ -155,7 +155,7 @@ def summary(store: Store, effect: SummariseJobGroup) -> bytes:
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
     windows = _fitting(store.last_windows(effect.uid, STATE_WINDOWS))
     numbers = [row.seq for row in windows]  # the next one is given after the last, which may be a revision
-    windows += store.windows_after(effect.uid, max(numbers, default=0))
+    windows += _fitting(store.windows_after(effect.uid, max(numbers, default=0)))
     over = max(sum(map(_size, windows)) - STATE_WINDOWS_BYTES, 0)  # the newest may be larger than that
     share = max(STATE_PANES_BYTES - over, 0) // max(len(flows), 1)
     panes = [row for uid in effect.flows for row in newest(store, uid, share)]

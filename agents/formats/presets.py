@@ -152,13 +152,16 @@ CADDY: Final = Nested(
         Named("ts", "ts", "timestamp"),
         Named(
             *("c_ip", "request.remote_ip"),
-            also=("request.client_ip", *(f"request.headers.{name}" for name in _CLIENT)),
+            also=(
+                *("request.client_ip", "request.remote_addr", "common_log"),  # the last two up to Caddy 2.4
+                *(f"request.headers.{name}" for name in _CLIENT),
+            ),
         ),
         Named("c_port", "request.remote_port", "bigint"),
-        Named("cs_username", "user_id"),
+        Named("cs_username", "user_id", also=("common_log",)),
         Named("cs_method", "request.method"),
         Named("cs_uri_stem", "request.uri", part="stem"),
-        Named("cs_uri_query", "request.uri", part="query"),
+        Named("cs_uri_query", "request.uri", part="query", also=("common_log",)),
         Named("cs_version", "request.proto"),
         Named("cs_host", "request.host"),
         Named("sc_status", "status", "bigint"),

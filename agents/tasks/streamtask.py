@@ -19,6 +19,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from agents.archive.partitions import without_keys
 from agents.archive.shelf import Shelf
 from agents.disk.programstore import given
 from agents.disk.store import Store
@@ -333,7 +334,7 @@ class StreamTask:
             schema,
             self.facts.format.name,
             self.facts.timestamp,
-            self.facts.archive_path,
+            without_keys(self.facts.archive_path),
             self.counts.rows_read,
             LOOKUPS.able(),
         )

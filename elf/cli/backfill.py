@@ -12,6 +12,7 @@ import logging
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from elf.cli.ask import ask
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from spark_backend.compare import Bounds
     from spark_backend.offline import Archived
 
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 BYTES_MAX: Final = 2 << 20
 """Of results that are given to a job at a time."""
 KEPT: Final = 20_000
@@ -87,8 +89,20 @@ def _fill(options: BackfillOptions, job: str) -> int:
 
     known = ask(facts())
     windows = _older(options, known)
+
+    async def there() -> set[Bounds]:
+        """Those that were made before: they stay as they are, and are not committed again."""
+        found = set[Bounds]()
+        async with _connected(options) as client:
+            async for one in client.results(job, until=moment_text(windows[-1][1])):
+                found |= {(_us(w.start), _us(w.end)) for w in split(one) if w.status.get("offline")}
+        return found
+
+    if windows:
+        kept = ask(there())
+        windows = [one for one in windows if one not in kept]
     if not windows:
-        say(f"elf: nothing to do: job {job} makes all windows that start then or later itself")
+        say(f"elf: nothing to do: job {job} has all windows that start then or later")
         return 0
     waiting: list[Filled] = []
 
@@ -112,6 +126,11 @@ def _fill(options: BackfillOptions, job: str) -> int:
         f"{moment_text(last)} are made by Spark, and kept; later ones are the job's own"
     )
     return 0
+
+
+def _us(moment: datetime | None) -> int:
+    assert moment is not None  # of a sliding window
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _size(results: Sequence[Filled]) -> int:
@@ -219,7 +238,13 @@ def _older(options: BackfillOptions, facts: CompareFacts) -> list[Bounds]:
                 "left out (elf offline run answers for these)"
             )
             from_us = kept_us
-    return windows_before(spec.plan, from_us, until_us)
+    found, made_us = windows_before(spec.plan, from_us, until_us), max(end for _, end in windows_of(facts))
+    if late := sum(end > made_us for _, end in found):
+        say(
+            f"elf: {late:,} windows that end after {moment_text(made_us)} are left out: the job has not made "
+            "one that ends as late, so not all of their rows are archived; run it again then"
+        )
+    return [one for one in found if one[1] <= made_us]
 
 
 def _made(options: BackfillOptions, facts: CompareFacts, windows: Sequence[Bounds]) -> list[Filled]:

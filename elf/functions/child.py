@@ -82,7 +82,9 @@ class _Sandbox:
         try:
             state = self._job.state()
         except BaseException as error:
-            return self._raised(error), b""
+            raised = self._raised(error)
+            kind = "state" if raised.kind == "raised" else raised.kind
+            return msgspec.structs.replace(raised, kind=kind), b""
         return msgspec.structs.replace(answer, effects=tuple(before), kept=True), state
 
     def _gone(self) -> bool:
@@ -135,15 +137,19 @@ class _Sandbox:
         number = self._queries
         self._frames.send(wire.Asks(number, app, name, value, path, timeout_ms))
         outermost, self._outer = self._outer is None, [] if self._outer is None else self._outer
-        while number not in self._replies:
-            call, payload = self._frames.take_by_sandbox()
-            if isinstance(call, wire.Replied):
-                self._replies[call.number] = call
-            else:
-                self._serve(call, payload)
+        beside = self._outer
+        try:
+            while number not in self._replies:
+                call, payload = self._frames.take_by_sandbox()
+                if isinstance(call, wire.Replied):
+                    self._replies[call.number] = call
+                else:
+                    self._serve(call, payload)
+        finally:
+            if outermost:
+                self._outer = None
         if outermost and self._job is not None:
-            self._job.asked_beside(self._outer)
-            self._outer = None
+            self._job.asked_beside(beside or [])
         reply = self._replies.pop(number)
         return reply.value, reply.error
 

@@ -20,7 +20,7 @@ from elf.functions import wire
 from elf.functions.allowed import Allowed, anybody
 from elf.functions.cpu import cpu_us
 from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
-from elf.job.program.calls import Delivered, JobEffect, Timer
+from elf.job.program.calls import LASTING, STATE_BYTES_MAX, Delivered, JobEffect, Keep, Timer
 from elf.job.program.keeping import Lasting
 from elf.job.program.port import (
     AnswerProgram,
@@ -36,7 +36,7 @@ from elf.job.program.port import (
 )
 from elf.job.program.spec import ProgramSpec
 
-CALLS_MAX: Final = 256
+CALLS_MAX: Final = 4_096
 CALL_BYTES_MAX: Final = 32 << 20
 """What may wait for one job."""
 JOBS_MAX: Final = 32
@@ -48,6 +48,9 @@ NESTED_MAX: Final = 8
 BEGUN_ANEW: Final = "; its process was ended, so it was begun anew from its last checkpoint"
 LOAD_SECS: Final = 10.0
 ANSWER_GRACE_SECS: Final = 5.0
+UNTOLD: Final = "its process does not tell its state as it must"
+STATE_FRAME_BYTES: Final = 1 << 20
+"""What a state has beside its contents: the names of its trees."""
 TOLD_US: Final = 10_000
 """CPU time of a job that is told at once; less waits for more."""
 
@@ -150,9 +153,11 @@ class Host:
     def call(self, call: CallProgram) -> None:
         size = len(call.payload) + len(getattr(call.event, "value", b""))
         with self._lock:
-            if isinstance(call.event, Timer) and any(isinstance(c.event, Timer) for c in self._calls):
+            once = isinstance(call.event, Timer | Keep)
+            if once and any(type(c.event) is type(call.event) for c in self._calls):
                 return
-            if len(self._calls) >= CALLS_MAX or self._bytes + size > CALL_BYTES_MAX:
+            full = len(self._calls) >= CALLS_MAX or self._bytes + size > CALL_BYTES_MAX
+            if full and not isinstance(call.event, Keep):
                 self._lost.append(call.number)
                 return
             self._bytes += size
@@ -275,6 +280,8 @@ class Host:
             if error.ended:
                 raise
             return
+        if isinstance(call.event, Keep) and not (isinstance(said, wire.Acted) and said.kept):
+            raise SandboxError("state", UNTOLD)
         if isinstance(said, wire.Acted) and (said.effects or said.kept):
             self._acted(call, said.effects, payload if said.kept else None)
         if self._failing == type(call.event).__name__:
@@ -282,6 +289,10 @@ class Host:
             self._post(ProgramState(self._spec.uid, "running"))
 
     def _acted(self, call: CallProgram, effects: tuple[JobEffect, ...], state: bytes | None) -> None:
+        """Raises ``SandboxError`` for what no honest process says."""
+        untold = state is None and any(isinstance(effect, LASTING) for effect in effects)
+        if untold or len(state or b"") > STATE_BYTES_MAX + STATE_FRAME_BYTES:
+            raise SandboxError("state", UNTOLD)
         self._lasting.acted(state)
         self._post(ProgramActed(self._spec.uid, effects, number=call.number, state=state))
 

@@ -195,3 +195,18 @@ def test_the_next_process_has_the_last_state_and_the_calls_since() -> None:
 def test_a_record_that_is_none_is_said_to_be_damaged() -> None:
     with pytest.raises(ElfBug, match="checkpoint of a job in Python"):
         read(b"\x93\x01\x02\x03")
+
+
+def test_chunks_without_rows_leave_nothing_behind() -> None:
+    job = Keeping(None, 0)
+    for end in range(1, 1_000):
+        job.gave_rows(ROWS, end)
+    assert job.has_rows(ROWS, 999)
+    assert len(job._given[ROWS]._steps) == 1
+
+
+def test_slices_for_one_who_is_away_leave_others_their_turn() -> None:
+    away = tuple(Slice(n, A, b"x") for n in range(1, keeping.RESENDS_MAX + 1))
+    job = Keeping(Checkpoint(b"s", waiting=(*away, Slice(1_000, B, b"x")), slices=1_000), 0)
+    assert Slice(1_000, B, b"x") not in job.resends(0)
+    assert job.resends(keeping.RESENDS_MS) == [Slice(1_000, B, b"x")]

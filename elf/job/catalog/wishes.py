@@ -13,15 +13,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.groups import DropJob, ReconfigureJob
+from elf.job.messages.groups import DropJob, FillHistory, ReconfigureJob
 from elf.job.messages.inquiries import NotifyJob
 from elf.job.messages.log import DropJobEntry
 from elf.job.messages.rollup import Broadcast
 from elf.job.spec import JobSpec, app_id
 from elf.security.authored import SUBMIT, Authorship, Taken, stale
-from elf.wire.clients import ONE_SHOT_PREFIX
+from elf.wire.clients import ONE_SHOT_PREFIX, Call, FillOptions, signed_part
 
 if TYPE_CHECKING:  # sqlglot, where something is signed
     from elf.ql.statements import Statement
@@ -54,6 +56,21 @@ def refused_change(log: CatalogLog, asked: Asked, spec: JobSpec, now_ms: int) ->
     author, named = asked.author, (spec.uid, spec.name, spec.creator)
     why = _refused(log, author, named, lambda statement: _means(statement, asked))
     return why or ("" if author is None else stale(author.authored, now_ms / 1_000))
+
+
+def refused_fill(log: CatalogLog, asked: FillHistory, spec: JobSpec, now_ms: int) -> str:
+    """The same of a history. Said again it changes nothing."""
+    if log.roster is None:
+        return ""
+    author, options = asked.author, FillOptions(spec.name, asked.version, asked.results)
+    if author is None:
+        return UNSIGNED
+    argument = msgspec.json.encode(options).decode()
+    call = Call(request=0, verb="fill", argument=argument)
+    if (author.text, author.digests) != signed_part(call):
+        return "another call was signed"
+    why = log.authors.refused_change(author, spec.uid, spec.creator)
+    return why or stale(author.authored, now_ms / 1_000)
 
 
 def refused_drop(log: CatalogLog, proposal: DropJobEntry) -> str:

@@ -14,6 +14,7 @@ from elf.job.events import Failure, WindowsCommitted
 from elf.job.group.master import Master
 from elf.job.group.outputs import Outputs
 from elf.job.group.reconfiguration import Reconfiguration
+from elf.job.group.records import RECORD_BYTES_MAX
 from elf.job.group.subscribers import Subscribers
 from elf.job.messages.groups import CreateJob, FillHistory, FunctionFailed, JobStatus, ReconfigureJob
 from elf.job.output import OutputKept
@@ -30,6 +31,8 @@ WINDOWS_KEPT = 20_000
 """The last windows of a job that its job group keeps, and up to a twentieth of that."""
 NO_PANES = msgspec.msgpack.encode(())
 """What windows that were made offline are made of."""
+FILLED_BYTES_MAX = RECORD_BYTES_MAX - (1 << 16)
+"""Of a result that was made offline: its commit is one record."""
 PRUNED_AT_ONCE = 20
 """Old windows are forgotten this many times while ``WINDOWS_KEPT`` windows are made."""
 
@@ -138,7 +141,7 @@ class JobGroup:
                     request.uid,
                     one.first_us,
                     one.last_us,
-                    0,
+                    self.subscribers.published,  # of its own: members need not know the same old windows
                     request.version,
                     provisional=False,
                     status=one.status,
@@ -164,8 +167,13 @@ class JobGroup:
             return "its first version is not known any more, and so not where it began"
         if begins_us is None or assembled_us is None:
             return "it has not committed any window yet; try again later"
+        if any(len(one.status) + len(one.rows) > FILLED_BYTES_MAX for one in request.results):
+            return f"a result of more than {FILLED_BYTES_MAX:,} bytes is too large to be committed"
         if any(one.first_us >= begins_us for one in request.results):
             return "it makes some of these windows itself: run it again"
+        step_us = min(kind.step_us for kind in spec.plan.windows)
+        if any(one.last_us <= assembled_us - WINDOWS_KEPT * step_us for one in request.results):
+            return f"some of these windows are older than the last {WINDOWS_KEPT:,}, which it keeps"
         if any(one.last_us > assembled_us for one in request.results):
             return "some of these windows end after the last one that it has committed: run it again"
         return ""
@@ -182,7 +190,7 @@ class JobGroup:
                 master=self._address,
                 first_us=row.first_start,
                 last_us=row.last_end,
-                revision=0,
+                revision=row.revision,
                 status=row.status,
                 payload=row.rows,
                 number=number,

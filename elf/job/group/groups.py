@@ -399,7 +399,9 @@ def absent(
     return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))
 
 
-def disbelieved(request: DropJob | ReconfigureJob | NotifyJob, spec: JobSpec, why: str) -> list[Effect]:
+def disbelieved(
+    request: DropJob | ReconfigureJob | NotifyJob | FillHistory, spec: JobSpec, why: str
+) -> list[Effect]:
     """What becomes of a change that nobody who may has signed."""
     answer = Answer(id=request.id, error=f"job {spec.name}: refused: {why}")
     return [Disbelieved(type(request).__name__, request.origin, why), Send(request.origin, answer)]

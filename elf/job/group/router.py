@@ -21,6 +21,7 @@ import msgspec
 from elf.errors import UserError
 from elf.job import events as was
 from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.wishes import refused_fill
 from elf.job.effects import (
     CommitWindows,
     Effect,
@@ -121,7 +122,11 @@ class Router:
                 return self._inspected(request)
             case FillHistory():
                 group = self._job_groups.get(request.uid)
-                return [absent(self._log, request)] if group is None else group.fill(request)
+                if group is None:
+                    return [absent(self._log, request)]
+                if why := refused_fill(self._log, request, group.master.spec, now_ms):
+                    return disbelieved(request, group.master.spec, why)
+                return group.fill(request)
             case ReadPast():
                 group = self._job_groups.get(request.uid)
                 return [

@@ -40,7 +40,8 @@ class Version:
         self.last = False
         """No window can follow: a finite input, read to its end."""
         self._found: tuple[int | None, ...] = ()
-        self._assembled_us = assembled_us if assembled_us is not None else record.after_us
+        known = [us for us in (assembled_us, record.after_us) if us is not None]  # what is filled ends before
+        self._assembled_us = max(known, default=None)
         self._in_flight: CommitWindows | None = None
         self._revised: list[tuple[int, int]] = []
         self._skipped = False

@@ -121,6 +121,8 @@ class FillHistory(Request, frozen=True, kw_only=True):
     uid: JobUid
     version: Serial
     results: Annotated[tuple[Filled, ...], msgspec.Meta(min_length=1, max_length=FILLED_MAX)]
+    author: Authorship | None = None
+    """The signed call, where there are keys."""
 
 
 class PastWindow(msgspec.Struct, frozen=True):

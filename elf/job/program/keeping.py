@@ -41,7 +41,8 @@ RESEND_MS: Final = 2_000
 RESEND_MS_MAX: Final = 16_000
 """A slice is sent again after the first, and then after pauses up to the second."""
 RESENDS_MAX: Final = 100
-"""Slices that are sent again at once; the others have another turn."""
+RESENDS_MS: Final = 100
+"""So many slices are sent again at once; the others wait so long for their turn, and go before these."""
 SOURCES_MAX: Final = 4_096
 """Sources of taps that are remembered: those that were read last."""
 
@@ -127,6 +128,8 @@ class _Steps:
         return self._steps[-1][1]
 
     def put(self, number: int, value: int) -> None:
+        if self._steps[-1][0] == number:
+            self._steps.pop()
         self._steps.append((number, value))
 
     def at(self, number: int) -> int | None:
@@ -348,7 +351,9 @@ class Keeping:
     def resends(self, now_ms: int) -> list[Slice]:
         """Those that are due, some at a time; they count as sent."""
         due = [number for number, (at, _) in self._due.items() if at <= now_ms]
-        for number in due:
-            pause = self._due[number][1]
+        for number in due[RESENDS_MAX:]:
+            self._due[number] = (now_ms + RESENDS_MS, self._due[number][1])
+        for number in due[:RESENDS_MAX]:
+            _, pause = self._due.pop(number)
             self._due[number] = (now_ms + pause, min(2 * pause, RESEND_MS_MAX))
         return [self._waiting[number] for number in due[:RESENDS_MAX]]

@@ -76,11 +76,11 @@ class Outgoing:
     def saved(self, running: Running, number: int, now_ms: int) -> list[Step]:
         """A checkpoint is durable: what rests on it leaves."""
         spec, release = running.spec, running.keeping.saved(number, now_ms)
-        found = [step for effect in release.effects for step in self._leave(running, effect)]
         by_sender: dict[str, list[int]] = {}
         for address, slice_ in release.kept:
             by_sender.setdefault(address, []).append(slice_)
-        found += [self._keeps(running, address, *numbers) for address, numbers in by_sender.items()]
+        found: list[Step] = [self._keeps(running, to, *numbers) for to, numbers in by_sender.items()]
+        found += [step for effect in release.effects for step in self._leave(running, effect)]
         of = {tap.name: tap.fragment.stream for tap in spec.taps}
         for stream in sorted(running.streams(self._streams)):
             if given := tuple(one for one in release.given if of.get(one[0]) == stream):
@@ -120,7 +120,7 @@ class Outgoing:
 
     def noted(self, running: Running, sender: str, slice_: note.Note, place: calls.Place) -> list[Step]:
         """A slice has come, perhaps again."""
-        if running.state == "failed":
+        if running.state == "failed" or not self._speaks(sender, slice_):
             return []
         remember(running.wrote, sender)
         kept = running.keeping.received(slice_.agent, slice_.number, slice_.settled)
@@ -129,6 +129,12 @@ class Outgoing:
         found = running.call(calls.Sent(sender, slice_.value), place)
         running.keeping.takes(slice_.agent, sender, slice_.number)
         return [*found]
+
+    def _speaks(self, sender: str, slice_: note.Note) -> bool:
+        """Whether a slice may be of the agent that it names: nobody settles the slices of another one."""
+        ids = [member.agent_id for member in self._log.there(sender)]
+        theirs = slice_.agent in ids or not (ids or self._log.is_member(slice_.agent))
+        return theirs and slice_.settled <= slice_.number
 
     def resend(self, running: Running, now_ms: int) -> list[Step]:
         """Slices that others are not known to have. The root has no parent, and takes those of an agent that

@@ -49,7 +49,8 @@ from elf.wire.base import Answer, Message
 TROUBLE_MS: Final = 5_000
 """How often an agent tells the master that a job does not run well; the master forgets after three times
 that."""
-EARLY_BYTES_MAX: Final = 32 << 20
+EARLY_MAX: Final = 2_000
+EARLY_BYTES_MAX: Final = 24 << 20
 """Rows of a job that wait until it has begun, after a start of the agent."""
 
 
@@ -347,7 +348,11 @@ class Programs:
         if self._log.is_dropped(tap.uid):
             return [Work(stream, SetTaps(tap.uid, ()))]
         early = self._early.setdefault(tap.uid, [])
-        if sum(len(one.payload) for _, one in early) + len(tap.payload) > EARLY_BYTES_MAX:
+        if not tap.name:  # the last word counts
+            early[:] = [one for one in early if one[1].name or one[0] != stream]
+        elif not tap.payload:  # the checkpoint of the stream knows these ends
+            return []
+        if len(early) >= EARLY_MAX or sum(len(one.payload) for _, one in early) > EARLY_BYTES_MAX:
             self.counts["calls_dropped"] += 1
         else:
             early.append((stream, tap))
@@ -371,9 +376,8 @@ class Programs:
                 waits.append(running.timer_ms)
             if running.told[0]:
                 waits.append(running.told_ms + TROUBLE_MS)
-            if running.state != "failed":
-                due = (running.keeping.asks_at(), running.keeping.resends_at())
-                waits += [at for at in due if at is not None]
+            asks_at = running.keeping.asks_at() if running.state != "failed" else None
+            waits += [at for at in (asks_at, running.keeping.resends_at()) if at is not None]
         return min(waits, default=None)
 
     def tick(self, now_ms: int, voter: str | None) -> list[Step]:
@@ -385,15 +389,14 @@ class Programs:
                 found.extend(self._call(running, calls.Timer(), now_ms))
             if running.told[0] and now_ms - running.told_ms >= TROUBLE_MS:
                 found.extend(self._tell(running, now_ms))
-            if running.state != "failed":
-                found.extend(self._keep(running, now_ms))
+            found.extend(self._keep(running, now_ms))
         return found
 
     def _keep(self, running: Running, now_ms: int) -> list[Step]:
         """Ask for a state that is due, and send slices again."""
         found: list[Step] = []
         asks_at, resends_at = running.keeping.asks_at(), running.keeping.resends_at()
-        if asks_at is not None and now_ms >= asks_at:
+        if asks_at is not None and now_ms >= asks_at and running.state != "failed":
             found.extend(self._call(running, calls.Keep(), now_ms))
             running.keeping.asked(now_ms)
         if resends_at is not None and now_ms >= resends_at:

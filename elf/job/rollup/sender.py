@@ -195,7 +195,11 @@ class Sender:
             return []
         size = len(sealed.counters) + len(sealed.payload) + SNAPSHOT_OVERHEAD
         if is_open(sealed.part):
-            line.retained.reserve((sealed.start, sealed.end, sealed.part), size)
+            name = (sealed.start, sealed.end, sealed.part)
+            if line.suspended:  # its pane is dropped: no main snapshot will come
+                line.retained.add(name, size, now_ms)
+            else:
+                line.retained.reserve(name, size)
             return []
         line.retained.add((sealed.start, sealed.end, sealed.part), size, now_ms)
         if sealed.part:

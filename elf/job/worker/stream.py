@@ -267,7 +267,8 @@ class StreamWorker:
         self._highest = max(self._highest, source.highest)
         sealed = () if feed.new_sources else self._seal_all(self._target(feed.now_ms), feed.now_ms)
         tapped = (*self._taps.again(), *self._taps.feed(view, chunk), *self._passed())
-        due = feed.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms
+        failed, self._taps.failed = self._taps.failed, {}
+        due = bool(failed) or feed.now_ms - self._checkpointed_ms >= self._settings.checkpoint_ms
         outcome = self._outcome(
             sealed,
             must_checkpoint=due,
@@ -278,6 +279,7 @@ class StreamWorker:
             rows=len(chunk.lines) + len(chunk.rejects),
             counts=counts,
             gaps=gaps,
+            failed=failed,
         )
         early = self._early(feed.now_ms)
         return replace(outcome, tapped=tapped, early=early) if tapped or early else outcome

@@ -8,18 +8,22 @@ that again.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from elf.batch import encode
 from elf.job.checkpoint import TapsCheckpoint
-from elf.job.ports import ChunkLike, MapperPort
+from elf.job.ports import ChunkLike, MapFailed, MapperPort
 from elf.job.program.spec import Tap, Tapped
 from elf.job.worker.assigning import Mask, View
 from elf.ql.plan import Fragment
 
+UNKEPT_BYTES_MAX: Final = 32 << 20
+"""What is kept of one job's rows; of a job that is slower than its rows the oldest are given up."""
 Ends = Mapping[tuple[str, str], int]
 """How far the rows of taps were given: (tap, source) → end."""
 
@@ -33,8 +37,20 @@ class _Job:
         self.pane_us = pane_us
         self.mappers: list[MapperPort] = []
         self.ends: dict[tuple[str, str], int] = {}
-        self.unkept: list[Tapped] = []
+        self.unkept: deque[Tapped] = deque()
+        self.unkept_bytes = 0
         self.told_pane: int | None = None
+
+    def keep(self, unkept: Iterable[Tapped]) -> None:
+        """These, and no others."""
+        self.unkept = deque(unkept)
+        self.unkept_bytes = sum(len(one.payload) for one in self.unkept)
+
+    def give(self, one: Tapped) -> None:
+        self.unkept.append(one)
+        self.unkept_bytes += len(one.payload)
+        while self.unkept_bytes > UNKEPT_BYTES_MAX:
+            self.unkept_bytes -= len(self.unkept.popleft().payload)
 
 
 class Taps:
@@ -44,6 +60,8 @@ class Taps:
         self._mapper = mapper
         self._jobs: dict[str, _Job] = {}
         self._again: list[Tapped] = []
+        self.failed: dict[str, str] = {}
+        """Jobs whose taps have ended, as they cannot be computed, and why; whoever tells it empties it."""
 
     def restore(self, kept: Iterable[TapsCheckpoint], ends: Mapping[str, Ends]) -> None:
         """Go on from a checkpoint. ``ends``: what jobs durably have, by uid."""
@@ -52,7 +70,7 @@ class Taps:
             job.ends.update({(tap, source): end for tap, source, end in one.ends})
             for tapped, end in ends.get(one.uid, {}).items():
                 job.ends[tapped] = max(end, job.ends.get(tapped, 0))
-            job.unkept = list(one.unkept)
+            job.keep(one.unkept)
             self._again += job.unkept
 
     def put(self, uid: str, taps: tuple[Tap, ...], pane_us: int = 0) -> bool:
@@ -83,7 +101,7 @@ class Taps:
         """A job durably has the rows of its taps up to there."""
         job, ends = self._jobs.get(uid), {(tap, source): end for tap, source, end in given}
         if job is not None:
-            job.unkept = [one for one in job.unkept if one.end > ends.get((one.name, one.source), 0)]
+            job.keep(one for one in job.unkept if one.end > ends.get((one.name, one.source), 0))
 
     def again(self) -> tuple[Tapped, ...]:
         """What the last life of the agent has given, once."""
@@ -97,7 +115,7 @@ class Taps:
         mask = ~view.future if view.wanted is None else ~view.future & view.wanted
         found: list[Tapped] = []
         shared: dict[int, pa.Table] = {}
-        for uid, job in self._jobs.items():
+        for uid, job in list(self._jobs.items()):
             for tap, mapper in zip(job.taps, job.mappers, strict=True):
                 tapped, end = (tap.name, chunk.source.id), chunk.end
                 begin = job.ends.get(tapped, 0)
@@ -106,12 +124,17 @@ class Taps:
                 begin = begin if begin > chunk.start else 0
                 if begin not in shared:
                     shared[begin] = _rows(view, mask & (view.offsets >= begin) if begin else mask)
-                table = mapper.run(shared[begin]) if shared[begin].num_rows else None
+                try:
+                    table = mapper.run(shared[begin]) if shared[begin].num_rows else None
+                except MapFailed as error:
+                    self.failed[uid] = f"it cannot be computed: {error}"
+                    self._remove(uid)
+                    break
                 payload = encode(table) if table is not None and table.num_rows else b""
                 one = Tapped(uid, tap.name, payload, chunk.source.id, end)
                 job.ends[tapped] = end
                 if payload:
-                    job.unkept.append(one)
+                    job.give(one)
                 found.append(one)
         return tuple(found)
 
