@@ -82,6 +82,7 @@ def answer(own: OwnAggregate, wanted: Wanted, columns: Sequence[pa.Array]) -> An
     """
     import numpy as np
 
+    from elf.functions.aggregate import BYTES_MAX, ROWS_MAX
     from elf.paos.states import ARROW
 
     if not len(columns[0]):
@@ -89,10 +90,14 @@ def answer(own: OwnAggregate, wanted: Wanted, columns: Sequence[pa.Array]) -> An
     kinds = [ARROW[kind] for kind in own.signature.arguments]
     given = [column.cast(kind) for column, kind in zip(columns, kinds, strict=True)]
     aggregate = _running(own)
-    state = aggregate.create(np.zeros(len(given[0]), np.int64), given)
-    if wanted == "state":
-        return state[0].as_py()
-    return aggregate.value(np.zeros(1, np.int64), state, pa.array([1], pa.int64()))[0].as_py()
+    rows, size = len(given[0]), sum(column.nbytes for column in given)
+    most = max(1, min(ROWS_MAX, rows * BYTES_MAX // max(1, size)))
+    parts = ([column.slice(at, most) for column in given] for at in range(0, rows, most))
+    states = pa.concat_arrays([aggregate.create(np.zeros(len(part[0]), np.int64), part) for part in parts])
+    ids, times = np.zeros(len(states), np.int64), pa.array(np.ones(len(states), np.int64))
+    if wanted == "value":
+        return aggregate.value(ids, states, times)[0].as_py()
+    return (aggregate.merge(ids, states, times) if len(states) > 1 else states)[0].as_py()
 
 
 @cache

@@ -20,7 +20,7 @@ from agents.committing.reducing import ReduceFunction
 from agents.committing.staging import Stages, staged_panes
 from agents.disk.store import Store
 from elf.batch import decode, encode
-from elf.errors import ElfBug, PanesGone
+from elf.errors import ElfBug, PanesGone, UserError
 from elf.fields import replace
 from elf.functions.cpu import cpu_us
 from elf.job import parts
@@ -304,7 +304,12 @@ def _staged(effect: CommitPanes, tables: Merged, stages: Stages | None) -> Merge
     """Panes after the later stages of the query that its root does."""
     if stages is None:
         raise ElfBug(f"flow {effect.flow.uid} has a stage, and nobody to run it")
-    return Merged(tables.counters, staged_panes(effect.flow.fragment, tables.groups, stages))
+    left = tuple[int, ...]()
+    try:
+        groups = staged_panes(effect.flow.fragment, tables.groups, stages)
+    except UserError:
+        groups, left = None, tuple(pc.unique(tables.groups["_pane"]).to_pylist())
+    return Merged(_marked(tables.counters, left), groups)
 
 
 def _marked(known: pa.Table | None, left: Sequence[int]) -> pa.Table | None:
@@ -313,7 +318,9 @@ def _marked(known: pa.Table | None, left: Sequence[int]) -> pa.Table | None:
     states = (*COUNTER_STATES, UNREDUCED)
     none = {name: [0] * len(left) for name in COUNTER_SCHEMA.names} | {"_pane": left}
     tables = [
-        table.append_column(UNREDUCED.name, pa.repeat(pa.scalar(flag, pa.int64()), table.num_rows))
+        table
+        if UNREDUCED.name in table.column_names
+        else table.append_column(UNREDUCED.name, pa.repeat(pa.scalar(flag, pa.int64()), table.num_rows))
         for flag, table in ((0, known), (1, pa.table(none, COUNTER_SCHEMA)))
     ]
     return merged_counters(tables, states)

@@ -99,7 +99,7 @@ def counter_states(fragment: Fragment) -> tuple[State, ...]:
 
 def committed_counters(fragment: Fragment) -> tuple[State, ...]:
     """The same of committed panes."""
-    return (*counter_states(fragment), *((UNREDUCED,) if fragment.reduce is not None else ()))
+    return (*counter_states(fragment), *((UNREDUCED,) if fragment.changes_panes else ()))
 
 
 def latest(rows: Iterable[PaneCommit], start: int, end: int) -> list[Piece]:

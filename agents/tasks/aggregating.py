@@ -50,6 +50,8 @@ class OwnMapper(MapperPort):
         owns = dict(fragment.owns)
         self._owns = {cell: Aggregate(owns[cell], function) for cell, function in self._functions}
         self._given_up = ""
+        self._stays = False
+        """States are not merged here any more: that took too long once."""
 
     def prepare(self) -> None:
         """Raises ``MapFailed``."""
@@ -83,12 +85,11 @@ class OwnMapper(MapperPort):
         self.run(rows)
 
     def merged(self, groups: pa.Table) -> pa.Table:
-        return _merged(self._fragment, groups, self._owns, self._failed)
+        return groups if self._stays else _merged(self._fragment, groups, self._owns, self._failed)
 
     def _failed(self, error: AggregateFailed) -> None:
         self._log(f"states stay unmerged: {error}")
-        if error.failed.is_slow:
-            self._give_up(str(error))
+        self._stays = self._stays or error.failed.is_slow
 
     def _give_up(self, why: str) -> None:
         self._given_up = why

@@ -456,7 +456,10 @@ class OverGroups:
             self.close()
             self._statement = Statement(self._sql, "groups", groups.schema)
             self._schema = groups.schema
-        return self._statement.run(groups)
+        try:
+            return self._statement.run(groups)
+        except duckdb.Error as error:
+            raise UserError(f"DuckDB cannot make it of these groups: {error}") from error
 
     def close(self) -> None:
         if self._statement is not None:

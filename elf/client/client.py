@@ -490,7 +490,7 @@ class Client:
             ElfError: without an answer.
 
         Example:
-            >>> await client.fill("busy", 1, [])
+            >>> await client.fill("busy", 1, [])  # doctest: +ELLIPSIS
             Traceback (most recent call last):
             elf.errors.UserError: results that fill a history cannot be read: ...
         """

@@ -82,7 +82,7 @@ class Groups:
         numbers = _numbers(values)
         if numbers.dtype.kind == "f":
             return self._reduced(np.add, numbers.astype(np.float64))
-        if len(numbers) and max(int(numbers.max()), -int(numbers.min())) * len(numbers) >= 1 << 63:
+        if len(numbers) and max(int(numbers.max()), -int(numbers.min())) * int(self.size().max()) >= 1 << 63:
             raise OverflowError("a sum of integers might not fit 64 bits: make doubles of them")
         return self._reduced(np.add, numbers.astype(np.int64))
 

@@ -352,7 +352,7 @@ class Job:
 
         Raises:
             JobError: if ``node`` is None or empty, if ``paos`` cannot be sent, or if this callback has sent
-                more than 32 MiB or 10,000 messages. What is sent beyond 64 MiB that others have not taken is
+                more than 32 MiB or 10,000 messages. What is sent beyond 8 MiB that others have not taken is
                 dropped and counted, and the job is ``failing``.
 
         Example:

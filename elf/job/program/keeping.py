@@ -34,7 +34,7 @@ CHECKPOINT_MS: Final = 1_000
 """So long a job may have rows or slices that no checkpoint has."""
 UNKEPT_BYTES_MAX: Final = 8 << 20
 """So many bytes of them."""
-WAITING_BYTES_MAX: Final = 64 << 20
+WAITING_BYTES_MAX: Final = 8 << 20
 WAITING_MAX: Final = 10_000
 """What a job on one agent keeps for others that do not take it."""
 RESEND_MS: Final = 2_000
