@@ -301,14 +301,16 @@ def _reduced(effect: CommitPanes, tables: Merged, reduces: ReduceFunction | None
 
 
 def _staged(effect: CommitPanes, tables: Merged, stages: Stages | None) -> Merged:
-    """Panes after the later stages of the query that its root does."""
+    """Panes after the later stages of the query that its root does; those that these fail on without
+    groups."""
     if stages is None:
         raise ElfBug(f"flow {effect.flow.uid} has a stage, and nobody to run it")
-    left = tuple[int, ...]()
-    try:
-        groups = staged_panes(effect.flow.fragment, tables.groups, stages)
-    except UserError:
-        groups, left = None, tuple(pc.unique(tables.groups["_pane"]).to_pylist())
+    groups, left = tables.groups, tuple[int, ...]()
+    if groups is not None:
+        try:
+            groups = staged_panes(effect.flow.fragment, groups, stages)
+        except UserError:
+            groups, left = None, tuple(pc.unique(groups["_pane"]).to_pylist())
     return Merged(_marked(tables.counters, left), groups)
 
 
