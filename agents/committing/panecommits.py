@@ -305,12 +305,12 @@ def _staged(effect: CommitPanes, tables: Merged, stages: Stages | None) -> Merge
     groups."""
     if stages is None:
         raise ElfBug(f"flow {effect.flow.uid} has a stage, and nobody to run it")
-    groups, left = tables.groups, tuple[int, ...]()
-    if groups is not None:
+    groups, left = None, tuple[int, ...]()
+    if tables.groups is not None:
         try:
-            groups = staged_panes(effect.flow.fragment, groups, stages)
+            groups = staged_panes(effect.flow.fragment, tables.groups, stages)
         except UserError:
-            groups, left = None, tuple(pc.unique(groups["_pane"]).to_pylist())
+            left = tuple(pc.unique(tables.groups["_pane"]).to_pylist())
     return Merged(_marked(tables.counters, left), groups)
 
 
