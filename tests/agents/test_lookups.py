@@ -250,13 +250,22 @@ def test_a_new_database_is_taken_at_the_second_look(tmp_path: Path) -> None:
 
 
 async def test_an_agent_looks_at_its_databases(
-    tables: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tables: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    said: list[str] = []
+
+    class Log:
+        def info(self, text: str, **_: str) -> None:
+            said.append(text)
+
+        warning = info
+
+    monkeypatch.setattr("agents.process.get_logger", Log)
     monkeypatch.setattr("agents.process.LOOK_SECS", 0.01)
     looking = asyncio.create_task(_look_at_databases())
     await asyncio.sleep(0)
     Path(tables[0]).write_bytes(b"none")
-    await eventually(lambda: "in the databases from before" in capsys.readouterr().out)
+    await eventually(lambda: any("in the databases from before" in text for text in said))
     database(Path(tables[0]), "GeoLite2-City", FLAT)
     await eventually(lambda: LOOKUPS.value("geo_city", "203.0.113.9") == "Utrecht")
     looking.cancel()

@@ -48,7 +48,7 @@ def test_three_agents(
 ) -> None:
     """None of them imports what their starter could have imported for all: two cores take half a second for
     each agent that does."""
-    late = tmp_path / "late"
+    late, before = tmp_path / "late", starters()
     late.touch()
     (tmp_path / "sitecustomize.py").write_text(AFTER_FORK.format(log=str(late)), encoding="utf-8")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path), prepend=os.pathsep)
@@ -59,7 +59,7 @@ def test_three_agents(
     assert figures["ready_ms"] > 0
     for name in MEASURES:
         assert 0 < figures[name]["p50"] <= figures[name]["p99"] <= figures[name]["max"]
-    assert not starters()
+    assert set(starters()) <= set(before)
 
 
 def test_operators_alone_and_together(capsys: pytest.CaptureFixture[str]) -> None:
