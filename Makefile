@@ -13,9 +13,9 @@ demo: install java
 
 test: check pytest
 
-# In four processes on two cores, since some tests wait; what takes longest begins first (tests/conftest.py).
+# In five processes on two cores, since some tests wait; what takes longest begins first (tests/conftest.py).
 pytest: install java
-	$(BIN)/python -m pytest -q -n 4 --no-loadscope-reorder tests
+	$(BIN)/python -m pytest -q -n 5 --no-loadscope-reorder tests
 
 # The same with many more random cases, for hours.
 long: install java

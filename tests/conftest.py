@@ -51,7 +51,7 @@ TOGETHER = {
 are in two processes, half of the time in each: they mostly wait for windows."""
 
 
-FIRST = ("tests/fleet", "tests/spark", "tests/chaos", "tests/job", "tests/cli", "tests/run")
+FIRST = ("tests/fleet", "tests/spark", "tests/security", "tests/chaos", "tests/job", "tests/cli", "tests/run")
 """What takes longest begins first: else all but one of the processes wait for it in the end."""
 
 LONG_ONES = Path(__file__).with_name("long.txt").read_text().splitlines()

@@ -223,7 +223,7 @@ class Feeding:
             text = f"lines have more fields than format {facts.format.name}: extra_1 … have the others"
             self._log.warning(text, stream=facts.stream, path=path)
         for uid, why in outcome.failed:
-            self._log.error("a flow, or a job in Python, has failed here", stream=name, uid=uid, reason=why)
+            self._log.warning("a flow, or a job in Python, has failed here", stream=name, uid=uid, reason=why)
         if stream.task.unshipped and not stream.shipping:
             stream.shipping = True
             self._when_done(self._shipper.submit(self._ship, stream), lambda _: None)
