@@ -11,13 +11,25 @@ most; so a stream that claims more for its length is a lie. Types whose values a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from elf.errors import PeerError
 from elf.ipcsize import END, MARK, NotArrow, decoded_bytes
+
+if TYPE_CHECKING:
+    from elf.schema import ColumnType
+
+ARROW_TYPES: Final[Mapping[ColumnType, pa.DataType]] = {
+    "bigint": pa.int64(),
+    "double": pa.float64(),
+    "text": pa.string(),
+    "boolean": pa.bool_(),
+    "timestamp": pa.timestamp("us"),
+}
+"""Of the types of ELF-QL."""
 
 BYTES_MAX: Final = 512 << 20
 """The most that is taken for a caller who names nothing."""

@@ -82,12 +82,12 @@ def answer(own: OwnAggregate, wanted: Wanted, columns: Sequence[pa.Array]) -> An
     """
     import numpy as np
 
+    from elf.batch import ARROW_TYPES
     from elf.functions.aggregate import BYTES_MAX, ROWS_MAX
-    from elf.paos.states import ARROW
 
     if not len(columns[0]):
         return None
-    kinds = [ARROW[kind] for kind in own.signature.arguments]
+    kinds = [ARROW_TYPES[kind] for kind in own.signature.arguments]
     given = [column.cast(kind) for column, kind in zip(columns, kinds, strict=True)]
     aggregate = _running(own)
     rows, size = len(given[0]), sum(column.nbytes for column in given)

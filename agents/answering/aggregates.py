@@ -18,14 +18,13 @@ from agents.answering.fleet import Fleet
 from agents.answering.looking import look
 from agents.answering.once import author_of
 from agents.answering.quotas import Creators
-from elf.batch import NO_CAST, decode, encode
+from elf.batch import ARROW_TYPES, NO_CAST, decode, encode
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AddAggregate, DropJobEntry
 from elf.job.own import AGGREGATES_MAX, OwnSpec, own_app
 from elf.job.program.spec import TEXT_BYTES_MAX
 from elf.job.spec import JobSpec
-from elf.paos.states import ARROW
 from elf.paos.texts import signature_of
 from elf.ql.own import OwnAggregate
 from elf.schema import Column, ColumnType
@@ -203,7 +202,7 @@ def _fitting(columns: Iterable[Column], kinds: Iterable[ColumnType]) -> list[str
 def _typed(rows: pa.Table, kinds: Iterable[ColumnType]) -> pa.Table:
     """Without NULLs, in the types of the arguments."""
     try:
-        schema = pa.schema([(f"x{place}", ARROW[kind]) for place, kind in enumerate(kinds)])
+        schema = pa.schema([(f"x{place}", ARROW_TYPES[kind]) for place, kind in enumerate(kinds)])
         return rows.select(schema.names).cast(schema).drop_null()
     except NO_CAST:
         return pa.table({})

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from agents.archive.manifest import Bounds, File, Value
 from agents.archive.partitions import Target
-from elf.job.worker.fitting import ARROW_TYPES
+from elf.batch import ARROW_TYPES
 from elf.keys import hash_keys
 from elf.ql.plan import Condition
 from elf.schema import Column, ColumnType

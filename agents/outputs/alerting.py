@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.types as pat
 
 from agents.committing.windowcommits import one_without_rows
+from elf.batch import ARROW_TYPES
 from elf.client.values import json_rows
 from elf.client.windows import WINDOW_COLUMNS, Window
 from elf.errors import UserError
 from elf.job.alerts import GROUPS_MAX, Memory, Transition, Verdict, follow_on, judged
-from elf.job.worker.fitting import ARROW_TYPES
 from elf.ql.alert import Alert
 from elf.ql.plan import Plan
 from elf.schema import Column, ColumnType, Schema

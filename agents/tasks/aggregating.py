@@ -23,12 +23,12 @@ import pyarrow.compute as pc
 from agents.tasks.finishing import finisher_of
 from agents.tasks.streams import FunctionsAt, Running
 from elf.aggregates import normalise
+from elf.batch import ARROW_TYPES
 from elf.fields import replace
 from elf.functions.aggregate import Aggregate, AggregateFailed
 from elf.job.assembly.rows import KeyIndex
 from elf.job.ports import FinisherPort, MapFailed, MapperPort
 from elf.paos.laws import OWN_ROWS_MAX
-from elf.paos.states import ARROW
 from elf.ql.cells import COUNT
 from elf.ql.own import OwnAggregate, valued_cells
 from elf.ql.plan import Fragment, Plan
@@ -194,7 +194,7 @@ def _with_values(
 def _without(groups: pa.Table, cell: str, own: OwnAggregate) -> pa.Table:
     """Without the rows of a cell, whose column is of its values."""
     rest = groups.filter(pc.invert(groups[cell].is_valid()))
-    return _with(rest, cell, pa.nulls(rest.num_rows, ARROW[own.signature.returns]))
+    return _with(rest, cell, pa.nulls(rest.num_rows, ARROW_TYPES[own.signature.returns]))
 
 
 def _plain_keys(fragment: Fragment, groups: pa.Table) -> list[str]:
@@ -262,7 +262,7 @@ def _numbered(rows: pa.Table, keys: Sequence[str]) -> tuple[Int64s, Int64s]:
 def _arguments(rows: pa.Table, cell: str, own: Aggregate) -> list[pa.Array]:
     fields = _column(rows, cell).flatten()
     kinds = own.own.signature.arguments
-    return [field.cast(ARROW[kind]) for field, kind in zip(fields, kinds, strict=True)]
+    return [field.cast(ARROW_TYPES[kind]) for field, kind in zip(fields, kinds, strict=True)]
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.aggregates import SUM_TYPE
-from elf.job.worker.fitting import ARROW_TYPES
+from elf.batch import ARROW_TYPES
 from elf.ql.plan import Condition, ValueType
 
 TYPES: Final = dict[ValueType, pa.DataType]([*ARROW_TYPES.items(), ("hugeint", SUM_TYPE)])

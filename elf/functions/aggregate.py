@@ -21,13 +21,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elf.batch import ARROW_TYPES
 from elf.errors import ElfError, UserError
 from elf.functions.function import Done, Failed
 from elf.job.program.runner import UserCodeError, failure_of
 from elf.paos.laws import broken_law
 from elf.paos.pao import PAO
 from elf.paos.running import Calls, Misbehaved
-from elf.paos.states import ARROW, STATE_BYTES_MAX
+from elf.paos.states import STATE_BYTES_MAX
 from elf.paos.texts import signature_of
 from elf.ql.own import OwnAggregate
 
@@ -71,7 +72,7 @@ class Aggregate:
 
     def broken_law(self, columns: Sequence[pa.Array] = ()) -> str:
         """A law that is broken, of drawn rows or of these, in one line; empty: none."""
-        kinds = [ARROW[kind] for kind in self.own.signature.arguments]
+        kinds = [ARROW_TYPES[kind] for kind in self.own.signature.arguments]
         given = columns or [pa.array([], kind) for kind in kinds]
         batch = pa.RecordBatch.from_arrays(given, names=[f"x{place}" for place in range(len(given))])
         made = self._made("laws", batch, "broken", pa.string())
@@ -80,7 +81,7 @@ class Aggregate:
     def _all(self, wanted: Wanted, ids: Int64s, columns: dict[str, pa.Array]) -> pa.Array:
         name, kind = "state", pa.binary()
         if wanted == "value":
-            name, kind = "value", ARROW[self.own.signature.returns]
+            name, kind = "value", ARROW_TYPES[self.own.signature.returns]
         whole = pa.RecordBatch.from_pydict({"group": pa.array(ids), **columns})
         found = []
         for part in _parts(whole):

@@ -90,10 +90,11 @@ _INTEGERS = (
 _DOUBLES = (_COUNT, _SUM, StateRule("squares", "sum", "SUM(({x}) * ({x}))"))
 
 
-def _in_doubles(high: str, low: str, rest: str, mean: str) -> str:
-    """Σ(x - mean)² where 128 bits are too few."""
+def _or_in_doubles(exact: str, high: str, low: str, rest: str, mean: str) -> str:
+    """Σ(x - mean)² of n times that; where 128 bits are too few, in doubles."""
     high, low, rest, mean = (f"CAST({part} AS DOUBLE)" for part in (high, low, rest, mean))
-    return f"{high} * {_LOW}e0 + {low} - 2e0 * {rest} * {mean} - {rest} * {rest} / {{0}}"
+    doubles = f"{high} * {_LOW}e0 + {low} - 2e0 * {rest} * {mean} - {rest} * {rest} / {{0}}"
+    return f"COALESCE(CAST({exact} AS DOUBLE) / {{0}}, {doubles})"
 
 
 def _squares_of_integers() -> str:
@@ -103,7 +104,7 @@ def _squares_of_integers() -> str:
     high = f"({highs} - {n} * (({mean} * {mean}) >> 62))"
     low = f"({lows} - {n} * (({mean} * {mean}) & {_LOW - 1}))"
     exact = f"TRY(({high} * {_LOW} + {low} - 2 * {rest} * {mean}) * {n} - {rest} * {rest})"
-    return f"COALESCE(CAST({exact} AS DOUBLE) / {{0}}, {_in_doubles(high, low, rest, mean)})"
+    return _or_in_doubles(exact, high, low, rest, mean)
 
 
 def _squares_of_integers_in_spark() -> str:
@@ -114,7 +115,7 @@ def _squares_of_integers_in_spark() -> str:
     low = f"({lows} - {n} * ({square} % {_LOW}))"
     around = f"try_subtract(try_add(try_multiply({high}, {_LOW}), {low}), 2 * {rest} * {mean})"
     exact = f"try_subtract(try_multiply({around}, {n}), {rest} * {rest})"
-    return f"COALESCE(CAST({exact} AS DOUBLE) / {{0}}, {_in_doubles(high, low, rest, mean)})"
+    return _or_in_doubles(exact, high, low, rest, mean)
 
 
 _SQUARES = _squares_of_integers()

@@ -48,6 +48,15 @@ class Groups:
         """Where each group begins in ``order``."""
         return np.searchsorted(self.ids[self.order], np.arange(self.count))
 
+    @cached_property
+    def _edges(self) -> Int64s:
+        """Where each group begins in ``order``, and where the last one ends."""
+        return np.append(self.starts, len(self.ids))
+
+    def _taken(self, values: Any) -> pa.Array:
+        """The values in that order."""
+        return column(values).take(pa.array(self.order))
+
     def size(self) -> Int64s:
         """How many rows each group has.
 
@@ -138,9 +147,7 @@ class Groups:
             >>> Groups([0, 1, 0], 2).lists([1, 2, 3]).to_pylist()
             [[1, 3], [2]]
         """
-        taken = column(values).take(pa.array(self.order))
-        edges = np.append(self.starts, len(self.ids)).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(edges), taken)
+        return pa.ListArray.from_arrays(pa.array(self._edges.astype(np.int32)), self._taken(values))
 
     def concat(self, lists: Any) -> pa.ListArray:
         """The lists of each group as one.
@@ -158,9 +165,9 @@ class Groups:
             >>> Groups([0, 1, 0], 2).concat([[1], [2], [3, 4]]).to_pylist()
             [[1, 3, 4], [2]]
         """
-        taken = column(lists).take(pa.array(self.order))
+        taken = self._taken(lists)
         lengths = pc.list_value_length(taken).to_numpy(zero_copy_only=False).astype(np.int64)
-        edges = np.append(0, np.cumsum(lengths))[np.append(self.starts, len(self.ids))]
+        edges = np.append(0, np.cumsum(lengths))[self._edges]
         return pa.ListArray.from_arrays(pa.array(edges.astype(np.int32)), taken.flatten())
 
     def each(self, function: Callable[..., Any], *columns: Any) -> list[Any]:
@@ -181,15 +188,14 @@ class Groups:
             >>> Groups([0, 1, 0], 2).each(lambda x: float(np.median(x)), [1, 2, 3])
             [2.0, 2.0]
         """
-        parts = [self._parts(column(one)) for one in columns]
+        parts = [self._parts(one) for one in columns]
         return [function(*values) for values in zip(*parts, strict=True)]
 
-    def _parts(self, values: pa.Array) -> list[Any]:
-        taken = values.take(pa.array(self.order))
+    def _parts(self, values: Any) -> list[Any]:
+        taken = self._taken(values)
         plain = pa.types.is_primitive(taken.type)
         rows = taken.to_numpy(zero_copy_only=False) if plain else taken.to_pylist()
-        edges = [*self.starts.tolist(), len(self.ids)]
-        return [rows[start:end] for start, end in pairwise(edges)]
+        return [rows[start:end] for start, end in pairwise(self._edges.tolist())]
 
     def _reduced(self, how: np.ufunc, numbers: Array) -> Array:
         if not self.count:

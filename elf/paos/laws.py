@@ -24,7 +24,6 @@ import pyarrow as pa
 
 from elf.paos.groups import Groups
 from elf.paos.running import Calls, States
-from elf.schema import ColumnType
 
 Row = tuple[Any, ...]
 Parts = tuple[tuple[Row, ...], ...]
@@ -36,16 +35,16 @@ OWN_ROUNDS: Final = 16
 OWN_ROWS_MAX: Final = 1_000
 """Of an agent's own rows."""
 _TOLERANCE: Final = 1e-9
-_DRAWN: Final[Mapping[ColumnType, tuple[Any, ...]]] = {
-    "bigint": (0, 1, 2, 3, 5, -1, -7, 10, 100, 4_096, 1_000_000),
-    "double": (0.0, 1.0, 2.0, 0.5, 0.1, 3.75, -1.0, -2.5, 10.0, 1e-3, 1234.5, 1e6),
-    "text": ("", "a", "b", "ab", "B", "é", "/index.html", "10", "9"),
-    "boolean": (True, False),
-    "timestamp": tuple(
+_DRAWN: Final[Mapping[pa.DataType, tuple[Any, ...]]] = {
+    pa.int64(): (0, 1, 2, 3, 5, -1, -7, 10, 100, 4_096, 1_000_000),
+    pa.float64(): (0.0, 1.0, 2.0, 0.5, 0.1, 3.75, -1.0, -2.5, 10.0, 1e-3, 1234.5, 1e6),
+    pa.string(): ("", "a", "b", "ab", "B", "é", "/index.html", "10", "9"),
+    pa.bool_(): (True, False),
+    pa.timestamp("us"): tuple(
         pa.scalar(us, pa.timestamp("us")).as_py() for us in (0, 1, 10**6, 1_767_225_600 * 10**6)
     ),
 }
-"""The simplest first."""
+"""By type, the simplest first."""
 
 
 @dataclass(frozen=True)
@@ -153,9 +152,8 @@ def broken_law(calls: Calls, own: Sequence[pa.Array] = ()) -> str:
 
 def _parts(calls: Calls, own: Sequence[pa.Array]) -> Iterator[Parts]:
     rng = np.random.default_rng(20140619)
-    names: dict[pa.DataType, ColumnType] = {kind: name for name, kind in _arrow()}
     for place in range(0 if own else ROUNDS):
-        pools = [_DRAWN[names[kind]][: 3 + place] for kind in calls.arguments]
+        pools = [_DRAWN[kind][: 3 + place] for kind in calls.arguments]
         sizes = rng.integers(1, 2 + place // 8, 3)
         yield tuple(
             tuple(tuple(pool[rng.integers(len(pool))] for pool in pools) for _ in range(size))
@@ -170,12 +168,6 @@ def _parts(calls: Calls, own: Sequence[pa.Array]) -> Iterator[Parts]:
         yield tuple(tuple(rows[place] for place in some) for some in np.split(chosen, cuts))
     third = len(rows) // 3
     yield tuple(tuple(some) for some in (rows[:third], rows[third : 2 * third], rows[2 * third :]))
-
-
-def _arrow() -> list[tuple[ColumnType, pa.DataType]]:
-    from elf.paos.states import ARROW
-
-    return list(ARROW.items())
 
 
 def _breaks(law: Law, calls: Calls, parts: Parts) -> bool:
@@ -216,11 +208,10 @@ def _smaller(calls: Calls, parts: Parts) -> Iterator[Parts]:
     for number, part in enumerate(parts):
         for place in range(len(part) if len(part) > 1 else 0):
             yield _with(parts, number, part[:place] + part[place + 1 :])
-    names = {kind: name for name, kind in _arrow()}
     for number, part in enumerate(parts):
         for place, row in enumerate(part):
             for which, kind in enumerate(calls.arguments):
-                pool = _DRAWN[names[kind]]
+                pool = _DRAWN[kind]
                 before = pool[: pool.index(row[which])] if row[which] in pool else pool
                 for simple in before:
                     fresh = (*row[:which], simple, *row[which + 1 :])

@@ -18,7 +18,7 @@ from elf.errors import UserError
 from elf.paos import states as encoding
 from elf.paos.groups import Groups, Int64s, column
 from elf.paos.pao import PAO
-from elf.paos.states import ARROW, COLUMNS_MAX, NoState, state_type
+from elf.paos.states import COLUMNS_MAX, NAMED, NoState, state_type
 from elf.paos.texts import Signature
 
 States = list[pa.Array]
@@ -38,15 +38,14 @@ class Calls:
         self._pao = pao
         self.title = type(pao).__name__
         told = pao.arguments
-        if isinstance(told, str) or not told or not all(kind in ARROW for kind in told):
+        if isinstance(told, str) or not told or not all(kind in NAMED for kind in told):
             raise Misbehaved(
-                f"{self.title}.arguments is a tuple of types out of {', '.join(ARROW)}, not {told!r}"
+                f"{self.title}.arguments is a tuple of types out of {', '.join(NAMED)}, not {told!r}"
             )
-        if pao.returns not in ARROW:
-            raise Misbehaved(f"{self.title}.returns is one of {', '.join(ARROW)}, not {pao.returns!r}")
-        known: dict[str, pa.DataType] = {str(name): kind for name, kind in ARROW.items()}
-        self.arguments = tuple(known[kind] for kind in told)
-        self.returns = known[pao.returns]
+        if pao.returns not in NAMED:
+            raise Misbehaved(f"{self.title}.returns is one of {', '.join(NAMED)}, not {pao.returns!r}")
+        self.arguments = tuple(NAMED[kind] for kind in told)
+        self.returns = NAMED[pao.returns]
         if signature is not None and (*told, pao.returns) != (*signature.arguments, signature.returns):
             raise Misbehaved(f"{self.title} has other types when it runs than its text says")
         if not isinstance(pao.state, Mapping) or not 1 <= len(pao.state) <= COLUMNS_MAX:

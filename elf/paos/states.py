@@ -8,7 +8,7 @@ is no loop over rows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,16 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from elf.schema import ColumnType
+from elf.batch import ARROW_TYPES
 
-ARROW: Final[Mapping[ColumnType, pa.DataType]] = {
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "text": pa.string(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us"),
-}
-"""The Arrow types of those of ELF-QL."""
+NAMED: Final = dict[str, pa.DataType](ARROW_TYPES.items())
+"""The types that an aggregate may name."""
 STATE_BYTES_MAX: Final = 64 << 10
 """Of one state."""
 COLUMNS_MAX: Final = 64
@@ -42,10 +36,9 @@ class NoState(ValueError):
 def state_type(told: Any) -> pa.DataType:
     """The Arrow type of a column of a state, which is told by its name in ELF-QL or as it is. Raises
     ``NoState``."""
-    named = {str(name): kind for name, kind in ARROW.items()}
-    kind: Any = named.get(told) if isinstance(told, str) else told
-    if kind is None or not isinstance(kind, pa.DataType):
-        raise NoState(f"{told!r} is no type: write {', '.join(ARROW)}, or an Arrow type")
+    kind: Any = NAMED.get(told) if isinstance(told, str) else told
+    if not isinstance(kind, pa.DataType):
+        raise NoState(f"{told!r} is no type: write {', '.join(NAMED)}, or an Arrow type")
     kind = _plain(kind)
     inner = kind.value_type if pa.types.is_list(kind) else kind
     if not (_width(inner) or _is_bytes(inner)):

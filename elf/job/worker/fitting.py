@@ -15,15 +15,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elf.schema import LABELS, Column, ColumnType
+from elf.batch import ARROW_TYPES
+from elf.schema import LABELS, Column
 
-ARROW_TYPES: Final[dict[ColumnType, pa.DataType]] = {
-    "bigint": pa.int64(),
-    "double": pa.float64(),
-    "text": pa.string(),
-    "boolean": pa.bool_(),
-    "timestamp": pa.timestamp("us"),
-}
 _BIGINT_END: Final = 2.0**63
 _TEXTS: Final = (
     (pa.types.is_integer, r"^[+-]?[0-9]{1,18}$"),
