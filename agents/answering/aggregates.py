@@ -27,8 +27,10 @@ from elf.job.program.spec import TEXT_BYTES_MAX
 from elf.job.spec import JobSpec
 from elf.paos.texts import signature_of
 from elf.ql.own import OwnAggregate
+from elf.ql.templates import name as quoted
 from elf.schema import Column, ColumnType
 from elf.security.authored import digest
+from elf.security.principals import Principal
 from elf.wire.base import Answer
 from elf.wire.clients import ONE_SHOT_PREFIX, Execute, Reply
 
@@ -49,7 +51,9 @@ class Aggregates:
         self._fleet = fleet
         self._creators = creators
 
-    def create(self, asked: Execute, statement: ql.CreateAggregate, *, finite: bool) -> Procedure:
+    def create(
+        self, asked: Execute, statement: ql.CreateAggregate, who: Principal | None, *, finite: bool
+    ) -> Procedure:
         """``finite``: in ``elf run``, where no agent has read a row yet."""
         name, text, filename = statement.name, _text(asked, statement), _filename(statement)
         signature = yield from offload(partial(signature_of, text, filename))
@@ -66,7 +70,9 @@ class Aggregates:
         if not finite:
             yield from self._fleet.refuse_code("an aggregate")
         self._creators.text(asked.creator, lambda: len(text.encode()))
-        tried = yield from self._tried(asked, OwnAggregate(name, text, filename), finite=finite)
+        shown = not finite and (who is None or who.may("tap"))  # what breaks a law is told with its rows
+        streams = self._log.streams()[:STREAMS_MAX] if shown else ()
+        tried = yield from self._tried(asked, OwnAggregate(name, text, filename), streams)
         spec = OwnSpec(
             name,
             asked.creator,
@@ -120,11 +126,12 @@ class Aggregates:
         ]
 
     def _tried(
-        self, asked: Execute, own: OwnAggregate, *, finite: bool
+        self, asked: Execute, own: OwnAggregate, streams: Iterable[str]
     ) -> Generator[list[Ask], list[Answer], str]:
-        """Try the laws; on which rows. Raises ``UserError`` for one that is broken."""
+        """Try the laws, on drawn rows and on some of these streams; says on which. Raises ``UserError`` for
+        one that is broken."""
         samples = {"": pa.table({})}
-        for stream in self._log.streams()[:STREAMS_MAX] if not finite else ():
+        for stream in streams:
             samples |= yield from self._sample(asked, own, stream)
         for stream, rows in samples.items():
             broken = yield from attempt(own, encode(rows))
@@ -141,17 +148,15 @@ class Aggregates:
         from elf.ql.statements import parse_query
 
         kinds = own.signature.arguments
-        columns = _fitting((yield from self._fleet.view(stream)).schema.columns, kinds)
-        if columns is None:
-            return {}
-        items = ", ".join(f"{_quoted(column)} AS x{place}" for place, column in enumerate(columns))
-        sql = f"SELECT {items} FROM {_quoted(stream)} LIMIT {ROWS_MAX}"
         try:
+            columns = _fitting((yield from self._fleet.view(stream)).schema.columns, kinds)
+            items = ", ".join(f"{quoted(name, 'duckdb')} AS x{place}" for place, name in enumerate(columns))
+            sql = f"SELECT {items} FROM {quoted(stream, 'duckdb')} LIMIT {ROWS_MAX}"
             query = yield from offload(partial(parse_query, sql))
-            if query is None:
+            if not columns or query is None:
                 return {}
             found = yield from look(asked, query, self._log, self._fleet)
-        except UserError:  # a name that is no name in a query
+        except UserError:  # no line has shown its columns yet, or a name is no name in a query
             return {}
         payload = found.payload if isinstance(found, Reply) else b""
         rows = _typed(decode(payload), kinds) if payload else pa.table({})
@@ -187,14 +192,14 @@ def _users(log: CatalogLog, some: Iterable[OwnSpec]) -> list[str]:
     return sorted("a SELECT" if name.startswith(ONE_SHOT_PREFIX) else f"job {name}" for name in using)
 
 
-def _fitting(columns: Iterable[Column], kinds: Iterable[ColumnType]) -> list[str] | None:
-    """A column for each of these types; None: there are none."""
+def _fitting(columns: Iterable[Column], kinds: Iterable[ColumnType]) -> list[str]:
+    """A column for each of these types; none: there are no such ones."""
     found = []
     for kind in kinds:
         fits = [one.name for one in columns if one.type == kind or (kind, one.type) == ("double", "bigint")]
         others = [name for name in fits if name not in found]
         if not fits:
-            return None
+            return []
         found.append((others or fits)[0])
     return found
 
@@ -206,7 +211,3 @@ def _typed(rows: pa.Table, kinds: Iterable[ColumnType]) -> pa.Table:
         return rows.select(schema.names).cast(schema).drop_null()
     except NO_CAST:
         return pa.table({})
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -115,8 +115,8 @@ class Statements:
                 statement, statements.Select | statements.Subscribe | past.PastSelect | past.RowsOf
             ):
                 raise UserError("a SELECT, SUBSCRIBE or ROWS OF can only be the last of several statements")
-            yield from self._statement(self._for_owner(asked, statement, who), statement, now_ms)
-        return (yield from self._statement(self._for_owner(asked, parsed[-1], who), parsed[-1], now_ms))
+            yield from self._statement(asked, statement, now_ms, who)
+        return (yield from self._statement(asked, parsed[-1], now_ms, who))
 
     def _for_owner(self, asked: Execute, statement: statements.Statement, who: Principal | None) -> Execute:
         """An admin changes jobs of others as if they were their owners."""
@@ -138,9 +138,12 @@ class Statements:
                 spec = self._log.find_job(*named) or self._log.find_program(*named)
         return asked if spec is None else msgspec.structs.replace(asked, creator=spec.creator)
 
-    def _statement(self, asked: Execute, statement: statements.Statement, now_ms: int) -> Procedure:
+    def _statement(
+        self, asked: Execute, statement: statements.Statement, now_ms: int, who: Principal | None
+    ) -> Procedure:
         from elf.ql import aggregates, changes, outputs, past, statements
 
+        asked = self._for_owner(asked, statement, who)
         match statement:
             case statements.CreateJob():
                 return (yield from self._create(asked, statement, now_ms))
@@ -162,7 +165,7 @@ class Statements:
                 return (yield from self._outputs.drop(asked, statement))
             case aggregates.CreateAggregate():
                 finite = self.planning.finite
-                return (yield from self._aggregates.create(asked, statement, finite=finite))
+                return (yield from self._aggregates.create(asked, statement, who, finite=finite))
             case aggregates.DropAggregate():
                 return (yield from self._aggregates.drop(asked, statement))
             case statements.NotifyJob():

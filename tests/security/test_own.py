@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
+
 import pytest
 
+from elf.client import connect
+from elf.errors import ElfError, UserError
 from elf.fields import replace
 from elf.job.catalog.admission import entry_for, grow
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
@@ -15,8 +20,12 @@ from elf.ql.definition import Definition
 from elf.ql.own import OwnAggregate
 from elf.security.authored import Authorship, digest
 from tests.support.certified import revocation
+from tests.support.confined import needs_confinement
+from tests.support.fleet import STREAM, Fleet
+from tests.support.keys import Authority
 from tests.support.own import MEAN
 from tests.support.signed_log import ADA, BOB, SCHEMA, TRUST, log_with, said
+from tests.support.waiting import eventually
 
 CREATE = "CREATE AGGREGATE geo FROM 'geo.py'"
 EVIL = "import os\nos.system('id')\n" + MEAN
@@ -99,3 +108,60 @@ def test_only_its_creator_drops_it_and_with_the_role_code() -> None:
         assert entry_for(log, DropJobEntry(uid=uid, author=author, name="geo", creator="ada")) is None
     assert grow(log, DropJobEntry(uid=uid, author=said("DROP AGGREGATE geo"), name="geo", creator="ada"))
     assert log.aggregates() == ()
+
+
+RECENT = """\
+import numpy as np
+import pyarrow as pa
+from elf.paos import PAO
+
+class Last(PAO):
+    arguments = ("timestamp",)
+    state = {"us": "bigint"}
+    returns = "bigint"
+
+    def create(self, groups, at):
+        return {"us": groups.max(at.cast(pa.int64()))}
+
+    def merge(self, groups, states):
+        us = groups.max(states["us"])
+        return {"us": np.where(us > 1_767_225_600_000_000, -us, us)}
+
+    def finalize(self, states):
+        return states["us"]
+"""
+"""It breaks a law on times that are not drawn."""
+
+
+@needs_confinement
+async def test_who_may_see_no_rows_is_told_of_none_that_break_a_law(tmp_path: Path) -> None:
+    authority = Authority(tmp_path / "keys")
+    authority.enrol("agent", "web-0")
+    authority.enrol("person", "cody", "read", "code")
+    authority.enrol("person", "tina", "read", "code", "tap")
+    fleet, file = Fleet(tmp_path, 1), tmp_path / "last.py"
+    (agent,) = fleet.agents
+    agent.more = {"security": "keys", "keys": str(authority.written(agent.name))}
+    file.write_text(RECENT)
+    cody, tina = (
+        connect(agent.address, cluster="test", keys=authority.written(name)) for name in ("cody", "tina")
+    )
+    try:
+        fleet.start()
+        await eventually(tina.open, "the agent listens", despite=(ElfError,))
+        async with cody, tina:
+            # Before the first line there are no rows, and that is no error.
+            made = (await tina.sql(f"CREATE AGGREGATE early FROM '{file}'")).text
+            assert made.endswith("its laws hold on drawn rows")
+            agent.append([(time.time_ns() // 1_000, "Doom", 1)] * 3)
+
+            async def is_read() -> bool:
+                return (await tina.sql(f"SELECT * FROM {STREAM} LIMIT 3")).table is not None
+
+            await eventually(is_read, "the lines are read", despite=(UserError,))
+            made = (await cody.sql(f"CREATE AGGREGATE newest FROM '{file}'")).text
+            assert made.endswith("its laws hold on drawn rows")
+            with pytest.raises(UserError, match=rf"alone: of \[datetime.* \(rows of stream {STREAM}\)"):
+                await tina.sql(f"CREATE AGGREGATE newest FROM '{file}'")
+    finally:
+        fleet.stop()
