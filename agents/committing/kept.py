@@ -44,12 +44,14 @@ PaneRange = tuple[str, int, int, int]
 
 
 class Contents(NamedTuple):
-    """Windows as they are committed: encoded, with the revision of their panes. ``empty``: there are none."""
+    """Windows as they are committed: encoded, with the revision of their panes. ``empty``: there are none;
+    ``failure``: as of their finisher."""
 
     revision: int
     status: bytes
     rows: bytes
     empty: bool
+    failure: str
 
 
 def alike(effect: CommitWindows) -> Hashable | None:

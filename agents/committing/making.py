@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from agents.committing import panecommits, windowcommits
 from agents.committing.committed import WithPanes
-from agents.committing.finals import FinalFunction, running
+from agents.committing.finals import FinalFunction, all_flagged, running
 from agents.committing.finals import why_not as final_fails
 from agents.committing.kept import Version, Versions, bounded
 from agents.committing.opening import Types, opened, opens
@@ -162,8 +162,7 @@ class Making:
             raise
         except (ElfError, *WRONG) as error:
             return Failure(effect.spec.uid, self._not_made(effect, error), effect.spec.version)
-        self._reports.windows_committed()
-        return done
+        return self._made(done)
 
     def _commit_panes(self, effect: CommitPanes) -> PanesCommitted:
         types, stages = self._functions.types, self._functions.stages
@@ -205,33 +204,35 @@ class Making:
             except (ElfError, *WRONG):
                 continue
             if row is not None:
-                self._reports.windows_committed()
-                if done.failure:
-                    self._reports.function_failed("aggregate", done.failure, work.spec.name)
-                made.append((row, done))
+                made.append((row, self._made(done)))
         return made
 
-    def _has_failed(self, done: PanesCommitted | WindowsCommitted | Failure) -> None:
-        if isinstance(done, PanesCommitted) and done.failure:
+    def _has_failed(self, done: PanesCommitted) -> None:
+        if done.failure:
             self._reports.function_failed("reduce", done.failure)
+
+    def _made(self, done: WindowsCommitted) -> WindowsCommitted:
+        """Windows are made. Of functions that have failed on them people hear here, and their job hears
+        where that was."""
+        self._reports.windows_committed()
+        job, where = done.done.spec.name, self._functions.where
+        if done.failure:
+            self._reports.function_failed("final", done.failure, job)
+            done = replace(done, failure=done.failure + where)
+        if done.aggregate_failure:
+            self._reports.function_failed("aggregate", done.aggregate_failure, job)
+            done = replace(done, aggregate_failure=done.aggregate_failure + where)
+        return done
 
     def _draft(self, work: CommitWindows, version: Version, term: int) -> Drafted:
         try:
             with version.alone(term) as (finisher, kept), self._final(work.spec) as final:
-                me = self._me.address
-                drafted = windowcommits.draft_windows(work, self._store, finisher, me, kept, final)
+                row, done = drafted_windows(work, self._store, finisher, self._me.address, kept, final)
         except StoreError:
             raise
         except (ElfError, *WRONG) as error:
             return Drafted(work, Failure(work.spec.uid, self._not_made(work, error), work.spec.version))
-        self._reports.windows_committed()
-        done = drafted.done
-        if isinstance(done, WindowsCommitted) and done.failure:
-            own = work.spec.plan.final is None
-            self._reports.function_failed("aggregate" if own else "final", done.failure, work.spec.name)
-            failure = f"{done.failure}{self._functions.where}"
-            return replace(drafted, done=replace(done, failure=failure))
-        return drafted
+        return Drafted(work, self._made(done), b"" if row is None else encode_record(row))
 
     def _not_made(self, effect: CommitWindows, error: Exception) -> str:
         """A window cannot be made of what peers have sent, or by what the job does with it."""
@@ -288,6 +289,7 @@ class Sandboxed:
     def __init__(self, agent: str, at: FunctionsAt | None) -> None:
         self.where = f", on agent {agent}"
         self._given = at
+        self._slow = set[str]()
         self.stages = RangeStages(_statement)
 
     def types(self, fragment: Fragment) -> pa.Schema:
@@ -312,7 +314,7 @@ class Sandboxed:
         from agents.tasks.aggregating import merging
 
         at = self._at()
-        with merging(fragment, at, at.log) as merge:
+        with merging(fragment, at, at.log, self._slow) as merge:
             yield merge
 
     def running(self, function: Function, version: int = 1) -> AbstractContextManager[Call]:
@@ -326,7 +328,7 @@ class Sandboxed:
         from agents.tasks.aggregating import broken_law
 
         rows = decode(effect.rows)
-        columns = [_array(rows[name].combine_chunks()) for name in rows.column_names]
+        columns = [column.combine_chunks() for column in rows.columns]
         return broken_law(effect.own, columns, self._at())
 
     def _at(self) -> FunctionsAt:
@@ -343,10 +345,6 @@ def _statement(sql: str) -> Statement:
 
 def _queue(function: Function | None, otherwise: Queue = "compute") -> Queue:
     return otherwise if function is None else "functions"
-
-
-def _array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
 
 
 def _queue_of(fragment: Fragment, otherwise: Queue = "compute") -> Queue:
@@ -393,6 +391,8 @@ def early_windows(
     rows = finished(assembly.windows(base.first_us, base.last_us, groups), finisher.run)
     spans = assembly.calendar.holding(counters["_pane"].to_numpy(), base.first_us, base.last_us)
     status = status_of_windows(whole, spans, names_of(base, store), joined([counters]))
+    if finisher.failure:
+        status = all_flagged(status)
     status, rows = treated(base.spec, status, rows, treat)
     result = WindowResult(
         job=base.spec.uid,

@@ -52,8 +52,6 @@ from elf.job.counters import completed
 from elf.job.effects import CommitWindows, Coverage, ReadWindows
 from elf.job.events import WindowsCommitted, WindowsRead
 from elf.job.gaps import gaps_alone, gaps_of
-from elf.job.group.port import Drafted
-from elf.job.group.records import encode as encode_record
 from elf.job.messages.groups import PastWindow, PastWindows, ReadPast
 from elf.job.ports import FinisherPort
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec
@@ -78,21 +76,8 @@ def commit_windows(
     if new:
         row = msgspec.structs.replace(row, seq=store.commit_windows(row))
     result = published(effect, row, master)
-    return WindowsCommitted(effect, result, decode(row.rows).num_rows, cpu_us() - began)
-
-
-def draft_windows(
-    work: CommitWindows,
-    store: Store,
-    finisher: FinisherPort,
-    master: str,
-    kept: Kept | None = None,
-    final: FinalFunction | None = None,
-) -> Drafted:
-    """The work of a replicated job group's commit, but for the commit. ``final``: the final function of the
-    version."""
-    row, done = drafted_windows(work, store, finisher, master, kept, final)
-    return Drafted(work, done, b"" if row is None else encode_record(row))
+    count, took = decode(row.rows).num_rows, cpu_us() - began
+    return WindowsCommitted(effect, result, count, took, aggregate_failure=finisher.failure)
 
 
 def drafted_windows(
@@ -104,16 +89,18 @@ def drafted_windows(
     final: FinalFunction | None = None,
     known: Known = NOTHING_KNOWN,
 ) -> tuple[WindowCommit | None, WindowsCommitted]:
-    """What is to be committed, and what is said then; None where it is committed, or its panes are gone.
-    ``known``: panes that need not be opened."""
+    """The work of a replicated job group's commit, but for the commit: what is to be committed, and what is
+    said then; None where it is committed, or its panes are gone. ``final``: the final function of the
+    version; ``known``: panes that need not be opened."""
     began = cpu_us()
     try:
         row, new = made_windows(work, committed, finisher, kept, final, known)
     except PanesGone:
         return None, WindowsCommitted(work, None, gone=True)
     result = published(work, row, master)
-    failure = finisher.failure if final is None or not final.failure else final.failure
-    done = WindowsCommitted(work, result, decode(row.rows).num_rows, cpu_us() - began, failure)
+    failure = "" if final is None else final.failure
+    count, took = decode(row.rows).num_rows, cpu_us() - began
+    done = WindowsCommitted(work, result, count, took, failure, finisher.failure)
     return row if new else None, done
 
 
@@ -140,6 +127,7 @@ def made_windows(
     job has had made is not made again.
     """
     kept = Kept() if kept is None or effect.revised is not None else kept
+    finisher.failure = ""
     key = alike(effect)
     contents, names = kept.made(key), list[PaneCommitName]()
     if contents is None:
@@ -149,16 +137,15 @@ def made_windows(
     row = _stored(effect, store, revision)
     if row is not None:
         return row, False
-    finisher.failure = ""
     if contents is None:
         status, rows = _assemble(effect, names, store, finisher, kept, known)
         if finisher.failure:
             status = all_flagged(status)
         status, rows = treated(effect.spec, status, rows, treat)
-        contents = Contents(
-            revision, encode(status), encode(rows), empty=not status.num_rows and not rows.num_rows
-        )
+        empty = not status.num_rows and not rows.num_rows
+        contents = Contents(revision, encode(status), encode(rows), empty, finisher.failure)
         kept.remember(key, contents)
+    finisher.failure = contents.failure
     made = WindowCommit(
         effect.spec.uid,
         effect.first_us,

@@ -30,7 +30,7 @@ from elf.job.assembly.rows import KeyIndex
 from elf.job.ports import FinisherPort, MapFailed, MapperPort
 from elf.paos.laws import OWN_ROWS_MAX
 from elf.ql.cells import COUNT
-from elf.ql.own import OwnAggregate, valued_cells
+from elf.ql.own import OwnAggregate, owns_of, valued_cells
 from elf.ql.plan import Fragment, Plan
 
 LAWS_TIMES: Final = 10
@@ -45,17 +45,15 @@ class OwnMapper(MapperPort):
     def __init__(self, fragment: Fragment, mapper: MapperPort, at: FunctionsAt) -> None:
         self._fragment = fragment
         self._mapper = mapper
-        self._log, self._at = at.log, at
-        self._functions = [(cell, at.of(own.function)) for cell, own in fragment.owns]
-        owns = dict(fragment.owns)
-        self._owns = {cell: Aggregate(owns[cell], function) for cell, function in self._functions}
+        self._at = at
+        self._functions = {own: at.of(own.function) for own in owns_of([fragment])}
+        self._owns = {cell: Aggregate(own, self._functions[own]) for cell, own in fragment.owns}
         self._given_up = ""
-        self._stays = False
-        """States are not merged here any more: that took too long once."""
+        self._slow = set[str]()
 
     def prepare(self) -> None:
         """Raises ``MapFailed``."""
-        for _, function in self._functions:
+        for function in self._functions.values():
             if why := function.refused():
                 raise MapFailed(why, 0, None)
         self._mapper.prepare()
@@ -85,21 +83,19 @@ class OwnMapper(MapperPort):
         self.run(rows)
 
     def merged(self, groups: pa.Table) -> pa.Table:
-        return groups if self._stays else _merged(self._fragment, groups, self._owns, self._failed)
-
-    def _failed(self, error: AggregateFailed) -> None:
-        self._log(f"states stay unmerged: {error}")
-        self._stays = self._stays or error.failed.is_slow
+        return _merged(self._fragment, groups, self._owns, self._at.log, self._slow)
 
     def _give_up(self, why: str) -> None:
         self._given_up = why
-        for _, function in self._functions:
+        self._end()
+
+    def _end(self) -> None:
+        for function in self._functions.values():
             function.close()
 
     def close(self) -> None:
         self._mapper.close()
-        for _, function in self._functions:
-            function.close()
+        self._end()
 
 
 def broken_law(own: OwnAggregate, columns: Sequence[pa.Array], at: FunctionsAt) -> str:
@@ -114,36 +110,38 @@ def broken_law(own: OwnAggregate, columns: Sequence[pa.Array], at: FunctionsAt) 
 
 
 @contextlib.contextmanager
-def merging(fragment: Fragment, at: Running, failed: Callable[[str], None]) -> Iterator[Merge | None]:
+def merging(
+    fragment: Fragment, at: Running, log: Callable[[str], None], slow: set[str]
+) -> Iterator[Merge | None]:
     """What merges the groups of a fragment, in processes that end with the block; None: there is nothing to
-    merge. ``failed`` is told why something could not be."""
+    merge. ``log`` is told why something could not be; ``slow``: the hashes of those that are not tried again,
+    since that takes too long here, or is not allowed."""
     if not fragment.owns:
         yield None
         return
     with contextlib.ExitStack() as running:
-        owns = {
-            cell: Aggregate(own, running.enter_context(at.running(own.function)))
-            for cell, own in fragment.owns
-        }
-        yield lambda groups: _merged(fragment, groups, owns, lambda error: failed(str(error)))
+        calls = {own: running.enter_context(at.running(own.function)) for own in owns_of([fragment])}
+        owns = {cell: Aggregate(own, calls[own]) for cell, own in fragment.owns}
+        yield lambda groups: _merged(fragment, groups, owns, log, slow)
 
 
 class OwnFinisher(FinisherPort):
     """The final fragment of a plan, over groups whose states have become values; each time in processes of
-    their own."""
+    their own. ``whole``: the finisher of which it is a side."""
 
-    def __init__(self, plan: Plan, at: Running) -> None:
+    def __init__(self, plan: Plan, at: Running, whole: OwnFinisher | None = None) -> None:
         self._plan = plan
         self._at = at
+        self._whole = whole or self
         self._finisher = finisher_of(plan)
+        self._beside = [OwnFinisher(replace(side, beside=()), at, self._whole) for side in plan.beside]
         self.failure = ""
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
-        self.failure = ""
-        if self._plan.stages:
-            return self._finisher.run(groups, *beside)
+        """(What stages have made has values.)"""
         sides = zip(self._plan.sides, (groups, *beside), strict=True)
-        return self._finisher.run(*(self._valued(side, table) for side, table in sides))
+        tables = (table if side.stages else self._valued(side, table) for side, table in sides)
+        return self._finisher.run(*tables)
 
     def join(self, groups: pa.Table) -> pa.Table:
         return self._finisher.join(groups)
@@ -153,16 +151,16 @@ class OwnFinisher(FinisherPort):
         return self._finisher.stage(place, groups if place else self._valued(self._plan.before(0), groups))
 
     def side(self, number: int) -> FinisherPort:
-        side = self._plan.sides[number]
-        return OwnFinisher(side, self._at) if number and side.fragment.owns else self._finisher.side(number)
+        return self._beside[number - 1] if number else self
 
     def _valued(self, side: Plan, groups: pa.Table) -> pa.Table:
         groups, failure = valued(side, groups, self._at)
-        self.failure = self.failure or failure
+        self._whole.failure = self._whole.failure or failure
         return groups
 
     def close(self) -> None:
-        self._finisher.close()
+        for one in (self._finisher, *self._beside):
+            one.close()
 
 
 def valued(side: Plan, groups: pa.Table, at: Running) -> tuple[pa.Table, str]:
@@ -220,13 +218,18 @@ def _merged(
     fragment: Fragment,
     groups: pa.Table,
     owns: Mapping[str, Aggregate],
-    failed: Callable[[AggregateFailed], None],
+    log: Callable[[str], None],
+    slow: set[str],
 ) -> pa.Table:
     for cell, own in owns.items():
+        if own.own.hash in slow:
+            continue
         try:
             groups = _merged_cell(groups, cell, own, _plain_keys(fragment, groups))
         except AggregateFailed as error:
-            failed(error)
+            log(f"states stay unmerged: {error}")
+            if error.failed.is_slow:
+                slow.add(own.own.hash)
     return groups
 
 
@@ -266,8 +269,7 @@ def _arguments(rows: pa.Table, cell: str, own: Aggregate) -> list[pa.Array]:
 
 
 def _column(rows: pa.Table, name: str) -> pa.Array:
-    column = rows[name].combine_chunks()
-    return column if isinstance(column, pa.Array) else pa.concat_arrays(column.chunks)
+    return rows[name].combine_chunks()
 
 
 def _with(rows: pa.Table, name: str, column: pa.Array) -> pa.Table:

@@ -82,14 +82,16 @@ class CommitsRead(msgspec.Struct, frozen=True):
 
 class WindowsCommitted(msgspec.Struct, frozen=True):
     """The windows are durable. ``result`` is None when none of them has a row or a status; result rows and
-    CPU time. ``failure``: how the version's final function has failed on some of them. ``gone``: they are not
-    made, as some of their panes are no longer here."""
+    CPU time. ``failure``: how the version's final function has failed on some of them; ``aggregate_failure``:
+    why some values of aggregates of somebody's own are NULL. ``gone``: they are not made, as some of their
+    panes are no longer here."""
 
     done: CommitWindows
     result: WindowResult | None
     rows: int = 0
     cpu_us: int = 0
     failure: str = ""
+    aggregate_failure: str = ""
     gone: bool = False
 
 

@@ -159,7 +159,8 @@ class FinisherPort(Protocol):
     job."""
 
     failure: str = ""
-    """Why values of the last ``run`` are NULL: an aggregate of somebody's own has failed. Empty: none are."""
+    """Why values that it has made since this was emptied are NULL: an aggregate of somebody's own has failed.
+    Empty: none are."""
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table: ...
     def join(self, groups: pa.Table) -> pa.Table: ...

@@ -160,7 +160,7 @@ class PyFunctions:
         return py_stage(fragment, groups)
 
     def merging(self, fragment: Fragment) -> AbstractContextManager[Merge | None]:
-        return merging(fragment, self, failed=_never)
+        return merging(fragment, self, _never, set())
 
     def broken_law(self, effect: do.TryAggregate) -> str:
         return ""

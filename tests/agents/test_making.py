@@ -53,12 +53,18 @@ class Watched(engine.Finisher):
 
 
 class Unheard:
-    """Reports to nobody."""
+    """Reports to nobody, but for ``failed``."""
+
+    def __init__(self) -> None:
+        self.failed: list[tuple[str, str, str]] = []
 
     def told(self, effect: Told) -> None: ...
     def panes_committed(self) -> None: ...
     def windows_committed(self) -> None: ...
-    def function_failed(self, kind: str, reason: str, job: str = "") -> None: ...
+
+    def function_failed(self, kind: str, reason: str, job: str = "") -> None:
+        self.failed.append((kind, reason, job))
+
     def delivered(self, event: Delivered) -> None: ...
     def not_made(self, job: str, error: Exception, *, early: bool = False) -> None: ...
 
@@ -67,7 +73,8 @@ class Pooled(Making):
     """With threads."""
 
     def __init__(self, store: Store, pool: ThreadPoolExecutor) -> None:
-        super().__init__(ME, store, Sandboxed(ME.name, None), Unheard())
+        self.unheard = Unheard()
+        super().__init__(ME, store, Sandboxed(ME.name, None), self.unheard)
         self._pool = pool
 
     def commit(self, work: CommitWindows) -> Future[Made]:
@@ -227,6 +234,35 @@ def test_windows_of_panes_that_are_not_committed(making: Pooled, monkeypatch: py
     later = commit(10, 3, 0, [])
     (row,) = joint(2, 13, later, other)
     assert row.rows == apart(13, other, later).rows
+
+
+def test_values_that_an_aggregate_has_not_made_are_told_whoever_makes_their_windows(
+    making: Pooled, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And that is no failure of a final function, which would be taken out of the job."""
+
+    def run(self: Watched, groups: pa.Table, *beside: pa.Table) -> pa.Table:
+        self.failure = "f.py:3: no"
+        return engine.Finisher.run(self, groups, *beside)
+
+    monkeypatch.setattr(Watched, "run", run)
+    monkeypatch.setattr(engine, "types_of", lambda fragment: decode(PANES[0].payload).schema)
+    first = commit(9, 1, 0, [("a", 3, 0.5, "x")])
+    panes = CommitPanes(
+        version(1).flows[0], 9, 10, (Piece(9, 10, 1, first.counters, first.payload),), 0, 1, 1
+    )
+    joint = making.task(Draft(panes, 13, 1, (effect(version(1), 7, 10, [*PANES, first]),)))[1]()
+    draft = making.task(Draft(wanted(2), 13, 1))[1]()
+    assert isinstance(joint, Drafted)
+    assert isinstance(draft, Drafted)
+    made = [making.commit(of(name, wanted())).result(30) for name in ("one", "two")]
+    for done in (*made, draft.done, *joint.windows):
+        assert isinstance(done, WindowsCommitted)
+        assert (done.failure, done.aggregate_failure) == ("", "f.py:3: no, on agent a")
+        assert done.result is not None
+        assert all(decode(done.result.status)["function_failed"].to_pylist())
+    assert [told[:2] for told in making.unheard.failed] == [("aggregate", "f.py:3: no")] * 4
+    assert {told[2] for told in making.unheard.failed} > {"one", "two"}
 
 
 def test_what_equal_jobs_do_not_have_in_common(making: Pooled) -> None:

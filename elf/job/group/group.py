@@ -124,8 +124,7 @@ class JobGroup:
     def windows_committed(self, event: WindowsCommitted) -> list[Effect]:
         self._commits, self._rows = self._commits + 1, self._rows + event.rows
         self._final_us += event.cpu_us
-        if event.failure and any(side.fragment.owns for side in event.done.spec.plan.sides):
-            self._failure = event.failure
+        self._failure = event.aggregate_failure or self._failure
         return self.master.windows_committed(event.done)
 
     def fill(self, request: FillHistory) -> list[Effect]:
