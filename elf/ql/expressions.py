@@ -118,6 +118,10 @@ class Over(_Compound):
     ways: tuple[tuple[bool, bool], ...]
     frame: str = ""
 
+    @property
+    def partition(self) -> tuple[Expr, ...]:
+        return self.args[self.arguments : len(self.args) - len(self.ways)]
+
 
 Expr = Ref | Constant | Spelled | Call | Aggregate | Slot | Over
 

@@ -59,7 +59,7 @@ def _fragment(stream: str, schema: Schema, draft: Draft, states: States) -> Frag
             *(f"k{index}" for index in range(len(draft.keys))),
             *states.cells,
         ),
-        states=(*(column.state for column in states.columns), *states.cell_states, *credit),
+        states=(*states.kept, *credit),
         pane_us=pane_us,
         spark_sql="" if draft.counts else render_partials(draft, states, pane_us),
         lateness_us=draft.lateness_us,

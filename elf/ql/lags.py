@@ -44,7 +44,7 @@ def lag_of(draft: Draft, states: States, pane_us: int) -> StreamJoin | None:
     return StreamJoin(
         sql="\n".join(_select(draft, states, "duckdb", [pane], "groups")),
         keys=(*(f"k{index}" for index in range(len(draft.keys))), *whole.cells),
-        states=(*(column.state for column in whole.columns), *whole.cell_states),
+        states=whole.kept,
         cells=tuple(whole.cells),
         side="",
         before_us=max(0, *states.beside) * slide,
@@ -71,7 +71,7 @@ def windows_beside(draft: Draft, states: States, groups: str) -> str:
     whole = states.whole
     by = [*draft.bounds, *(f"k{index}" for index in range(len(draft.keys))), *whole.cells]
     kept = []
-    for state in (*(column.state for column in whole.columns), *whole.cell_states):
+    for state in whole.kept:
         value = f"MAX({state.name})"  # of one row at most
         kept.append(f"{f'COALESCE({value}, 0)' if state.identity_zero else value} AS {state.name}")
     return f"SELECT {', '.join([*by, *kept])}\nFROM (\n{apart}\n)\nGROUP BY {', '.join(by)}"

@@ -85,7 +85,7 @@ def _stage(level: Level, rows: str, pane_us: int) -> Stage:
         ),  # for windows of rows: those that are full in a second
         sql=render_lift(draft, states, rows, pane_us),
         keys=(*(f"k{index}" for index in range(len(draft.keys))), *states.cells),
-        states=(*(column.state for column in states.columns), *states.cell_states),
+        states=states.kept,
         cells=tuple(states.cells),
     )
 

@@ -137,9 +137,13 @@ def _aligned(levels: Sequence[Level]) -> tuple[tuple[str, ...], int]:
     return tuple(sorted(keys, key=lambda key: int(key[1:]))), aligned
 
 
+def _in_all_sets(draft: Draft) -> list[int]:
+    """The places of the keys that all rows of a level have."""
+    return [at for at in range(len(draft.keys)) if all(at in one for one in draft.sets)]
+
+
 def _innermost(draft: Draft) -> Carried:
-    names = (f"k{at}" for at in range(len(draft.keys)) if all(at in one for one in draft.sets))
-    return {name: frozenset([name]) for name in names}
+    return {f"k{at}": frozenset([f"k{at}"]) for at in _in_all_sets(draft)}
 
 
 def _carried(below: Draft, draft: Draft, carried: Carried) -> Carried:
@@ -149,8 +153,7 @@ def _carried(below: Draft, draft: Draft, carried: Carried) -> Carried:
     found: dict[str, frozenset[str]] = {}
     for key, slots in carried.items():
         names = _outputs_of(below, slots)
-        places = (at for at in range(len(draft.keys)) if all(at in one for one in draft.sets))
-        found[key] = frozenset(f"k{at}" for at in places if _is_column(draft.keys[at], names))
+        found[key] = frozenset(f"k{at}" for at in _in_all_sets(draft) if _is_column(draft.keys[at], names))
     return found
 
 
@@ -169,8 +172,7 @@ def _agreed(draft: Draft, carried: Carried, keys: frozenset[str], *, last: bool)
     """With which of these keys a level is aligned; none: it is not."""
     keys = frozenset(key for key in keys if carried.get(key))
     for over in _overs(draft):
-        parts = over.args[over.arguments : len(over.args) - len(over.ways)]
-        by = {part.name for part in parts if isinstance(part, Slot)}
+        by = {part.name for part in over.partition if isinstance(part, Slot)}
         keys = frozenset(key for key in keys if carried[key] & by)
     if draft.distinct:
         keys = frozenset(key for key in keys if _outputs_of(draft, carried[key]))
@@ -214,7 +216,7 @@ def _split(
     stage = RangeStage(
         sql=render_lift(first.draft, first.states, _rows(below), pane_us),
         keys=(*(f"k{at}" for at in range(len(first.draft.keys))), *first.states.cells),
-        states=(*(column.state for column in first.states.columns), *first.states.cell_states),
+        states=first.states.kept,
         cells=tuple(first.states.cells),
         ordered=_depends_on_order([*below, first]),
         disjoint=disjoint,
@@ -319,8 +321,7 @@ def _told(draft: Draft) -> str:
     """What a level does with its groups or rows, in the words of SQL."""
     said, names = list[str](), {f"k{at}": _name_of(key) for at, key in enumerate(draft.keys)}
     for over in dict.fromkeys(_overs(draft)):
-        parts = over.args[over.arguments : len(over.args) - len(over.ways)]
-        by = [names[part.name] for part in parts if isinstance(part, Slot) and part.name in names]
+        by = [names[part.name] for part in over.partition if isinstance(part, Slot) and part.name in names]
         within = f"PARTITION BY {', '.join(by)}" if by else "all rows"
         said.append(f"{over.name.upper()} OVER ({within})")
     return ", ".join([*said, *(["DISTINCT"] if draft.distinct else [])])

@@ -159,7 +159,7 @@ def one_row_a_group(draft: Draft, states: States, engine: Engine, groups: str) -
     states = states.whole
     if not draft.sets:
         return _without_cells(draft, states, engine, groups)
-    merged = [*(column.state for column in states.columns), *states.cell_states]
+    merged = states.kept
     sets, keys = draft.sets, len(draft.keys)
     groups = regrouped(groups, draft.bounds, sets, keys, tuple(states.cells), merged)
     return repeated(_without_cells(draft, states, engine, groups), sets, keys)

@@ -82,6 +82,11 @@ class States:
         """What is kept of cells."""
         return tuple(dict.fromkeys(cell.state for cell in self.cells.values()))
 
+    @property
+    def kept(self) -> tuple[State, ...]:
+        """All that is kept of a group, that of cells last."""
+        return (*(column.state for column in self.columns), *self.cell_states)
+
     def state_of(self, aggregate: Aggregate) -> str:
         """The name of the one state of an aggregate that has just one."""
         value = self.values[aggregate]

@@ -94,7 +94,7 @@ def join_plan(
     return fragments, StreamJoin(
         sql=f"WITH rows AS ({rows}),\n{RIGHT} AS ({partners})\n{render_map(met, states)}",
         keys=(*(f"k{index}" for index in range(len(draft.keys))), *states.cells),
-        states=(*(column.state for column in states.columns), *states.cell_states),
+        states=states.kept,
         cells=tuple(states.cells),
         side=f"k{len(said.keys)}",
         before_us=before,
