@@ -32,8 +32,6 @@ if TYPE_CHECKING:
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 BYTES_MAX: Final = 2 << 20
 """Of results that are given to a job at a time."""
-KEPT: Final = 20_000
-"""Windows that a job keeps (``elf.job.group.group.WINDOWS_KEPT``)."""
 
 
 @dataclass(frozen=True)
@@ -217,6 +215,7 @@ def _windows(options: BackfillOptions, facts: CompareFacts, windows: Sequence[Bo
 def _older(options: BackfillOptions, facts: CompareFacts) -> list[Bounds]:
     """The windows that are asked for and that the live side does not make. Raises ``UserError``."""
     from agents.archived import moment_text
+    from elf.job.group.group import WINDOWS_KEPT
     from spark_backend.history import begins_us, windows_before
     from spark_backend.judging import windows_of
 
@@ -228,17 +227,17 @@ def _older(options: BackfillOptions, facts: CompareFacts) -> list[Bounds]:
             raise UserError(f"--from {options.begin}: that is no moment; say {HOW}")
     if from_us is None:
         raise UserError("since when? The query has no SINCE: say --from '-7 days'")
-    until_us = begins_us(facts)
+    until_us, made_us = begins_us(facts), max(end for _, end in windows_of(facts))
     if options.job is not None:
         step_us = min(kind.step_us for kind in spec.plan.windows)
-        kept_us = max(end for _, end in windows_of(facts)) - KEPT * step_us
+        kept_us = made_us - WINDOWS_KEPT * step_us
         if from_us < kept_us:
             say(
-                f"elf: a job keeps its last {KEPT:,} windows: older ones than {moment_text(kept_us)} are "
-                "left out (elf offline run answers for these)"
+                f"elf: a job keeps its last {WINDOWS_KEPT:,} windows: older ones than {moment_text(kept_us)} "
+                "are left out (elf offline run answers for these)"
             )
             from_us = kept_us
-    found, made_us = windows_before(spec.plan, from_us, until_us), max(end for _, end in windows_of(facts))
+    found = windows_before(spec.plan, from_us, until_us)
     if late := sum(end > made_us for _, end in found):
         say(
             f"elf: {late:,} windows that end after {moment_text(made_us)} are left out: the job has not made "
@@ -251,9 +250,9 @@ def _made(options: BackfillOptions, facts: CompareFacts, windows: Sequence[Bound
     from spark_backend import history, offline, session
 
     archived = _archived(options, facts)
-    damaged: list[Callable[[str, str], None]] = [name_damaged] if options.skip_damaged else []
+    damaged: Callable[[str, str], None] = name_damaged if options.skip_damaged else offline.refuse
     with session.opened(options.master, conf=dict(map(setting, options.conf))) as spark:
-        return list(history.filled(spark, facts, archived, windows, *(damaged or [offline.refuse])))
+        return list(history.filled(spark, facts, archived, windows, damaged))
 
 
 def _archived(options: BackfillOptions, facts: CompareFacts) -> list[Archived]:

@@ -12,11 +12,11 @@ import getpass
 import os
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
@@ -44,13 +44,12 @@ if TYPE_CHECKING:
     from elf.job import Message
     from elf.wire.clients import Filled, WindowResult
 
-
-T = TypeVar("T")
 LEAVE_SECS: Final = 180.0
 """An agent leaves when its snapshots are committed or copied: that takes a window or two."""
 COMPARE_SECS: Final = 120.0
-FILL_SECS: Final = 60.0
 """Every member closes and ships its open archive roll first."""
+FILL_SECS: Final = 60.0
+"""Each of the results is a commit."""
 REMEMBERED_MAX: Final = 65_536
 """Windows that a subscription remembers, to give each revision once; a repeat comes soon after or never."""
 
@@ -403,7 +402,9 @@ class Client:
             >>> [(one.agent, one.streams) for one in fleet.agents]
             [('web-0', ('clicks',))]
         """
-        return self._read("fleet", await self._connection.ask("fleet", "", ANSWER_SECS), FleetStats)
+        reply = await self._connection.ask("fleet", "", ANSWER_SECS)
+        with _reading("fleet"):
+            return msgspec.json.decode(reply.body, type=FleetStats)
 
     async def tap(self, stream: str, where: str = "", columns: Sequence[str] = ()) -> AsyncGenerator[Tapped]:
         """Rows of a stream as its agents read them, for as long as they are read here.
@@ -432,15 +433,10 @@ class Client:
         options = msgspec.json.encode(TapOptions(str(uuid.uuid4()), stream, where, tuple(columns))).decode()
         while True:
             reply = await self._connection.ask("tap", options, ANSWER_SECS)
-            told = self._read("tap", reply, TapReply)
+            with _reading("tap"):
+                told = msgspec.json.decode(reply.body, type=TapReply)
             yield Tapped(decode(reply.payload) if reply.payload else None, told)
             await asyncio.sleep(told.retry_ms / 1000)
-
-    def _read(self, verb: str, reply: Reply, kind: type[T]) -> T:
-        try:
-            return msgspec.json.decode(reply.body, type=kind)
-        except msgspec.MsgspecError as error:
-            raise ElfError(f"the agent's answer to {verb} cannot be read: {error}") from None
 
     async def compare_facts(self, job: str, *, versions: bool = False) -> CompareFacts:
         """What an offline run of a job needs. The members ship their archives, with all rows of its windows.
@@ -466,11 +462,9 @@ class Client:
 
         asked = msgspec.json.encode(CompareOptions(job, versions)).decode() if versions else job
         reply = await self._connection.ask("compare", asked, COMPARE_SECS)
-        try:
+        with _reading(f"compare {job}"):
             facts = msgspec.msgpack.decode(reply.payload, type=JobStatus)
             archives = msgspec.json.decode(reply.body, type=Archives)
-        except msgspec.MsgspecError as error:
-            raise ElfError(f"the agent's answer to compare {job} cannot be read: {error}") from None
         return CompareFacts(archives.streams, facts)
 
     async def fill(self, job: str, version: int, results: Sequence[Filled]) -> None:
@@ -570,11 +564,9 @@ class Client:
         while more:
             options = msgspec.json.encode(PastOptions(job, since, until, after, rows)).decode()
             reply = await self._connection.ask("past", options, ANSWER_SECS)
-            try:
+            with _reading(f"past {job}"):
                 past = msgspec.msgpack.decode(reply.payload, type=PastWindows)
                 bounds = msgspec.json.decode(reply.body, type=tuple[int, int])
-            except msgspec.MsgspecError as error:
-                raise ElfError(f"the agent's answer to past {job} cannot be read: {error}") from None
             results = [one.result for one in past.windows]
             if not results:
                 return
@@ -711,3 +703,12 @@ class Client:
             no agent web-9 is expected; elf members names those that are
         """
         return (await self._connection.ask("take off", agent, ANSWER_SECS)).text
+
+
+@contextlib.contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """Whatever is wrong with the agent's answer to a call is said in one line."""
+    try:
+        yield
+    except msgspec.MsgspecError as error:
+        raise ElfError(f"the agent's answer to {what} cannot be read: {error}") from None
