@@ -134,6 +134,16 @@ def test_a_slice_moves_under_another_name_when_a_checkpoint_says_so() -> None:
     assert job.saved(1, 0).effects == (Slice(4, B, b"x"),)
 
 
+def test_a_slice_that_is_said_to_be_kept_before_it_leaves_is_not_sent_again() -> None:
+    job = Keeping(None, 0)
+    job.calls(0, 1)
+    job.acted(1, b"")
+    job.sends(SendTo(A, b"x"), 0)
+    job.is_kept(A, [1])
+    kept(job)
+    assert (job.resends_at(), job.resends(RESEND_MS)) == (None, [])
+
+
 def test_more_than_others_take_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(keeping, "WAITING_BYTES_MAX", 10)
     job = Keeping(None, 0)
@@ -156,6 +166,17 @@ def test_the_state_is_asked_for_when_rows_have_waited_or_are_many(monkeypatch: p
     assert job.asks_at() is None
     job.calls(5_000, 1)
     assert job.asks_at() == 5_000 + CHECKPOINT_MS
+
+
+def test_the_state_is_asked_for_again_where_the_last_asking_was_dropped() -> None:
+    """As a host drops it while it still has the one before."""
+    job = Keeping(None, 0)
+    for now_ms in (1_000, 2_000):
+        job.calls(now_ms, 1)
+        job.calls(now_ms, 0)
+        job.asked(now_ms)
+    job.acted(2, b"of the first")
+    assert job.asks_at() == 2_000 + CHECKPOINT_MS
 
 
 def test_panes_are_told_where_they_were() -> None:

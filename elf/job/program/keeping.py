@@ -29,6 +29,7 @@ import msgspec
 from elf.errors import ElfBug
 from elf.job.program.calls import MulticastOut, RouteOut, SendTo, is_again
 from elf.job.program.port import CallProgram
+from overlay.timers import Timers
 
 CHECKPOINT_MS: Final = 1_000
 """So long a job may have rows or slices that no checkpoint has."""
@@ -175,9 +176,16 @@ class Keeping:
         self._untold: deque[tuple[int, str, int]] = deque()
         """Slices whose senders are to be told: call, address, number."""
         self._waiting = {one.number: one for one in kept.waiting}
+        """By number, which ascend."""
         self._waiting_bytes = sum(len(one.value) for one in kept.waiting)
-        self._due = dict.fromkeys(self._waiting, (now_ms, RESEND_MS))
-        """When a slice is sent again, and the pause after that."""
+        self._due: Timers[int] = Timers()
+        """When slices are sent again."""
+        self._pauses = dict.fromkeys(self._waiting, RESEND_MS)
+        """So long a slice waits after it was sent the next time."""
+        self._turn_ms = now_ms
+        """Before it no slice is sent again."""
+        for number in self._waiting:
+            self._due.set(number, now_ms)
         self._slices = kept.slices
         self._version = self._written = 0
         """Of what the next checkpoint has, and of the last one."""
@@ -250,6 +258,7 @@ class Keeping:
         """Its process has told the state after a call."""
         self.state, self._upto = state, max(self._upto, number)
         self._version += 1
+        self._asked = min(self._asked, self._upto)  # a host drops what asks again while another one waits
         if self._upto == self.number:
             self._since_ms, self._unkept_bytes = None, 0
 
@@ -266,6 +275,7 @@ class Keeping:
 
     def _wait(self, to: str, value: bytes) -> None:
         self._slices += 1
+        self._pauses[self._slices] = RESEND_MS
         slice_ = self._waiting[self._slices] = Slice(self._slices, to, value)
         self._waiting_bytes += len(value)
         self._held.append((self._version, slice_))
@@ -313,8 +323,8 @@ class Keeping:
         effects, kept = [], []
         while self._held and self._held[0][0] <= version:
             effects.append(one := self._held.popleft()[1])
-            if isinstance(one, Slice):
-                self._due[one.number] = (now_ms + RESEND_MS, 2 * RESEND_MS)
+            if isinstance(one, Slice) and one.number in self._waiting:
+                self._sent(one.number, now_ms)
         while self._untold and self._untold[0][0] <= self._saved:
             kept.append(self._untold.popleft()[1:])
         return Release(tuple(effects), tuple(kept), given)
@@ -323,7 +333,7 @@ class Keeping:
 
     def settled(self, to: str) -> int:
         """All slices to this receiver below that number are kept there."""
-        return min((n for n, one in self._waiting.items() if one.to == to), default=self._slices + 1)
+        return next((n for n, one in self._waiting.items() if one.to == to), self._slices + 1)
 
     def is_kept(self, to: str, numbers: Iterable[int]) -> None:
         """The receiver there has these for good."""
@@ -333,8 +343,8 @@ class Keeping:
                 self._drop(slice_)
 
     def _drop(self, slice_: Slice) -> None:
-        del self._waiting[slice_.number]
-        self._due.pop(slice_.number, None)
+        del self._waiting[slice_.number], self._pauses[slice_.number]
+        self._due.cancel(slice_.number)
         self._waiting_bytes -= len(slice_.value)
 
     def moves(self, slice_: Slice, to: str) -> None:
@@ -346,14 +356,19 @@ class Keeping:
 
     def resends_at(self) -> int | None:
         """When slices are to be sent again."""
-        return min((at for at, _ in self._due.values()), default=None)
+        at = self._due.next()
+        return None if at is None else max(at, self._turn_ms)
 
     def resends(self, now_ms: int) -> list[Slice]:
         """Those that are due, some at a time; they count as sent."""
-        due = [number for number, (at, _) in self._due.items() if at <= now_ms]
-        for number in due[RESENDS_MAX:]:
-            self._due[number] = (now_ms + RESENDS_MS, self._due[number][1])
-        for number in due[:RESENDS_MAX]:
-            _, pause = self._due.pop(number)
-            self._due[number] = (now_ms + pause, min(2 * pause, RESEND_MS_MAX))
-        return [self._waiting[number] for number in due[:RESENDS_MAX]]
+        found: list[Slice] = []
+        while len(found) < RESENDS_MAX and (due := self._due.pop_due(now_ms)) is not None:
+            found.append(self._waiting[due[0]])
+            self._sent(due[0], now_ms)
+        self._turn_ms = now_ms + RESENDS_MS
+        return found
+
+    def _sent(self, number: int, now_ms: int) -> None:
+        """A slice is sent: again after its pause, and then after twice that."""
+        self._due.set(number, now_ms + self._pauses[number])
+        self._pauses[number] = min(2 * self._pauses[number], RESEND_MS_MAX)
