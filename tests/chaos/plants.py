@@ -59,7 +59,7 @@ from elf.job.worker import assigning, taps
 from elf.job.worker.assigning import Mask, View
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.provenance import OpenProvenance, Run, runs_of
-from elf.job.worker.stream import StreamWorker
+from elf.job.worker.sources import Sources
 from elf.ql.plan import Fragment, Top
 from elf.wire.heard import Heard
 from lab.chaos.filetask import FileTask
@@ -627,7 +627,7 @@ def writes_the_readers_positions(patch: pytest.MonkeyPatch) -> None:
 
 def takes_a_stop_for_silence(patch: pytest.MonkeyPatch) -> None:
     """protocol 3.4: who was stopped takes its files for silent, and closes windows on their unread lines."""
-    patch.setattr(StreamWorker, "_awake", lambda worker, now_ms: None)
+    patch.setattr(Sources, "awake", lambda sources, now_ms: None)
 
 
 def closes_windows_on_unread_files(patch: pytest.MonkeyPatch) -> None:

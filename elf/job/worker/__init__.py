@@ -9,5 +9,6 @@ flow. A chunk of lines is parsed once for all flows; then for each flow:
 - ``assigning`` decides lateness by the file's own earlier rows, so a replay decides the same.
 - ``counted`` makes windows of N rows of one source; they enter the tree as groups when they are full.
 - Nothing about a sealed pane leaves the agent before the checkpoint with it is durable.
+- ``sources`` has how far each source was read, and the watermark.
 - ``taps`` gives jobs in Python what each chunk comes to, outside the panes.
 """

@@ -25,6 +25,7 @@ from elf.job.ports import ExtractedLike, Int64s, MapFailed, MapperPort
 from elf.job.work import Clock, no_clock
 from elf.job.worker.fitting import arrow_schema, fitted
 from elf.job.worker.provenance import Run, runs_of
+from elf.job.worker.sources import LONG_AGO
 from elf.ql.plan import Fragment
 
 Mask = npt.NDArray[np.bool_]
@@ -32,10 +33,6 @@ ShareKey = tuple[object, ...]
 
 FEW_ROWS: Final = 2048
 """Rows that wait for the map: a handful costs nearly as much (0.3 of 0.4 ms by Arrow, 2 by DuckDB)."""
-
-
-_NOTHING_US: Final = -(1 << 62)
-"""In place of the highest event time of the rows before one, where these do not count."""
 
 
 class Stand(NamedTuple):
@@ -92,7 +89,7 @@ def past_view(records: Records, extracted: ExtractedLike, rows: pa.Table, since_
         ts=ts,
         timed=timed,
         future=np.zeros(len(ts), dtype=np.bool_),
-        before=np.full(len(ts), _NOTHING_US, dtype=np.int64),
+        before=np.full(len(ts), LONG_AGO, dtype=np.int64),
         offsets=records.offsets[extracted.accepted],
         rejected=len(extracted.rejected),
         uncast=extracted.uncast,

@@ -36,8 +36,6 @@ _WAITING_ROWS_MAX: Final = 1 << 16
 than mapping them."""
 _FEW_GROUPS: Final = 512
 """So many are merged without a tree."""
-
-
 _THIN_ROWS_MIN: Final = 1 << 15
 """Rows with states of aggregates of people's own that are not worth merging yet."""
 

@@ -19,7 +19,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 import numpy as np
@@ -27,7 +26,7 @@ import pyarrow as pa
 
 from elf import windows
 from elf.fields import replace
-from elf.job.checkpoint import FlowCheckpoint, SourceCheckpoint, StreamCheckpoint
+from elf.job.checkpoint import FlowCheckpoint, StreamCheckpoint
 from elf.job.commands import (
     Answered,
     Command,
@@ -61,20 +60,18 @@ from elf.job.ports import (
     Wanted,
 )
 from elf.job.program.spec import Tapped
-from elf.job.reexecution import SOURCES_MAX, SourceAt, SourceOffsets, Where, can_run
+from elf.job.reexecution import Where, can_run
 from elf.job.snapshots import Early, Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.work import Clock, no_clock
 from elf.job.worker.assigning import View, past_view
 from elf.job.worker.fitting import with_origins
 from elf.job.worker.flowstate import FlowState
+from elf.job.worker.sources import LONG_AGO, Source, Sources
 from elf.job.worker.taps import Ends, Taps
 from elf.ql.plan import Fragment
 
-LONG_AGO = -(1 << 62)
-"""Event time before every event time: nothing was read yet."""
-STALL_MS = 2_000
-"""An agent looks at its files, or says that they are silent, several times in that long."""
+__all__ = ["LONG_AGO", "StreamWorker", "WorkerSettings"]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
@@ -105,17 +102,6 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     """How often what has come to open panes is copied (``elf.job.openparts``); None: never."""
 
 
-@dataclass
-class _Source:
-    """``highest``: event time; ``heard_ms``: clock at the last chunk; ``number``: see
-    ``elf.job.reexecution``, 0 where the next row gives it one."""
-
-    highest: int = LONG_AGO
-    heard_ms: int = 0
-    end: int = 0
-    number: int = 0
-
-
 class StreamWorker:
     """See the module's docstring. ``checkpoint``: what the last incarnation wrote, if there was one."""
 
@@ -136,28 +122,19 @@ class StreamWorker:
         self._spill = spill
         self._cpu_us = cpu_us
         self._flows: dict[str, FlowState] = {}
-        self._sources: dict[str, _Source] = {}
+        self._sources = Sources(settings.idle_ms)
         self.wanted = Wanted()
         self._taps = Taps(engine.mapper)
         self._extractor: ExtractorPort = engine.extractor(self.wanted)
-        self._highest = self._gone_until = self._sealing_us = LONG_AGO
+        self._gone_until = self._sealing_us = LONG_AGO
         self._checkpointed_ms = self._copied_ms = 0
-        self._started_ms: int | None = None
-        self._looked_ms: int | None = None
-        self._number = 0
         self._finished = False
         if checkpoint is not None:
             self._restore(checkpoint, given)
 
     def _restore(self, checkpoint: StreamCheckpoint, given: Mapping[str, Ends]) -> None:
-        self._highest, self._number, self._gone_until = (
-            checkpoint.highest,
-            checkpoint.number,
-            checkpoint.gone_until,
-        )
-        for source in checkpoint.sources:
-            number = source.number if checkpoint.shared == self._settings.shared else 0
-            self._sources[source.id] = _Source(source.highest, 0, source.end, number)
+        self._gone_until = checkpoint.gone_until
+        self._sources.restore(checkpoint, numbered=checkpoint.shared == self._settings.shared)
         for flow in checkpoint.flows:
             self._add(flow)
         self._taps.restore(checkpoint.taps, given)
@@ -176,7 +153,6 @@ class StreamWorker:
             traces=self._settings.traces,
             copies=self._settings.copies_ms is not None,
         )
-        self._renew_extractor()
 
     def _mapper(self, fragment: Fragment) -> MapperPort:
         """The mapper that all flows of a fragment share."""
@@ -200,10 +176,10 @@ class StreamWorker:
         """Perform one command."""
         match command:
             case Feed():
-                self._awake(command.now_ms)
+                self._sources.awake(command.now_ms)
                 return self._feed(command)
             case Idle():
-                self._awake(command.now_ms)
+                self._sources.awake(command.now_ms)
                 return self._idle(command)
             case Finish():
                 self._finished = True
@@ -241,14 +217,14 @@ class StreamWorker:
 
     def _feed(self, feed: Feed) -> Outcome:
         chunk = feed.chunk
-        source = self._sources.setdefault(chunk.source.id, _Source(end=chunk.start))
+        source = self._sources.of(chunk.source.id, chunk.start)
         shared = self._is_shared()
-        offsets = self._before(chunk, source, feed.now_ms) if shared else None
+        offsets = self._sources.before(source, chunk.start, feed.now_ms) if shared else None
         if feed.ahead is not None and feed.ahead[0] == self.wanted:
             extracted = feed.ahead[1]
         else:
             extracted = self._extractor.extract(chunk.lines)
-        before = [self._highest_before(one.source) for one in feed.missed]
+        before = [self._sources.highest_before(one.source) for one in feed.missed]
         view = self._view(chunk, extracted, source, feed.now_ms)
         gaps = self._miss(feed.missed, before, feed.now_ms, _first_us(view))
         counts = {"rejected": view.rejected, "uncast": view.uncast, "beyond": extracted.beyond}
@@ -262,9 +238,7 @@ class StreamWorker:
                 state.reexecution.saw(*state.last, offsets, source.number)
             for name, count in found.items():
                 counts[name] = max(counts.get(name, 0), count)
-        source.heard_ms = feed.now_ms
-        source.end = chunk.end
-        self._highest = max(self._highest, source.highest)
+        self._sources.heard(source, chunk.end, feed.now_ms)
         sealed = () if feed.new_sources else self._seal_all(self._target(feed.now_ms), feed.now_ms)
         tapped = (*self._taps.again(), *self._taps.feed(view, chunk), *self._passed())
         failed, self._taps.failed = self._taps.failed, {}
@@ -300,49 +274,11 @@ class StreamWorker:
                 state.miss(gap)
         return tuple(found)
 
-    def _highest_before(self, source: str) -> int:
-        """The highest event time of a source; of an unread source, the lowest of all others."""
-        known = self._sources.get(source)
-        if known is not None and known.highest != LONG_AGO:
-            return known.highest
-        return min((s.highest for s in self._sources.values() if s.highest != LONG_AGO), default=LONG_AGO)
-
-    def _awake(self, now_ms: int) -> None:
-        """While nobody looked at the sources (the process was stopped, or reading held back) they were not
-        silent: else the first one that is read again would close windows on the others' unread lines."""
-        looked, self._looked_ms = self._looked_ms, now_ms
-        if looked is None or self._started_ms is None or now_ms - looked < STALL_MS:
-            return
-        self._started_ms += now_ms - looked
-        for source in self._sources.values():
-            source.heard_ms += now_ms - looked
-
-    def _before(self, chunk: ChunkLike, source: _Source, now_ms: int) -> SourceOffsets | None:
-        """The source offsets before a chunk, whose source is no longer idle; None where it was read
-        before."""
-        offsets = self._source_offsets(now_ms, speaks=source)
-        return offsets if chunk.start >= source.end else None
-
     def _is_shared(self) -> bool:
         runs = (can_run(state.flow.fragment) for state in self._flows.values())
         return bool(self._settings.shared) and any(runs)
 
-    def _source_offsets(self, now_ms: int, speaks: _Source | None = None) -> SourceOffsets | None:
-        """The present source offsets; None with too many files. Sources that are not waited for now are
-        *asleep* from here on."""
-        self._started_ms = now_ms if self._started_ms is None else self._started_ms
-        recently = now_ms - self._settings.idle_ms
-        for source in self._sources.values():
-            if source is not speaks and max(source.heard_ms, self._started_ms) <= recently:
-                source.number = 0
-        if speaks is not None and not speaks.number:
-            self._number = speaks.number = self._number + 1
-        if len(self._sources) > SOURCES_MAX:
-            return None
-        at = (SourceAt(name, s.end, s.highest, not s.number) for name, s in self._sources.items())
-        return SourceOffsets(self._number, now_ms, tuple(at))
-
-    def _view(self, chunk: ChunkLike, extracted: ExtractedLike, source: _Source, now_ms: int) -> View:
+    def _view(self, chunk: ChunkLike, extracted: ExtractedLike, source: Source, now_ms: int) -> View:
         column = extracted.table["_ts"]
         timed = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
         ts = np.asarray(column.fill_null(0).to_numpy(), dtype=np.int64)
@@ -375,10 +311,10 @@ class StreamWorker:
         return with_origins(rows, self.wanted.origins, self._settings.name, log, self._settings.labels)
 
     def _idle(self, idle: Idle) -> Outcome:
-        gaps = self._miss(idle.missed, [self._highest_before(one.source) for one in idle.missed], idle.now_ms)
-        for gone in idle.gone:
-            self._sources.pop(gone, None)
+        before = [self._sources.highest_before(one.source) for one in idle.missed]
+        gaps = self._miss(idle.missed, before, idle.now_ms)
         if idle.gone:
+            self._sources.forget(idle.gone)
             self._close_counted(idle.gone)
             self._taps.gone(idle.gone)
         self._extractor.prepare()
@@ -430,7 +366,7 @@ class StreamWorker:
         ends = [
             s.sealed * s.flow.fragment.pane_us for s in self._flows.values() if abs(s.sealed) < END_OF_TIME
         ]
-        until_us = max([self._highest + 1, *ends])
+        until_us = max([self._sources.highest + 1, *ends])
 
         def target(state: FlowState) -> int:
             pane_us = state.flow.fragment.pane_us
@@ -439,24 +375,8 @@ class StreamWorker:
         return replace(self._outcome(self._seal_all(target), must_checkpoint=True), until_us=until_us)
 
     def watermark_us(self, now_ms: int) -> int:
-        """The lowest event time that its sources still promise; with every source idle, the clock less the
-        idle timeout."""
-        if self._settings.finite:
-            return LONG_AGO
-        idle_ms = self._settings.idle_ms
-        self._started_ms = now_ms if self._started_ms is None else self._started_ms
-        recently = now_ms - idle_ms
-        sources = self._sources.values()
-        talking = [
-            s.highest
-            for s in sources
-            if max(s.heard_ms, self._started_ms) > recently and s.highest != LONG_AGO
-        ]
-        if talking:
-            return min(talking)
-        if self._started_ms > recently:
-            return self._highest
-        return max(self._highest, recently * 1000)
+        """The lowest event time that its sources still promise."""
+        return LONG_AGO if self._settings.finite else self._sources.watermark_us(now_ms)
 
     def _seal_all(self, target: Callable[[FlowState], int], now_ms: int | None = None) -> tuple[Sealed, ...]:
         """Seal what can be sealed, and take the parts that are due; without a clock all parts."""
@@ -473,11 +393,12 @@ class StreamWorker:
         if flow.uid in self._flows:
             return self._outcome((), must_checkpoint=False)
         live_from, past = self._begins(command)
-        applied = () if past is not None else tuple(sorted(self._ends().items()))
+        applied = () if past is not None else tuple(sorted(self._sources.ends().items()))
         at = (flow, live_from, live_from, applied)
         begun = FlowCheckpoint(*at, tree=b"", counters=b"", past=past)
         try:
             self._add(begun)
+            self._renew_extractor()
             self._flows[flow.uid].mapper.prepare()
         except Exception as error:
             return self._uninstall(flow.uid, f"it cannot be computed: {error}")
@@ -504,7 +425,7 @@ class StreamWorker:
         if state is not None:
             state.suspend()
         if state is not None and state.past is not None:
-            state.catch_up(self._ends())
+            state.catch_up(self._sources.ends())
         return self._outcome((), must_checkpoint=True)
 
     def _resume(self, uid: str) -> Outcome:
@@ -541,11 +462,7 @@ class StreamWorker:
 
     def highest_of(self, source: str) -> int:
         """The highest event time that a source has had (``LONG_AGO``: none)."""
-        return self._sources[source].highest
-
-    def _ends(self) -> dict[str, int]:
-        """How far each source was read."""
-        return {name: source.end for name, source in self._sources.items()}
+        return self._sources.highest_of(source)
 
     def _begins(self, command: Install) -> tuple[int, Past | None]:
         """The first pane of a new flow, and where it begins in the archive. It answers for no pane of which
@@ -583,7 +500,7 @@ class StreamWorker:
         state.past, state.dirty = command.past, True
         one = None
         if command.past is None:  # the next chunk, or the pause after it, seals
-            state.catch_up(self._ends())
+            state.catch_up(self._sources.ends())
         else:
             one = state.seal(END_OF_TIME)
         sealed = (*([one] if one is not None else []), *state.part(command.now_ms))
@@ -595,7 +512,7 @@ class StreamWorker:
         """The first pane after everything that was read, all of which is parsed, or known to be gone."""
         pane_us, lateness_us = flow.fragment.pane_us, self._lateness_us(flow.fragment) or 0
         gone_until = LONG_AGO if self._gone_until == LONG_AGO else self._gone_until + lateness_us
-        known = max(self._highest, gone_until)
+        known = max(self._sources.highest, gone_until)
         return START_OF_TIME if known == LONG_AGO or not pane_us else known // pane_us + 1
 
     def _lateness_us(self, fragment: Fragment) -> int | None:
@@ -672,21 +589,20 @@ class StreamWorker:
         asleep."""
         if now_ms is None or not self._is_shared():
             return ()
-        offsets = self._source_offsets(now_ms)
+        offsets = self._sources.offsets(now_ms)
         states = self._flows.values()
         return tuple(s.where(offsets) for s in states if can_run(s.flow.fragment) and not s.suspended)
 
     def checkpoint(self) -> StreamCheckpoint:
         """Everything that this worker needs to continue after a crash."""
-        known = sorted(self._sources.items())
-        sources = tuple(SourceCheckpoint(name, s.highest, s.end, s.number) for name, s in known)
+        sources, number = self._sources.image()
         for state in self._flows.values():
             state.dirty = False
         return StreamCheckpoint(
-            highest=self._highest,
+            highest=self._sources.highest,
             sources=sources,
             flows=tuple(s.checkpoint() for s in self._flows.values()),
-            number=self._number,
+            number=number,
             shared=self._settings.shared,
             gone_until=self._gone_until,
             taps=self._taps.checkpoint(),
