@@ -25,7 +25,7 @@ import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TextIO
@@ -40,6 +40,7 @@ from agents.config import FILES, Config, FunctionsConfig, OutputsConfig, StreamC
 from agents.connections import Bounds, names_of
 from agents.disk import modes
 from agents.disk.modes import Access, too_open
+from agents.disk.programstore import checkpoints, given
 from agents.disk.room import is_refusal, lacking, wait_for_room
 from agents.disk.store import Store
 from agents.driver import Driver, End
@@ -92,6 +93,7 @@ from elf.job.ports import Spill
 from elf.job.reexecution import Reading
 from elf.job.rollup.decide import RootSettings
 from elf.job.worker.stream import LONG_AGO, WorkerSettings
+from elf.job.worker.taps import Ends
 from elf.ql.fuel import FRAMES_MAX
 from elf.schema import ColumnType
 from elf.security.authored import digest
@@ -384,11 +386,12 @@ def _driver(
             "lines are read by DuckDB alone, which is slower: elf's native part is not there", reason=why
         )
     receivers: dict[str, Receiver] = {}
+    programs = checkpoints(store)
     streams = [
-        _stream(config, name, stream, store, folder, me, metrics, functions, receivers)
+        _stream(config, name, stream, store, folder, me, metrics, functions, receivers, given(programs))
         for name, stream in config.streams.items()
     ]
-    restored = restore(store, {task.facts.stream: task.worker for task, _ in streams})
+    restored = restore(store, {task.facts.stream: task.worker for task, _ in streams}, programs)
     node = _node(config, keyring, me, restored, store)
     driver = Driver(
         node,
@@ -528,9 +531,10 @@ def _stream(
     metrics: Metrics,
     functions: FunctionsAt,
     receivers: dict[str, Receiver],
+    ends: Mapping[str, Ends],
 ) -> tuple[StreamTask, Input]:
     """A stream's stream task, restored to its last checkpoint, and its input, opened where that checkpoint
-    stands. What receives its lines is added to ``receivers``."""
+    stands. What receives its lines is added to ``receivers``. ``ends``: how far jobs in Python have rows."""
     format_ = get_format(stream.zoned_format)
     declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
     protocol = config.protocol
@@ -566,6 +570,7 @@ def _stream(
         archived=Archived(folder / "rolls" / name, place, name, me.agent_id) if place else None,
         masks=masks,
         past_share=min(config.archive.past_share, 1.0),
+        given=ends,
     )
     source: Input
     if stream.type == FILES:

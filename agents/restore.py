@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agents.disk import programstore, replicastore
+from agents.disk import replicastore
 from agents.disk.groupstore import stored_flows, stored_jobs
 from agents.disk.store import Store
 from agents.node.beginning import BOOTSTRAPPED_FACT, PEERS_FACT, Restored, from_lines
 from elf.job.catalog.log import decode_entry
 from elf.job.catalog.membership import CLUSTER_FACT, read_cluster
+from elf.job.program.keeping import Checkpoint
 from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
 
 
-def restore(store: Store, workers: Mapping[str, StreamWorker]) -> Restored:
-    """``workers``: of each stream, as its last checkpoint has it."""
+def restore(
+    store: Store, workers: Mapping[str, StreamWorker], programs: Mapping[str, Checkpoint]
+) -> Restored:
+    """``workers``: of each stream, as its last checkpoint has it; ``programs``: the checkpoints of jobs in
+    Python, by uid."""
     installed = frozenset((stream, uid) for stream, worker in workers.items() for uid in worker.flows())
     return Restored(
         read_cluster(store.get(CLUSTER_FACT)),
@@ -33,7 +37,7 @@ def restore(store: Store, workers: Mapping[str, StreamWorker]) -> Restored:
         suspended=frozenset(uid for worker in workers.values() for uid in worker.suspended()),
         replicas=replicastore.held(store),
         bootstrapped=from_lines(store.get(BOOTSTRAPPED_FACT)),
-        programs=programstore.checkpoints(store),
+        programs=programs,
     )
 
 

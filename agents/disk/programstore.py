@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agents.disk.store import Store
-from elf.job.program.keeping import Checkpoint, read
+from elf.job.program.keeping import Checkpoint, Tapped, read
 
 
 def checkpoints(store: Store) -> dict[str, Checkpoint]:
-    """All of them, by uid."""
+    """All of them, by uid: some MiB each."""
     return {uid: read(record) for uid, record in store.programs().items()}
 
 
-def given(store: Store) -> dict[str, dict[tuple[str, str], int]]:
-    """How far they have the rows of their taps, by uid, tap and source."""
-    return {uid: kept.ends() for uid, kept in checkpoints(store).items()}
+def given(programs: Mapping[str, Checkpoint]) -> dict[str, dict[Tapped, int]]:
+    """How far these have the rows of their taps, by uid."""
+    return {uid: kept.ends() for uid, kept in programs.items()}

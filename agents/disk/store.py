@@ -2,8 +2,8 @@
 
 What is in it: facts about the agent; for a worker the *checkpoint* of each stream and the snapshots that it
 retains (protocol 3.1), and replicas of those of others; for a root its flows and pane commits, for a reader
-on another node replicas of these; for a master its jobs and window commits (protocol 5.6); and the catalog
-log (protocol 2.1).
+on another node replicas of these; for a master its jobs and window commits (protocol 5.6); the checkpoints of
+jobs in Python (protocol 14.1); and the catalog log (protocol 2.1).
 
 Rules: every method is one transaction, durable when it returns, and may be called from any thread. Values
 are opaque bytes made by the callers. Pane numbers, times (µs) and revisions are signed 64-bit integers;
@@ -526,7 +526,7 @@ class Store:
                 (job, below_us, self._last_windows_seq(con, job)),
             )
 
-    # -- the catalog log -------------------------------------------------------------------------------------
+    # -- jobs in Python --------------------------------------------------------------------------------------
 
     def save_program(self, uid: str, record: bytes) -> None:
         """The checkpoint of a job in Python, in place of the last one."""
@@ -542,6 +542,8 @@ class Store:
         with self._file.reading() as con:
             found = con.execute("SELECT uid, record FROM programs")
             return {str(uid): bytes(record) for uid, record in found}
+
+    # -- the catalog log -------------------------------------------------------------------------------------
 
     def append_log(self, entries: Sequence[tuple[int, bytes]]) -> None:
         """Adds (number, entry) pairs; another entry under a known number raises ``ElfBug`` (two founders)."""

@@ -21,7 +21,6 @@ import pyarrow as pa
 
 from agents.archive.partitions import without_keys
 from agents.archive.shelf import Shelf
-from agents.disk.programstore import given
 from agents.disk.store import Store
 from agents.formats import Format
 from agents.inputs.values import Chunk, Position
@@ -54,6 +53,7 @@ from elf.job.messages.inquiries import (
 from elf.job.ports import Spill
 from elf.job.reexecution import Reading
 from elf.job.worker.stream import StreamWorker, WorkerSettings
+from elf.job.worker.taps import Ends
 from elf.schema import ColumnType, Schema, declare
 from elf.wire.base import Request
 
@@ -146,7 +146,8 @@ class LaneCounts:
 class StreamTask:
     """See the module's docstring. Everything here is called on the stream task's own thread, but for ``ship``
     and ``row_sample``. ``reading``: how others read its files, where they share them; ``shared``: the
-    files of others that it reads. ``archived``: what it has archived, and how that is masked."""
+    files of others that it reads. ``archived``: what it has archived, and how that is masked. ``given``: what
+    jobs in Python durably have of its stream."""
 
     def __init__(
         self,
@@ -165,6 +166,7 @@ class StreamTask:
         archived: Archived | None = None,
         masks: Masks = Masks(),  # noqa: B008 (it is a value)
         past_share: float = 1.0,
+        given: Mapping[str, Ends] = {},
     ) -> None:
         _keep_heap()
         self.facts = facts
@@ -187,7 +189,7 @@ class StreamTask:
             stored.worker if stored else None,
             spill,
             cpu_us,
-            given(store),
+            given,
         )
         self.ahead = Ahead(facts.stream, self._engine, cores)
         self._sinks = sinks or Sinks()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 import overlay as ring
 from agents.codec import Message
 from agents.committing.making import Functions, Making
+from agents.disk.programstore import checkpoints
 from agents.disk.store import StoreError
 from agents.loop import Loop
 from agents.node.beginning import NodeSettings, Restored, overlay_config, raft_config
@@ -139,7 +140,8 @@ class SimAgent:
         rng = random.Random(world.rng.random())
         self.checked = 0
         self.tasks = {stream: self._task(stream) for stream in self.streams}
-        restored = restore(self.store, {stream: task.worker for stream, task in self.tasks.items()})
+        workers = {stream: task.worker for stream, task in self.tasks.items()}
+        restored = restore(self.store, workers, checkpoints(self.store))
         self.node = self._node(me, rng, restored)
         self.making = Making(me, self.store, self.functions, reports=self)
         ports = Ports(

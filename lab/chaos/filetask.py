@@ -12,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from agents.disk.programstore import checkpoints, given
 from agents.formats import get_format
 from agents.inputs.tail import Tail
 from agents.inputs.values import Position
@@ -63,7 +64,8 @@ class FileTask(SimTask):
         assert isinstance(log, FileLog)
         facts = TaskStatus(stream, FACTS.format, FACTS.timestamp, "")
         settings = replace(agent.world.worker_settings, name=f"a{agent.index}")
-        self._task = StreamTask(facts, settings, agent.store, cores=1, engine=FileEngine())
+        programs = given(checkpoints(agent.store))
+        self._task = StreamTask(facts, settings, agent.store, cores=1, engine=FileEngine(), given=programs)
         self.worker = self._task.worker
         stored = load_checkpoint(agent.store, stream)
         self.checkpoint = stored.worker if stored else None

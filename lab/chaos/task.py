@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from agents.archive.partitions import ArchiveError
-from agents.disk.programstore import given
+from agents.disk.programstore import checkpoints, given
 from agents.tasks.checkpoints import counted, forgotten
 from agents.tasks.past import Archived, Pasts, Slice
 from elf.fields import replace
@@ -102,9 +102,9 @@ class SimTask:
         self._stream = stream
         stored = agent.store.load_checkpoint(stream)
         self.checkpoint = msgspec.msgpack.decode(stored, type=StreamCheckpoint) if stored else None
-        self.worker = StreamWorker(
-            stream, agent.world.worker_settings, self.engine(), self.checkpoint, given=given(agent.store)
-        )
+        programs = given(checkpoints(agent.store))
+        settings = agent.world.worker_settings
+        self.worker = StreamWorker(stream, settings, self.engine(), self.checkpoint, given=programs)
         live = [f for f in self.checkpoint.flows if f.past is None] if self.checkpoint else []
         applied = [dict(f.applied).get("log", 0) for f in live]
         ends = [s.end for s in self.checkpoint.sources] if self.checkpoint else []
