@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from agents.codec import pack
 from elf.job.program.calls import LASTING, JobEffect, Keep
@@ -61,6 +61,9 @@ class Counts(Job):
 
     def on_pane(self, start, end):
         self.state["panes"] = [*self.state["panes"], start][-200:]
+
+    def deliver(self, app, message):
+        return {row["key"]: row["n"] for row in self.merge(self.state.get("total")).to_pylist()}
 """
 """A job that counts the rows of all agents by key, wherever its master is."""
 
@@ -158,9 +161,8 @@ def wrong(world: World, uid: str) -> Iterator[str]:
     agents = [agent for agent in world.agents if agent.up and uid in agent.jobs.runners]
     counted, truth = Counter[str](), Counter[str]()
     for agent in agents:
-        job = agent.jobs.runners[uid].job
-        total = job.state.get("total")
-        counted.update({row["key"]: row["n"] for row in total.to_pylist()} if total is not None else {})
+        job: Any = agent.jobs.runners[uid].job
+        counted.update(job.deliver(b"", None))
         if STREAM in agent.streams:
             rows = agent.logs[STREAM].rows[agent.tasks[STREAM].tapped.get(uid, 0) :]
             truth.update(key for _, key in rows)

@@ -29,6 +29,7 @@ from elf.job.program.spec import Submission
 from elf.transport.memory import MemoryNetwork
 from elf.wire.base import Message
 from elf.wire.clients import Call, Execute, Reply
+from lab.chaos.programs import COUNTS
 from overlay import Overlay, OverlayConfig, Peer, raft
 from tests.support.confined import needs_confinement
 from tests.support.fleet import Fleet
@@ -345,33 +346,6 @@ async def test_a_state_that_cannot_be_kept_is_told_in_one_line() -> None:
         assert "not builtin_function_or_method" in jobs["other"][1]
 
 
-COUNTS = """
-from elf.job import Job
-
-class Counts(Job):
-    every = 0.3
-    def start(self):
-        self.subscribe("SELECT product, COUNT(*) AS n FROM clicks GROUP BY product")
-    def on_timer(self):
-        paos = self.merge(self.flush(), None if self.is_root else self.state.pop("total", None))
-        self.empty()
-        if paos.num_rows:
-            self.up(paos)
-    def on_recv(self, node, paos):
-        self.up(paos)
-    def up(self, paos):
-        if self.is_root:
-            self.state["total"] = self.merge(self.state.get("total"), paos)
-        elif self.parent:
-            self.send_to(self.parent, paos)
-        else:
-            self.insert(paos)
-    def deliver(self, app, message):
-        total = self.state.get("total")
-        return {} if total is None else {row["product"]: row["n"] for row in total.to_pylist()}
-"""
-
-
 async def test_each_row_is_counted_once_by_a_job_whose_agents_are_killed(three: Fleet) -> None:
     """One agent after the other, among them the master."""
     now, products = time.time_ns() // 1000, ["Tetris", "Myst", "Doom"]
@@ -380,7 +354,7 @@ async def test_each_row_is_counted_once_by_a_job_whose_agents_are_killed(three: 
             agent.append([(now, "for its columns", 1)])
 
         async def submitted() -> object:
-            return await client.submit(COUNTS, "counts.py", "counts")
+            return await client.submit(COUNTS.replace("key", "product"), "counts.py", "counts")
 
         async def counts() -> dict[str, int]:
             found: Any = await client.query("counts")
