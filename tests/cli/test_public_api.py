@@ -81,7 +81,8 @@ def test_the_page_names_it(module: str, name: str) -> None:
 
 @pytest.mark.parametrize(("module", "name"), [one for one in NAMES if one[1] not in OF_A_FLEET])
 def test_its_examples_run(module: str, name: str, tmp_path: Path) -> None:
-    given = {"two_agents": two_agents.two_agents, "Popular": two_agents.Popular, "folder": tmp_path}
+    names = ("two_agents", "Popular", "Adds")
+    given = {name: vars(two_agents)[name] for name in names} | {"folder": tmp_path}
     loop = asyncio.new_event_loop()
     run_examples(cases_of(module, name, given), loop)
     loop.close()

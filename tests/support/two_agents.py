@@ -6,13 +6,13 @@ fleet; nothing is read from logs, so an example inserts its groups.
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
 from elf.aggregates import State
 from elf.cbt import BufferTree
-from elf.job import Job, JobError, Message, QueryFailed
+from elf.job import Job, JobError, Message, QueryFailed, Rounds
 from elf.job.program.calls import Place, Subscription
 from elf.job.program.spec import Tap
 from elf.job.program.values import pack_value, unpack_value
@@ -152,3 +152,16 @@ class Popular(Job):
     def deliver(self, app: bytes, message: Message) -> Message:
         rows: list[dict[str, object]] = self.merge(self.state.get("total")).to_pylist()
         return rows
+
+
+class Adds(Rounds):
+    """As in the example of ``Rounds``."""
+
+    def contribute(self, message: Any) -> Any:
+        return message["times"] * 2
+
+    def combine(self, one: Any, other: Any) -> Any:
+        return one + other
+
+    def finish(self, message: Any, total: Any, agents: int) -> None:
+        print(f"round {self.round}: {total} of {agents} agents")

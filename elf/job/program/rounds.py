@@ -11,7 +11,8 @@ Rules: the next round ends the one before, complete or not. A contribution that 
 ``keep_late`` it is part of that agent's next one, so that nothing is lost that must not be. Children that
 leave the tree are not waited for.
 
-The examples run without a fleet; ``two_agents`` is as in ``elf.job.program.api``.
+The examples run without a fleet; ``two_agents`` is as in ``elf.job.program.api``, and ``Adds`` is the class
+of the example of ``Rounds``.
 """
 
 from __future__ import annotations
@@ -88,10 +89,6 @@ class Rounds(Job, ABC):
             Nothing.
 
         Example:
-            >>> class Adds(Rounds):
-            ...     def combine(self, one, other):
-            ...         return one + other
-
             >>> master, below = two_agents(Adds)
             >>> below.restore_beside(master.kept_beside())
             >>> below.round
@@ -111,10 +108,6 @@ class Rounds(Job, ABC):
             Nothing.
 
         Example:
-            >>> class Adds(Rounds):
-            ...     def combine(self, one, other):
-            ...         return one + other
-
             >>> master, below = two_agents(Adds)
             >>> master.restore_beside({**below.kept_beside(), "round": 7})
             >>> master.round
@@ -220,15 +213,8 @@ class Rounds(Job, ABC):
             KeyError: for a message without a ``round``: override this for messages of your own.
 
         Example:
-            >>> class Adds(Rounds):
-            ...     def contribute(self, message):
-            ...         return 2
-            ...
-            ...     def combine(self, one, other):
-            ...         return one + other
-
             >>> master, below = two_agents(Adds)
-            >>> below.on_multicast(below.app_id, {"round": 1, "message": None})
+            >>> below.on_multicast(below.app_id, {"round": 1, "message": {"times": 1}})
             >>> below.round, master.round
             (1, 0)
         """
@@ -257,20 +243,10 @@ class Rounds(Job, ABC):
             KeyError: for a message that is no contribution.
 
         Example:
-            >>> class Adds(Rounds):
-            ...     def contribute(self, message):
-            ...         return 2
-            ...
-            ...     def combine(self, one, other):
-            ...         return one + other
-            ...
-            ...     def finish(self, message, total, agents):
-            ...         print(total, agents)
-
             >>> master, below = two_agents(Adds)
-            >>> master.on_multicast(master.app_id, {"round": 1, "message": None})
+            >>> master.on_multicast(master.app_id, {"round": 1, "message": {"times": 1}})
             >>> master.on_recv(below.me, {"round": 1, "agents": 1, "value": 5})
-            7 2
+            round 1: 7 of 2 agents
         """
         if paos["round"] > self.round:  # its multicast took another way than ours
             self._early.append((node, paos))
