@@ -20,6 +20,7 @@ from typing import Final, Literal
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from elf.batch import ARROW_TYPES
 from elf.errors import ElfError, UserError
@@ -92,9 +93,9 @@ class Aggregate:
             found.append(made)
         made = pa.concat_arrays(found) if found else pa.array([], kind)
         if wanted != "value" and len(made):
-            lengths = np.diff(np.frombuffer(made.buffers()[1], np.int32)[made.offset :][: len(made) + 1])
-            if int(lengths.max()) > STATE_BYTES_MAX:
-                self._output(f"a state of {int(lengths.max()):,} bytes")
+            longest = int(pc.max(pc.binary_length(made)).as_py())
+            if longest > STATE_BYTES_MAX:
+                self._output(f"a state of {longest:,} bytes")
         return made
 
     def _made(self, wanted: Wanted, batch: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:

@@ -136,8 +136,8 @@ class _Sandbox:
         self._queries += 1
         number = self._queries
         self._frames.send(wire.Asks(number, app, name, value, path, timeout_ms))
-        outermost, self._outer = self._outer is None, [] if self._outer is None else self._outer
-        beside = self._outer
+        outer = self._outer
+        beside = self._outer = [] if outer is None else outer
         try:
             while number not in self._replies:
                 call, payload = self._frames.take_by_sandbox()
@@ -146,10 +146,9 @@ class _Sandbox:
                 else:
                     self._serve(call, payload)
         finally:
-            if outermost:
-                self._outer = None
-        if outermost and self._job is not None:
-            self._job.asked_beside(beside or [])
+            self._outer = outer
+        if outer is None and self._job is not None:
+            self._job.asked_beside(beside)
         reply = self._replies.pop(number)
         return reply.value, reply.error
 

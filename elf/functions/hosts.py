@@ -20,7 +20,7 @@ from elf.functions import wire
 from elf.functions.allowed import Allowed, anybody
 from elf.functions.cpu import cpu_us
 from elf.functions.sandbox import Limits, Sandbox, SandboxError, Sandboxes
-from elf.job.program.calls import LASTING, STATE_BYTES_MAX, Delivered, JobEffect, Keep, Timer
+from elf.job.program.calls import LASTING, STATE_BYTES_MAX, Delivered, JobEffect, Keep, Timer, size_of
 from elf.job.program.keeping import Lasting
 from elf.job.program.port import (
     AnswerProgram,
@@ -151,7 +151,7 @@ class Host:
     # -- on the loop -----------------------------------------------------------------------------------------
 
     def call(self, call: CallProgram) -> None:
-        size = len(call.payload) + len(getattr(call.event, "value", b""))
+        size = size_of(call.event, call.payload)
         with self._lock:
             once = isinstance(call.event, Timer | Keep)
             if once and any(type(c.event) is type(call.event) for c in self._calls):
@@ -222,7 +222,7 @@ class Host:
         """The call at that place, out of the queue; holds the lock."""
         call = self._calls[index]
         del self._calls[index]
-        self._bytes -= len(call.payload) + len(getattr(call.event, "value", b""))
+        self._bytes -= size_of(call.event, call.payload)
         if self._lost:
             lost, self._lost = tuple(self._lost), []
             self._post(ProgramLost(self._spec.uid, lost))

@@ -133,6 +133,11 @@ LASTING = SendTo | MulticastOut | RouteOut
 """What leaves the agent when the state behind it is durable."""
 
 
+def size_of(event: Event, payload: bytes) -> int:
+    """How many bytes a call has."""
+    return len(payload) + len(getattr(event, "value", b""))
+
+
 def is_again(event: Event) -> bool:
     """Whether a callback is to be called again when the process has ended since: with all that it was given.
     What it was asked, and its time, have passed."""

@@ -8,6 +8,7 @@ says that this agent has left the fleet, the parent gets it.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 import msgspec
 
@@ -34,37 +35,30 @@ class ToApp(msgspec.Struct, frozen=True):
 Step = Effect | ring.Effect | ProgramEffect | ToApp
 
 
+@dataclass(frozen=True)
 class Outgoing:
     """See the module's docstring. ``counts``: what was lost, by kind."""
 
-    def __init__(
-        self,
-        me: Identity,
-        streams: frozenset[str],
-        log: CatalogLog,
-        overlay: ring.Overlay,
-        counts: Counter[str],
-    ) -> None:
-        self._me = me
-        self._streams = streams
-        self._log = log
-        self._overlay = overlay
-        self._counts = counts
+    me: Identity
+    streams: frozenset[str]
+    log: CatalogLog
+    overlay: ring.Overlay
+    counts: Counter[str]
 
     def is_agent(self, running: Running, address: str) -> bool:
         """Whether a job may send there: nothing else hears what it has to say."""
-        if address in running.wrote or self._log.there(address):
+        if address in running.wrote or self.log.there(address):
             return True
         return self._is_peer(address)
 
     def _is_peer(self, address: str) -> bool:
-        peers = self._overlay.peers()
-        return address == self._me.address or any(peer.address == address for peer in peers)
+        peers = self.overlay.peers()
+        return address == self.me.address or any(peer.address == address for peer in peers)
 
     def drop(self, running: Running, why: str) -> None:
         """A message of the job's does not leave."""
         running.counts[f"messages dropped: {why}"] += 1
-        self._counts["messages_dropped"] += 1
+        self.counts["messages_dropped"] += 1
 
     # -- checkpoints -----------------------------------------------------------------------------------------
 
@@ -82,7 +76,7 @@ class Outgoing:
         found: list[Step] = [self._keeps(running, to, *numbers) for to, numbers in by_sender.items()]
         found += [step for effect in release.effects for step in self._leave(running, effect)]
         of = {tap.name: tap.fragment.stream for tap in spec.taps}
-        for stream in sorted(running.streams(self._streams)):
+        for stream in sorted(running.streams(self.streams)):
             if given := tuple(one for one in release.given if of.get(one[0]) == stream):
                 found.append(Work(stream, TapsKept(spec.uid, given)))
         return [*found, *self.save(running)]
@@ -94,10 +88,10 @@ class Outgoing:
                 return [self._note(running, effect)]
             case calls.RouteOut():
                 routed = note.Routed(
-                    app=effect.app, source=spec.app, value=effect.value, origin=self._me.address
+                    app=effect.app, source=spec.app, value=effect.value, origin=self.me.address
                 )
                 return [ToApp(routed.app, routed)]
-            case calls.MulticastOut() if self._overlay.is_root(spec.app):
+            case calls.MulticastOut() if self.overlay.is_root(spec.app):
                 return [Multicast(spec.app, note.Told(uid=spec.uid, value=effect.value))]
         self.drop(running, "not the master any more")
         return []
@@ -108,7 +102,7 @@ class Outgoing:
         word = note.Note(
             uid=running.spec.uid,
             value=slice_.value,
-            agent=self._me.agent_id,
+            agent=self.me.agent_id,
             number=slice_.number,
             settled=running.keeping.settled(slice_.to),
         )
@@ -132,8 +126,8 @@ class Outgoing:
 
     def _speaks(self, sender: str, slice_: note.Note) -> bool:
         """Whether a slice may be of the agent that it names: nobody settles the slices of another one."""
-        ids = [member.agent_id for member in self._log.there(sender)]
-        theirs = slice_.agent in ids or not (ids or self._log.is_member(slice_.agent))
+        ids = [member.agent_id for member in self.log.there(sender)]
+        theirs = slice_.agent in ids or not (ids or self.log.is_member(slice_.agent))
         return theirs and slice_.settled <= slice_.number
 
     def resend(self, running: Running, now_ms: int) -> list[Step]:
@@ -141,11 +135,11 @@ class Outgoing:
         has left itself."""
         found: list[Step] = []
         for slice_ in running.keeping.resends(now_ms):
-            if not self._log.has_left(slice_.to) or self._is_peer(slice_.to):
+            if not self.log.has_left(slice_.to) or self._is_peer(slice_.to):
                 found.append(self._note(running, slice_))
                 continue
             app = running.spec.app
-            root = self._overlay.is_root(app)
-            if heir := self._me.address if root else self._overlay.parent(app):
+            root = self.overlay.is_root(app)
+            if heir := self.me.address if root else self.overlay.parent(app):
                 running.keeping.moves(slice_, heir)
         return [*found, *self.save(running)]

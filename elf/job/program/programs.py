@@ -166,15 +166,13 @@ class Programs:
         """CPU time of the jobs here so far, in µs, by uid."""
         return {uid: running.cpu_us for uid, running in self._running.items()}
 
-    # -- what it keeps, and what leaves then -----------------------------------------------------------------
+    # -- what the job has asked for --------------------------------------------------------------------------
 
     def _acted(self, running: Running, acted: ProgramActed, now_ms: int) -> list[Step]:
         if acted.state is not None:
             running.keeping.acted(acted.number, acted.state)
         found = [step for effect in acted.effects for step in self._perform(running, effect, now_ms)]
         return [*found, *self._outgoing.save(running)]
-
-    # -- what the job has asked for --------------------------------------------------------------------------
 
     def _perform(self, running: Running, effect: JobEffect, now_ms: int) -> list[Step]:
         if not running.within_rate(len(effect.value), now_ms):

@@ -156,8 +156,7 @@ class JobRunner:
         subscriptions = tuple(self._subscriptions.values())
         if pane is not None and all(one.app for one in subscriptions):
             raise UserCodeError("every_pane goes with rows: subscribe to a query, or to a stream")
-        periods = (round((secs or 0) * 1000) for secs in (every, pane))
-        every_ms, pane_ms = periods
+        every_ms, pane_ms = (round((secs or 0) * 1000) for secs in (every, pane))
         return Loaded(type(self.job).__name__, every_ms, subscriptions, pane_ms)
 
     def state(self) -> bytes:

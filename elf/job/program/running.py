@@ -101,8 +101,7 @@ class Running:
         """A call of a callback, if the job has not failed."""
         if self.state == "failed":
             return []
-        size = len(payload) + len(getattr(event, "value", b""))
-        number = self.keeping.calls(place.now_ms, size)
+        number = self.keeping.calls(place.now_ms, calls.size_of(event, payload))
         return [CallProgram(self.spec.uid, event, place, payload, number)]
 
     def passed(self, stream: str, until_us: int, streams: Iterable[str]) -> Iterator[calls.Pane]:
