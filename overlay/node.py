@@ -226,6 +226,11 @@ class Overlay:
         live = self._pastry.liveness.live.values()
         return tuple(sorted((peer for peer in live if peer.id in needed), key=lambda peer: peer.address))
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether ``peers`` are all other nodes of the ring, for certain."""
+        return not self._pastry.leaves.full
+
     def leaf_set(self) -> tuple[Peer, ...]:
         """The leaf set, clockwise from us."""
         return tuple(self._pastry.leaves)

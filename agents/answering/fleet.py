@@ -31,7 +31,7 @@ from elf.job.spec import stream_topic
 from elf.schema import Schema, merge_schemas
 from elf.security.authored import Authorship
 from elf.wire.base import Answer
-from elf.wire.clients import AgentStats, ArchiveStats, FleetStats, InspectAgent, Reply, Stats
+from elf.wire.clients import AWAY, AgentStats, ArchiveStats, FleetStats, InspectAgent, Reply, Stats
 
 SAMPLE_MEMBERS: Final = 5
 """Members that are asked which columns a stream has."""
@@ -275,12 +275,15 @@ class Fleet:
         return {one.agent: one.stats for one in found if one.stats is not None}
 
     def archives(self) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
-        """What the agents have archived, a row for each stream of each of them; who does not answer says so,
-        too."""
-        told = yield from self._inspected(self.agents())
+        """What the agents have archived, a row for each stream of each of them. Of those that are away it is
+        said that they do not answer, without asking where we know all that live."""
+        agents, live = self.agents(), self.live()
+        asked = {at: one for at, one in agents.items() if at in live or not self._overlay.sees_all}
+        told = yield from self._inspected(asked)
+        told += [AgentStats(one[0], at, one[1], None) for at, one in agents.items() if at not in asked]
         rows = []
         for one in told:
-            away = tuple(ArchiveStats(stream, problem="it does not answer") for stream in one.streams)
+            away = tuple(ArchiveStats(stream, problem=AWAY) for stream in one.streams)
             rows += [archive_row(one.agent, each) for each in (one.stats.archives if one.stats else away)]
         return sorted(rows, key=lambda row: (str(row["stream"]), str(row["agent"])))
 

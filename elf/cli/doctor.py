@@ -1,11 +1,12 @@
-"""``elf doctor``: what is wrong with the keys on this machine, and with the way to the fleet; a line each."""
+"""``elf doctor``: what is wrong with the keys on this machine, with the way to the fleet, and with what its
+agents archive; a line each."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +16,8 @@ from elf.errors import ElfError, UserError
 from elf.security import folder
 from elf.security.certificates import Certificate
 from elf.security.registrar import Registrar
+from elf.security.roles import gives
+from elf.wire.clients import AWAY
 
 DAYS: Final = 86_400
 SOON_DAYS: Final = 14
@@ -63,8 +66,13 @@ def _lines(at: Path, data_dir: Path | None, address: str | None) -> Iterator[Lin
     contacts = [one for text in known if text for one in text.split(",")]
     if not contacts:
         yield True, "fleet: no agent is known yet (--connect HOST:PORT asks one)"
+    answers = []
     for contact in dict.fromkeys(contacts):
-        yield asyncio.run(_reached(contact, at, what.cluster))
+        yield (line := asyncio.run(_reached(contact, at, what.cluster)))
+        answers += [contact] if line[0] else []
+    may_ask = gives(what.kind, what.roles, "read")
+    for contact in answers[:1] if may_ask else ():
+        yield from asyncio.run(_archives(contact, at, what.cluster))
 
 
 def _mode(at: Path) -> Line:
@@ -130,3 +138,30 @@ async def _reached(address: str, keys: Path, cluster: str) -> Line:
                 f"fleet: {said.get('agent')} at {address} answers; its clock is {off:.0f} s off from here",
             )
     return True, f"fleet: {name} at {address} answers"
+
+
+async def _archives(address: str, keys: Path, cluster: str) -> list[Line]:
+    """What the agents have archived, and what is wrong with that."""
+    try:
+        async with connect(address, keys=keys, cluster=cluster) as client:
+            table = (await client.sql("SHOW ARCHIVES")).table
+    except ElfError as error:
+        return [(False, f"archives: {error}")]
+    rows = [] if table is None else table.to_pylist()
+    found = [archived(row) for row in rows]
+    return found or [(True, "archives: no agent keeps one (archive: off)")]
+
+
+def archived(row: Mapping[str, object]) -> Line:
+    """A row of SHOW ARCHIVES as a line."""
+    which = f"archive: {row['stream']} on {row['agent']}"
+    if row["problem"] == AWAY:  # the fault of no archive
+        return True, f"{which}: {AWAY}"
+    if row["problem"]:
+        waits = f" ({row['waiting']} rolls wait)" if row["waiting"] else ""
+        return False, f"{which}: {row['problem']}{waits}"
+    text = f"{which}: {row['rows']:,} rows in {row['files']:,} files, {row['bytes']:,} bytes"
+    text += f", from {row['from']} on" if row["from"] else ""
+    text += f"; {row['gone']:,} older rows are deleted" if row["gone"] else ""
+    text += f"; it is being sorted {row['sorted']}" if row["sorted"] else ""
+    return True, text

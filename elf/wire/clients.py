@@ -276,6 +276,10 @@ class StreamStats(msgspec.Struct, frozen=True):
     uncast: Count = 0
 
 
+AWAY: Final = "it does not answer"
+"""The problem of an archive whose agent is away."""
+
+
 class ArchiveStats(msgspec.Struct, frozen=True):
     """What an agent has archived of a stream, by its last look (every ten seconds).
 

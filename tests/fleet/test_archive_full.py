@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from elf.cli.doctor import archived
 from elf.client import connect
 from elf.errors import UserError
 from tests.support.fleet import Agent, Fleet
@@ -54,6 +55,7 @@ def test_an_archive_that_takes_nothing_is_told_and_counted_until_it_is_over(agen
     assert agent.said().count("the archive takes no more") == 1
     (row,) = asyncio.run(archives_of(agent))
     assert (row["stream"], row["waiting"] >= 1, "cannot" in row["problem"]) == ("clicks", True, True), row
+    assert archived(row)[0] is False
     archive.unlink()
     write(agent)  # what looks for rolls to ship is what the stream task does
     until(agent, "/health", lambda text: json.loads(text) == {"ok": True})
@@ -66,6 +68,9 @@ def test_an_archive_that_takes_nothing_is_told_and_counted_until_it_is_over(agen
     assert row["rows"] >= 10
     assert row["files"] >= 1
     assert re.fullmatch(r"20..-..-..T..:00:00.000Z", row["from"])
+    right, line = archived(row)
+    assert right
+    assert line.startswith("archive: clicks on ")
     agent.more["archive"] = {"enabled": False}
     agent.kill()
     agent.start()
