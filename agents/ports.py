@@ -157,9 +157,9 @@ class Reports(Protocol):
     def delivered(self, event: Delivered) -> None: ...
 
     def function_failed(
-        self, kind: Literal["reduce", "final", "aggregate"], reason: str, job: str = ""
+        self, kind: Literal["reduce", "final", "aggregate", "stage"], reason: str, job: str = ""
     ) -> None:
-        """A user's function of a flow, or of a job."""
+        """A user's function, or a stage, of a flow, or of a job."""
 
     def not_made(self, job: str, error: Exception, *, early: bool = False) -> None:
         """Windows of a job could not be made; ``early``: before they are complete."""

@@ -23,6 +23,12 @@ from elf.wire.clients import ONE_SHOT_PREFIX, ArchiveStats, Stats, StreamStats
 
 RETRY_MS: Final = 60_000
 """Between two lines of the log about what an agent sends for a flow."""
+_FAILED: Final = {
+    "reduce": "a reduce function",
+    "final": "a final function",
+    "aggregate": "an aggregate",
+    "stage": "a later stage of a query",
+}
 
 
 class LogReports:
@@ -138,10 +144,11 @@ class LogReports:
             self._log.warning("an output is stopped, and tried again", reason=event.error, **about)
 
     def function_failed(
-        self, kind: Literal["reduce", "final", "aggregate"], reason: str, job: str = ""
+        self, kind: Literal["reduce", "final", "aggregate", "stage"], reason: str, job: str = ""
     ) -> None:
         about = {"job": job} if job else {}
-        self._log.error(f"a {kind} function has failed", reason=reason, **about)
+        if kind != "stage" or self._seldom.now(kind, self._now_ms()):  # each pane may say it
+            self._log.error(f"{_FAILED[kind]} has failed", reason=reason, **about)
 
     def not_made(self, job: str, error: Exception, *, early: bool = False) -> None:
         if early:

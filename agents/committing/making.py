@@ -210,6 +210,8 @@ class Making:
     def _has_failed(self, done: PanesCommitted) -> None:
         if done.failure:
             self._reports.function_failed("reduce", done.failure)
+        if done.unstaged:
+            self._reports.function_failed("stage", done.unstaged)
 
     def _made(self, done: WindowsCommitted) -> WindowsCommitted:
         """Windows are made. Of functions that have failed on them people hear here, and their job hears

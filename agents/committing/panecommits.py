@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from agents.committing import opening
 from agents.committing.opening import PiecesUnusable, Types
 from agents.committing.panetables import Known, Merged, check_covered, latest, merged_counters
-from agents.committing.reducing import ReduceFunction
+from agents.committing.reducing import ReduceFunction, of_panes
 from agents.committing.staging import Stages, staged_panes
 from agents.disk.store import Store
 from elf.batch import decode, encode
@@ -58,6 +58,8 @@ class MadePanes(NamedTuple):
     row: PaneCommit
     tables: Merged
     threshold: Threshold | None
+    unstaged: str = ""
+    """Why the later stages of its query were not made of it."""
 
     @property
     def known(self) -> Known:
@@ -137,6 +139,7 @@ def made_panes(
         size.bytes,
         took,
         failure=failure,
+        unstaged=made.unstaged,
         threshold=made.threshold,
         panes=size.panes,
         rows=size.rows,
@@ -186,13 +189,13 @@ def merged_panes(
     tables = _thinned(tables, merge)
     if flow.fragment.first is not None:
         tables, threshold = _first_rows(effect, tables)
-    raw = b""
+    raw, unstaged = b"", ""
     if flow.fragment.changes_panes:
         _, raw = tables.encoded()
     if flow.fragment.reduce is not None:
         tables = _reduced(effect, tables, reduces)
     if flow.fragment.stage is not None:
-        tables = _staged(effect, tables, stages)
+        tables, unstaged = _staged(effect, tables, stages)
     counters, payload = tables.encoded()
     row = PaneCommit(
         flow.uid,
@@ -207,7 +210,7 @@ def merged_panes(
         parts=parts.to_bytes(effect.parts),
         raw=raw if raw != payload else b"",
     )
-    return MadePanes(row, tables, threshold)
+    return MadePanes(row, tables, threshold, unstaged)
 
 
 def store_panes(effect: StorePanes, store: Store) -> PanesStored:
@@ -300,18 +303,19 @@ def _reduced(effect: CommitPanes, tables: Merged, reduces: ReduceFunction | None
     return Merged(_marked(tables.counters, left), groups)
 
 
-def _staged(effect: CommitPanes, tables: Merged, stages: Stages | None) -> Merged:
-    """Panes after the later stages of the query that its root does; those that these fail on without
-    groups."""
+def _staged(effect: CommitPanes, tables: Merged, stages: Stages | None) -> tuple[Merged, str]:
+    """Panes after the later stages of the query that its root does; where these fail, without groups, and
+    why."""
     if stages is None:
         raise ElfBug(f"flow {effect.flow.uid} has a stage, and nobody to run it")
-    groups, left = None, tuple[int, ...]()
+    groups, left, why, fragment = None, tuple[int, ...](), "", effect.flow.fragment
     if tables.groups is not None:
         try:
-            groups = staged_panes(effect.flow.fragment, tables.groups, stages)
-        except UserError:
+            groups = staged_panes(fragment, tables.groups, stages)
+        except UserError as error:
             left = tuple(pc.unique(tables.groups["_pane"]).to_pylist())
-    return Merged(_marked(tables.counters, left), groups)
+            why = f"{error}{of_panes(fragment, min(left), max(left) + 1)}"
+    return Merged(_marked(tables.counters, left), groups), why
 
 
 def _marked(known: pa.Table | None, left: Sequence[int]) -> pa.Table | None:

@@ -144,13 +144,18 @@ class ReduceFunction:
     def _of_pane(self, pane: int, groups: pa.Table) -> str:
         if not groups.num_rows:
             return " on a pane without groups"
-        pane_us = self._fragment.pane_us
-        if not pane_us:
-            return ""
-        begins, ends = (_EPOCH + timedelta(microseconds=n * pane_us) for n in (pane, pane + 1))
-        place, count = self._fragment.range
-        of = f", key range {place + 1} of {count}" if count > 1 else ""
-        return f" of the pane from {begins:%Y-%m-%d %H:%M:%S} to {ends:%Y-%m-%d %H:%M:%S}{of}"
+        return of_panes(self._fragment, pane, pane + 1)
+
+
+def of_panes(fragment: Fragment, start: int, end: int) -> str:
+    """Which panes, at the end of what is said of them."""
+    if not fragment.pane_us:
+        return ""
+    begins, ends = (_EPOCH + timedelta(microseconds=n * fragment.pane_us) for n in (start, end))
+    place, count = fragment.range
+    which = f"the pane{'s' if end - start > 1 else ''}"
+    of = f", key range {place + 1} of {count}" if count > 1 else ""
+    return f" of {which} from {begins:%Y-%m-%d %H:%M:%S} to {ends:%Y-%m-%d %H:%M:%S}{of}"
 
 
 @contextlib.contextmanager

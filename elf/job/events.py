@@ -47,8 +47,8 @@ class PanesCommitted(msgspec.Struct, frozen=True):
     """The commit is durable, as number ``seq`` of its flow, with its keys and bytes, CPU time, and the rows
     of ``panes``. ``gone``: it revises panes that have been dropped meanwhile, and is not made. ``unsure``: it
     is not made, since groups that were left out may matter. ``failure``: how the flow's reduce function has
-    failed on some of them. ``threshold``: what agents may leave out of the next ones. ``unusable``: pieces of
-    the batch because of which it is not made."""
+    failed on some of them; ``unstaged``: how later stages of its query have. ``threshold``: what agents may
+    leave out of the next ones. ``unusable``: pieces of the batch because of which it is not made."""
 
     done: CommitPanes
     seq: int
@@ -57,6 +57,7 @@ class PanesCommitted(msgspec.Struct, frozen=True):
     cpu_us: int = 0
     gone: bool = False
     failure: str = ""
+    unstaged: str = ""
     unsure: bool = False
     threshold: Threshold | None = None
     panes: int = 0

@@ -44,6 +44,8 @@ def test_a_stage_that_fails_leaves_its_panes_without_groups(clicks: int, unreduc
     store.close()
     tables = made.tables
     assert (tables.groups is None) == bool(unreduced)
+    end = " of the pane from 1970-01-01 00:02:00 to 1970-01-01 00:02:30"
+    assert (made.unstaged.startswith("DuckDB cannot"), made.unstaged.endswith(end)) == (bool(unreduced),) * 2
     assert (
         [] if tables.counters is None else [n for n in tables.counters["unreduced"].to_pylist() if n]
     ) == unreduced

@@ -78,7 +78,10 @@ class JobGroup:
         return [*self.reconfiguration.reconfigure(request, now_ms), *self.answers()]
 
     def function_failed(self, word: FunctionFailed, now_ms: int) -> list[Effect]:
-        """A user's function has failed at a member."""
+        """A user's function has failed at a member; or a later stage of the query, with which it goes on."""
+        if word.stage:
+            self._failure = f"{word.text}, on agent {word.agent}"
+            return []
         return [*self.reconfiguration.function_failed(word, now_ms), *self.answers()]
 
     def refused(self) -> list[Effect]:

@@ -287,7 +287,8 @@ class Router:
         self._ahead.keep_failure(word)
         found: list[Effect] = []
         for group in self._reading.readers(word.flow):
-            never = group.master.state == "preparing" and group.reconfiguration.goes_when_it_fails
+            begins = group.master.state == "preparing" and not word.stage
+            never = begins and group.reconfiguration.goes_when_it_fails
             found.extend(group.function_failed(word, now_ms))
             self._job_groups.stir(group.master.spec.uid, now_ms)
             if never:

@@ -28,11 +28,13 @@ class JobFailed(Message, frozen=True, kw_only=True):
 
 class FunctionFailed(Message, frozen=True, kw_only=True):
     """Member to the masters of the jobs that read a flow, each second while the flow is in the catalog log:
-    its user's function has failed here, and ``text`` says on which line of which input."""
+    its user's function has failed here, and ``text`` says on which line of which input. ``stage``: a later
+    stage of its query has, and is tried again on the next panes; that is said once."""
 
     flow: FlowUid
     agent: Name
     text: Text
+    stage: bool = False
 
 
 class CreateJob(Request, frozen=True, kw_only=True):

@@ -203,6 +203,7 @@ class RootedFlow:
         )
         sent = self.readers.committed(event.seq)
         failed = self._tell_failure(now_ms)
+        failed += self._failed(event.unstaged, stage=True) if event.unstaged else []
         threshold = self._asking.committed(event.threshold)
         asked = [_leave_out(done.flow, threshold)] if threshold is not None else []
         self.root.told(self._asking.last)
@@ -260,8 +261,12 @@ class RootedFlow:
         if not root.failure or now_ms - self._told_ms < FAILED_MS:
             return []
         self._told_ms = now_ms
-        word = FunctionFailed(flow=root.flow.uid, agent=self._name, text=root.failure)
-        return [Send(to, word) for to in sorted({spec.leader for spec in self._log.readers(root.flow.uid)})]
+        return self._failed(root.failure)
+
+    def _failed(self, text: str, *, stage: bool = False) -> list[Effect]:
+        uid = self.root.flow.uid
+        word = FunctionFailed(flow=uid, agent=self._name, text=text, stage=stage)
+        return [Send(to, word) for to in sorted({spec.leader for spec in self._log.readers(uid)})]
 
     # -- time ------------------------------------------------------------------------------------------------
 
