@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from agents.answering.asks import Ask, Procedure, attempt, offload
+from agents.answering.files import sent
 from agents.answering.fleet import Fleet
 from agents.answering.looking import look
 from agents.answering.once import author_of
@@ -55,7 +56,7 @@ class Aggregates:
         self, asked: Execute, statement: ql.CreateAggregate, who: Principal | None, *, finite: bool
     ) -> Procedure:
         """``finite``: in ``elf run``, where no agent has read a row yet."""
-        name, text, filename = statement.name, _text(asked, statement), _filename(statement)
+        name, (text, filename) = statement.name, _sent(asked, statement)
         signature = yield from offload(partial(signature_of, text, filename))
         before = [one for one in self._log.aggregates() if one.app == own_app(name, asked.creator)]
         if before and not statement.replace:
@@ -163,21 +164,12 @@ class Aggregates:
         return {stream: rows} if rows.num_rows else {}
 
 
-def _text(asked: Execute, statement: ql.CreateAggregate) -> str:
-    files = dict(asked.files)
-    if statement.file not in files:
-        raise UserError(
-            f"the text of {statement.file} did not come with the statement; this client is too old"
-        )
-    text = files[statement.file]
-    if not text or len(text.encode()) > TEXT_BYTES_MAX:
-        size = len(text.encode())
+def _sent(asked: Execute, statement: ql.CreateAggregate) -> tuple[str, str]:
+    """(Its text, the name of its file.)"""
+    text, filename = sent(asked, statement.file)
+    if not 1 <= (size := len(text.encode())) <= TEXT_BYTES_MAX:
         raise UserError(f"{statement.file} has {size} bytes; from 1 to {TEXT_BYTES_MAX} can be sent")
-    return text
-
-
-def _filename(statement: ql.CreateAggregate) -> str:
-    return statement.file.replace("\\", "/").rsplit("/", 1)[-1]
+    return text, filename
 
 
 def _users(log: CatalogLog, some: Iterable[OwnSpec]) -> list[str]:

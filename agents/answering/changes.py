@@ -15,6 +15,7 @@ import msgspec
 
 from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, Until, offload
+from agents.answering.files import sent
 from agents.answering.masters import Masters
 from agents.answering.once import author_of, authors_of
 from agents.answering.planning import Planning
@@ -139,10 +140,7 @@ def _read(asked: Execute, kind: str, file: str, *, had: bool) -> Function | None
         if not had:
             raise UserError(f"the job has no function {kind}")
         return None
-    files = dict(asked.files)
-    if file not in files:
-        raise UserError(f"the text of {file} did not come with the statement; this client is too old")
-    return Function(kind, files[file], file.replace("\\", "/").rsplit("/", 1)[-1])
+    return Function(kind, *sent(asked, file))
 
 
 def _told(facts: JobStatus, verb: str) -> str:
