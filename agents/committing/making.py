@@ -66,6 +66,7 @@ from elf.job.group.records import JointCommit
 from elf.job.group.records import encode as encode_record
 from elf.job.ports import FinisherPort
 from elf.job.spec import JobSpec
+from elf.ql.own import OwnAggregate
 from elf.ql.plan import Fragment, Function, Plan
 from elf.wire.clients import WindowResult
 
@@ -291,7 +292,7 @@ class Sandboxed:
     def __init__(self, agent: str, at: FunctionsAt | None) -> None:
         self.where = f", on agent {agent}"
         self._given = at
-        self._slow = set[str]()
+        self._slow = set[OwnAggregate]()
         self.stages = RangeStages(_statement)
 
     def types(self, fragment: Fragment) -> pa.Schema:

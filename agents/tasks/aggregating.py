@@ -49,7 +49,7 @@ class OwnMapper(MapperPort):
         self._functions = {own: at.of(own.function) for own in owns_of([fragment])}
         self._owns = {cell: Aggregate(own, self._functions[own]) for cell, own in fragment.owns}
         self._given_up = ""
-        self._slow = set[str]()
+        self._slow = set[OwnAggregate]()
 
     def prepare(self) -> None:
         """Raises ``MapFailed``."""
@@ -111,11 +111,11 @@ def broken_law(own: OwnAggregate, columns: Sequence[pa.Array], at: FunctionsAt) 
 
 @contextlib.contextmanager
 def merging(
-    fragment: Fragment, at: Running, log: Callable[[str], None], slow: set[str]
+    fragment: Fragment, at: Running, log: Callable[[str], None], slow: set[OwnAggregate]
 ) -> Iterator[Merge | None]:
     """What merges the groups of a fragment, in processes that end with the block; None: there is nothing to
-    merge. ``log`` is told why something could not be; ``slow``: the hashes of those that are not tried again,
-    since that takes too long here, or is not allowed."""
+    merge. ``log`` is told why something could not be; ``slow``: those that are not tried again, since that
+    takes too long here, or is not allowed."""
     if not fragment.owns:
         yield None
         return
@@ -219,17 +219,17 @@ def _merged(
     groups: pa.Table,
     owns: Mapping[str, Aggregate],
     log: Callable[[str], None],
-    slow: set[str],
+    slow: set[OwnAggregate],
 ) -> pa.Table:
     for cell, own in owns.items():
-        if own.own.hash in slow:
+        if own.own in slow:
             continue
         try:
             groups = _merged_cell(groups, cell, own, _plain_keys(fragment, groups))
         except AggregateFailed as error:
             log(f"states stay unmerged: {error}")
             if error.failed.is_slow:
-                slow.add(own.own.hash)
+                slow.add(own.own)
     return groups
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from msgspec import Meta
@@ -40,8 +39,8 @@ class OwnAggregate:
 
     @property
     def hash(self) -> str:
-        """Names the text, for people."""
-        return sha256(self.text.encode()).hexdigest()[:12]
+        """Names the text."""
+        return self.function.hash
 
     @property
     def function(self) -> Function:

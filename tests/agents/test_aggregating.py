@@ -147,7 +147,7 @@ def test_what_is_slow_to_merge_is_not_tried_again(mapper: OwnMapper, at: Functio
     """Not for the next commit either, in a process of its own."""
     head = "def merge(self, groups, states):\n"
     plan = planned(MEAN.replace(head, f"{head}        import os; os.abort()\n"))
-    tried, said, known = list[str](), list[str](), set[str]()
+    tried, said, known = list[str](), list[str](), set[OwnAggregate]()
     whole = merged(plan, [mapper.run(rows(50, seed)) for seed in range(2)])
 
     def allowed(text: str) -> str:
@@ -166,7 +166,7 @@ def test_an_agent_that_runs_no_code_passes_states_on_and_makes_none(
     mapper: OwnMapper, at: FunctionsAt
 ) -> None:
     plan, never = planned(), replace(at, allowed=lambda _: "agent a1 runs no users' code")
-    said, slow = list[str](), set[str]()
+    said, slow = list[str](), set[OwnAggregate]()
     parts = [mapper.run(rows(50, seed)) for seed in range(2)]
     for _ in range(2):
         with merging(plan.fragment, never, said.append, slow) as merge:
