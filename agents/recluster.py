@@ -123,7 +123,7 @@ def recluster(
             raise UserError(f"run it as the user who owns {path}: agents must read what it writes")
         target = Target(path, access_of(folder))
     uid, place = uuid.uuid4().hex, layouts.here()
-    mine = Hold(by=by, host=socket.gethostname(), pid=_pid(), since_ms=now_ms(), place=place)
+    mine = Hold(by=by, host=socket.gethostname(), pid=os.getpid(), since_ms=now_ms(), place=place)
     _prepare(target, stream, uid, mine)
     work = _Recluster(target, stream, by, uid, mine, tell, now_ms)
     try:
@@ -153,10 +153,6 @@ def _busy(target: Target, stream: str, uid: str, hold: Hold) -> UserError:
         f"{hold.pid} of {hold.host}: wait for it; if it is gone for good, delete "
         f"{layouts.hold_path(target, stream, uid)}"
     )
-
-
-def _pid() -> int:
-    return psutil.Process().pid
 
 
 class _Recluster:

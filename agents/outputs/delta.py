@@ -15,7 +15,6 @@ that has made it. Times are in UTC.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,6 +27,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.types as pat
 
+from agents.outputs.files import sync_path
 from agents.outputs.parcels import Parcel
 from elf.client.values import cell, plain
 from elf.client.windows import WINDOW_COLUMNS
@@ -274,8 +274,4 @@ def _sync(folder: Path, version: int) -> None:
     added = (json.loads(line).get("add") for line in commit.read_text().splitlines())
     files = [folder / unquote(one["path"]) for one in added if one is not None]
     for path in (*files, folder, commit, log):
-        fd = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
+        sync_path(path)

@@ -52,7 +52,7 @@ class Files:
             self._put(parcel) for parcel in parcels if parcel.window.table.num_rows or parcel.window.revision
         }
         self._tidy(spans)
-        _sync(self._folder)
+        sync_path(self._folder)
 
     def close(self) -> None:
         """Nothing is open between two calls."""
@@ -110,9 +110,9 @@ def _stamp(moment: datetime | None) -> str:
     return moment.strftime("%Y%m%dT%H%M%S") + (f"_{moment.microsecond:06}Z" if moment.microsecond else "Z")
 
 
-def _sync(folder: Path) -> None:
-    """Names in a folder are durable."""
-    fd = os.open(folder, os.O_RDONLY)
+def sync_path(path: Path) -> None:
+    """A file, or names in a folder, are durable."""
+    fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)
     finally:

@@ -24,6 +24,7 @@ pruned, and panes before its first one, is *free*: nobody decides there, and all
 
 from __future__ import annotations
 
+from bisect import bisect
 from collections.abc import Iterable, Iterator
 from typing import Final
 
@@ -35,8 +36,8 @@ from elf.job.contributions import Piece, from_bytes, to_bytes
 from elf.job.effects import Effect, Send
 from elf.job.messages.rollup import AskDecided, Decided
 from elf.job.rollup.panes import Panes
-from elf.job.snapshots import Span
 from elf.job.spec import Flow
+from elf.job.stragglers import outside
 from elf.ql.plan import Fragment
 
 ALL: Final = -1
@@ -89,18 +90,14 @@ class Decisions:
             self._spans.append(_Span(start, end, members, now_ms))
 
     @property
-    def start(self) -> int | None:
-        """The first pane that is known; None: nothing is."""
-        return self._spans[0].start if self._spans else None
-
-    @property
     def end(self) -> int | None:
         """After the last pane that is known."""
         return self._spans[-1].end if self._spans else None
 
     def at(self, pane: int) -> _Span | None:
         """The decision on a pane."""
-        return next((one for one in self._spans if one.start <= pane < one.end), None)
+        place = bisect(self._spans, pane, key=lambda one: one.start) - 1
+        return self._spans[place] if place >= 0 and pane < self._spans[place].end else None
 
     def members(self, pane: int) -> int | None:
         """Who is in a pane; None: it is not known."""
@@ -113,24 +110,21 @@ class Decisions:
 
     def usable(self, piece: Piece) -> Iterator[Piece]:
         """What a root may hold of a piece: of undecided panes all, else what is of their members alone."""
-        rest = [(piece.start, piece.end)]
         for one in self._spans:
             inside = (max(piece.start, one.start), min(piece.end, one.end))
-            if inside[0] < inside[1]:
-                if one.members == ALL or not piece.members & ~one.members:
-                    yield piece.clip(*inside)
-                rest = [b for a in rest for b in _outside(a, inside)]
-        yield from (piece.clip(*span) for span in rest)
+            is_taken = one.members == ALL or not piece.members & ~one.members
+            if is_taken and inside[0] < inside[1]:
+                yield piece.clip(*inside)
+        if self._spans:
+            known = self._spans[0].start, self._spans[-1].end
+            yield from (piece.clip(*span) for span in outside((piece.start, piece.end), *known))
+        else:
+            yield piece
 
     def forget(self, below: int) -> None:
         """Nobody will ask about panes below this one."""
         while len(self._spans) > 1 and self._spans[0].end <= below:
             self._spans.pop(0)
-
-
-def _outside(span: Span, hole: Span) -> list[Span]:
-    parts = ((span[0], min(span[1], hole[0])), (max(span[0], hole[1]), span[1]))
-    return [part for part in parts if part[0] < part[1]]
 
 
 def answer(panes: Panes, asked: AskDecided) -> Decided | None:

@@ -336,8 +336,8 @@ class Sender:
         others = self._ranges_of(line.flow) if line.flow.fragment.range[1] > 1 else ()
         for one in (line, *(self._lines[other.uid] for other in others if other.uid in self._lines)):
             at = one.progress
-            is_open = at is not None and at.sealed < end and not one.suspended
-            found.extend(self._settle(one, start, end, drop_to=end if is_open else START_OF_TIME))
+            behind = at is not None and at.sealed < end and not one.suspended
+            found.extend(self._settle(one, start, end, drop_to=end if behind else START_OF_TIME))
         return found
 
     def leave_out(self, word: LeaveOut) -> list[Effect]:
