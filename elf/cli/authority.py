@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
@@ -23,8 +22,6 @@ from elf.security.roster import Roster
 
 AUTHORITY: Final = "authority"
 """The authority's folder in that of its owner's keys."""
-DAYS_MAX: Final = 36_500
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 @dataclass(frozen=True)
@@ -106,14 +103,6 @@ def roster_of(keys: folder.Keys, known: Known) -> Roster:
 
 
 # -- words ---------------------------------------------------------------------------------------------------
-
-
-def seconds_of(text: str, option: str = "--expires") -> int:
-    """Of an option's value. Raises ``UserError``."""
-    match = re.fullmatch(r"([1-9][0-9]{0,9})([smhd])", text)
-    if match is None or (seconds := int(match[1]) * _UNITS[match[2]]) > DAYS_MAX * 86_400:
-        raise UserError(f"{option} {text}: a time such as 90s, 30m, 12h or 365d")
-    return seconds
 
 
 def now_s() -> int:

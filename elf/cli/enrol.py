@@ -23,9 +23,9 @@ from elf.cli.authority import (
     now_s,
     owners_of,
     place_of,
-    seconds_of,
     tell_fleet,
 )
+from elf.cli.spans import seconds_of
 from elf.client.client import user_name
 from elf.client.enrolment import fit_name, join_fleet
 from elf.errors import UserError

@@ -19,12 +19,12 @@ from elf.cli.authority import (
     now_s,
     owners_of,
     roster_of,
-    seconds_of,
     tell_fleet,
 )
 from elf.cli.enrol import NEXT_FILE, install
 from elf.cli.options import Output
 from elf.cli.printing import printer, use_utf8
+from elf.cli.spans import seconds_of
 from elf.client.enrolment import keys_of, tell
 from elf.errors import UserError
 from elf.security import folder

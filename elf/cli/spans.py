@@ -1,10 +1,23 @@
-"""``--from`` and ``--to``: the event times that are asked for."""
+"""Times on a command line: ``--from`` and ``--to``, the event times that are asked for, and lengths."""
 
 from __future__ import annotations
 
+import re
 import time
+from typing import Final
 
 from elf.errors import UserError
+
+DAYS_MAX: Final = 36_500
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+
+
+def seconds_of(text: str, option: str = "--expires") -> int:
+    """Of an option's value, a length of time. Raises ``UserError``."""
+    match = re.fullmatch(r"([1-9][0-9]{0,9})([smhd])", text)
+    if match is None or (seconds := int(match[1]) * _UNITS[match[2]]) > DAYS_MAX * 86_400:
+        raise UserError(f"{option} {text}: a time such as 90s, 30m, 12h or 365d")
+    return seconds
 
 
 def span_of(begin: str | None, end: str | None) -> tuple[int, int] | None:
