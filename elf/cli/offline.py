@@ -383,18 +383,8 @@ def cancel(runs: RunNames, queue: QueueFolder = None) -> int:
 @app.command()
 def serve(
     queue: QueueFolder = None,
-    master: Annotated[
-        str,
-        typer.Option(
-            "--master", metavar="URL", help="Spark's: local[N], spark://HOST:PORT, yarn, k8s://URL."
-        ),
-    ] = LOCAL,
-    conf: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--conf", metavar="KEY=VALUE", help="A setting of Spark's, or of Hadoop's (spark.hadoop.…)."
-        ),
-    ] = None,
+    master: SparkMaster = LOCAL,
+    conf: SparkConf = None,
     slots: Annotated[
         int | None,
         typer.Option("--slots", min=1, max=4_096, help="Tasks at a time; default: the cores that Spark has."),

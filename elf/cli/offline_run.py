@@ -68,12 +68,12 @@ def run_offline(options: OfflineOptions) -> int:
     asked = _of_job(options, options.job, span) if options.job is not None else _of_text(options, span)
     from spark_backend import explained, offline, session
 
-    damaged = [name_damaged] if options.skip_damaged else []
+    damaged = name_damaged if options.skip_damaged else offline.refuse
     use_utf8()
     for line in offline.lacking(asked.archived, span):
         say(f"elf: the archive lacks rows: {line}")
     with session.opened(options.master, conf=conf) as spark:
-        found = offline.answer(spark, asked.plan, asked.archived, span, *damaged)
+        found = offline.answer(spark, asked.plan, asked.archived, span, damaged)
         if options.explain or asked.explain:
             say(explained.explained(spark, found, asked.streams), sys.stdout)
             return 0
