@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 POLL_SECS: Final = 0.5
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
-_LENGTH: Final = re.compile(r"(\d+)\s*(s|m|h|d)")
-_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 
 
 def folder_of(queue: Path | None) -> Path:
@@ -65,15 +63,15 @@ def submit(options: SubmitOptions) -> int:
     from elf.cli.options import one_text
     from elf.cli.results import check_suffix
     from elf.cli.run import declared
-    from elf.cli.spans import span_of
-    from elf.client.files import tables_of
+    from elf.cli.spans import seconds_of, span_of
+    from elf.client.files import files_of, tables_of
 
     text = one_text(options.text, options.file, "-q SQL and -f FILE")
     if not options.archives:
         raise UserError("give the archive to read: --archive PATH (archive.path of the agents)")
     if options.name is not None and not _NAME.fullmatch(options.name):
         raise UserError(f"--name {options.name}: letters, digits, '.', '_' and '-', at most 64 of them")
-    deadline_ms = _deadline(options.deadline)
+    secs = None if options.deadline is None else seconds_of(options.deadline, "--deadline")
     out = options.out.absolute()
     check_suffix(out)
     check_spark()
@@ -81,34 +79,26 @@ def submit(options: SubmitOptions) -> int:
     from spark_backend.queries import question
     from spark_backend.queue.store import Spec, Store
 
-    tables = tables_of(text)
+    tables, texts = tables_of(text), files_of(text)
     archives = tuple(path if "://" in path else str(Path(path).absolute()) for path in options.archives)
-    asked = question(text, archives, span, columns=dict(map(declared, options.columns)), tables=tables)
+    columns = dict(map(declared, options.columns))
+    asked = question(text, archives, span, columns=columns, tables=tables, texts=texts)
     if asked.explain:
         raise UserError("a run answers a SELECT; elf offline run --explain shows a plan")
-    spec = Spec(
-        text, archives, str(out), span, {one.stream: one.schema for one in asked.streams}, dict(tables)
-    )
-    store = Store(options.queue, create=True)
+    spec = Spec(text, archives, span, {one.stream: one.schema for one in asked.streams}, tables, texts)
+    store, now = Store(options.queue, create=True), now_ms()
     run = store.submit(
         options.name or f"run-{secrets.token_hex(3)}",
         spec,
+        out,
         owner=getpass.getuser(),
         production=options.production,
-        deadline_ms=deadline_ms,
-        now_ms=now_ms(),
+        deadline_ms=None if secs is None else now + secs * 1_000,
+        now_ms=now,
     )
     print(run.name)
+    _say_if_unserved(options.queue)
     return 0
-
-
-def _deadline(text: str | None) -> int | None:
-    if text is None:
-        return None
-    found = _LENGTH.fullmatch(text.strip())
-    if found is None or not int(found[1]):
-        raise UserError(f"--deadline {text}: say how long from now on, such as 90s, 10m, 2h or 1d")
-    return now_ms() + int(found[1]) * _UNITS[found[2]] * 1_000
 
 
 def now_ms() -> int:
@@ -121,35 +111,45 @@ def ask(folder: Path, names: Sequence[str], what: str) -> int:
     store = _opened(folder)
     for name in names:
         store.ask(name, what)
-    if not _is_served(folder):
-        say(f"elf: nobody serves {folder}: it will be done when elf offline serve runs")
+    _say_if_unserved(folder)
     return 0
 
 
 def show(folder: Path, *, as_json: bool, watch: bool, every: bool) -> int:
     """Print the queue: what is not over, or ``every`` run. Raises ``UserError``."""
+    if as_json and watch:
+        raise UserError("give --json or --watch, not both")
     store = _opened(folder)
+    runs = store.runs(over=every)
     if as_json:
-        for run in store.runs(over=every):
+        for run in runs:
             print(json.dumps(facts(run)))
         return 0
-    if not watch:
-        console(sys.stdout).print(_table(store.runs(over=every), now_ms()))
+    if not all(run.over for run in runs):
+        _say_if_unserved(folder)
+    if watch:
+        _live(lambda: store.runs(over=every))
     else:
-        _live(lambda: store.runs(over=every), lambda runs: not runs)
-    if not _is_served(folder):
-        say(f"elf: nobody serves {folder}: start elf offline serve")
+        console(sys.stdout).print(_table(runs, now_ms()))
     return 0
 
 
 def wait(folder: Path, names: Sequence[str]) -> int:
     """Wait until these runs are over; 1 when one is not done. Raises ``UserError``."""
     store = _opened(folder)
-    _live(lambda: [store.run(name) for name in names], lambda runs: all(run.over for run in runs))
-    bad = [run for name in names if (run := store.run(name)).state != "done"]
-    for run in bad:
-        say(f"elf: {run.name} {'has failed: ' + run.why if run.state == 'failed' else 'is ' + run.state}")
-    return 1 if bad else 0
+    if not all(store.run(name).over for name in names):
+        _say_if_unserved(folder)
+    _live(lambda: [store.run(name) for name in names])
+    runs = [store.run(name) for name in names]
+    for run in runs:
+        match run.state:
+            case "done":
+                say(f"elf: {run.name} is done: its rows are in {run.out}")
+            case "failed":
+                say(f"elf: {run.name} has failed: {run.why}")
+            case state:
+                say(f"elf: {run.name} is {state}")
+    return 0 if all(run.state == "done" for run in runs) else 1
 
 
 def facts(run: Run) -> dict[str, object]:
@@ -167,7 +167,7 @@ def facts(run: Run) -> dict[str, object]:
         "ended": None if run.ended_ms is None else run.ended_ms / 1e3,
         "containers": run.containers,
         "suspends": run.suspends,
-        "out": run.spec.out,
+        "out": run.out,
         "why": run.why or None,
     }
 
@@ -178,32 +178,33 @@ def _opened(folder: Path) -> Store:
     return Store(folder)
 
 
-def _is_served(folder: Path) -> bool:
+def _say_if_unserved(folder: Path) -> None:
+    """Where no daemon is at work, say so."""
     import fcntl
 
     try:
         with (folder / "serve.lock").open("r") as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except FileNotFoundError:
-        return False
+        pass
     except OSError:
-        return True
-    return False
+        return
+    say(f"elf: nobody serves {folder}: start elf offline serve")
 
 
-def _live(look: Callable[[], Sequence[Run]], over: Callable[[Sequence[Run]], bool]) -> None:
+def _live(look: Callable[[], Sequence[Run]]) -> None:
     """Show runs until they are over: live in a terminal."""
     from rich.live import Live
 
     if not sys.stdout.isatty():
-        while not over(look()):
+        while not all(run.over for run in look()):
             time.sleep(POLL_SECS)
         return
     with Live(console=console(sys.stdout), auto_refresh=False) as live:
         while True:
             runs = look()
             live.update(_table(runs, now_ms()), refresh=True)
-            if over(runs):
+            if all(run.over for run in runs):
                 return
             time.sleep(POLL_SECS)
 

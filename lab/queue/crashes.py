@@ -22,44 +22,27 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-import pyarrow as pa
-
-from agents.inputs.values import Source
-from agents.tasks.archive import Archive
 from elf.errors import UserError
+from lab.bench.offline import HOUR_US, START_US, archived
 from spark_backend.queries import question
 from spark_backend.queue.store import Run, Spec, Store
 
 QUERY: Final = (
-    "SELECT product, COUNT(*) AS n, SUM(price) AS total, AVG(price) AS mean FROM clicks GROUP BY product"
+    "SELECT product, COUNT(*) AS n, SUM(price) AS total, AVG(price) AS mean FROM log GROUP BY product"
 )
-HOUR_US: Final = 3_600_000_000
-START_US: Final = 1_767_225_600_000_000
 ROWS: Final = 200
 """Of a file."""
 
 
-def archived(path: Path, files: int) -> None:
-    """An archive of so many files, an hour each, with prices whose sum depends on the order of adding."""
+def written(log: Path, files: int) -> None:
+    """Lines of so many hours, with prices whose sum depends on the order of adding."""
     rng = random.Random(1)
-    rolls, whole = path.parent / "rolls", 1 << 30
-    archive = Archive(
-        rolls, str(path), stream="clicks", agent="a", roll_secs=3_600, roll_bytes=whole, facts={}
-    )
-    archive.restore(0)
-    for hour in range(files):
-        times = [START_US + hour * HOUR_US + n * 1_000_000 for n in range(ROWS)]
-        lines = [
-            json.dumps({"ts": us // 1_000_000, "product": f"p{rng.randrange(9)}", "price": rng.random() / 3})
-            for us in times
-        ]
-        offsets = np.arange(ROWS, dtype=np.int64)
-        archive.append(pa.array(lines), pa.array(times, pa.int64()), Source("s", "/log"), offsets)
-        archive.sync()
-    archive.roll()
-    archive.ship(archive.sync())
-    archive.close()
+    with log.open("w", encoding="utf-8") as out:
+        for hour in range(files):
+            for n in range(ROWS):
+                ts = (START_US + hour * HOUR_US) // 1_000_000 + n
+                row = {"ts": ts, "product": f"p{rng.randrange(9)}", "price": rng.random() / 3}
+                out.write(f"{json.dumps(row)}\n")
 
 
 class Served:
@@ -77,9 +60,9 @@ class Served:
         out = self.store.folder / f"{name}.parquet"
         asked = question(QUERY, [str(self._archive)])
         schemas = {one.stream: one.schema for one in asked.streams}
-        spec = Spec(QUERY, (str(self._archive),), str(out), None, schemas)
+        spec = Spec(QUERY, (str(self._archive),), None, schemas)
         now_ms = time.time_ns() // 1_000_000
-        self.store.submit(name, spec, owner="crashes", production=False, deadline_ms=None, now_ms=now_ms)
+        self.store.submit(name, spec, out, owner="crashes", production=False, deadline_ms=None, now_ms=now_ms)
         return out
 
     def begin(self) -> None:
@@ -169,8 +152,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="elf-queue-") as folder:
-        archive = Path(folder) / "archive"
-        archived(archive, given.files)
+        log, archive = Path(folder) / "log", Path(folder) / "archive"
+        written(log, given.files)
+        archived(log, archive, "json")
         served = Served(Path(folder), archive, given.master)
         try:
             found = disturb(served, given.times, given.kill_share, given.seed)

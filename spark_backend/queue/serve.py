@@ -200,13 +200,11 @@ class Daemon:
             self._tell(f"{run.name} is suspended")
             return
         if run.asked == "resume":
-            if run.state == "failed":
-                self._live.pop(run.name, None)
             self._store.answer(run, state="waiting", why="", ended_ms=None)
             if (live := self._live.get(run.name)) is not None:
                 self._store.update(run.number, state="running")
                 live.master.go_on()
-            self._tell(f"{run.name} goes on")
+                self._tell(f"{run.name} goes on")
         elif run.state == "suspended":
             return
         if run.name not in self._live:
@@ -214,12 +212,12 @@ class Daemon:
 
     def _start(self, run: Run, now_ms: int) -> None:
         try:
-            work = Work(self._spark, run.spec)
+            work = Work(self._spark, self._store.spec(run.number))
             inputs = self._store.tasks(run.number)
             if not inputs:
                 inputs = tasks_of(work.inputs(), sum(self._manager.slots.values()))
                 self._store.plan(run.number, inputs)
-            elif run.state == "waiting":
+            else:
                 self._store.update(run.number, state="running")
         except ElfError as error:
             self._fail(run.number, run.name, str(error), now_ms)
@@ -242,11 +240,11 @@ class Daemon:
         rate = Rate(now_ms, master.progress())
         self._live[run.name] = _Live(
             run.number, run.name, work, master, inputs, rate, run.submitted_ms, run.deadline_ms,
-            Path(run.spec.out), suspends=run.suspends,
+            Path(run.out), suspends=run.suspends,
         )  # fmt: skip
         self._manager.submit(run.name, production=run.production, deadline_ms=run.deadline_ms)
-        files = sum(map(len, inputs))
-        self._tell(f"{run.name} begins: {len(tasks)} tasks, {files} inputs, {len(done)} tasks were done")
+        ended, whole = sum(map(len, begun.values())), sum(map(len, inputs))
+        self._tell(f"{run.name} {'goes on' if ended else 'begins'}: {ended} of {whole} inputs done")
 
     def _cancel_run(self, run: Run, now_ms: int) -> None:
         live = self._live.get(run.name)
@@ -294,6 +292,8 @@ class Daemon:
             live.finishing = True
             self._store.update(live.number, state="committing")
             self._ends.submit(self._guarded, self._commit, live)
+        elif live.master.held_back and not live.master.running():
+            self._forget(live)  # all that it has done is on disk; the next one may have its place
 
     def _commit(self, live: _Live) -> None:
         why = None

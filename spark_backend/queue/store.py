@@ -8,7 +8,7 @@ after its file is durable; a row is written once, so an input is never counted t
 
 from __future__ import annotations
 
-import os
+import shutil
 import sqlite3
 import threading
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,10 @@ from typing import Any, Final
 
 import msgspec
 
+from agents.disk.durable import sync_path
 from elf.errors import UserError
 from elf.schema import Schema
+from elf.security import files
 
 RUNS_MAX: Final = 1_000
 """Runs that are not over; one more is refused."""
@@ -30,7 +32,8 @@ _VERSION: Final = 1
 _SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS runs (
     number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL UNIQUE, owner TEXT NOT NULL,
-    spec BLOB NOT NULL, production INTEGER NOT NULL, deadline_ms INTEGER, submitted_ms INTEGER NOT NULL,
+    spec BLOB NOT NULL, out TEXT NOT NULL, production INTEGER NOT NULL, deadline_ms INTEGER,
+    submitted_ms INTEGER NOT NULL,
     state TEXT NOT NULL DEFAULT 'waiting', asked TEXT NOT NULL DEFAULT '', ended_ms INTEGER,
     progress REAL NOT NULL DEFAULT 0, remaining_ms INTEGER, containers INTEGER NOT NULL DEFAULT 0,
     suspends INTEGER NOT NULL DEFAULT 0, why TEXT NOT NULL DEFAULT '');
@@ -44,27 +47,27 @@ CREATE TABLE IF NOT EXISTS outputs (
 
 
 class Spec(msgspec.Struct, frozen=True):
-    """What a run is to answer, and where to.
+    """What a run is to answer.
 
     Attributes:
         text (str): as ``spark_backend.queries.question`` takes it.
         archives (tuple[str, ...]): their paths or URIs.
-        out (str): the file that the rows go to, an absolute path.
         span (tuple[int, int] | None): event times in µs.
         schemas (dict[str, Schema]): of its streams, as they were when it was submitted.
         tables (dict[str, bytes]): contents of the files that it joins.
+        texts (dict[str, str]): texts of the aggregates that it creates.
 
     Example:
-        >>> Spec("SELECT COUNT(*) AS n FROM clicks", ("/archive",), "/tmp/n.csv").span is None
+        >>> Spec("SELECT COUNT(*) AS n FROM clicks", ("/archive",)).span is None
         True
     """
 
     text: str
     archives: tuple[str, ...]
-    out: str
     span: tuple[int, int] | None = None
     schemas: dict[str, Schema] = {}
     tables: dict[str, bytes] = {}
+    texts: dict[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -75,7 +78,7 @@ class Run:
         number (int): in the order of submission, from 1.
         name (str): unique.
         owner (str): who has submitted it.
-        spec (Spec): what it is to answer.
+        out (str): the file that its rows go to, an absolute path.
         production (bool): its priority.
         deadline_ms (int | None): when it has to be done, ms since the epoch.
         submitted_ms (int): when it was submitted.
@@ -96,7 +99,7 @@ class Run:
     number: int
     name: str
     owner: str
-    spec: Spec
+    out: str
     production: bool
     deadline_ms: int | None
     submitted_ms: int
@@ -116,7 +119,7 @@ class Run:
 
 
 _COLUMNS: Final = (
-    "number, name, owner, spec, production, deadline_ms, submitted_ms, state, asked, ended_ms, progress, "
+    "number, name, owner, out, production, deadline_ms, submitted_ms, state, asked, ended_ms, progress, "
     "remaining_ms, containers, suspends, why"
 )
 
@@ -165,7 +168,15 @@ class Store:
     # -- runs ------------------------------------------------------------------------------------------------
 
     def submit(
-        self, name: str, spec: Spec, *, owner: str, production: bool, deadline_ms: int | None, now_ms: int
+        self,
+        name: str,
+        spec: Spec,
+        out: Path,
+        *,
+        owner: str,
+        production: bool,
+        deadline_ms: int | None,
+        now_ms: int,
     ) -> Run:
         """A run joins the queue. Raises ``UserError`` for a name that is taken, and a queue that is full."""
         with self._writing() as con:
@@ -175,9 +186,9 @@ class Store:
             if con.execute("SELECT 1 FROM runs WHERE name = ?", (name,)).fetchone():
                 raise UserError(f"there is a run {name} already: give another --name")
             con.execute(
-                "INSERT INTO runs (name, owner, spec, production, deadline_ms, submitted_ms) "
-                "VALUES (?, ?, ?, ?, ?, ?)",
-                (name, owner, msgspec.msgpack.encode(spec), production, deadline_ms, now_ms),
+                "INSERT INTO runs (name, owner, spec, out, production, deadline_ms, submitted_ms) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (name, owner, msgspec.msgpack.encode(spec), str(out), production, deadline_ms, now_ms),
             )
         return self.run(name)
 
@@ -198,7 +209,13 @@ class Store:
             )
         return _run(row)
 
-    def ask(self, name: str, what: str) -> Run:
+    def spec(self, number: int) -> Spec:
+        """What a run is to answer. It may be large: the files that are joined are in it."""
+        with self._errors():
+            row = self._con.execute("SELECT spec FROM runs WHERE number = ?", (number,)).fetchone()
+        return msgspec.msgpack.decode(row[0], type=Spec)
+
+    def ask(self, name: str, what: str) -> None:
         """Ask the daemon to suspend, resume or cancel a run. Raises ``UserError`` where that is nothing."""
         run = self.run(name)
         if run.over and not (run.state == "failed" and what == "resume"):
@@ -206,7 +223,6 @@ class Store:
         if what == "resume" and run.state not in ("suspended", "failed") and run.asked != "suspend":
             raise UserError(f"{name} is {run.state}: it need not be resumed")
         self.update(run.number, asked=what)
-        return run
 
     def answer(self, run: Run, **values: object) -> None:
         """Set columns of a run, as it was asked to; what it was asked for since then stays."""
@@ -258,18 +274,8 @@ class Store:
     def output(self, number: int, task: int, place: int, attempt: str, data: bytes) -> None:
         """The partial states of an input are there: durable, before they count."""
         path = self.path(number, task, place, attempt)
-        path.parent.mkdir(mode=0o700, exist_ok=True)
-        part = path.with_suffix(".part")
-        with part.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        part.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        files.write(path, data)
+        sync_path(path.parent)
         with self._writing() as con:
             con.execute("INSERT INTO outputs VALUES (?, ?, ?, ?)", (number, task, place, attempt))
 
@@ -290,11 +296,7 @@ class Store:
         with self._writing() as con:
             con.execute("DELETE FROM outputs WHERE run = ?", (number,))
             con.execute("DELETE FROM tasks WHERE run = ?", (number,))
-        folder = self.folder / f"run-{number}"
-        if folder.is_dir():
-            for path in folder.iterdir():
-                path.unlink(missing_ok=True)
-            folder.rmdir()
+        shutil.rmtree(self.folder / f"run-{number}", ignore_errors=True)
 
     # -- SQLite ----------------------------------------------------------------------------------------------
 
@@ -320,5 +322,5 @@ class Store:
 
 
 def _run(row: Sequence[Any]) -> Run:
-    number, name, owner, spec, production, *rest = row
-    return Run(number, name, owner, msgspec.msgpack.decode(spec, type=Spec), bool(production), *rest)
+    number, name, owner, out, production, *rest = row
+    return Run(number, name, owner, out, bool(production), *rest)

@@ -2,8 +2,8 @@
 
 A query that is *divisible* is mapped file by file; what the files have made is merged in the order of the
 files, however they were shared out among attempts, so the answer is the same to the bit whatever happened on
-the way. Other queries (joins of streams, jobs over jobs, functions over windows of both) are one input: they
-give way only before they begin.
+the way. Other queries (joins of streams, jobs over jobs, aggregates of one's own) are one input: they give
+way only before they begin.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from elf.aggregates import identity_row, merge_tables
 from elf.errors import UserError
 from elf.job.assembly.windows import Assembly
 from elf.job.spec import END_OF_TIME, START_OF_TIME
+from elf.ql.own import owns_of
 from elf.ql.plan import Fragment, Plan
 from elf.windows import Calendar
 from spark_backend import offline
@@ -72,7 +73,14 @@ class Work:
     """
 
     def __init__(self, spark: SparkSession, spec: Spec) -> None:
-        asked = question(spec.text, spec.archives, spec.span, tables=spec.tables, schemas=spec.schemas)
+        asked = question(
+            spec.text,
+            spec.archives,
+            spec.span,
+            tables=spec.tables,
+            schemas=spec.schemas,
+            texts=spec.texts,
+        )
         self._spark = spark
         self._plan, self._archived, self._span = asked.plan, asked.archived, spec.span
         self._mine = threading.local()
@@ -144,6 +152,7 @@ def is_divisible(plan: Plan) -> bool:
     """Whether the files of an archive can be mapped one by one, and what they make be merged: groups of one
     or more streams, without rows of two that meet."""
     plain = plan.join is None and not plan.beside and not plan.stages and plan.final is None
+    plain = plain and not owns_of(plan.unranged)  # their values are made by Spark, or by an agent's sandbox
     return plain and plan.trees == 1 and plan.since is None and plan.fragment.keep is None
 
 

@@ -24,9 +24,9 @@ def folder(tmp_path: Path) -> Path:
     """A queue with two runs."""
     folder = tmp_path / "queue"
     store = Store(folder, create=True)
-    spec = Spec("SELECT COUNT(*) AS n FROM clicks", ("/archive",), "/tmp/n.csv")
+    spec, out = Spec("SELECT COUNT(*) AS n FROM clicks", ("/archive",)), Path("/tmp/n.csv")
     for name, production in (("study", False), ("nightly", True)):
-        store.submit(name, spec, owner="me", production=production, deadline_ms=None, now_ms=1_000)
+        store.submit(name, spec, out, owner="me", production=production, deadline_ms=None, now_ms=1_000)
     store.update(1, state="running", progress=0.25, remaining_ms=90_000, containers=2)
     store.close()
     return folder
@@ -75,6 +75,7 @@ def test_what_is_asked_for_while_the_daemon_does_the_last_thing_is_not_lost(fold
     ("args", "why"),
     [
         (["queue"], "there is no queue in"),
+        (["queue", "--json", "--watch"], "--json or --watch, not both"),
         (["suspend", "x"], "there is no queue in"),
         (["submit", "-q", "SELECT 1", "--out", "n.csv"], "give the archive to read"),
         (["submit", "-q", "SELECT 1", "--out", "n.csv", "--archive", "/a", "--name", "a b"], "--name a b"),
@@ -140,11 +141,12 @@ def test_a_query_is_planned_when_it_is_submitted(tmp_path: Path, capsys: pytest.
         call("submit", "-q", text, *over, *out, *queue, "--priority", "production", "--deadline", "10m") == 0
     )
     name = capsys.readouterr().out.strip()
-    [run] = Store(tmp_path / "queue").runs()
+    store = Store(tmp_path / "queue")
+    [run] = store.runs()
     assert run.name == name
     assert run.production
     assert run.deadline_ms is not None
     assert 0 < run.deadline_ms - run.submitted_ms <= 600_000
-    assert run.spec.schemas["clicks"].find("clicks") is not None
+    assert store.spec(run.number).schemas["clicks"].find("clicks") is not None
     with pytest.raises(UserError, match=f"there is a run {name} already"):
         call("submit", "-q", text, *over, *out, *queue, "--name", name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import cycle
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,11 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from elf.client.files import files_of
 from elf.errors import UserError
+from elf.examples import correlation
 from spark_backend import offline
 from spark_backend.queries import question
 from spark_backend.queue.store import RUNS_MAX, Spec, Store
 from spark_backend.queue.work import Work
+from tests.support.confined import needs_confinement
 from tests.support.offline import BASE_US, SECOND, clicks, store_clicks
 from tests.support.queued import Queue
 
@@ -51,7 +55,7 @@ def undisturbed(
 ) -> pa.Table:
     """By merging all files in one go."""
     asked = question(text, [str(archive)])
-    spec = Spec(text, (str(archive),), "", span, {one.stream: one.schema for one in asked.streams})
+    spec = Spec(text, (str(archive),), span, {one.stream: one.schema for one in asked.streams})
     work = Work(spark, spec)
     inputs = work.inputs()
     assert len(inputs) == FILES if span is None else len(inputs) < FILES
@@ -77,24 +81,27 @@ def test_suspended_resumed_and_begun_again_at_random(queue: Queue, archive: Path
     wanted = undisturbed(queue.spark, COUNT, archive)
     rng = random.Random(1)
     out = queue.submit("one", COUNT, archive)
-    while not queue.run("one").over:
-        for _ in range(rng.randrange(6)):
+    for disturbance in cycle(["suspend", "again"]):
+        before = len(queue.store.outputs(1))  # what is next is disturbed in the middle of the one behind it
+        queue.until(lambda: queue.run("one").over or len(queue.store.outputs(1)) > before)  # noqa: B023
+        for _ in range(rng.randrange(3)):
             queue.tick()
+        if queue.run("one").over:
+            break
         done = queue.store.outputs(1)
-        match rng.choice(["suspend", "again", "nothing"]):
-            case "suspend":
-                with suppress(UserError):  # it is done in the meantime
-                    queue.store.ask("one", "suspend")
-                    queue.tick()
-                    queue.store.ask("one", "resume")
-            case "again":
-                queue.again()
+        if disturbance == "again":
+            queue.again()
+        else:
+            with suppress(UserError):  # it is done in the meantime
+                queue.store.ask("one", "suspend")
+                queue.tick()
+                queue.store.ask("one", "resume")
         kept = queue.store.outputs(1)
         if not queue.run("one").over:  # then they are dropped
             assert set(done) <= set(kept)  # each once, by the attempt that did it
     assert queue.run("one").state == "done"
     assert pq.read_table(out).equals(wanted)
-    assert not (queue.folder / "run-1").exists()
+    queue.until(lambda: not (queue.folder / "run-1").exists())  # the commit does so last
 
 
 @pytest.mark.parametrize("patience", ["given", "killed"])
@@ -131,6 +138,7 @@ def test_a_run_is_suspended_resumed_and_cancelled(queue: Queue, archive: Path) -
     queue.store.ask("one", "resume")
     queue.until(lambda: len(queue.store.outputs(1)) > len(done))
     assert set(done) <= set(queue.store.outputs(1))
+    assert queue.run("one").state == "running"
     queue.store.ask("one", "cancel")
     queue.until(lambda: queue.run("one").over)
     assert queue.run("one").state == "cancelled"
@@ -138,6 +146,36 @@ def test_a_run_is_suspended_resumed_and_cancelled(queue: Queue, archive: Path) -
     assert not out.exists()
     with pytest.raises(UserError, match="cancelled: there is nothing to suspend"):
         queue.store.ask("one", "suspend")
+
+
+def test_a_run_that_is_suspended_is_in_nobodys_way(
+    queue: Queue, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_backend.queue.serve.LIVE_MAX", 1)
+    one, other = (queue.submit(name, COUNT, archive) for name in ("one", "other"))
+    queue.until(lambda: queue.run("one").containers > 0)
+    queue.store.ask("one", "suspend")
+    queue.until(lambda: queue.run("other").over)
+    assert queue.run("one").state == "suspended"
+    queue.store.ask("one", "resume")
+    queue.until(lambda: queue.run("one").over)
+    assert pq.read_table(one).equals(pq.read_table(other))
+
+
+@needs_confinement
+def test_aggregates_of_ones_own_come_with_the_run(queue: Queue, archive: Path) -> None:
+    text = (
+        f"CREATE AGGREGATE together FROM '{correlation.__file__}'; "
+        "SELECT product, together(clicks, price) AS r FROM clicks GROUP BY product ORDER BY product"
+    )
+    out = queue.submit("one", text, archive)
+    asked = question(text, [str(archive)], texts=files_of(text))
+    queue.until(lambda: queue.run("one").over)
+    assert queue.run("one").state == "done", queue.run("one").why
+    wanted = offline.collected(offline.answer(queue.spark, asked.plan, asked.archived, None))
+    got = pq.read_table(out)
+    assert got["product"].equals(wanted["product"])
+    assert got["r"].to_pylist() == pytest.approx(wanted["r"].to_pylist(), rel=1e-9)
 
 
 def test_a_file_that_is_damaged_fails_the_run_which_goes_on_when_it_is_back(
@@ -163,10 +201,10 @@ def test_a_queue_is_bounded_and_names_are_taken_once(tmp_path: Path, monkeypatch
         Store(tmp_path / "none")
     store = Store(tmp_path / "queue", create=True)
     assert (tmp_path / "queue").stat().st_mode & 0o777 == 0o700
-    spec = Spec("SELECT 1", ("/a",), "/b")
+    spec, out = Spec("SELECT 1", ("/a",)), Path("/b")
 
     def submit(name: str) -> None:
-        store.submit(name, spec, owner="me", production=False, deadline_ms=None, now_ms=0)
+        store.submit(name, spec, out, owner="me", production=False, deadline_ms=None, now_ms=0)
 
     submit("a")
     with pytest.raises(UserError, match="there is a run a already"):

@@ -10,6 +10,7 @@ from random import Random
 from pyspark.sql import SparkSession
 
 from elf.cli.results import write_result
+from elf.client.files import files_of
 from spark_backend.queries import question
 from spark_backend.queue.policies import Policies
 from spark_backend.queue.serve import Daemon
@@ -54,10 +55,12 @@ class Queue:
         self, name: str, text: str, archive: Path, *, production: bool = False, deadline_ms: int | None = None
     ) -> Path:
         out = self.folder / f"{name}.parquet"
-        asked = question(text, [str(archive)])
-        spec = Spec(text, (str(archive),), str(out), None, {one.stream: one.schema for one in asked.streams})
+        texts = files_of(text)
+        asked = question(text, [str(archive)], texts=texts)
+        schemas = {one.stream: one.schema for one in asked.streams}
+        spec = Spec(text, (str(archive),), None, schemas, texts=texts)
         self.store.submit(
-            name, spec, owner="me", production=production, deadline_ms=deadline_ms, now_ms=self.now_ms
+            name, spec, out, owner="me", production=production, deadline_ms=deadline_ms, now_ms=self.now_ms
         )
         return out
 
