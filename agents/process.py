@@ -16,16 +16,13 @@ import asyncio
 import contextlib
 import fcntl
 import functools
-import hashlib
-import json
 import os
 import random
-import shutil
 import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, TextIO
@@ -36,7 +33,7 @@ from agents.answering.keys import NodeKeys
 from agents.answering.quotas import Quotas
 from agents.audit import Audit
 from agents.bearers import Tls
-from agents.config import FILES, Config, FunctionsConfig, OutputsConfig, StreamConfig
+from agents.config import Config, FunctionsConfig, OutputsConfig
 from agents.connections import Bounds, names_of
 from agents.disk import modes
 from agents.disk.modes import Access, too_open
@@ -44,15 +41,10 @@ from agents.disk.programstore import checkpoints, given
 from agents.disk.room import is_refusal, lacking, wait_for_room
 from agents.disk.store import Store
 from agents.driver import Driver, End
-from agents.formats import Format, get_format
 from agents.http import AgentStatus, HttpServer
-from agents.inputs.records import Records
-from agents.inputs.tail import Tail
-from agents.inputs.values import Input
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.logs import get_logger
 from agents.lookups import LOOKUPS
-from agents.masks import read_key
 from agents.metrics import Metrics
 from agents.node.beginning import (
     Detect,
@@ -64,38 +56,25 @@ from agents.node.beginning import (
 from agents.node.node import Node
 from agents.outputs.delivering import Deliveries
 from agents.ports import Receiver
-from agents.receiving.opening import open_input
 from agents.rekeying import Rekeying
 from agents.restore import contacts, restore
 from agents.status import Aside, Status
 from agents.strangers import Strangers
-from agents.tasks.archive import Archive
-from agents.tasks.archived import Archived
+from agents.streams import ms_of, since_us, task_of
 from agents.tasks.housekeeping import housekeeping_of
-from agents.tasks.masking import Masked, lines_of
 from agents.tasks.memory import LIMIT
-from agents.tasks.sinks import RejectFile, Sinks
-from agents.tasks.spill import SpillFolder
-from agents.tasks.streams import FunctionsAt, StreamEngine
-from agents.tasks.streamtask import StreamTask, TaskStatus
-from agents.tasks.tracing import Masks
+from agents.tasks.streams import FunctionsAt
 from elf import native
 from elf.addresses import is_loopback, split_address
 from elf.client.values import for_terminal
 from elf.errors import ElfError, UserError
-from elf.fields import replace
 from elf.functions import cgroup, confinement
 from elf.functions.allowed import Allow, Allowed, allowed, keyless, refusal
 from elf.functions.hosts import Settings
 from elf.functions.sandbox import IMPORTS_BYTES, Limits, Sandboxes, Template
 from elf.job.catalog.membership import Identity, StreamSince
-from elf.job.ports import Spill
-from elf.job.reexecution import Reading
 from elf.job.rollup.decide import RootSettings
-from elf.job.worker.stream import LONG_AGO, WorkerSettings
-from elf.job.worker.taps import Ends
 from elf.ql.fuel import FRAMES_MAX
-from elf.schema import ColumnType
 from elf.security.authored import digest
 from elf.security.keys import seal
 from elf.security.roster import Trust
@@ -107,9 +86,6 @@ STORE_FILE = "elf.sqlite"
 LOCK_FILE = "lock"
 """Held while an agent runs there, and has the number of its process."""
 PID_CHARS_MAX = 20
-TREE_BYTES_MIN = 48 << 20
-"""The least memory that a tree can work in."""
-
 FUNCTIONS_AT_ONCE = 16
 """Processes of functions, beside those of jobs in Python, that an agent's code is given memory for."""
 
@@ -123,8 +99,6 @@ Listening = Callable[[int, str, str | None], None]
 
 LOOK_SECS: Final = 10.0
 """Between two looks at the files of ``geoip.databases``; a new one is taken at the second."""
-COPIED_MS: Final = 1_000
-"""How often what has come to open panes is copied to neighbours, where copies are eager."""
 SWITCH_SECS: Final = 0.001
 """So long a thread that computes in Python (a plan) may keep the loop waiting at each of its steps."""
 
@@ -388,7 +362,7 @@ def _driver(
     receivers: dict[str, Receiver] = {}
     programs = checkpoints(store)
     streams = [
-        _stream(config, name, stream, store, folder, me, metrics, functions, receivers, given(programs))
+        task_of(config, name, stream, store, folder, me, metrics, functions, receivers, given(programs))
         for name, stream in config.streams.items()
     ]
     restored = restore(store, {task.facts.stream: task.worker for task, _ in streams}, programs)
@@ -469,19 +443,19 @@ def _contacts(config: Config, keyring: Keyring, restored: Restored, store: Store
 def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, store: Store) -> Node:
     protocol = config.protocol
     root = RootSettings(
-        limit_ms_min=_ms(protocol.straggler_min_secs),
-        limit_ms_max=_ms(protocol.straggler_max_secs),
-        grace_ms=_ms(protocol.restart_grace_secs),
-        revise_ms=_ms(protocol.revise_secs),
+        limit_ms_min=ms_of(protocol.straggler_min_secs),
+        limit_ms_max=ms_of(protocol.straggler_max_secs),
+        grace_ms=ms_of(protocol.restart_grace_secs),
+        revise_ms=ms_of(protocol.revise_secs),
     )
     since = [StreamSince(name, since_us(name, stream, store)) for name, stream in config.streams.items()]
     settings = NodeSettings(
         root=root,
         retained_bytes_max=protocol.retained_bytes_max,
-        combine_ms=None if protocol.combine_secs is None else _ms(protocol.combine_secs),
+        combine_ms=None if protocol.combine_secs is None else ms_of(protocol.combine_secs),
         replicas=protocol.replicas,
         eager=protocol.eager,
-        copy_after_ms=_ms(protocol.copy_after_secs),
+        copy_after_ms=ms_of(protocol.copy_after_secs),
         copies_bytes_max=protocol.copies_bytes_max,
         open=keyring.mode == "open",
         quotas=Quotas(**asdict(config.quotas)),
@@ -506,157 +480,3 @@ def _node_keys(keyring: Keyring) -> NodeKeys | None:
     identity = keyring.keys.identity
     trust, signed = Trust(identity.cluster, identity.authority), (*identity.roster, identity.certificate)
     return NodeKeys(trust, signed, identity.fleet, seal_pairs, keyring.keys.pair.sign)
-
-
-def since_us(name: str, stream: StreamConfig, store: Store) -> int:
-    """From which event time on this agent has a stream: ever, when it reads its files from their beginning,
-    else from its first start with it.
-    """
-    if stream.initial_read_offset == "beginning":
-        return LONG_AGO
-    known = store.get(f"since.{name}")
-    if known is None:
-        known = str(time.time_ns() // 1000).encode()
-        store.put(f"since.{name}", known)
-    return int(known)
-
-
-def _stream(
-    config: Config,
-    name: str,
-    stream: StreamConfig,
-    store: Store,
-    folder: Path,
-    me: Identity,
-    metrics: Metrics,
-    functions: FunctionsAt,
-    receivers: dict[str, Receiver],
-    ends: Mapping[str, Ends],
-) -> tuple[StreamTask, Input]:
-    """A stream's stream task, restored to its last checkpoint, and its input, opened where that checkpoint
-    stands. What receives its lines is added to ``receivers``. ``ends``: how far jobs in Python have rows."""
-    format_ = get_format(stream.zoned_format)
-    declared: dict[str, ColumnType] = dict(stream.columns)  # type: ignore[arg-type]
-    protocol = config.protocol
-    place = config.archive.path if config.archive.enabled else ""
-    facts = TaskStatus(name, format_, stream.timestamp, place, declared)
-    settings = WorkerSettings(
-        idle_ms=_ms(stream.idle_timeout_secs),
-        future_us=int(protocol.future_bound_secs * 1e6),
-        lateness_us=int(stream.lateness_secs * 1e6),
-        since_us=since_us(name, stream, store),
-        checkpoint_ms=min(_ms(protocol.cut_interval_secs), COPIED_MS if protocol.eager else 1 << 60),
-        copies_ms=COPIED_MS if protocol.eager else None,
-        agent=me.address,
-        name=me.name,
-        labels=tuple(config.agent.labels.items()),
-        traces=config.archive.enabled,
-    )
-    reading = _reading(stream, settings) if stream.shared else None
-    settings = replace(settings, shared=repr(reading) if reading is not None else "")
-    masks = _masks(stream, format_, folder)
-    rejects = RejectFile(folder / "rejects" / f"{name}.jsonl")
-    archive = _archive(config, name, stream, folder, me, masks.fact)
-    task = StreamTask(
-        facts,
-        settings,
-        store,
-        shared=stream.shared,
-        engine=StreamEngine(format_, stream.timestamp, functions),
-        sinks=Sinks(archive, rejects),
-        metrics=metrics,
-        spill=_spill(config, folder, name),
-        reading=reading,
-        archived=Archived(folder / "rolls" / name, place, name, me.agent_id) if place else None,
-        masks=masks,
-        past_share=min(config.archive.past_share, 1.0),
-        given=ends,
-    )
-    source: Input
-    if stream.type == FILES:
-        source = Tail(
-            stream.include,
-            stream.exclude,
-            initial="end" if stream.initial_read_offset == "end" else "beginning",
-            max_line_bytes=stream.max_line_bytes,
-            rotate_wait_secs=stream.rotate_wait_secs,
-            positions=task.positions,
-            records=records_of(stream),
-        )
-    else:
-        source, receivers[name] = open_input(config, name, stream, folder, task.positions, metrics)
-    if stream.mask:
-        return task, Masked(source, get_format(stream.format), stream.mask, read_key(folder))
-    return task, source
-
-
-def _masks(stream: StreamConfig, fmt: Format, folder: Path) -> Masks:
-    """How lines are masked that are read again."""
-    if not stream.mask:
-        return Masks()
-    fact = json.dumps(dict(sorted(stream.mask.items())))
-    return Masks(fact, lambda: lines_of(fmt, stream.mask, read_key(folder)))
-
-
-def _archive(
-    config: Config, name: str, stream: StreamConfig, folder: Path, me: Identity, mask: str
-) -> Archive | None:
-    """None where lines are not archived. ``mask``: how they are masked, as ``Masks`` says it."""
-    if not config.archive.enabled:
-        return None
-    return Archive(
-        folder / "rolls" / name,
-        config.archive.path,
-        stream=name,
-        agent=me.agent_id,
-        roll_secs=config.archive.roll_secs,
-        roll_bytes=config.archive.roll_bytes,
-        facts={
-            "format": stream.zoned_format,
-            "timestamp": stream.timestamp or "",
-            "columns": json.dumps(dict(stream.columns)),
-            "agent_name": me.name,
-            "labels": json.dumps(dict(config.agent.labels)),
-            "mask": mask,
-        },
-        changing=lambda: {"lookups": json.dumps(LOOKUPS.told())},
-        access=Access(config.archive.readers, config.archive.group),
-    )
-
-
-def records_of(stream: StreamConfig) -> Records | None:
-    """None: each line is one."""
-    several = stream.multiline
-    return Records(several.start, _ms(several.wait_secs)) if several.start else None
-
-
-def _reading(stream: StreamConfig, settings: WorkerSettings) -> Reading:
-    """For who may read the stream's files in our place; the stream task finds the event time where none is
-    set."""
-    return Reading(
-        stream.zoned_format,
-        stream.timestamp,
-        settings.future_us,
-        settings.lateness_us,
-        settings.since_us,
-        stream.max_line_bytes,
-        stream.include,
-        stream.exclude,
-    )
-
-
-def _spill(config: Config, folder: Path, stream: str) -> Spill:
-    """Each tree may hold a quarter of the agent's memory; the rest goes to files that end with it."""
-    place = folder / "spill" / stream
-    shutil.rmtree(place, ignore_errors=True)
-    bytes_max = max(TREE_BYTES_MIN, config.memory_max_bytes // 4)
-    return Spill(bytes_max, lambda flow: SpillFolder(place / hash_name(flow)))
-
-
-def hash_name(text: str) -> str:
-    """A name of a file for a name that comes from elsewhere, whatever is in it."""
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
-
-
-def _ms(secs: float) -> int:
-    return int(secs * 1000)

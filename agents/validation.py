@@ -34,9 +34,10 @@ from agents.inputs.records import Records
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.loading import listeners
 from agents.lookups import Lookups
-from agents.process import STORE_FILE, in_use, open_folders, records_of
+from agents.process import STORE_FILE, in_use, open_folders
 from agents.receiving.opening import cannot_receive
 from agents.settings.tree import ConfigProblems
+from agents.streams import records_of
 from agents.tasks.samples import HARDLY, better_format, fitting, says_its_zone
 from elf.addresses import clash, is_loopback, split_address
 from elf.client.credentials import NONE

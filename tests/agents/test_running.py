@@ -19,7 +19,7 @@ from agents.config import StreamConfig
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs.tail import Tail
-from agents.process import _reading
+from agents.streams import reading_of
 from agents.tasks import running
 from agents.tasks.checkpoints import load_checkpoint
 from agents.tasks.streamtask import StreamTask, TaskStatus
@@ -430,7 +430,7 @@ def test_what_the_lines_of_another_make_fail_ends_nobody(tmp_path: Path) -> None
 def test_another_column_with_the_event_time_is_another_reading() -> None:
     """What an agent reads by it after a restart has other numbers than what was run for it before."""
     told = [
-        _reading(StreamConfig("json", ("/a.log",), timestamp=column), WorkerSettings())
+        reading_of(StreamConfig("json", ("/a.log",), timestamp=column), WorkerSettings())
         for column in (None, "ts", "at")
     ]
     assert len({repr(one) for one in told}) == 3

@@ -17,8 +17,8 @@ from agents.archive.pieces import piece_of
 from agents.archive.shelf import Shelf
 from agents.disk.modes import Access
 from agents.loading import load
-from agents.process import hash_name
 from agents.settings.tree import ConfigProblems
+from agents.streams import hash_name
 from agents.tasks.spill import SpillFolder
 from agents.validation import validate
 from elf.client import connect
