@@ -1,7 +1,8 @@
-"""Where users' functions run in these tests."""
+"""What agents in these tests have in common: where users' functions run, and that nobody waits for a disk."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,3 +27,10 @@ def sandboxes() -> Iterator[Sandboxes]:
 def at(sandboxes: Sandboxes, tmp_path: Path) -> FunctionsAt:
     limits = Limits(call_secs=0.3, memory_bytes=48 << 20, rows_max=300_000)
     return FunctionsAt(sandboxes, lambda _: None, tmp_path, limits)
+
+
+@pytest.fixture
+def no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is done when is the matter of the spool's tests."""
+    monkeypatch.setattr(os, "fdatasync", lambda file: None)
+    monkeypatch.setattr(os, "fsync", lambda file: None)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import json
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -85,3 +88,40 @@ async def receiving(
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
         read.close()
+
+
+# -- who sends
+
+
+async def talk(side: Side, data: bytes, tls: ssl.SSLContext | None = None) -> None:
+    """Send it and close."""
+    _, writer = await asyncio.open_connection(*side.at, ssl=tls)
+    writer.write(data)
+    await writer.drain()
+    writer.close()
+    await writer.wait_closed()
+
+
+async def post(
+    side: Side, body: bytes, path: str = "/", *, chunked: bool = False, **headers: str
+) -> tuple[int, dict[str, object]]:
+    """The status and the answer."""
+    reader, writer = await asyncio.open_connection(*side.at)
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n"
+    head += "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
+    if chunked:
+        writer.write(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        writer.write(b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body))
+    else:
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+    answer = await reader.read()
+    writer.close()
+    top, _, rest = answer.partition(b"\r\n\r\n")
+    return int(top.split()[1]), json.loads(rest) if rest else {}
+
+
+async def ended(reader: asyncio.StreamReader) -> bool:
+    """The other side has closed, without a word."""
+    with contextlib.suppress(ConnectionError):
+        return await reader.read() == b""
+    return True
