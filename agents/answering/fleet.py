@@ -7,7 +7,7 @@ else is asked of members: what they have seen, where they hang in the stream's t
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Container, Generator, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -81,10 +81,22 @@ class Fleet:
         """The addresses at which somebody is, this one among them."""
         return {self._me.address, *(peer.address for peer in self._overlay.peers())}
 
-    def lives(self, member: Member) -> bool:
-        """Whether we know it to: somebody is at its address, and it is nobody that was started there since,
-        without its data folder."""
-        return member.address in self.live() and self._log.agent_at(member.address) == member.agent_id
+    def silent(self, addresses: Iterable[str]) -> set[str]:
+        """Those of the addresses at which nobody is, for certain. Of a ring that is larger than the leaf set
+        we watch a part, and others have to be asked."""
+        return set(addresses) - self.live() if self._overlay.sees_all else set()
+
+    def lives(self, member: Member, there: Container[str]) -> bool:
+        """Whether it does where somebody is ``there``, at these addresses: at its own, and it is nobody that
+        was started there since, without its data folder."""
+        return member.address in there and self._log.agent_at(member.address) == member.agent_id
+
+    def present(self, addresses: Iterable[str]) -> Generator[list[Ask], list[Answer], set[str]]:
+        """The addresses at which somebody is: whom we do not watch is asked."""
+        live, wanted = self.live(), set(addresses)
+        unwatched = sorted(wanted - live - self.silent(wanted))
+        found = yield from self._inspected(dict.fromkeys(unwatched, ("", ())))
+        return live | {one.address for one in found if one.stats is not None}
 
     def sample(self, stream: str) -> list[Member]:
         """Some members of a stream to be asked: those that we know to live, if any."""
@@ -112,9 +124,10 @@ class Fleet:
         """The streams, and how many members are expected in each."""
         return [{"stream": s, "members": len(self.expected(s))} for s in self._log.streams()]
 
-    def members(self) -> list[dict[str, object]]:
+    def members(self, there: Container[str] | None = None) -> list[dict[str, object]]:
         """Every member of every stream: ``live``, ``away`` or ``left``; and whether it keeps the catalog log,
-        or leads those that do. An open fleet says so in each row."""
+        or leads those that do. ``there``: who was asked and answered; without it one that we do not watch is
+        ``unwatched``. An open fleet says so in each row."""
         opened: dict[str, object] = {"security": "open"} if self._is_open else {}
         return [
             {
@@ -122,7 +135,7 @@ class Fleet:
                 "number": m.number,
                 "agent": m.name,
                 "address": m.address,
-                "state": _state_of(m, lives=self.lives(m)),
+                "state": self._state_of(m, there),
                 "log": self._keeps(m),
                 **opened,
             }
@@ -130,13 +143,20 @@ class Fleet:
             for m in self._log.members(s)
         ]
 
-    def _notes(self) -> list[str]:
+    def _state_of(self, member: Member, there: Container[str] | None) -> str:
+        if member.until_us != FOREVER_US:
+            return "left"
+        if self.lives(member, self.live() if there is None else there):
+            return "live"
+        return "away" if there is not None or self._overlay.sees_all else "unwatched"
+
+    def _notes(self, there: Container[str]) -> list[str]:
         """What is wrong with each member of ``members``; empty: nothing."""
         found = []
         for stream in self._log.streams():
             for member in self._log.members(stream):
                 twice = self._log.namesakes(stream, member.agent_id)
-                away = twice and not self.lives(member)
+                away = twice and not self.lives(member, there)
                 how = f"elf leave --dead {member.name}" if away else "take off the one that is gone"
                 found.append(f"{len(twice) + 1} have this name: {how}" if twice else "")
         return found
@@ -225,12 +245,13 @@ class Fleet:
     def told_members(self) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
         """``members``, each with how far its clock is ahead, where that is known, and what is wrong with it,
         if anything is with one of them."""
+        there = yield from self.present(self._log.addresses())
         skews = yield from self._skews()
         rows = [
             {**row, "skew": f"{skews[at]:+d} ms" if (at := str(row["address"])) in skews else ""}
-            for row in self.members()
+            for row in self.members(there)
         ]
-        if any(notes := self._notes()):
+        if any(notes := self._notes(there)):
             rows = [{**row, "note": note} for row, note in zip(rows, notes, strict=True)]
         return rows
 
@@ -270,17 +291,18 @@ class Fleet:
 
     def each(self) -> Generator[list[Ask], list[Answer], dict[str, Stats]]:
         """What those who live and answer say of themselves, by what people call them."""
-        live = self.live()
-        found = yield from self._inspected({at: one for at, one in self.agents().items() if at in live})
+        agents = self.agents()
+        silent = self.silent(agents)
+        found = yield from self._inspected({at: one for at, one in agents.items() if at not in silent})
         return {one.agent: one.stats for one in found if one.stats is not None}
 
     def archives(self) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
         """What the agents have archived, a row for each stream of each of them. Of those that are away it is
         said that they do not answer, without asking where we know all that live."""
-        agents, live = self.agents(), self.live()
-        asked = {at: one for at, one in agents.items() if at in live or not self._overlay.sees_all}
-        told = yield from self._inspected(asked)
-        told += [AgentStats(one[0], at, one[1], None) for at, one in agents.items() if at not in asked]
+        agents = self.agents()
+        silent = self.silent(agents)
+        told = yield from self._inspected({at: one for at, one in agents.items() if at not in silent})
+        told += [AgentStats(agents[at][0], at, agents[at][1], None) for at in sorted(silent)]
         rows = []
         for one in told:
             away = tuple(ArchiveStats(stream, problem=AWAY) for stream in one.streams)
@@ -314,7 +336,8 @@ class Fleet:
         known = [m for s in self._log.streams() for m in self.expected(s) if wanted in (m.name, m.address)]
         if not known:
             raise UserError(f"no agent {wanted} is expected; elf members names those that are")
-        dead = {m.agent_id: m for m in known if not self.lives(m)}
+        there = yield from self.present(m.address for m in known)
+        dead = {m.agent_id: m for m in known if not self.lives(m, there)}
         if not dead:
             raise UserError(
                 f"{wanted} lives, at {known[0].address}: elf leave --connect {known[0].address} has it leave"
@@ -350,12 +373,6 @@ def _stream_tree(name: str, root: str, members: Sequence[tuple[Member, TreePlace
     ]
     flow = {"flow": "", "stream": name, "root": root, "readers": [], "edges": edges}
     return {"job": f"stream:{name}", "master": "", "flows": [flow]}
-
-
-def _state_of(member: Member, *, lives: bool) -> str:
-    if member.until_us != FOREVER_US:
-        return "left"
-    return "live" if lives else "away"
 
 
 def archive_row(agent: str, archive: ArchiveStats) -> dict[str, object]:

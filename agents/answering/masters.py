@@ -109,9 +109,9 @@ class Masters:
         job_groups: dict[str, list[JobSpec]] = {}
         for spec in specs:
             job_groups.setdefault(self.leader(spec), []).append(spec)
-        live = self._fleet.live()
-        found = {s.uid: self.said(at, SILENT) for at in job_groups.keys() - live for s in job_groups[at]}
-        asked = [at for at in job_groups if at in live][:LEADERS_ASKED_MAX]
+        silent = self._fleet.silent(job_groups)
+        found = {s.uid: self.said(at, SILENT) for at in silent for s in job_groups[at]}
+        asked = [at for at in job_groups if at not in silent][:LEADERS_ASKED_MAX]
         answers = yield [
             ToAddress(at, InspectWork(id=0, origin="", flows=(), jobs=tuple(s.uid for s in job_groups[at])))
             for at in asked
@@ -128,7 +128,7 @@ class Masters:
         named = f"{who}, {self._fleet.named(address)},"
         if error != SILENT:
             return f"{named} says: {error}"
-        if address in self._fleet.live():
+        if not self._fleet.silent([address]):
             return f"{named} does not answer; try again in a moment"
         return f"{named} is not heard of; another one goes on when most of those that keep the job are there"
 

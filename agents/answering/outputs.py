@@ -158,11 +158,11 @@ class Outputs:
             job = self._log.job(uid)
             if job is not None:
                 jobs.setdefault(self._masters.leader(job), []).append(uid)
-        live = self._fleet.live()
-        asked = {at: uids for at, uids in jobs.items() if at in live}
+        silent = self._fleet.silent(jobs)
         answers = yield [
             ToAddress(at, InspectWork(id=0, origin="", flows=(), jobs=tuple(uids)))
-            for at, uids in asked.items()
+            for at, uids in jobs.items()
+            if at not in silent
         ]
         told = [msgspec.msgpack.decode(one.body, type=WorkStatus) for one in answers if not one.error]
         return {one.output: one for status in told for job in status.jobs for one in job.outputs}

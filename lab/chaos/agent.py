@@ -7,6 +7,7 @@ import random
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -169,7 +170,7 @@ class SimAgent:
 
     def _node(self, me: Identity, rng: random.Random, restored: Restored) -> Node:
         world, peer = self.world, ring.Peer(me.address, me.incarnation)
-        config = ring.OverlayConfig(refresh_at_once=world.root_settings.groups_at_once)
+        config = replace(world.ring, refresh_at_once=world.root_settings.groups_at_once)
         return Node(
             me,
             [StreamSince(stream, -(1 << 62)) for stream in self.streams],

@@ -38,6 +38,7 @@ from lab.chaos.engine import spec_of
 from lab.chaos.ledger import Ledger, us_of
 from lab.chaos.outside import Outside
 from lab.chaos.task import Log, SimTask
+from overlay.config import OverlayConfig
 from overlay.ids import closeness, node_id, to_int
 
 BEGIN_MS = 1_000_000
@@ -126,6 +127,7 @@ class World:
         self.keys = "abcdef"
         self.crash_share = 0.0
         self.root_settings = RootSettings()
+        self.ring = OverlayConfig()
         self.group_members = GROUP_MEMBERS
         self.retained_bytes_max = 256 << 20
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
