@@ -25,7 +25,7 @@ from agents.committing.finals import FinalFunction, all_flagged, running
 from agents.committing.finals import why_not as final_fails
 from agents.committing.kept import Version, Versions, bounded
 from agents.committing.opening import Types, opened, opens
-from agents.committing.panecommits import MadePanes, Merge
+from agents.committing.panecommits import MadePanes, Makers, Merge
 from agents.committing.panetables import joined, merged, merged_counters, opened_counters, opened_groups
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
@@ -166,20 +166,16 @@ class Making:
         return self._made(done)
 
     def _commit_panes(self, effect: CommitPanes) -> PanesCommitted:
-        types, stages = self._functions.types, self._functions.stages
-        merging = self._functions.merging(effect.flow.fragment)
-        with self._reduce(effect) as reduce, merging as merge:
-            done = panecommits.commit_panes(effect, self._store, reduce, types, stages, merge)
+        with self._makers(effect) as makers:
+            done = panecommits.commit_panes(effect, self._store, makers)
         self._has_failed(done)
         return done
 
     def _draft_panes(
         self, effect: Draft, work: CommitPanes, windows: Sequence[tuple[CommitWindows, Version]]
     ) -> Drafted:
-        types, stages = self._functions.types, self._functions.stages
-        merging = self._functions.merging(work.flow.fragment)
-        with self._reduce(work) as reduce, merging as merge:
-            panes, done = panecommits.made_panes(work, self._store, effect.seq, reduce, types, stages, merge)
+        with self._makers(work) as makers:
+            panes, done = panecommits.made_panes(work, self._store, effect.seq, makers)
         self._has_failed(done)
         if panes is None:
             return Drafted(work, done)
@@ -207,6 +203,12 @@ class Making:
             if row is not None:
                 made.append((row, self._made(done)))
         return made
+
+    @contextlib.contextmanager
+    def _makers(self, work: CommitPanes) -> Iterator[Makers]:
+        functions = self._functions
+        with self._reduce(work) as reduce, functions.merging(work.flow.fragment) as merge:
+            yield Makers(reduce, functions.types, functions.stages, merge)
 
     def _has_failed(self, done: PanesCommitted) -> None:
         if done.failure:

@@ -34,6 +34,7 @@ from elf.job.snapshots import Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME
 from elf.job.thresholds import Unsure, first_rows, threshold_of
 from elf.job.tops import cut_panes
+from elf.ql.plan import Fragment
 
 Merge = Callable[[pa.Table], pa.Table]
 """The same groups in fewer rows (``agents.tasks.aggregating``)."""
@@ -67,6 +68,21 @@ class MadePanes(NamedTuple):
         return self.tables.known(self.row.counters, self.row.payload)
 
 
+class Makers(NamedTuple):
+    """What panes are made with, beside the merge itself. ``reduces``: the fragment's reduce function, if it
+    has one; ``types``: how its columns are to be; ``stages``: what runs its stage, if it has one; ``merge``:
+    what merges states of people's own aggregates."""
+
+    reduces: ReduceFunction | None = None
+    types: Types | None = None
+    stages: Stages | None = None
+    merge: Merge | None = None
+
+
+PLAIN: Final = Makers()
+"""Of a fragment that has none of these."""
+
+
 def combine(effect: Combine, types: Types | None = None, merge: Merge | None = None) -> Combined:
     """Merge disjoint pieces into one for the parent, but for those that cannot be used; ``types``: of
     columns; ``merge``: what merges states of aggregates of people's own."""
@@ -97,40 +113,27 @@ def _thinned(tables: Merged, merge: Merge | None) -> Merged:
     return tables if merge is None or groups is None else tables._replace(groups=merge(groups))
 
 
-def commit_panes(
-    work: CommitPanes,
-    store: Store,
-    reduces: ReduceFunction | None = None,
-    types: Types | None = None,
-    stages: Stages | None = None,
-    merge: Merge | None = None,
-) -> PanesCommitted:
+def commit_panes(work: CommitPanes, store: Store, makers: Makers = PLAIN) -> PanesCommitted:
     """Merge pieces, on top of the revision before, and commit them, unless that is gone, groups may be
     missing, or some pieces cannot be used."""
-    made, done = made_panes(work, store, 0, reduces, types, stages, merge)
+    made, done = made_panes(work, store, 0, makers)
     return done if made is None else replace(done, seq=store.commit_panes(made.row))
 
 
 def made_panes(
-    work: CommitPanes,
-    store: Store,
-    seq: int,
-    reduces: ReduceFunction | None,
-    types: Types | None,
-    stages: Stages | None = None,
-    merge: Merge | None = None,
+    work: CommitPanes, store: Store, seq: int, makers: Makers = PLAIN
 ) -> tuple[MadePanes | None, PanesCommitted]:
     """What is to be committed, and what is said then; None where it cannot be."""
     began = cpu_us()
     try:
-        made = merged_panes(work, store, seq, reduces, types, stages, merge)
+        made = merged_panes(work, store, seq, makers)
     except PanesGone:
         return None, PanesCommitted(work, 0, gone=True)
     except Unsure:
         return None, PanesCommitted(work, 0, unsure=True)
     except PiecesUnusable as error:
         return None, PanesCommitted(work, 0, unusable=error.pieces)
-    size, failure = size_of(made), "" if reduces is None else reduces.failure
+    size, failure = size_of(made), "" if makers.reduces is None else makers.reduces.failure
     took = cpu_us() - began
     return made, PanesCommitted(
         work,
@@ -159,20 +162,10 @@ def size_of(made: MadePanes) -> Size:
     )
 
 
-def merged_panes(
-    effect: CommitPanes,
-    store: Store,
-    seq: int = 0,
-    reduces: ReduceFunction | None = None,
-    types: Types | None = None,
-    stages: Stages | None = None,
-    merge: Merge | None = None,
-) -> MadePanes:
+def merged_panes(effect: CommitPanes, store: Store, seq: int = 0, makers: Makers = PLAIN) -> MadePanes:
     """Merge pieces, on top of the revision before, and find what agents may leave out of the next.
 
     Raises ``PanesGone`` if that has been dropped, ``Unsure`` if groups may be missing, ``PiecesUnusable``.
-    ``reduces``: the fragment's reduce function, if it has one; ``types``: how its columns are to be;
-    ``stages``: what runs its stage, if it has one; ``merge``: what merges states of people's own aggregates.
     """
     flow, start, end = effect.flow, effect.start, effect.end
     base: list[Piece] = []
@@ -185,17 +178,17 @@ def merged_panes(
             ]
         base = latest(below, start, end)
         check_covered(flow.uid, [(piece.start, piece.end) for piece in base], start, end)
-    tables, threshold = opening.merge(flow.fragment, effect.pieces, types=types, below=base), None
-    tables = _thinned(tables, merge)
+    tables, threshold = opening.merge(flow.fragment, effect.pieces, types=makers.types, below=base), None
+    tables = _thinned(tables, makers.merge)
     if flow.fragment.first is not None:
         tables, threshold = _first_rows(effect, tables)
     raw, unstaged = b"", ""
     if flow.fragment.changes_panes:
         _, raw = tables.encoded()
     if flow.fragment.reduce is not None:
-        tables = _reduced(effect, tables, reduces)
+        tables = _reduced(effect, tables, makers.reduces)
     if flow.fragment.stage is not None:
-        tables, unstaged = _staged(effect, tables, stages)
+        tables, unstaged = _staged(effect, tables, makers.stages)
     counters, payload = tables.encoded()
     row = PaneCommit(
         flow.uid,
@@ -308,14 +301,37 @@ def _staged(effect: CommitPanes, tables: Merged, stages: Stages | None) -> tuple
     why."""
     if stages is None:
         raise ElfBug(f"flow {effect.flow.uid} has a stage, and nobody to run it")
-    groups, left, why, fragment = None, tuple[int, ...](), "", effect.flow.fragment
-    if tables.groups is not None:
-        try:
-            groups = staged_panes(fragment, tables.groups, stages)
-        except UserError as error:
-            left = tuple(pc.unique(tables.groups["_pane"]).to_pylist())
-            why = f"{error}{of_panes(fragment, min(left), max(left) + 1)}"
+    if tables.groups is None:
+        return Merged(_marked(tables.counters, ()), None), ""
+    panes = sorted(pc.unique(tables.groups["_pane"]).to_pylist())
+    groups, left, why = _staged_alone(effect.flow.fragment, tables.groups, panes, stages)
     return Merged(_marked(tables.counters, left), groups), why
+
+
+def _staged_alone(
+    fragment: Fragment, groups: pa.Table, panes: Sequence[int], stages: Stages
+) -> tuple[pa.Table | None, Sequence[int], str]:
+    """What the stages make of these panes, the panes that they fail on, and why they first do: one that fails
+    takes nothing from the others."""
+    try:
+        return staged_panes(fragment, groups, stages), (), ""
+    except UserError as error:
+        if len(panes) == 1:
+            return None, panes, f"{error}{of_panes(fragment, panes[0], panes[0] + 1)}"
+    middle = panes[len(panes) // 2]
+    before = pc.less(groups["_pane"], middle)
+    made: list[pa.Table] = []
+    failed: list[int] = []
+    whys = []
+    for side, some in (
+        (before, [pane for pane in panes if pane < middle]),
+        (pc.invert(before), [pane for pane in panes if pane >= middle]),
+    ):
+        table, left, why = _staged_alone(fragment, groups.filter(side), some, stages)
+        made += [] if table is None else [table]
+        failed += left
+        whys.append(why)
+    return pa.concat_tables(made, promote_options="permissive") if made else None, failed, whys[0] or whys[1]
 
 
 def _marked(known: pa.Table | None, left: Sequence[int]) -> pa.Table | None:

@@ -155,7 +155,7 @@ def test_panes_that_were_dropped_are_not_revised(start: int, end: int) -> None:
     store.prune_panes("flow", 2)
     work = revision_of(start, end)
     assert panecommits.commit_panes(work, store) == PanesCommitted(work, 0, gone=True)
-    assert panecommits.made_panes(work, store, 4, None, None) == (None, PanesCommitted(work, 0, gone=True))
+    assert panecommits.made_panes(work, store, 4) == (None, PanesCommitted(work, 0, gone=True))
     assert not [name for name in store.committed("flow") if name.revision]
     store.close()
 

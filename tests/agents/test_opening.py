@@ -10,6 +10,7 @@ import pytest
 
 from agents.committing import opening, panecommits, panetables
 from agents.committing.opening import PiecesUnusable, merge, opened
+from agents.committing.panecommits import Makers
 from agents.disk.store import Store
 from agents.tasks.engine import Mapper, types_of
 from elf.batch import decode, decode_all, encode
@@ -102,8 +103,8 @@ def works(work: CommitPanes) -> list[tuple[tuple[Piece, str], ...]]:
     """What a root that is alone, and one that is a group's leader, say of it."""
     store = Store(":memory:")
     try:
-        alone = panecommits.commit_panes(work, store, types=types_of)
-        row, done = panecommits.made_panes(work, store, 1, None, types_of)
+        alone = panecommits.commit_panes(work, store, Makers(types=types_of))
+        row, done = panecommits.made_panes(work, store, 1, Makers(types=types_of))
         assert bool(store.committed("uid")) is not bool(alone.unusable)
         assert (row is None) is bool(done.unusable)
         return [alone.unusable, done.unusable]

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from agents.committing import panecommits
+from agents.committing.panecommits import Makers
 from agents.committing.reducing import ReduceFunction, reducing, why_not
 from agents.disk import groupstore
 from agents.disk.store import Store
@@ -189,7 +190,9 @@ def test_revisions_are_those_of_all_rows_whatever_the_function(body: str, seed: 
             for pane, key, n in rows:
                 whole[pane][key] += n
             function = py_reduce(flow.fragment)
-            done = panecommits.commit_panes(work(flow, start, end, revision, rows, revision), store, function)
+            done = panecommits.commit_panes(
+                work(flow, start, end, revision, rows, revision), store, Makers(function)
+            )
             assert done.seq
         for pane in whole:
             row = max(store.pane_commits(FLOW, pane, pane + 1), key=lambda row: row.revision)
@@ -208,7 +211,7 @@ def test_a_failure_is_in_the_tally_and_what_failed_is_not_tried_again() -> None:
     first = replace(first, pieces=(replace(piece, counters=b""),))
     function = py_reduce(ranged.fragment)
     assert function is not None
-    row = panecommits.merged_panes(first, store, reduces=function).row
+    row = panecommits.merged_panes(first, store, makers=Makers(function)).row
     assert "key range 2 of 2" in function.failure
     counted = decode(row.counters)
     assert dict(zip(counted["_pane"].to_pylist(), counted["unreduced"].to_pylist(), strict=True)) == {
@@ -230,13 +233,13 @@ def test_whoever_leads_next_makes_a_revision_of_what_was_before_the_function() -
     flow, ours, theirs, later = flow_of(SEVERAL), Store(":memory:"), Store(":memory:"), Store(":memory:")
     function = py_reduce(flow.fragment)
     work_of = work(flow, 0, 1, 0, [(0, "a", 3), (0, "b", 9)], 0)
-    first = panecommits.merged_panes(work_of, ours, 1, function).row
+    first = panecommits.merged_panes(work_of, ours, 1, Makers(function)).row
     assert plain(decode(first.payload)) == [(0, "b", 9)]
     groupstore.apply(theirs, grouplog.encode(first))
     for kept in groupstore.newest(theirs, FLOW, 1 << 20):
         groupstore.apply(later, grouplog.encode(kept))
     more = work(flow, 0, 1, 1, [(0, "a", 2)], 1)
-    second = panecommits.merged_panes(more, later, 2, function).row
+    second = panecommits.merged_panes(more, later, 2, Makers(function)).row
     assert sorted(plain(decode(second.payload))) == [(0, "a", 5), (0, "b", 9)]
     assert not first.bare.raw
     for store in (ours, theirs, later):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from agents.committing.panecommits import merged_panes
+from agents.committing.panecommits import MadePanes, Makers, merged_panes
 from agents.committing.staging import RangeStages
 from agents.disk.store import Store
 from agents.tasks.engine import OverGroups
@@ -22,30 +22,67 @@ QUERY = (
 )
 
 
-@pytest.mark.parametrize(("clicks", "unreduced"), [(3, []), (9 * 10**18, [1])])
+LARGE = 9 * 10**18
+"""Its square is larger than any integer."""
+
+
+@pytest.mark.parametrize(("clicks", "unreduced"), [(3, []), (LARGE, [4])])
 def test_a_stage_that_fails_leaves_its_panes_without_groups(clicks: int, unreduced: list[int]) -> None:
-    """A sum that is larger than any integer; the root goes on, and windows say it."""
+    """The root goes on, and windows say it."""
+    made = committed({4: clicks})
+    assert (made.tables.groups is None) == bool(unreduced)
+    end = " of the pane from 1970-01-01 00:02:00 to 1970-01-01 00:02:30"
+    assert (made.unstaged.startswith("DuckDB cannot"), made.unstaged.endswith(end)) == (bool(unreduced),) * 2
+    assert unreduced_of(made) == unreduced
+
+
+@pytest.mark.parametrize("failing", [{4}, {5, 8}, {4, 5, 6, 7, 8}])
+def test_a_pane_that_it_fails_on_takes_nothing_from_the_others(failing: set[int]) -> None:
+    clicks = {pane: pane for pane in range(4, 9)}
+    made = committed(clicks | dict.fromkeys(failing, LARGE))
+    assert unreduced_of(made) == sorted(failing)
+    alone = [committed({pane: n}) for pane, n in clicks.items() if pane not in failing]
+    assert rows_of(made) == [row for one in alone for row in rows_of(one)]
+    first = min(failing)
+    assert f" of the pane from 1970-01-01 00:0{first // 2}:{first % 2 * 3}0 " in made.unstaged
+
+
+def committed(clicks: dict[int, int]) -> MadePanes:
+    """Panes of thirty groups each, of so many clicks."""
     fragment = plan_text(QUERY, SCHEMA).fragment
     groups = pa.table(
         {
-            "_pane": pa.array([4] * 30),
-            "k0": [f"p{number}" for number in range(30)],
-            "k1": ["s"] * 30,
-            **{state.name: pa.array([clicks] * 30) for state in fragment.states},
+            "_pane": pa.array([pane for pane in clicks for _ in range(30)]),
+            "k0": [f"p{number}" for _ in clicks for number in range(30)],
+            "k1": ["s"] * 30 * len(clicks),
+            **{
+                state.name: pa.array([n for n in clicks.values() for _ in range(30)])
+                for state in fragment.states
+            },
         }
     )
-    store = Store(":memory:")
-    piece = Piece(4, 5, 1, payload=encode(groups))
-    made = merged_panes(
-        CommitPanes(Flow("flow", fragment, bytes(16), ""), 4, 5, (piece,), 0, 1, 1),
-        store,
-        stages=RangeStages(OverGroups),
+    store, start, end = Store(":memory:"), min(clicks), max(clicks) + 1
+    work = CommitPanes(
+        Flow("flow", fragment, bytes(16), ""),
+        start,
+        end,
+        (Piece(start, end, 1, payload=encode(groups)),),
+        0,
+        1,
+        1,
     )
-    store.close()
-    tables = made.tables
-    assert (tables.groups is None) == bool(unreduced)
-    end = " of the pane from 1970-01-01 00:02:00 to 1970-01-01 00:02:30"
-    assert (made.unstaged.startswith("DuckDB cannot"), made.unstaged.endswith(end)) == (bool(unreduced),) * 2
-    assert (
-        [] if tables.counters is None else [n for n in tables.counters["unreduced"].to_pylist() if n]
-    ) == unreduced
+    try:
+        return merged_panes(work, store, makers=Makers(stages=RangeStages(OverGroups)))
+    finally:
+        store.close()
+
+
+def rows_of(made: MadePanes) -> list[dict[str, object]]:
+    return [] if made.tables.groups is None else made.tables.groups.to_pylist()
+
+
+def unreduced_of(made: MadePanes) -> list[int]:
+    """The panes that say that they are not reduced."""
+    counters = made.tables.counters
+    rows = [] if counters is None else counters.to_pylist()
+    return sorted(row["_pane"] for row in rows if row["unreduced"])
