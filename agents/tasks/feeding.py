@@ -47,10 +47,13 @@ CHUNK_BYTES_MIN: Final = 1 << 20
 CHUNK_BYTES_MAX: Final = 8 << 20
 """A read asks for the least when the last one came back with little, and for twice as much each time that
 there was more: small chunks when idle, large ones under backlog, which cost a tenth less a row."""
+GATHER_S: Final = 0.2
+"""Lines gather for so long, and are fed together: each time costs a millisecond or more, however few they
+are. Where some pane ends sooner they are looked for then, so that no window waits for it."""
 POLL_S: Final = 0.05
 POLL_MAX_S: Final = 0.2
-"""Between two looks at files that do not grow: a twentieth longer each time, up to that (so each look after
-one that found something is at once)."""
+"""Between two looks for the line that ends a pane which is due by the clock: a twentieth longer each time, up
+to that."""
 IDLE_EVERY_MS: Final = 250
 UNREAD_EVERY_MS: Final = 1_000
 """The same of a stream that no flow reads, and between two looks at what the loop has to do for an input."""
@@ -79,6 +82,9 @@ class _Stream:
     closing: threading.Event = field(default_factory=threading.Event)
     read_bytes: int = 0
     pause_s: float = 0.0
+    """Until the next look at its files; 0: at once, since the last one found something."""
+    due_pause_s: float = 0.0
+    """The last one between two looks for what is due."""
     shipping: bool = False
     archive_problem: str = ""
     archive_told_ms: int = 0
@@ -464,9 +470,9 @@ class Feeding:
             now_ms = self._now_ms()
             chunk = stream.input.read(asked, now_ms)
             if chunk is not None:
-                stream.pause_s = 0.0
+                stream.pause_s = stream.due_pause_s = 0.0
                 return chunk
-            stream.pause_s = min(max(1.05 * stream.pause_s, POLL_S), POLL_MAX_S)
+            stream.pause_s = _pause_s(stream, now_ms)
             if stream.input.exhausted:
                 break
             if now_ms - stream.idle_ms >= _idle_every_ms(stream):
@@ -509,6 +515,17 @@ def _moment(us: int) -> str:
         return (_EPOCH + timedelta(microseconds=us)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     except OverflowError:
         return f"{us} µs"
+
+
+def _pause_s(stream: _Stream, now_ms: int) -> float:
+    """Until the next look at files that have nothing new. Event time goes as the clock does, or is behind it:
+    where it is behind, the next line is always due."""
+    left_s = stream.task.due_us / 1e6 - now_ms / 1e3
+    if left_s > 0:
+        stream.due_pause_s = 0.0
+        return min(left_s, GATHER_S)
+    stream.due_pause_s = min(max(1.05 * stream.due_pause_s, POLL_S), POLL_MAX_S)
+    return stream.due_pause_s
 
 
 def _idle_every_ms(stream: _Stream) -> int:

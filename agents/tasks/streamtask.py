@@ -204,6 +204,8 @@ class StreamTask:
         """Some of the last lines, each with its log."""
         self._samples.extend((line, "") for line in spread(samples, SAMPLE_LINES))
         self._learning = not samples
+        self.due_us = self.worker.due_us()
+        """See ``StreamWorker.due_us``, after the last command; on any thread."""
         self._row_samples = RowSamples(facts.stream, settings)
         self._tracing = None if archived is None else Tracing(archived, store, settings, masks)
         self.when_kept: Callable[[tuple[Position, ...]], None] = lambda positions: None
@@ -244,6 +246,7 @@ class StreamTask:
         elif isinstance(command, DropStragglers | Answered):
             command = self._checkpoints.counted(command)
         outcome = self.worker.handle(command)
+        self.due_us = self.worker.due_us()
         self.counts.performed(outcome)
         if chunk is not None:
             self._sinks.take(chunk, outcome, self.facts.format)

@@ -2,10 +2,11 @@
 
 One real ``elf-agent`` process, first without a job, then with one: it was asked for the job itself (so it has
 parsed the statement), is its job group and its master, and has committed windows of the one line that was
-written. With ``--rate`` lines are written meanwhile, as on a web server that has visitors; with ``--shipper``
-rsyslog takes the agent's place and sends the same lines on. CPU is user and system time over the span; PSS is
-the kernel's proportional share, RSS is what PSS would be if no other process mapped the same libraries. So
-this process imports none of them: run it where no other agent runs.
+written. With ``--rate`` lines are written meanwhile, one at a time as a web server does that has visitors;
+``--rate`` may be repeated, and each further one is a further span of the agent with its job. With
+``--shipper`` rsyslog takes the agent's place and sends the same lines on. CPU is user and system time over
+the span; PSS is the kernel's proportional share, RSS is what PSS would be if no other process mapped the same
+libraries. So this process imports none of them: run it where no other agent runs.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
 from typing import Annotated, Final
@@ -43,8 +45,8 @@ UNITS: Final = {
     "writes_per_s": "writes/s",
     "switches_per_s": "context switches/s",
 }
-BATCH_SECS: Final = 0.2
-"""Lines are written so far apart, as many as are due."""
+APART_SECS: Final = 0.01
+"""Lines are written so far apart at least: each alone, until more than one is due."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,10 @@ class Idle(Bench[str, dict[str, float]]):
     """An agent without a job, and then with one; a shipper of lines in its place."""
 
     seconds: Annotated[float, Option("--seconds", min=1, help="How long each time.")] = 30
-    rate: Annotated[float, Option("--rate", min=0, help="Lines a second that are written meanwhile.")] = 0
+    rates: Annotated[
+        list[float] | None,
+        Option("--rate", min=0, help="Lines a second that are written meanwhile; repeat it for a table."),
+    ] = None
     shipper: Annotated[bool, Option("--shipper", help="Also: rsyslog in the agent's place.")] = False
 
     def __post_init__(self) -> None:
@@ -65,40 +70,56 @@ class Idle(Bench[str, dict[str, float]]):
         processes = scratch.enter_context(ended())
         agent = _Agent(processes, scratch.folder)
 
-        def span(process: psutil.Process) -> dict[str, float]:
-            with written(scratch.folder / "a.log", self.rate):
+        first, *others = self._rates
+
+        def span(process: psutil.Process, rate: float) -> dict[str, float]:
+            with written(scratch.folder / "a.log", rate):
                 return measured(process, self.seconds)
 
         def busy() -> dict[str, float]:
             agent.give_job()
-            return span(agent.process)
+            return span(agent.process, first)
 
         def ships() -> dict[str, float]:
             agent.stop()
             with shipper.ships(processes, scratch.folder, "*.log") as child:
-                return span(psutil.Process(child.process.pid))
+                return span(psutil.Process(child.process.pid), first)
 
         beside = {"shipper": ships} if self.shipper else {}
-        return {"no_job": lambda: span(agent.process), "one_job": busy, **beside}
+        return {
+            "no_job": lambda: span(agent.process, first),
+            "one_job": busy,
+            **{f"one_job_{rate:g}": partial(span, agent.process, rate) for rate in others},
+            **beside,
+        }
+
+    @property
+    def _rates(self) -> list[float]:
+        return self.rates or [0.0]
 
     def report(self, runs: Mapping[str, Sequence[dict[str, float]]]) -> Report:
         """All of them."""
         found = {name: run for name, (run,) in runs.items()}
         beside = found.get("shipper")
-        what = f"an agent that reads {self.rate:g} lines/s" if self.rate else "an idle agent"
+        first, *others = self._rates
+        spans = [("no_job", first), ("one_job", first), *((f"one_job_{rate:g}", rate) for rate in others)]
         return Report(
-            {"seconds": self.seconds, "rate": self.rate, **found},
+            {"seconds": self.seconds, "rate": first, **found},
             [
                 Figure(
-                    f"{what}, {name.replace('_', ' ')}",
+                    f"{_at(rate)}, {'no' if name == 'no_job' else 'one'} job",
                     found[name][fact],
                     unit,
-                    {"rsyslog": beside[fact]} if beside else {},
+                    {"rsyslog": beside[fact]} if beside and rate == first else {},
                 )
-                for name in ("no_job", "one_job")
+                for name, rate in spans
                 for fact, unit in UNITS.items()
             ],
         )
+
+
+def _at(rate: float) -> str:
+    return f"an agent that reads {rate:g} lines/s" if rate else "an idle agent"
 
 
 @contextmanager
@@ -109,7 +130,7 @@ def written(log: Path, rate: float) -> Iterator[None]:
     def write() -> None:
         began, done = time.monotonic(), 0
         with log.open("ab", buffering=0) as out:
-            while not over.wait(BATCH_SECS):
+            while not over.wait(max(APART_SECS, 1 / rate)):
                 due = int(rate * (time.monotonic() - began))
                 now = datetime.now(UTC).isoformat()
                 out.write(b"".join(_line(now, number) for number in range(done, due)))

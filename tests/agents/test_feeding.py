@@ -7,11 +7,14 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+import pytest
+
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.inputs.values import Chunk, Counters, Position
 from agents.logs import get_logger
-from agents.tasks.feeding import IDLE_EVERY_MS, SAID_EVERY_MS, Feeding
+from agents.tasks import feeding
+from agents.tasks.feeding import GATHER_S, IDLE_EVERY_MS, POLL_MAX_S, POLL_S, SAID_EVERY_MS, Feeding
 from agents.tasks.running import Running
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.job import events as was
@@ -93,3 +96,21 @@ async def test_who_has_nothing_to_say_wakes_nobody() -> None:
         one.cancel()
     await asyncio.gather(*reading, return_exceptions=True)
     await made.close(clean=False)
+
+
+def test_lines_gather_until_one_of_them_may_end_a_pane() -> None:
+    task = Task(TaskStatus("clicks", get_format("json"), None, ""), WorkerSettings(), Store(":memory:"))
+    stream = feeding._stream(task, Silent())
+    assert feeding._pause_s(stream, 0) == GATHER_S, "no flow: nothing is ever due"
+    task.due_us = 10_000_000
+    assert feeding._pause_s(stream, 9_700) == GATHER_S
+    assert feeding._pause_s(stream, 9_900) == pytest.approx(0.1)
+    pauses = [feeding._pause_s(stream, 10_000 + n) for n in range(100)]
+    assert pauses[0] == POLL_S, "from then on it is looked for"
+    assert pauses == sorted(pauses)
+    assert pauses[-1] == POLL_MAX_S
+    task.due_us = 20_000_000
+    assert feeding._pause_s(stream, 10_200) == GATHER_S
+    task.due_us = 5_000_000
+    assert feeding._pause_s(stream, 10_200) == POLL_S
+    task.close(checkpoint=False)

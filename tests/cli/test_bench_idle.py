@@ -20,10 +20,12 @@ def test_an_agent_without_a_job_is_smaller_and_gone_afterwards(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(idle, "SETTLE_SECS", 0.1)
-    assert idle.Idle(1, rate=100).perform(as_json=True) == 0
+    assert idle.Idle(1, rates=[100, 50]).perform(as_json=True) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert 0 < said["no_job"]["rss_mib"] < said["one_job"]["rss_mib"]
-    for figures in (said["no_job"], said["one_job"]):
+    assert said["rate"] == 100
+    assert "an agent that reads 50 lines/s, one job" in {one["what"] for one in said["figures"]}
+    for figures in (said["no_job"], said["one_job"], said["one_job_50"]):
         assert 0 < figures["pss_mib"] <= figures["rss_mib"]
         assert figures["switches_per_s"] > 5, "it has read lines all the time"
     assert not any("agents.main" in child.cmdline() for child in psutil.Process().children())

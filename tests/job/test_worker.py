@@ -67,6 +67,23 @@ def obvious(rows: Rows) -> tuple[dict[int, Counter[str]], int]:
     return counts, late
 
 
+def test_the_line_that_ends_a_pane_is_due_at_its_time_and_none_before() -> None:
+    pane, lateness = FLOW.fragment.pane_us, FLOW.fragment.lateness_us or 0
+    worker = StreamWorker("s", SETTINGS, PyEngine())
+    assert worker.due_us() == END_OF_TIME
+    worker.handle(Feed(chunk([(0, "a")], 0), 0))
+    worker.handle(Install(FLOW))
+    assert worker.due_us() == 2 * pane + lateness, "pane 0 was read before the flow began"
+    worker.handle(Feed(chunk([(pane, "a"), (worker.due_us() - 1, "a")], 1), 0))
+    due = worker.due_us()
+    outcome = worker.handle(Feed(chunk([(due - 1, "b")], 3), 0))
+    assert not [one for one in outcome.sealed if one.payload]
+    assert [one.end for one in worker.handle(Feed(chunk([(due, "c")], 4), 0)).sealed] == [2]
+    assert worker.due_us() == 3 * pane + lateness
+    worker.handle(Suspend(FLOW.uid))
+    assert worker.due_us() == END_OF_TIME, "what is over its quota ends no pane"
+
+
 class CannotCompute(PyMapper):
     def prepare(self) -> None:
         raise UserError("there is no such thing here")

@@ -359,6 +359,17 @@ class StreamWorker:
             return START_OF_TIME
         return windows.sealable(self._sealing_us, lateness_us, pane_us)
 
+    def due_us(self) -> int:
+        """The event time of the first line that may end a pane of some flow (``END_OF_TIME``: none does).
+        Lines before it may wait for each other."""
+        return min((self._due_us(state) for state in self._flows.values()), default=END_OF_TIME)
+
+    def _due_us(self, state: FlowState) -> int:
+        pane_us, lateness_us = state.flow.fragment.pane_us, self._lateness_us(state.flow.fragment)
+        if state.past is not None or state.suspended or lateness_us is None or not pane_us:
+            return END_OF_TIME
+        return (max(state.sealed, state.live_from) + 1) * pane_us + lateness_us
+
     def _seal_open(self) -> Outcome:
         """Seal all flows to one moment, which is after all that any of them has: panes have many lengths, and
         each flow has to have answered for all that begin before it."""
