@@ -5,6 +5,7 @@ groups.
                                                                         flush: merged groups by hash ◀──┘
 
 - ``tree.BufferTree`` is what others use: insert, flush, split off, dump and load.
+- ``windowed.WindowedTree`` is one for a window that moves: panes, of which the oldest leave.
 - ``node`` moves packed buffers through an (a, b)-tree over the hash; work is bounded for each insert.
 - ``run``: what a buffer holds; ``pack``: its bytes; ``combine`` and ``gather``: rows of equal keys, in numpy.
 - ``spill``: pieces beyond a memory limit go to a store; ``image``: the whole tree in a checkpoint.
@@ -15,5 +16,6 @@ Nothing here knows streams, jobs or clocks.
 
 from elf.cbt.spill import SpillError, SpillStore
 from elf.cbt.tree import BufferTree
+from elf.cbt.windowed import WindowedTree
 
-__all__ = ["BufferTree", "SpillError", "SpillStore"]
+__all__ = ["BufferTree", "SpillError", "SpillStore", "WindowedTree"]

@@ -2,7 +2,8 @@
 rows.
 
 The SELECT list has the columns of GROUP BY and aggregates of one state (SUM, COUNT, MIN, MAX), so that a
-table of partial aggregates reads like the query. HAVING, ORDER BY, LIMIT and windows are left to the job.
+table of partial aggregates reads like the query. HAVING, ORDER BY and LIMIT are left to the job. With
+WINDOWING n SLIDE m the groups are those of panes, and what is older than the window is forgotten.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from sqlglot import exp
 from elf.errors import QueryError
 from elf.ql.conditions import condition
 from elf.ql.draft import Draft
-from elf.ql.plan import Fragment
+from elf.ql.plan import Fragment, Plan
 from elf.ql.planner import number_keys
 from elf.ql.planner import plan as plan_query
 from elf.ql.rules import apply_rules
@@ -24,17 +25,20 @@ from elf.ql.statements import Query
 from elf.ql.states import collect
 from elf.ql.templates import name as quoted
 from elf.schema import Schema, alike
+from elf.windows.kinds import Sliding
 
 _LATER = {"distinct", "having", "qualify", "order", "limit", "offset"}
 
 
 @dataclass(frozen=True)
 class Groups:
-    """``keys`` and ``states`` pair a column of the fragment with its name in the SELECT list."""
+    """``keys`` and ``states`` pair a column of the fragment with its name in the SELECT list. ``panes``: of a
+    window; 0 without one."""
 
     fragment: Fragment
     keys: tuple[tuple[str, str], ...] = ()
     states: tuple[tuple[str, str], ...] = ()
+    panes: int = 0
 
 
 def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:
@@ -46,11 +50,12 @@ def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:
     if not isinstance(tree, exp.Select):
         raise QueryError("a job's query is one SELECT")
     draft = number_keys(apply_rules(Draft(query.source, tree, schema)))
-    if planned.windows or draft.sets or draft.below is not None or _LATER & _said(query):
+    if draft.sets or draft.below is not None or _LATER & _said(query):
         raise QueryError(
-            "a job's query has no WINDOWING, no subquery with groups, no grouping sets and nothing after "
-            "GROUP BY: the job decides when to flush, and what to make of the groups"
+            "a job's query has no subquery with groups, no grouping sets and nothing after GROUP BY but "
+            "WINDOWING: the job decides when to flush, and what to make of the groups"
         )
+    panes = _panes(planned)
     states = collect([output.value for output in draft.outputs])
     keys: dict[str, str] = {}
     named: dict[str, str] = {}
@@ -66,7 +71,22 @@ def plan_groups(query: Query, schema: Schema, *, stream: str) -> Groups:
         raise QueryError("a job's query needs a GROUP BY, and each of its columns in the SELECT list")
     if not named:
         raise QueryError("a job's query needs an aggregate; for rows subscribe(stream=…, columns=[…])")
-    return Groups(planned.fragment, tuple(sorted(keys.items())), tuple(sorted(named.items())))
+    return Groups(planned.fragment, tuple(sorted(keys.items())), tuple(sorted(named.items())), panes)
+
+
+def _panes(planned: Plan) -> int:
+    """How many panes a window has; 0 without one."""
+    if not planned.windows:
+        return 0
+    kinds, fragment = planned.windows, planned.fragment
+    policies = (fragment.lateness_us, fragment.revise_us, fragment.changes_us, fragment.wait_us)
+    plain = planned.trees == 1 and not (fragment.leap or fragment.mirror)
+    if len(kinds) > 1 or type(kinds[0]) is not Sliding or set(policies) != {None} or not plain:
+        raise QueryError(
+            "the window of a job's query is WINDOWING n SLIDE m and no more, as in WINDOWING 300 SECONDS "
+            "SLIDE 5 SECONDS: flush() has the groups of the last n, which slide by m"
+        )
+    return kinds[0].size_us // fragment.pane_us
 
 
 def _said(query: Query) -> set[str]:

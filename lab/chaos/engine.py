@@ -458,7 +458,7 @@ def tapped(tap: Tap) -> TapDefinition:
     """What stands for a tap where it travels."""
     found = TapDefinition(tap.name, hashlib.sha256(repr(tap).encode()).hexdigest(), Schema(()))
     if found not in _TOYS:
-        _TOYS[found] = remember(found, Groups(tap.fragment, tap.keys, tap.states))
+        _TOYS[found] = remember(found, Groups(tap.fragment, tap.keys, tap.states, tap.panes))
     return found
 
 

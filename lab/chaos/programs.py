@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
+
 from agents.codec import pack
 from elf.job.program.calls import LASTING, JobEffect, Keep
 from elf.job.program.keeping import Lasting
@@ -37,7 +39,9 @@ class Counts(Job):
     every_pane = 1.0
 
     def start(self):
-        self.subscribe("SELECT key, COUNT(*) AS n FROM clicks GROUP BY key")
+        counts = "SELECT key, COUNT(*) AS n FROM clicks GROUP BY key"
+        self.subscribe(counts)
+        self.subscribe(counts + " WINDOWING 100000 SECONDS SLIDE 2 SECONDS", name="lately")
         self.state.setdefault("panes", [])
 
     def on_timer(self):
@@ -65,7 +69,9 @@ class Counts(Job):
     def deliver(self, app, message):
         return {row["key"]: row["n"] for row in self.merge(self.state.get("total")).to_pylist()}
 """
-"""A job that counts the rows of all agents by key, wherever its master is."""
+"""A job that counts the rows of all agents by key, wherever its master is, and on each agent those of a
+window that none leaves."""
+LIVES_PANES: Final = 50_000
 
 
 def no_queries(*_: object) -> tuple[bytes, str]:
@@ -126,6 +132,7 @@ class InlineJobs:
 def counting() -> ProgramSpec:
     """A job of ``COUNTS``, as its creator has sent it."""
     tap = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))
+    lately = msgspec.structs.replace(tap, name="lately", panes=LIVES_PANES)
     text, every_ms, pane_ms = COUNTS, 700, 1_000
     return ProgramSpec(
         "counts",
@@ -135,7 +142,7 @@ def counting() -> ProgramSpec:
         "counts.py",
         "Counts",
         every_ms,
-        (tapped(tap),),
+        (tapped(tap), tapped(lately)),
         subscription="w",
         pane_ms=pane_ms,
     )
@@ -156,8 +163,8 @@ def is_begun(agent: SimAgent, uid: str) -> bool:
 
 
 def wrong(world: World, uid: str) -> Iterator[str]:
-    """What its masters have counted, and should not have, or have not; and panes that were told twice, or not
-    in order."""
+    """What its masters have counted, and should not have, or have not; what an agent has in its window of its
+    own rows; and panes that were told twice, or not in order."""
     agents = [agent for agent in world.agents if agent.up and uid in agent.jobs.runners]
     counted, truth = Counter[str](), Counter[str]()
     for agent in agents:
@@ -165,7 +172,11 @@ def wrong(world: World, uid: str) -> Iterator[str]:
         counted.update(job.deliver(b"", None))
         if STREAM in agent.streams:
             rows = agent.logs[STREAM].rows[agent.tasks[STREAM].tapped.get(uid, 0) :]
-            truth.update(key for _, key in rows)
+            own = Counter(key for _, key in rows)
+            truth.update(own)
+            lately = {row["key"]: row["n"] for row in job.flush("lately").to_pylist()}
+            if lately != own:
+                yield f"the window of a{agent.index} has {lately}, of {dict(own)}"
         panes = job.state["panes"]
         if any(b - a != 1.0 for a, b in pairwise(panes)):
             yield f"panes of a{agent.index} were told as {panes}"

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import pyarrow as pa
 
 from elf.aggregates import State
-from elf.cbt import BufferTree
+from elf.cbt import BufferTree, WindowedTree
 from elf.job import Job, JobError, Message, QueryFailed, Rounds
 from elf.job.program.calls import Place, Subscription
 from elf.job.program.spec import Tap
@@ -45,7 +45,7 @@ class _Host:
         self._jobs = jobs
         self._others = {job.app_id: job for job in others}
         self._taps: dict[str, Tap] = {}
-        self._trees: dict[str, BufferTree] = {}
+        self._trees: dict[str, BufferTree | WindowedTree] = {}
         self._replies: list[Message] | None = None
         self.app = b""
 
@@ -59,9 +59,9 @@ class _Host:
         assert isinstance(select, Select)
         stream = "posts" if "FROM posts" in subscription.query else "clicks"
         groups = plan_groups(select.query, COLUMNS, stream=stream)
-        tap = Tap(subscription.name, groups.fragment, groups.keys, groups.states)
+        tap = Tap(subscription.name, groups.fragment, groups.keys, groups.states, groups.panes)
         self._taps[tap.name] = tap
-        self._trees[tap.name] = BufferTree.of_partials(tap.key_names(), tap.named_states())
+        self._trees[tap.name] = tap.tree()
 
     def send_to(self, node: str, message: Message) -> None:
         self._jobs[node].on_recv(self._place.me, arrived(message))
@@ -93,7 +93,7 @@ class _Host:
 
     def tree(
         self, name: str, *, changes: bool = False
-    ) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]:
+    ) -> tuple[BufferTree | WindowedTree, tuple[str, ...], tuple[State, ...]]:
         if name not in self._trees:
             raise JobError(f"there is no query {name} here")
         tap = self._taps[name]

@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from elf.aggregates import State, merge_tables
-from elf.cbt import BufferTree
+from elf.cbt import BufferTree, WindowedTree
 from elf.job.program.calls import Place, Subscription
 from elf.job.program.values import Message
 from elf.job.spec import app_id
@@ -79,7 +79,7 @@ class Host(Protocol):
     def place(self) -> Place: ...
     def tree(
         self, name: str, *, changes: bool = False
-    ) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]: ...
+    ) -> tuple[BufferTree | WindowedTree, tuple[str, ...], tuple[State, ...]]: ...
 
 
 class Job:
@@ -307,7 +307,7 @@ class Job:
         Args:
             query (str): a SELECT of ELF-QL over one stream. Its items are the columns of GROUP BY, and SUM,
                 COUNT, MIN and MAX. Rows of this agent's logs go into a buffer tree: ``flush`` gives its
-                groups.
+                groups. With ``WINDOWING n SLIDE m`` the tree forgets what is older than its window.
             stream (str): the stream whose rows are wanted; they come by ``on_batch``.
             columns (Sequence[str]): the columns of these rows; with ``stream``, at least one.
             where (str): a condition in ELF-QL for these rows; empty: all rows.
@@ -496,15 +496,18 @@ class Job:
 
     # -- the local buffer tree -------------------------------------------------------------------------------
 
-    def insert(self, paos: pa.Table, name: str = "main") -> None:
+    def insert(self, paos: pa.Table, name: str = "main", *, at: float | None = None) -> None:
         """Put partial aggregates into the buffer tree of a query. Rows of one key are merged.
 
         Args:
             paos (pyarrow.Table): a row for each group, with the columns of the query's SELECT list.
             name (str): the subscription of the query.
+            at (float | None): for a query with a window: their event time, in seconds since the epoch. None:
+                now.
 
         Raises:
-            JobError: if no query was subscribed to under that name.
+            JobError: if no query was subscribed to under that name, or ``at`` is given for a query without
+                WINDOWING.
 
         Example:
             >>> master, _ = two_agents(Popular)
@@ -512,20 +515,33 @@ class Job:
             >>> master.flush().to_pylist()
             [{'product': 'Doom', 'clicks': 3}]
         """
-        self._host.tree(name, changes=True)[0].insert_partials(paos)
+        tree = self._host.tree(name, changes=True)[0]
+        if isinstance(tree, WindowedTree):
+            tree.insert_at(paos, int(1e6 * (self.now if at is None else at)))
+        elif at is not None:
+            raise JobError(f"query {name} has no WINDOWING, so nothing in it has a time: insert without at=")
+        else:
+            tree.insert_partials(paos)
 
-    def flush(self, name: str = "main") -> pa.Table:
-        """All groups of a query since the last ``empty``. The tree keeps them.
+    def flush(self, name: str = "main", *, since: float | None = None) -> pa.Table:
+        """All groups of a query since the last ``empty``, or of its window. The tree keeps them.
+
+        With ``WINDOWING 300 SECONDS SLIDE 5 SECONDS`` in the query the tree has the groups of the last 300
+        seconds of event time that this agent has read, and forgets them in steps of 5 seconds. So a job looks
+        at a window that moves, as often as it likes, and never empties its tree.
 
         Args:
             name (str): the subscription of the query.
+            since (float | None): for a query with a window: leave out the steps that have ended by then, in
+                seconds since the epoch; so that all agents look at the same time.
 
         Returns:
             pyarrow.Table: a row for each group, in no fixed order, with the columns of the query's SELECT
             list. Sums of integers are int64 where they fit, else decimal128(38, 0).
 
         Raises:
-            JobError: if no query was subscribed to under that name.
+            JobError: if no query was subscribed to under that name, or ``since`` is given for a query without
+                WINDOWING.
 
         Example:
             >>> master, _ = two_agents(Popular)
@@ -534,8 +550,29 @@ class Job:
             >>> master.flush("likes")
             Traceback (most recent call last):
             elf.job.program.api.JobError: there is no query likes here
+
+            A window of a minute in steps of ten seconds:
+
+            >>> class Lately(Job):
+            ...     def start(self):
+            ...         self.subscribe(
+            ...             "SELECT product, SUM(clicks) AS clicks FROM clicks GROUP BY product "
+            ...             "WINDOWING 60 SECONDS SLIDE 10 SECONDS"
+            ...         )
+
+            >>> master, _ = two_agents(Lately, name="lately")
+            >>> for secs, clicks in ((70, 1), (50, 2), (0, 4)):
+            ...     master.insert(pa.table({"product": ["Doom"], "clicks": [clicks]}), at=master.now - secs)
+            >>> master.flush().to_pylist()
+            [{'product': 'Doom', 'clicks': 6}]
+            >>> master.flush(since=master.now - 30).to_pylist()
+            [{'product': 'Doom', 'clicks': 4}]
         """
         tree, keys, states = self._host.tree(name)
+        if isinstance(tree, WindowedTree):
+            return readable(tree.partials(None if since is None else int(1e6 * since)), keys, states)
+        if since is not None:
+            raise JobError(f"query {name} has no WINDOWING: flush() gives all of it since the last empty()")
         return readable(tree.partials(), keys, states)
 
     def empty(self, name: str = "main") -> None:

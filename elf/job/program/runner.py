@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from elf.aggregates import State
 from elf.batch import decode, encode
-from elf.cbt import BufferTree
+from elf.cbt import BufferTree, WindowedTree
 from elf.job.program import calls
 from elf.job.program.api import Job, JobError, QueryFailed
 from elf.job.program.calls import JobEffect, Loaded, Place, Subscription
@@ -44,11 +44,13 @@ class NotKept(Exception):
 
 
 class _State(msgspec.Struct, frozen=True):
-    """What a job has: ``Job.state``, what its class keeps beside it, and its buffer trees by name."""
+    """What a job has: ``Job.state``, what its class keeps beside it, and its buffer trees by name. ``panes``:
+    those with a window, by name and pane."""
 
     value: bytes
     own: bytes
     trees: dict[str, bytes]
+    panes: dict[str, dict[int, bytes]] = {}
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -121,11 +123,7 @@ class JobRunner:
         self._label = f"{creator}/{name}"
         self._ask = ask
         self._taps = {tap.name: tap for tap in taps}
-        self._trees = {
-            tap.name: BufferTree.of_partials(tap.key_names(), tap.named_states())
-            for tap in taps
-            if tap.states
-        }
+        self._trees = {tap.name: tap.tree() for tap in taps if tap.states}
         self._images: dict[str, bytes] = {}
         self._subscriptions: dict[str, Subscription] = {}
         self._open = False
@@ -165,29 +163,39 @@ class JobRunner:
             value, own = (
                 pack_value(one, calls.STATE_BYTES_MAX) for one in (self.job.state, self.job.kept_beside())
             )
-            trees = {name: self._image(name) for name in self._trees}
         except NoMessage as error:
             raise NotKept(f"self.state cannot be kept: {error}") from None
-        size = len(value) + len(own) + sum(map(len, trees.values()))
+        trees: dict[str, bytes] = {}
+        panes: dict[str, dict[int, bytes]] = {}
+        for name, tree in self._trees.items():
+            if isinstance(tree, WindowedTree):
+                panes[name] = tree.images()
+            else:
+                trees[name] = self._image(name, tree)
+        sizes = [len(one) for images in panes.values() for one in images.values()]
+        size = len(value) + len(own) + sum(map(len, trees.values())) + sum(sizes)
         if size > calls.STATE_BYTES_MAX:
             raise NotKept(
                 f"self.state and its queries' groups have {size} bytes; at most {calls.STATE_BYTES_MAX} are "
                 "kept: empty() its queries, and forget what is not needed"
             )
-        return msgspec.msgpack.encode(_State(value, own, trees))
+        return msgspec.msgpack.encode(_State(value, own, trees, panes))
 
-    def _image(self, name: str) -> bytes:
+    def _image(self, name: str, tree: BufferTree) -> bytes:
         """A buffer tree as bytes, made anew only where it has changed."""
         if name not in self._images:
-            self._images[name] = encode(self._trees[name].partials())
+            self._images[name] = encode(tree.partials())
         return self._images[name]
 
     def _restore(self, state: _State) -> None:
         value: Any = unpack_value(state.value)
         self.job.state = value
         self.job.restore_beside(unpack_value(state.own))
-        for name, data in state.trees.items():
-            self._trees[name].insert_partials(decode(data))
+        for name, tree in self._trees.items():
+            if isinstance(tree, WindowedTree):
+                tree.load(state.panes.get(name, {}))
+            elif name in state.trees:
+                tree.insert_partials(decode(state.trees[name]))
 
     def handle(self, event: calls.Event, place: Place, payload: bytes, effects: list[JobEffect]) -> None:
         """Call the callback; what it wants done is appended to ``effects``, also when it raises.
@@ -225,12 +233,15 @@ class JobRunner:
                     self.reply(returned)
 
     def _rows(self, name: str, table: pa.Table) -> None:
-        tap = self._taps[name]
-        if tap.states:
-            self._images.pop(name, None)
-            self._trees[name].insert_partials(tap.named(table))
-        else:
-            self.job.on_batch(table, name)
+        tap, tree = self._taps[name], self._trees.get(name)
+        match tree:
+            case None:
+                self.job.on_batch(table, name)
+            case WindowedTree():
+                tree.insert_panes(tap.named(table), table["_pane"])
+            case BufferTree():
+                self._images.pop(name, None)
+                tree.insert_partials(tap.named(table))
 
     def asked_beside(self, effects: list[JobEffect]) -> None:
         """What other callbacks have asked for while this one waited for a reply."""
@@ -285,7 +296,7 @@ class JobRunner:
 
     def tree(
         self, name: str, *, changes: bool = False
-    ) -> tuple[BufferTree, tuple[str, ...], tuple[State, ...]]:
+    ) -> tuple[BufferTree | WindowedTree, tuple[str, ...], tuple[State, ...]]:
         if changes:
             self._images.pop(name, None)
         if name not in self._trees:

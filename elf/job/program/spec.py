@@ -16,6 +16,7 @@ import msgspec
 import pyarrow as pa
 
 from elf.aggregates import State
+from elf.cbt import BufferTree, WindowedTree
 from elf.fields import Code, Generation, Key, Label, Millis, Name
 from elf.job.program.calls import Loaded
 from elf.job.spec import app_id
@@ -34,12 +35,19 @@ SUBSCRIPTIONS_MAX = 256
 class Tap(msgspec.Struct, frozen=True):
     """What an agent computes of its stream for a job. With ``states``, partial aggregates: ``keys`` and
     ``states`` pair a column of the fragment with its name in the SELECT list; without, the rows themselves.
+    ``panes``: how many of the fragment's panes a window has; 0: there is none, and no pane.
     """
 
     name: str
     fragment: Fragment
     keys: tuple[tuple[str, str], ...] = ()
     states: tuple[tuple[str, str], ...] = ()
+    panes: int = 0
+
+    @property
+    def pane_us(self) -> int:
+        """How long a pane is; 0 without a window."""
+        return self.fragment.pane_us if self.panes else 0
 
     def key_names(self) -> tuple[str, ...]:
         return tuple(name for _, name in self.keys)
@@ -54,6 +62,12 @@ class Tap(msgspec.Struct, frozen=True):
         """The fragment's groups under their names in the SELECT list."""
         pairs = (*self.keys, *self.states)
         return groups.select([inner for inner, _ in pairs]).rename_columns([name for _, name in pairs])
+
+    def tree(self) -> BufferTree | WindowedTree:
+        """Where a job has its groups: empty."""
+        if not self.panes:
+            return BufferTree.of_partials(self.key_names(), self.named_states())
+        return WindowedTree(self.key_names(), self.named_states(), self.pane_us, self.panes)
 
 
 class Tapped(msgspec.Struct, frozen=True, eq=False):
@@ -104,7 +118,9 @@ class ProgramSpec:
     def taps(self) -> tuple[Tap, ...]:
         """What agents compute for it."""
         return tuple(
-            Tap(one.name, one.groups.fragment, one.groups.keys, one.groups.states) for one in self.definitions
+            Tap(one.name, groups.fragment, groups.keys, groups.states, groups.panes)
+            for one in self.definitions
+            for groups in (one.groups,)
         )
 
     @property

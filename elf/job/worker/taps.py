@@ -1,9 +1,9 @@
 """What a stream's worker computes for jobs in Python: partial aggregates, or rows, of each chunk as it comes.
 
-Taps know no panes and no lateness; rows beyond the future bound or outside the roster are left out as
-everywhere. What was given is in the stream's checkpoint until the job says that its own checkpoint has it
-(protocol 14.5). The next life of the agent gives it again, and does not give what the job has when it reads
-that again.
+Taps know no lateness, and panes only where a query has a window; rows beyond the future bound or outside the
+roster are left out as everywhere. What was given is in the stream's checkpoint until the job says that its
+own checkpoint has it (protocol 14.5). The next life of the agent gives it again, and does not give what the
+job has when it reads that again.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class Taps:
             return ()
         mask = ~view.future if view.wanted is None else ~view.future & view.wanted
         found: list[Tapped] = []
-        shared: dict[int, pa.Table] = {}
+        shared: dict[tuple[int, int], pa.Table] = {}
         for uid, job in list(self._jobs.items()):
             for tap, mapper in zip(job.taps, job.mappers, strict=True):
                 tapped, end = (tap.name, chunk.source.id), chunk.end
@@ -122,10 +122,11 @@ class Taps:
                 if end <= begin:
                     continue
                 begin = begin if begin > chunk.start else 0
-                if begin not in shared:
-                    shared[begin] = _rows(view, mask & (view.offsets >= begin) if begin else mask)
+                wanted = begin, tap.pane_us
+                if wanted not in shared:
+                    shared[wanted] = _rows(view, mask & (view.offsets >= begin) if begin else mask, tap)
                 try:
-                    table = mapper.run(shared[begin]) if shared[begin].num_rows else None
+                    table = mapper.run(shared[wanted]) if shared[wanted].num_rows else None
                 except MapFailed as error:
                     self.failed[uid] = f"it cannot be computed: {error}"
                     self._remove(uid)
@@ -171,7 +172,11 @@ class Taps:
             self._remove(uid)
 
 
-def _rows(view: View, mask: Mask) -> pa.Table:
-    """The chosen rows, in no pane."""
-    rows = view.rows if bool(mask.all()) else view.rows.filter(pa.array(mask))
-    return rows.append_column("_pane", pa.array(np.zeros(rows.num_rows, dtype=np.int64)))
+def _rows(view: View, mask: Mask, tap: Tap) -> pa.Table:
+    """The chosen rows; in panes, where a tap has a window, those that have an event time."""
+    pane_us = tap.pane_us
+    mask = mask & view.timed if pane_us else mask
+    panes = view.ts // pane_us if pane_us else np.zeros(len(view.ts), dtype=np.int64)
+    whole = bool(mask.all())
+    rows = view.rows if whole else view.rows.filter(pa.array(mask))
+    return rows.append_column("_pane", pa.array(panes if whole else panes[mask]))
