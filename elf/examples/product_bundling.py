@@ -5,57 +5,60 @@ connected components of the graph of users and products, over a sliding window.
     elf submit elf/examples/product_bundling.py --set window=60
     elf query product_bundling '"Angry Birds Season"'
 
-A like and a buy are an edge between a user and a product. Every ``every`` seconds the master looks at the
-edges of the last ``window`` seconds: agents flush their buffer trees and empty them of what is older, only.
-Then comes a cycle: the master multicasts the result of an epoch, agents take it as the input of the next one.
-Every vertex begins with its own name as its label; in each epoch an agent offers, for both ends of its edges,
-the lesser of their labels, where that is news; the least offers of all agents are the next epoch's labels.
-When none is left, vertices with one label are a component, and its products a bundle. A graph of diameter d
-takes about d epochs.
+A like and a buy are an edge between a user and a product. The edges of an agent are in a buffer tree that
+forgets by time. Every ``every`` seconds the master looks at the edges of the last ``window`` seconds: agents
+flush their trees, and never empty them.
 
-Calls of the paper: Subscribe (twice: likes, buys), OnTimer, Multicast and OnMulticast (the epoch's result, to
-be iterated), SendTo and OnRecv (made by ``Rounds``), Deliver; insert, flush and empty of the buffer tree.
+An agent joins the products of each of its users and keeps one edge of every user: what the others said is in
+the joins. Then comes a cycle of ``parts`` epochs. In each the agents bring the users of one range of keys
+together up the tree: where two agents know a user, their products are joined, and one edge goes on. So the
+master gets one edge a user and forgets it at once; what it has to keep are joins, fewer than there are
+products. After the last epoch products that are joined are a bundle. There are as many parts as the last look
+had users for, so that none has more than ``users_max`` at any agent.
+
+Calls of the paper: Subscribe (edges, and which lines they are of), OnTimer, Multicast and OnMulticast (an
+epoch begins), SendTo and OnRecv (made by ``Rounds``), Deliver; insert and flush of the buffer tree.
 
 A cycle that an agent was too late for is given up after three times ``every``, and one in which an agent's
 process ended at once; the next one begins anew, and nothing is kept of it. Edges, which ids they cover, and
-looks survive. An epoch's changes are one multicast of at most 1 MiB, some 15,000 users in a window.
+looks survive.
 
-To change it: ``window``, ``every`` and ``store`` with ``--set``; what an edge is, in the queries of
-``start``.
+To change it: ``window``, ``every``, ``users_max`` and ``store`` with ``--set``; what an edge is, in the
+queries of ``start``.
 """
 
-from datetime import UTC, datetime
+from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from elf.job import Rounds
+from elf.aggregates import split_by_range
+from elf.job import Lines, Rounds, lines_of
 
-EDGES = {"likes": "likes", "buys": "buys_count"}
-Labels = dict[str, str]
+Joins = dict[str, str]
+"""Products that are joined: from each but the least one of a bundle to a lesser one of it."""
 
 
 class ProductBundling(Rounds):
     """Products that the same users like and buy.
 
     Attributes:
-        every (float): seconds between two looks at the graph.
-        window (float): seconds that an edge lives.
+        every (float): seconds between two looks at the graph; edges are forgotten in such steps.
+        window (float): seconds that an edge lives, up to the end of the step in which a look begins.
         store (str): the store whose likes and buys count.
-        epochs_max (int): epochs after which a cycle ends.
+        users_max (int): users of an epoch, about.
         kept (int): looks that the master remembers.
 
     A query is the name of a product, and the reply ``{"look": n, "bundle": [products]}``. Or it is
     ``{"since": n}`` or None, and the reply a list with a dict for each look after the n-th: ``look``,
-    ``agents``, ``epochs``, ``bundles`` (lists of products), ``since`` (seconds since the epoch), ``covers``
-    (agent: first and last id) and ``ms``.
+    ``agents``, ``epochs``, ``users``, ``bundles`` (lists of products), ``since`` (seconds since the epoch),
+    ``covers`` (agent: first and last id, and how many lines there were) and ``ms``.
 
     Example:
         >>> master, below = two_agents(ProductBundling)
-        >>> seen = [datetime(2025, 12, 31, 23, 59, 50)] * 2  # the clock says midnight
-        >>> likes = {"user_id": ["ada"] * 2, "product": ["Doom", "Myst"], "seen": seen}
-        >>> below.insert(pa.table({**likes, "first": [1, 2], "last": [1, 2]}), "likes")
+        >>> below.insert(pa.table({"user_id": ["ada"], "product": ["Doom"], "lines": [1]}), "edges")
+        >>> master.insert(pa.table({"user_id": ["ada"], "product": ["Myst"], "lines": [1]}), "edges")
         >>> master.on_timer()
         >>> master.deliver(b"", "Doom")["bundle"]
         ['Doom', 'Myst']
@@ -64,92 +67,108 @@ class ProductBundling(Rounds):
     every = 5.0  # seconds between two looks at the graph
     window = 300.0  # seconds that an edge lives
     store = "video_games"
-    epochs_max = 50
+    users_max = 50_000  # of an epoch, about
     kept = 100  # looks that the master remembers
 
     def start(self) -> None:
-        for name, column in EDGES.items():
-            self.subscribe(
-                "SELECT user.id AS user_id, product, MAX(created_at) AS seen, "
-                f"MIN(id) AS first, MAX(id) AS last FROM clicks WHERE {column} > 0 "
-                f"AND store = '{self.store}' AND product IS NOT NULL "
-                "AND user.id IS NOT NULL GROUP BY user.id, product",
-                name=name,
-            )
-        self.state.setdefault("covers", {})  # of this agent: the ids of the first and the last edge
+        wanted = f"(likes > 0 OR buys_count > 0) AND store = '{self.store}' AND product IS NOT NULL"
+        lives, step = (round(1000 * secs) for secs in (self.window + 2 * self.every, self.every))
+        self.subscribe(
+            "SELECT user.id AS user_id, product, COUNT(*) AS lines FROM clicks "
+            f"WHERE {wanted} AND user.id IS NOT NULL GROUP BY user.id, product "
+            f"WINDOWING {lives} MILLISECONDS SLIDE {step} MILLISECONDS",
+            name="edges",
+        )
+        self.subscribe(
+            f"SELECT store, MIN(id) AS first, MAX(id) AS last, COUNT(*) AS lines "
+            f"FROM clicks WHERE {wanted} GROUP BY store",
+            name="covers",
+        )
         self.state.setdefault("looks", [])  # at the master
-        self.edges: list[tuple[str, str]] | None = None  # of a cycle, as all that follows
-        self.labels: Labels = {}
+        self.parts: list[pa.Table] = []  # of a cycle, as all that follows
+        self.joins: Joins = {}
+        self.looking = False  # at the master, as all that follows
+        self.wanted_parts = 1
         self.busy_until = 0.0  # a cycle that is not through by then is given up
 
     # -- the master: one epoch after the other ---------------------------------------------------------------
 
     def on_timer(self) -> None:
         if self.is_root and self.now >= self.busy_until:
-            self.first, self.began = self.round + 1, self.now
+            self.began = self.now
             self.busy_until = self.now + 3 * self.every
-            self.begin({"since": self.now - self.window, "labels": {}})
+            self.since = (self.now // self.every + 1) * self.every - self.window
+            self.look()
+
+    def look(self) -> None:
+        """The first epoch of a cycle."""
+        self.epochs = self.users = 0
+        self.joined: Joins = {}
+        self.covered: Lines = {}
+        self.looking = True
+        self.begin({"since": self.since, "part": 0, "parts": self.wanted_parts})
 
     def finish(self, message: Any, total: dict[str, Any], agents: int) -> None:
-        """All offers of an epoch are in."""
-        if not total["whole"] or self.edges is None:
+        """All users of a part are in."""
+        if total["lost"] or not self.looking:  # somebody's process has ended since the cycle began
             self.busy_until = 0.0
             return
-        if message["since"] is not None:
-            self.since, self.covered = message["since"], total["covers"]
-        epochs = self.round - self.first + 1
-        if total["offers"] and epochs < self.epochs_max:
-            self.begin({"since": None, "labels": total["offers"]})
-            return
-        self.busy_until = 0.0
-        components: dict[str, list[str]] = {}
-        for vertex, label in self.labels.items():
-            if vertex.startswith("p:"):
-                components.setdefault(label, []).append(vertex[2:])
-        bundles = sorted(sorted(products) for products in components.values() if len(products) > 1)
-        look: dict[str, Any] = {"look": self.round, "agents": agents, "epochs": epochs, "bundles": bundles}
-        look |= {"since": self.since, "covers": self.covered, "ms": 1000 * (self.now - self.began)}
+        self.epochs += 1
+        if total["edges"] is None:
+            self.wanted_parts = -(-total["users"] * message["parts"] // self.users_max)
+            self.look()
+        else:
+            self.users += total["users"]
+            join(self.joined, total["joins"].items())
+            self.covered |= total["covers"]
+            if message["part"] + 1 < message["parts"]:
+                self.begin({**message, "part": message["part"] + 1})
+            else:
+                self.looked(agents)
+
+    def looked(self, agents: int) -> None:
+        """The last epoch of a cycle is over."""
+        self.busy_until, self.looking = 0.0, False
+        self.wanted_parts = -(-self.users // self.users_max) or 1
+        members: dict[str, list[str]] = {}
+        for product in self.joined:
+            members.setdefault(least(self.joined, product), []).append(product)
+        bundles = sorted(sorted([first, *others]) for first, others in members.items())
+        look: dict[str, Any] = {"look": self.round, "agents": agents, "epochs": self.epochs}
+        look |= {"users": self.users, "bundles": bundles, "since": self.since, "covers": self.covered}
+        look |= {"ms": 1000 * (self.now - self.began)}
         self.state["looks"] = [*self.state["looks"], look][-self.kept :]
 
     # -- every agent -----------------------------------------------------------------------------------------
 
     def contribute(self, message: Any) -> dict[str, Any]:
-        if message["since"] is not None:
-            self.labels = {}
-            self.edges = self.look(datetime.fromtimestamp(message["since"], UTC))
-        self.labels.update(message["labels"])
-        offers: Labels = {}
-        for edge in self.edges or ():
-            least = min(self.labels.get(end, end) for end in edge)
-            for end in edge:
-                if end not in self.labels or least < self.labels[end]:
-                    offers[end] = min(least, offers.get(end, least))
-        return {"offers": offers, "covers": self.state["covers"], "whole": self.edges is not None}
-
-    def look(self, since: datetime) -> list[tuple[str, str]]:
-        """The edges since then; older ones are forgotten."""
-        found: set[tuple[str, str]] = set()
-        for name in EDGES:
-            paos = self.flush(name)
-            if not paos.num_rows:
-                continue
-            first, last = pc.min(paos["first"]).as_py(), pc.max(paos["last"]).as_py()
-            a, b = self.state["covers"].get(self.me, (first, last))
-            self.state["covers"] = {self.me: (min(a, first), max(b, last))}
-            seen = paos["seen"].cast(pa.timestamp("us"))
-            paos = paos.filter(pc.greater_equal(seen, pa.scalar(since.replace(tzinfo=None), seen.type)))
-            self.empty(name)
-            self.insert(paos, name)
-            rows = zip(paos["user_id"].to_pylist(), paos["product"].to_pylist(), strict=True)
-            found.update((f"u:{user}", f"p:{product}") for user, product in rows)
-        return sorted(found)
+        part, covers = message["part"], {}
+        if part == 0:
+            edges = self.flush("edges", since=message["since"]).select(["user_id", "product"])
+            self.joins = {}
+            kept = joined(edges, self.joins)
+            self.parts = list(split_by_range(kept, ["user_id"], message["parts"]))
+            covers = lines_of(self.me, self.flush("covers"), "lines")
+        if len(self.parts) != message["parts"]:
+            return {"lost": True, "edges": None, "users": 0, "joins": {}, "covers": {}}
+        edges, self.parts[part] = self.parts[part], self.parts[part].slice(0, 0)
+        joins = self.joins if part == 0 else {}
+        return self.bounded({"lost": False, "edges": edges, "joins": joins, "covers": covers})
 
     def combine(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        offers = dict(one["offers"])
-        for vertex, label in other["offers"].items():
-            offers[vertex] = min(label, offers.get(vertex, label))
-        whole = one["whole"] and other["whole"]
-        return {"offers": offers, "covers": one["covers"] | other["covers"], "whole": whole}
+        joins = dict(one["joins"])
+        join(joins, other["joins"].items())
+        both = {"lost": one["lost"] or other["lost"], "covers": one["covers"] | other["covers"]}
+        if one["edges"] is None or other["edges"] is None:
+            return {**both, "edges": None, "joins": {}, "users": one["users"] + other["users"]}
+        edges = pa.concat_tables([one["edges"], other["edges"]], promote_options="permissive")
+        edges = joined(edges, joins)
+        return self.bounded({**both, "edges": edges, "joins": joins})
+
+    def bounded(self, part: dict[str, Any]) -> dict[str, Any]:
+        """A part with its number of users; without them, if they are too many for a message."""
+        users = part["edges"].num_rows
+        return {**part, "users": users, "edges": part["edges"] if users <= 2 * self.users_max else None}
 
     def deliver(self, app: bytes, message: Any) -> Any:
         """Other jobs may ask what goes with a product, and for the looks after a number: ``{"since": n}``."""
@@ -161,3 +180,38 @@ class ProductBundling(Rounds):
             return {"look": self.state["looks"][-1]["look"], "bundle": bundle}
         since = message["since"] if message else 0
         return [look for look in self.state["looks"] if look["look"] > since]
+
+
+# -- connected components ------------------------------------------------------------------------------------
+
+
+def joined(edges: pa.Table, joins: Joins) -> pa.Table:
+    """Join the products of each user; the first edge of each is returned."""
+    if not edges.num_rows:
+        return edges
+    users = edges["user_id"].combine_chunks().dictionary_encode().indices.to_numpy()
+    named = edges["product"].combine_chunks().dictionary_encode()
+    order = np.argsort(users, kind="stable")
+    users, products = users[order], named.indices.to_numpy()[order]
+    same = users[1:] == users[:-1]
+    names = named.dictionary.to_pylist()
+    pairs = np.unique(products[:-1][same].astype(np.int64) * len(names) + products[1:][same])
+    join(joins, ((names[pair // len(names)], names[pair % len(names)]) for pair in pairs.tolist()))
+    return edges.take(order[np.concatenate([[True], ~same])])
+
+
+def join(joins: Joins, pairs: Iterable[tuple[str, str]]) -> None:
+    """The products of each pair are in one bundle."""
+    for one, other in pairs:
+        one, other = least(joins, one), least(joins, other)
+        if one != other:
+            joins[max(one, other)] = min(one, other)
+
+
+def least(joins: Joins, product: str) -> str:
+    """The least product of a bundle."""
+    while product in joins:
+        above = joins[product]
+        joins[product] = joins.get(above, above)
+        product = joins[product]
+    return product

@@ -61,7 +61,7 @@ LOOKS: list[Result] = [
     {
         "look": 5,
         "since": 1_767_225_601.0,
-        "covers": {"a": [0, 2], "b": [10, 11]},
+        "covers": {"a": [0, 2, 3], "b": [10, 11, 2]},
         "bundles": [["Doom", "Pong"]],
     }
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -26,18 +26,20 @@ from lab.chaos.programs import no_queries
 
 EXAMPLES = Path(elf.examples.__file__).parent
 PARENTS = {"a": "", "b": "a", "c": "a", "d": "b", "e": "d"}
-EDGE: dict[str, MergeOp] = {"seen": "max", "first": "min", "last": "max"}
 CLICKS: dict[str, MergeOp] = {"clicks": "sum", "lines": "sum", "first": "min", "last": "max"}
 NOW = datetime(2026, 1, 1)
+Edge = tuple[int, str]
 
 
-def tap(name: str, keys: tuple[str, ...], states: Mapping[str, MergeOp]) -> Tap:
+def tap(
+    name: str, keys: tuple[str, ...], states: Mapping[str, MergeOp], *, pane_us: int = 0, panes: int = 0
+) -> Tap:
     """What an agent computes for a query with these columns."""
     inner = tuple(f"k{n}" for n in range(len(keys)))
     named = tuple(State(f"s{n}", merge) for n, merge in enumerate(states.values()))
-    fragment = Fragment("clicks", (), "", inner, named, 0, None)
+    fragment = Fragment("clicks", (), "", inner, named, pane_us, None)
     pairs = tuple((state.name, column) for state, column in zip(named, states, strict=True))
-    return Tap(name, fragment, tuple(zip(inner, keys, strict=True)), pairs)
+    return Tap(name, fragment, tuple(zip(inner, keys, strict=True)), pairs, panes)
 
 
 class Tree:
@@ -60,10 +62,13 @@ class Tree:
         now_ms = round((self.now - datetime(1970, 1, 1)) / timedelta(milliseconds=1))
         return Place(name, now_ms, name == "a", PARENTS[name], children)
 
-    def rows(self, name: str, groups: Mapping[str, Sequence[object]], tap: str = "main") -> None:
-        """Rows of an agent, as a table with the columns of the query."""
+    def rows(
+        self, name: str, groups: Mapping[str, Sequence[object]], tap: str = "main", pane: int = 0
+    ) -> None:
+        """Rows of an agent, as a table with the columns of the query, of one pane."""
         inner = {new: old for old, new in (*self.taps[tap].keys, *self.taps[tap].states)}
         table = pa.table({inner[column]: values for column, values in groups.items()})
+        table = table.append_column("_pane", pa.array([pane] * table.num_rows, pa.int64()))
         self.call(name, calls.Rows(tap), encode(table))
 
     def call(self, name: str, event: calls.Event, payload: bytes = b"") -> None:
@@ -79,14 +84,16 @@ class Tree:
     def _put(self, sender: str, to: str, event: calls.Event) -> None:
         self._links.setdefault((sender, to), deque()).append(event)
 
-    def settle(self) -> int:
-        """Deliver until nothing is under way, but for what goes to who is away; how many messages that
-        took.
+    def settle(self, until: Callable[[], bool] = lambda: False) -> int:
+        """Deliver until nothing is under way, but for what goes to who is away, or until it is enough; how
+        many messages that took.
         """
         count = 0
         while waiting := [
             link for link, events in self._links.items() if events and link[1] not in self.away
         ]:
+            if until():
+                break
             link = self._rng.choice(waiting)
             event = self._links[link].popleft()
             if isinstance(event, calls.Cast):  # down the tree: who hears of it hands it on, then acts on it
@@ -146,42 +153,72 @@ def test_a_batch_that_comes_too_late_is_in_the_next(seed: int) -> None:
     assert tree.jobs["a"].state["batches"][-1]["agents"] == 5
 
 
-def edges_of(tree: Tree, rng: random.Random, seen: datetime, first: int) -> list[tuple[int, str]]:
+EDGE: dict[str, MergeOp] = {"lines": "sum"}
+COVER: dict[str, MergeOp] = {"first": "min", "last": "max", "lines": "sum"}
+EVERY_US = 5_000_000
+
+
+def bundling(seed: int, **settings: object) -> Tree:
+    """A window of 10 s, on five agents."""
+    edges = tap("edges", ("user_id", "product"), EDGE, pane_us=EVERY_US, panes=4)
+    return Tree(
+        "product_bundling.py", (edges, tap("covers", ("store",), COVER)), seed, window=10.0, **settings
+    )
+
+
+def edges_of(tree: Tree, rng: random.Random, seen: datetime, first: int, users: int = 30) -> list[Edge]:
     """Likes and buys at every agent at that time."""
-    found: list[tuple[int, str]] = []
+    found: list[Edge] = []
+    pane = round((seen - datetime(1970, 1, 1)).total_seconds() * 1e6) // EVERY_US
     for name in PARENTS:
-        for which in ("likes", "buys"):
-            users = [rng.randrange(30) for _ in range(6)]
-            products = [f"p{rng.randrange(25)}" for _ in users]
-            ids = list(range(first, first + 6))
-            edges: dict[str, Sequence[object]] = {"user_id": users, "product": products, "seen": [seen] * 6}
-            tree.rows(name, {**edges, "first": ids, "last": ids}, which)
-            found += zip(users, products, strict=True)
+        who, what = [rng.randrange(users) for _ in range(6)], [f"p{rng.randrange(25)}" for _ in range(6)]
+        tree.rows(name, {"user_id": who, "product": what, "lines": [1] * 6}, "edges", pane)
+        tree.rows(name, {"store": ["games"], "first": [first], "last": [first + 5], "lines": [6]}, "covers")
+        found += zip(who, what, strict=True)
     return found
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_product_bundling_finds_the_components_of_the_window(seed: int) -> None:
+@pytest.mark.parametrize("users_max", [7, 50_000])
+@pytest.mark.parametrize("seed", range(4))
+def test_product_bundling_finds_the_components_of_the_window(seed: int, users_max: int) -> None:
     rng = random.Random(seed)
-    taps = tuple(tap(name, ("user_id", "product"), EDGE) for name in ("likes", "buys"))
-    tree = Tree("product_bundling.py", taps, seed, window=10.0)
+    tree = bundling(seed, users_max=users_max)
+    master = tree.jobs["a"]
+    tree.timer()
+    assert master.state["looks"][-1]["bundles"] == []  # nobody has liked anything
     old = edges_of(tree, rng, NOW - timedelta(seconds=6), 0)
     new = edges_of(tree, rng, NOW, 100)
-    for _ in range(2):  # again: a master may begin anew at any time
+    tree.now = NOW
+    for _ in range(2):  # the second time in as many parts as the first had users for
         tree.timer()
-        assert tree.jobs["a"].state["looks"][-1]["bundles"] == bundles_of(old + new)
-    tree.now = NOW + timedelta(seconds=5)
+        look = master.state["looks"][-1]
+        # since NOW is where a step begins, the last step of the window is the one after it
+        assert look["bundles"] == bundles_of(new)
+        assert look["users"] == len({user for user, _ in new})
+    assert look["epochs"] == -(-look["users"] // users_max)
+    tree.now = NOW - timedelta(seconds=1)
     tree.timer()
-    assert tree.jobs["a"].state["looks"][-1]["bundles"] == bundles_of(new)
-    assert all(tuple(span) == (0, 105) for span in tree.jobs["a"].state["looks"][-1]["covers"].values())
-    assert sum(job.flush("likes").num_rows for job in tree.jobs.values()) <= 30  # old edges are forgotten
-    began = tree.jobs["a"].began
-    tree.away = {"d"}  # the next cycle is not through until d is back
-    for seconds, anew in ((6, True), (11, False), (20, False), (21, True)):
-        tree.now = NOW + timedelta(seconds=seconds)
-        tree.timer()
-        assert (tree.jobs["a"].began != began) == anew, seconds
-        began = tree.jobs["a"].began
+    assert master.state["looks"][-1]["bundles"] == bundles_of(old + new)
+    assert all(tuple(span) == (0, 105, 12) for span in master.state["looks"][-1]["covers"].values())
+    edges_of(tree, rng, NOW + timedelta(seconds=15), 200)
+    assert sum(job.flush("edges").num_rows for job in tree.jobs.values()) <= 60  # old edges are forgotten
+
+
+def test_a_cycle_in_which_a_process_ends_is_given_up_and_so_is_one_that_somebody_is_too_late_for() -> None:
+    rng = random.Random(1)
+    tree = bundling(1, users_max=5)
+    new = edges_of(tree, rng, NOW, 100)
+    tree.timer()
+    master = tree.jobs["a"]
+    first = master.round
+    tree.call("a", calls.Timer())
+    tree.settle(lambda: master.round > first + 1)
+    tree.jobs["e"].parts = []  # as in a new process
+    tree.settle()
+    assert master.round < first + master.wanted_parts
+    assert len(master.state["looks"]) == 1
+    tree.timer()
+    assert master.state["looks"][-1]["bundles"] == bundles_of(new)
     product = new[0][1]
     effects: list[JobEffect] = []
     event = calls.Delivered(b"", pack_value(product), (), "x|1")
@@ -189,6 +226,14 @@ def test_product_bundling_finds_the_components_of_the_window(seed: int) -> None:
     answers: list[Any] = [unpack_value(effect.value) for effect in effects]
     (answer,) = answers
     assert answer["bundle"] == next((b for b in bundles_of(new) if product in b), [product])
+    began = master.began
+    tree.away = {"d"}  # the next cycle is not through until d is back
+    for seconds, anew in ((1, True), (6, False), (15, False), (16, True)):
+        tree.now = NOW + timedelta(seconds=seconds)
+        tree.timer()
+        assert (master.began != began) == anew, seconds
+        began = master.began
+    assert len(master.state["looks"]) == 2
 
 
 def predicting(batches: list[dict[str, object]], bundle: list[str]) -> tuple[JobRunner, list[str]]:

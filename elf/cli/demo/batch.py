@@ -84,7 +84,7 @@ def bundlings(looks: Sequence[Result], logs: Logs, store: str) -> list[bool]:
     for look in looks:
         edges = [
             (row["user"]["id"], row["product"])
-            for agent, (first, last) in look["covers"].items()
+            for agent, (first, last, _) in look["covers"].items()
             for row in likers[agent]
             if first <= row["id"] <= last and seconds(row) >= look["since"]
         ]
