@@ -1,9 +1,9 @@
 """What an agent measures about itself, for ``/metrics``: one typed method for each thing that happens.
 ``agents.exposition`` writes it down.
 
-Rules: the prefix is ``elf_`` and units are base units; labels are ``stream``, ``reason`` and ``kind`` only,
-and take a bounded number of values (beyond it: ``other``). A GROUP BY value, a job's or a file's name is
-never a label. Methods may be called from any thread.
+Rules: the prefix is ``elf_``, units are base units, and what only grows is a counter (``…_total``); labels
+are ``stream``, ``reason`` and ``kind`` only, and take a bounded number of values (beyond it: ``other``). A
+GROUP BY value, a job's or a file's name is never a label. Methods may be called from any thread.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ class Family:
             self._values[of] = self._values.get(of, 0) + more
 
     def set(self, value: float, *of: str) -> None:
+        """Of a counter: what somebody else has counted since the start."""
         with self._lock:
             self._values[of] = value
 
@@ -143,7 +144,7 @@ class Metrics:
         )
         self._archive_files = self._gauge("archive_files", "Files in the archive.", "stream")
         self._archive_bytes = self._gauge("archive_bytes", "Bytes of these.", "stream")
-        self._archive_gone = self._gauge(
+        self._archive_gone = self._counter(
             "archive_rows_gone", "Archived rows that archive.days, bytes or free_bytes has deleted.", "stream"
         )
         self._answered = self._counter(
@@ -178,10 +179,10 @@ class Metrics:
         self._copied = self._gauge("snapshots_copied", "Snapshots that wait, and are on neighbours.")
         self._replicas = self._gauge("copies_held", "Copies of other agents' snapshots that are kept here.")
         self._copies_bytes = self._gauge("copies_held_bytes", "Bytes of these.")
-        self._copies_sent = self._gauge(
+        self._copies_sent = self._counter(
             "copies_sent_bytes", "Bytes of copies of this agent's snapshots that were sent since its start."
         )
-        self._mirrored = self._gauge(
+        self._mirrored = self._counter(
             "snapshots_mirrored", "Snapshots that roots here have from neighbours of agents that are behind."
         )
         self._rolls = self._gauge(
@@ -189,15 +190,15 @@ class Metrics:
             "Closed rolls that are not in the archive yet; reading waits beyond 32.",
             "stream",
         )
-        self._run_again = self._gauge(
+        self._run_again = self._counter(
             "panes_run_again", "Panes of agents that are behind that others have run again for roots here."
         )
-        self._not_run_again = self._gauge(
+        self._not_run_again = self._counter(
             "panes_not_run_again", "How often roots here asked for that and it could not be."
         )
         self._gaps = self._counter("gaps", "Places in logs whose lines are gone unread.", "stream")
         self._gap_bytes = self._counter("gap_bytes", "Bytes in these, as far as it is known.", "stream")
-        self._losses = self._gauge("losses", "What could not be read, used or kept since the start.", "kind")
+        self._losses = self._counter("losses", "What could not be read, used or kept.", "kind")
         self._members = self._gauge(
             "members_live", "Live nodes of the ring that this node knows, and itself."
         )

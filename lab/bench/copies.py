@@ -40,7 +40,7 @@ SHARE: Final = 0.7
 """How far into its window the agent is killed."""
 REVISED_SECS: Final = 10.0
 """After a window's first word: by then copies have been asked for, and have come."""
-SENT: Final = "elf_copies_sent_bytes"
+SENT: Final = "elf_copies_sent_bytes_total"
 
 
 @dataclass(frozen=True)

@@ -82,7 +82,7 @@ async def test_windows_are_whole_while_an_agents_connection_to_its_root_stands_s
                 return [w for start, w in windows.items() if start >= stopped_us]
 
             await eventually(lambda: len(mirrored()) >= 3, "windows without its own word")
-            assert leader.metric("snapshots_mirrored") >= 3
+            assert leader.metric("snapshots_mirrored_total") >= 3
             network.stopped = frozenset()
             end_us = fleet.end_writing() - SECOND_US
             await eventually(lambda: max(windows) + 4 * SECOND_US >= end_us, "the last windows")

@@ -276,7 +276,7 @@ async def test_http_on_each_agent(five: Fleet) -> None:
     status, text = await asyncio.to_thread(get, "/metrics")
     assert status == 200
     assert b"elf_members_live 5.0" in text
-    assert b'elf_losses{kind="input_bytes"} 0.0' in text
+    assert b'elf_losses_total{kind="input_bytes"} 0.0' in text
     status, body = await asyncio.to_thread(get, "/api/v1/members")
     assert status == 200
     assert len(json.loads(body)["members"]) == 5

@@ -63,7 +63,7 @@ async def test_a_neighbour_reads_the_lines_of_an_agent_that(away: str, sharing: 
         await eventually(lambda: len(whole()) >= 4, "windows with what it has not read", 30)
         for start in [at for at in windows if at >= stopped_us and windows[at] in whole()]:
             assert clicks(windows[start]) == sharing.truth(start, start + SPAN_US)
-        assert leader.metric("panes_run_again") >= 4
+        assert leader.metric("panes_run_again_total") >= 4
         if away == "is killed":
             victim.start()
         else:
