@@ -6,7 +6,7 @@ INSTALLED := .venv/.installed
 # Where it is set, each of the hundreds of processes that tests start compiles all of elf.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test long check pytest docs lock install java clean
+.PHONY: demo test long check pytest docs lock install java wheel deb clean
 
 demo: install java
 	$(BIN)/elf demo
@@ -38,6 +38,8 @@ LOCK := .venv-lock/bin/uv pip compile --quiet --generate-hashes --universal --py
 lock:
 	@$(PYTHON) -m venv .venv-lock && .venv-lock/bin/python -m pip install --quiet --disable-pip-version-check uv
 	$(LOCK) --upgrade --extra spark --extra dev pyproject.toml --output-file deploy/requirements.lock
+	sed '/^ /d; s/ *\\$$//' deploy/requirements.lock | \
+		$(LOCK) --constraint - pyproject.toml --output-file deploy/runtime.lock
 	echo 'setuptools>=77' | $(LOCK) --upgrade - --output-file deploy/build.lock
 	echo 'ziglang>=0.13' | $(LOCK) --upgrade - --output-file deploy/compiler.lock
 
@@ -48,6 +50,15 @@ $(INSTALLED): pyproject.toml $(wildcard deploy/*.lock elf/native/*.[ch])
 	@$(PYTHON) -m venv .venv || { echo "elf needs the venv module: install your distribution's python3-venv" >&2; exit 1; }
 	@sh deploy/install.sh $(BIN)/python
 	@touch $@
+
+# A wheel for this Python, in dist; what is installed beside it is in deploy/runtime.lock.
+wheel:
+	rm -rf build/lib* build/bdist*
+	$(PYTHON) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+
+# A package for Debian and its kin, in dist.
+deb:
+	@sh deploy/deb.sh dist
 
 java:
 	@sh deploy/java.sh

@@ -23,7 +23,7 @@ import sys
 import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -61,6 +61,7 @@ from agents.restore import contacts, restore
 from agents.status import Aside, Status
 from agents.strangers import Strangers
 from agents.streams import ms_of, since_us, task_of
+from agents.systemd import Systemd
 from agents.tasks.housekeeping import housekeeping_of
 from agents.tasks.memory import LIMIT
 from agents.tasks.streams import FunctionsAt
@@ -97,6 +98,8 @@ Listening = Callable[[int, str, str | None], None]
 """Which of a process's agents can be reached, where, and its HTTP address."""
 
 
+STARTING_SECS: Final = 0.1
+"""Between two looks at whether all agents of a process can be reached, for systemd."""
 LOOK_SECS: Final = 10.0
 """Between two looks at the files of ``geoip.databases``; a new one is taken at the second."""
 SWITCH_SECS: Final = 0.001
@@ -136,10 +139,16 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
 
 @dataclass(frozen=True)
 class _Process:
-    """What its agents share. ``asked``: to stop, and why."""
+    """What its agents share. ``asked``: to stop, and why; ``shown``: those that can be reached, by name."""
 
     template: Template
     asked: asyncio.Future[str]
+    shown: dict[str, AgentStatus] = field(default_factory=dict)
+
+    def status(self) -> str:
+        """For whoever looks at the service."""
+        words = [(name, facts.trouble() or facts.unready() or "ready") for name, facts in self.shown.items()]
+        return "; ".join(f"{name}: {word}" for name, word in words)
 
 
 async def _live_all(
@@ -168,13 +177,25 @@ async def _live_all(
         return end.status
 
     each = enumerate(zip(configs, keyrings, folders, strict=True))
-    looking = asyncio.create_task(_look_at_databases())
+    beside = [asyncio.create_task(_look_at_databases()), asyncio.create_task(_tell(process, len(configs)))]
     ends = await asyncio.gather(*(live(number, *one) for number, one in each), return_exceptions=True)
-    looking.cancel()
+    for task in beside:
+        task.cancel()
     for end in ends:
         if isinstance(end, BaseException):
             raise end
     return max(end for end in ends if isinstance(end, int))
+
+
+async def _tell(process: _Process, agents: int) -> None:
+    """Have systemd know of this process, where it has started it."""
+    with contextlib.closing(Systemd()) as systemd:
+        process.asked.add_done_callback(lambda _: systemd.stopping())
+        while systemd.listens:
+            if len(process.shown) == agents:
+                systemd.started()
+            systemd.beat(process.status())
+            await asyncio.sleep(systemd.beat_secs if len(process.shown) == agents else STARTING_SECS)
 
 
 async def _look_at_databases() -> None:
@@ -253,7 +274,7 @@ async def _live(
         why = lacking(folder)
         if why:
             aside = Aside(f"it stands aside until there is room on its data_dir {folder}: {why}")
-            async with _shown(config, keyring, aside):
+            async with _shown(config, keyring, aside, process):
                 await wait_for_room(folder, why, config.agent.name, asked)
         if asked.done():
             return End(asked.result(), 0)
@@ -299,7 +320,7 @@ async def _run(
             if not is_refusal(error):
                 raise
             return End(str(error), 1, again=True)
-        shown = _shown(config, keyring, Status(driver), driver.metrics.http_refused)
+        shown = _shown(config, keyring, Status(driver), process, driver.metrics.http_refused)
         shown_at = await opened.enter_async_context(shown)
         if listening is not None:
             listening(transport.address, shown_at)
@@ -309,10 +330,15 @@ async def _run(
 
 @contextlib.asynccontextmanager
 async def _shown(
-    config: Config, keyring: Keyring, facts: AgentStatus, refused: Callable[[str], None] = lambda _: None
+    config: Config,
+    keyring: Keyring,
+    facts: AgentStatus,
+    process: _Process,
+    refused: Callable[[str], None] = lambda _: None,
 ) -> AsyncIterator[str | None]:
     """An agent's facts over HTTP, and where; None: nowhere. ``refused``: see ``HttpServer``."""
     if not config.http.listen:
+        process.shown[config.agent.name] = facts
         yield None
         return
     names = names_of(config.agent.listen, config.agent.advertise, also=config.http.hosts)
@@ -325,6 +351,7 @@ async def _shown(
         config.http.listen, facts, names=names, bounds=bounds, refused=refused, look=look, tls=tls
     )
     await server.start()
+    process.shown[config.agent.name] = facts
     try:
         yield server.address
     finally:

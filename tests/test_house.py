@@ -48,7 +48,7 @@ def test_every_command_is_in_the_pages_and_every_one_there_exists() -> None:
     assert {line.split()[1] for line in CODE} == commands_of(elf("--help"))
 
 
-GROUPS = ("bench", "sim", "generate", "keys", "offline")
+GROUPS = ("bench", "sim", "generate", "keys", "offline", "config")
 
 
 def test_every_option_in_the_pages_exists() -> None:

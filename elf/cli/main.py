@@ -12,7 +12,7 @@ from typing import Annotated, Final
 import typer
 
 from elf import __version__
-from elf.cli import fleet, keys, local, offline
+from elf.cli import config, fleet, keys, local, offline
 from elf.cli.errors import exit_status
 
 OBJECTS_NEW: Final = 50_000
@@ -31,6 +31,7 @@ app = typer.Typer(
 local.register(app)
 fleet.register(app)
 app.add_typer(keys.app, name="keys")
+app.add_typer(config.app, name="config")
 app.add_typer(offline.app, name="offline")
 app.command()(keys.doctor)
 
