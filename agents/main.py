@@ -15,12 +15,16 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from agents.config import DEFAULT_PATH, Config
 from agents.loading import load
 from elf.errors import ConfigError, ElfError
+
+if TYPE_CHECKING:  # as in ``run``
+    from agents.reload import Again
 
 BAD_CONFIG: Final = 78
 CANNOT_START: Final = 1
@@ -29,12 +33,7 @@ CANNOT_START: Final = 1
 def run(arguments: argparse.Namespace) -> int:
     """Do what was asked; the exit status."""
     files = list(dict.fromkeys(arguments.config or [DEFAULT_PATH]))
-    configs, problems = dict[Path, Config](), dict[Path, list[str]]()
-    for file in files:
-        try:
-            configs[file] = load(file)
-        except ConfigError as error:
-            problems[file] = str(error).splitlines()
+    configs, problems = loaded(files)
     if arguments.command is not None:
         return validated(files, configs, problems)
     if problems:
@@ -47,7 +46,42 @@ def run(arguments: argparse.Namespace) -> int:
         join(token, list(configs.values()))
     from agents.process import run_agents
 
-    return run_agents([configs[file] for file in arguments.config or files])
+    agents = [configs[file] for file in arguments.config or files]
+    return run_agents(agents, reread=partial(read_again, files))
+
+
+def loaded(files: Sequence[Path]) -> tuple[dict[Path, Config], dict[Path, list[str]]]:
+    """The configurations of these files, and what is wrong with the others."""
+    configs, problems = dict[Path, Config](), dict[Path, list[str]]()
+    for file in files:
+        try:
+            configs[file] = load(file)
+        except ConfigError as error:
+            problems[file] = str(error).splitlines()
+    return configs, problems
+
+
+def read_again(files: Sequence[Path], running: Sequence[Config]) -> Again:
+    """What agents that run with these files are to go on with, looked at as ``elf-agent validate`` does."""
+    from agents.keyring import named_by, open_keyring
+    from agents.process import in_one_process
+    from agents.reload import Again
+    from agents.validation import validate_all
+
+    configs, problems = loaded(files)
+    if problems:
+        return Again(wrong=tuple(line for lines in problems.values() for line in lines))
+    found = validate_all(configs, dict(zip(files, running, strict=True)))
+    wrong = [line for one in found.values() for line in (*one.wrong, *one.machine)]
+    if why := in_one_process(list(configs.values())):
+        wrong.append(why)
+    if wrong:
+        return Again(wrong=tuple(wrong))
+    keyrings = tuple(open_keyring(config) for config in configs.values())
+    named = tuple(
+        named_by(keyring, config) for keyring, config in zip(keyrings, configs.values(), strict=True)
+    )
+    return Again(named, keyrings, notes=tuple(note for one in found.values() for note in one.notes))
 
 
 def validated(

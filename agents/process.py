@@ -1,7 +1,7 @@
 """An agent process: from a configuration to a running driver, and to its end.
 
-SIGTERM and SIGINT take a checkpoint and stop; the next start goes on from it. SIGHUP, of a terminal that is
-closed or of somebody who wants the configuration read again, ends nothing, and is answered in the log.
+SIGTERM and SIGINT take a checkpoint and stop; the next start goes on from it. SIGHUP has the configuration
+read again (``agents.reload``); of a terminal that is closed, it finds that nothing has changed.
 Everything that can be wrong on this machine (a port in use, a damaged store, an unreachable bootstrap) is one
 line and exit status 1; on a full disk the agent waits for room (``agents.disk.room``).
 
@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import functools
-import os
 import random
 import signal
 import sys
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final, TextIO
+from typing import Final
 
 import overlay as ring
 from agents import codec, logs
@@ -36,6 +34,7 @@ from agents.bearers import Tls
 from agents.config import Config, FunctionsConfig, OutputsConfig
 from agents.connections import Bounds, names_of
 from agents.disk import modes
+from agents.disk.folder import held
 from agents.disk.modes import Access, too_open
 from agents.disk.programstore import checkpoints, given
 from agents.disk.room import is_refusal, lacking, wait_for_room
@@ -57,6 +56,7 @@ from agents.node.node import Node
 from agents.outputs.delivering import Deliveries
 from agents.ports import Receiver
 from agents.rekeying import Rekeying
+from agents.reload import Lives, Reloading, Reread
 from agents.restore import contacts, restore
 from agents.status import Aside, Status
 from agents.strangers import Strangers
@@ -84,9 +84,6 @@ from elf.transport.zeromq import ZeroMqTransport
 from overlay import raft
 
 STORE_FILE = "elf.sqlite"
-LOCK_FILE = "lock"
-"""Held while an agent runs there, and has the number of its process."""
-PID_CHARS_MAX = 20
 FUNCTIONS_AT_ONCE = 16
 """Processes of functions, beside those of jobs in Python, that an agent's code is given memory for."""
 
@@ -106,20 +103,19 @@ SWITCH_SECS: Final = 0.001
 """So long a thread that computes in Python (a plan) may keep the loop waiting at each of its steps."""
 
 
-def run_agents(configs: Sequence[Config], listening: Listening | None = None) -> int:
+def run_agents(
+    configs: Sequence[Config], listening: Listening | None = None, reread: Reread | None = None
+) -> int:
     """Run an agent, or several beside each other, until the last of them ends; the highest exit status. Who
     cannot start ends them all. ``listening`` is told where they can be reached, again after each time at
-    which a disk was full.
+    which a disk was full or the configuration was read again (``reread``, at SIGHUP).
     """
-    log = configs[0].log
-    if any(config.log != log for config in configs):
-        raise UserError("agents of one process share its log: give them equal log.level and log.format")
-    if any(config.geoip != configs[0].geoip for config in configs):
-        raise UserError("agents of one process share its databases: give them equal geoip.databases")
+    if why := in_one_process(configs):
+        raise UserError(why)
     LOOKUPS.open(configs[0].geoip.databases)
     keyrings = [open_keyring(config) for config in configs]
     configs = [named_by(keyring, config) for keyring, config in zip(keyrings, configs, strict=True)]
-    logs.configure(log.level, log.format)
+    _log_as(configs[0])()
     modes.close()
     for config in configs:
         for note in (*config.notes, *open_folders(config)):
@@ -131,10 +127,31 @@ def run_agents(configs: Sequence[Config], listening: Listening | None = None) ->
     sys.setswitchinterval(SWITCH_SECS)
     LIMIT.set(sum(config.memory_max_bytes for config in configs) // 2)
     with contextlib.ExitStack() as opened:
-        folders = [opened.enter_context(_data_folder(Path(config.data_dir))) for config in configs]
+        folders = [opened.enter_context(held(Path(config.data_dir))) for config in configs]
         memory_bytes = sum(_code_bytes(config.functions) for config in configs)
         template = opened.enter_context(contextlib.closing(Template(memory_bytes=memory_bytes)))
-        return asyncio.run(_live_all(configs, keyrings, folders, template, listening))
+        agents = [Lives(*one) for one in zip(configs, keyrings, folders, strict=True)]
+        return asyncio.run(_live_all(agents, template, listening, reread))
+
+
+def in_one_process(configs: Sequence[Config]) -> str:
+    """Why these agents cannot share a process; empty: they can."""
+    if any(config.log != configs[0].log for config in configs):
+        return "agents of one process share its log: give them equal log.level and log.format"
+    if any(config.geoip != configs[0].geoip for config in configs):
+        return "agents of one process share its databases: give them equal geoip.databases"
+    return ""
+
+
+def _log_as(config: Config) -> Callable[[], None]:
+    """What has the log of this process be as its configuration says."""
+    return functools.partial(logs.configure, config.log.level, config.log.format)
+
+
+def _at_once(config: Config) -> Callable[[], None]:
+    """See ``Reloading``."""
+    LOOKUPS.open(config.geoip.databases)
+    return _log_as(config)
 
 
 @dataclass(frozen=True)
@@ -142,6 +159,7 @@ class _Process:
     """What its agents share. ``asked``: to stop, and why; ``shown``: those that can be reached, by name."""
 
     template: Template
+    systemd: Systemd
     asked: asyncio.Future[str]
     shown: dict[str, AgentStatus] = field(default_factory=dict)
 
@@ -152,23 +170,25 @@ class _Process:
 
 
 async def _live_all(
-    configs: Sequence[Config],
-    keyrings: Sequence[Keyring],
-    folders: Sequence[Path],
-    template: Template,
-    listening: Listening | None,
+    agents: Sequence[Lives], template: Template, listening: Listening | None, reread: Reread | None
 ) -> int:
     loop = asyncio.get_running_loop()
-    process = _Process(template, loop.create_future())
+    process = _Process(template, Systemd(), loop.create_future())
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, _ask, process.asked, f"stopped by {number.name}")
+    process.asked.add_done_callback(lambda _: process.systemd.stopping())
+    beside = [_look_at_databases(), _tell(process, len(agents))]
+    if reread is None:
+        loop.add_signal_handler(signal.SIGHUP, functools.cache(_answer_hangup))  # it is said once
+    else:
+        reloading = Reloading(agents, reread, _at_once, process.systemd)
+        loop.add_signal_handler(signal.SIGHUP, reloading.hangup)
+        beside.append(reloading.run())
 
-    loop.add_signal_handler(signal.SIGHUP, functools.cache(_answer_hangup))  # it is said once
-
-    async def live(number: int, config: Config, keyring: Keyring, folder: Path) -> int:
+    async def live(number: int, agent: Lives) -> int:
         told = functools.partial(listening, number) if listening is not None else None
         try:
-            end = await _live(config, keyring, folder, process, told)
+            end = await _live(agent, process, told)
         except BaseException:
             _ask(process.asked, "another agent of this process has failed")
             raise
@@ -176,11 +196,13 @@ async def _live_all(
             print(for_terminal(f"elf-agent: {end.text}"), file=sys.stderr, flush=True)
         return end.status
 
-    each = enumerate(zip(configs, keyrings, folders, strict=True))
-    beside = [asyncio.create_task(_look_at_databases()), asyncio.create_task(_tell(process, len(configs)))]
-    ends = await asyncio.gather(*(live(number, *one) for number, one in each), return_exceptions=True)
-    for task in beside:
+    tasks = [asyncio.create_task(one) for one in beside]
+    ends = await asyncio.gather(
+        *(live(number, agent) for number, agent in enumerate(agents)), return_exceptions=True
+    )
+    for task in tasks:
         task.cancel()
+    process.systemd.close()
     for end in ends:
         if isinstance(end, BaseException):
             raise end
@@ -189,21 +211,21 @@ async def _live_all(
 
 async def _tell(process: _Process, agents: int) -> None:
     """Have systemd know of this process, where it has started it."""
-    with contextlib.closing(Systemd()) as systemd:
-        process.asked.add_done_callback(lambda _: systemd.stopping())
-        while systemd.listens:
-            if len(process.shown) == agents:
-                systemd.started()
-            systemd.beat(process.status())
-            await asyncio.sleep(systemd.beat_secs if len(process.shown) == agents else STARTING_SECS)
+    systemd, started = process.systemd, False
+    while systemd.listens:
+        if not started and len(process.shown) == agents:
+            started = True
+            systemd.started()
+        systemd.beat(process.status())
+        await asyncio.sleep(systemd.beat_secs if started else STARTING_SECS)
 
 
 async def _look_at_databases() -> None:
     """A database that is replaced, or written over, is taken without a restart."""
-    while LOOKUPS.databases:
+    while True:
         await asyncio.sleep(LOOK_SECS)
         try:
-            if await asyncio.to_thread(LOOKUPS.renewed):
+            if LOOKUPS.databases and await asyncio.to_thread(LOOKUPS.renewed):
                 get_logger().info("databases of addresses are new", geoip=", ".join(LOOKUPS.told()["geoip"]))
         except UserError as error:
             get_logger().warning("values are looked up in the databases from before", reason=str(error))
@@ -224,53 +246,12 @@ def open_folders(config: Config) -> list[str]:
     return [f"{key}: {why}" for key, path, mode in folders if (why := too_open(Path(path), mode))]
 
 
-@contextlib.contextmanager
-def _data_folder(folder: Path) -> Iterator[Path]:
-    """The data folder, held by this process alone."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        lock = (folder / LOCK_FILE).open("a+")
-    except OSError as error:
-        raise UserError(f"data_dir {folder} cannot be used: {error.strerror}") from None
-    with lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(
-                f"data_dir {folder} is in use by another agent{_holder(lock)}; give each agent its own"
-            ) from None
-        with contextlib.suppress(OSError):  # of a full disk
-            lock.truncate(0)
-            os.write(lock.fileno(), str(os.getpid()).encode())
-        yield folder
-
-
-def _holder(lock: TextIO) -> str:
-    """Who holds a lock, as it has written there."""
-    lock.seek(0)
-    text = lock.read(PID_CHARS_MAX)
-    return f" (process {text})" if text.isdecimal() else ""
-
-
-def in_use(folder: Path) -> str:
-    """Which agent runs with a data folder, for people; empty: none does. Nothing is made there."""
-    try:
-        with (folder / LOCK_FILE).open("r") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except OSError:
-                return f"an agent{_holder(lock)}"
-    except OSError:  # there is none, or it may not be read, which is told of the folder
-        pass
-    return ""
-
-
-async def _live(
-    config: Config, keyring: Keyring, folder: Path, process: _Process, listening: _Told | None
-) -> End:
-    """Run one, again after each time at which its disk was full, until something else ends it."""
-    asked = process.asked
+async def _live(agent: Lives, process: _Process, listening: _Told | None) -> End:
+    """Run one, again after each time at which its disk was full or it was given another configuration, until
+    something else ends it."""
+    asked, folder = process.asked, agent.folder
     while True:
+        config, keyring = agent.config, agent.keyring
         why = lacking(folder)
         if why:
             aside = Aside(f"it stands aside until there is room on its data_dir {folder}: {why}")
@@ -278,10 +259,16 @@ async def _live(
                 await wait_for_room(folder, why, config.agent.name, asked)
         if asked.done():
             return End(asked.result(), 0)
-        end = await _run(config, keyring, folder, process, listening)
+        try:
+            end = await _run(agent, process, listening)
+        except (ElfError, OSError) as error:
+            if not agent.goes_back(str(error)):
+                raise
+            continue
         if not end.again:
             return end
-        await asyncio.wait([asked], timeout=RETRY_S)
+        if not agent.swaps:
+            await asyncio.wait([asked], timeout=RETRY_S)
 
 
 def _ask(asked: asyncio.Future[str], text: str) -> None:
@@ -289,10 +276,9 @@ def _ask(asked: asyncio.Future[str], text: str) -> None:
         asked.set_result(text)
 
 
-async def _run(
-    config: Config, keyring: Keyring, folder: Path, process: _Process, listening: _Told | None
-) -> End:
+async def _run(lives: Lives, process: _Process, listening: _Told | None) -> End:
     """One life of an agent."""
+    config, keyring, folder = lives.config, lives.keyring, lives.folder
     agent = config.agent
     async with contextlib.AsyncExitStack() as opened:
         strangers = Strangers(keyring.owner_of)
@@ -325,6 +311,8 @@ async def _run(
         if listening is not None:
             listening(transport.address, shown_at)
         process.asked.add_done_callback(lambda done: driver.stop(done.result()))
+        opened.callback(lives.ends)
+        lives.begins(functools.partial(driver.stop, "its configuration was read again", again=True))
         return await driver.run(contacts)
 
 

@@ -26,6 +26,7 @@ from typing import Final
 import psutil
 
 from agents.config import FILES, Config, StreamConfig
+from agents.disk.folder import in_use
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
@@ -34,7 +35,7 @@ from agents.inputs.records import Records
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.loading import listeners
 from agents.lookups import Lookups
-from agents.process import STORE_FILE, in_use, open_folders
+from agents.process import STORE_FILE, open_folders
 from agents.receiving.opening import cannot_receive
 from agents.settings.tree import ConfigProblems
 from agents.streams import records_of
@@ -72,10 +73,11 @@ class Found:
     notes: list[str] = field(default_factory=list)
 
 
-def validate_all(configs: Mapping[Path, Config]) -> dict[Path, Found]:
-    """All of each; agents of one process must not be in each other's way."""
+def validate_all(configs: Mapping[Path, Config], running: Mapping[Path, Config] = {}) -> dict[Path, Found]:
+    """All of each; agents of one process must not be in each other's way. ``running``: those of agents that
+    run here, and are to go on with these."""
     beside = frozenset(config.agent.advertise for config in configs.values())
-    found = {file: validate(config, beside) for file, config in configs.items()}
+    found = {file: validate(config, beside, running.get(file)) for file, config in configs.items()}
     for (first, one), (second, other) in itertools.combinations(configs.items(), 2):
         found[second].wrong += [f"{problem} {first}" for problem in _in_the_way(one, other)]
     return found
@@ -94,17 +96,19 @@ def _in_the_way(one: Config, other: Config) -> list[str]:
     return found
 
 
-def validate(config: Config, beside: frozenset[str] = frozenset()) -> Found:
-    """All that is to be said of one configuration; ``beside``: where agents will be that start with it."""
+def validate(config: Config, beside: frozenset[str] = frozenset(), running: Config | None = None) -> Found:
+    """All that is to be said of one configuration; ``beside``: where agents will be that start with it;
+    ``running``: of the agent that is to go on with it, whose folder and ports are its own."""
     found = Found(notes=list(config.notes))
     keyring = _keyring(config, found)
     config = named_by(keyring, config)
-    _folders(config, found)
-    _ports(config, found)
+    _folders(config, found, running)
+    _ports(config, found, running)
+    own = {stream.receive.listen for stream in running.streams.values()} if running is not None else set()
     for name, stream in config.streams.items():
         if stream.type == FILES:
             _files(f"streams.{name}", stream, found)
-        else:
+        elif not stream.receive.listen or stream.receive.listen not in own:
             found.machine += cannot_receive(f"streams.{name}", stream)
     try:
         Lookups().open(config.geoip.databases)
@@ -130,12 +134,14 @@ def _keyring(config: Config, found: Found) -> Keyring:
 # -- the machine ---------------------------------------------------------------------------------------------
 
 
-def _folders(config: Config, found: Found) -> None:
+def _folders(config: Config, found: Found, running: Config | None) -> None:
     folders = [("data_dir", config.data_dir)]
     if config.archive.path.startswith("/"):
         folders.append(("archive.path", config.archive.path))
     found.machine += [f"{key}: {problem}" for key, path in folders if (problem := _unwritable(Path(path)))]
-    if holder := in_use(Path(config.data_dir)):
+    if running is not None and running.data_dir == config.data_dir:
+        pass  # it is that agent's
+    elif holder := in_use(Path(config.data_dir)):
         found.machine.append(
             f"data_dir: {config.data_dir} is in use by {holder}; stop that one first, or choose another"
         )
@@ -194,10 +200,12 @@ def _user() -> str:
     return f"as user {os.geteuid()}"
 
 
-def _ports(config: Config, found: Found) -> None:
-    if why := cannot_listen(config.agent.listen):
+def _ports(config: Config, found: Found, running: Config | None) -> None:
+    own = {running.agent.listen, running.http.listen} if running is not None else set()
+    if config.agent.listen not in own and (why := cannot_listen(config.agent.listen)):
         found.machine.append(f"agent.listen: {why}")
-    if config.http.listen and (why := cannot_serve(config.http.listen)):
+    http = config.http.listen
+    if http and http not in own and (why := cannot_serve(http)):
         found.machine.append(f"http.listen: {why}")
 
 

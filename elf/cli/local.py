@@ -1,4 +1,5 @@
-"""The commands that need no fleet: ``run``, ``demo``, and those of the laboratory (``lab``).
+"""The commands that need no fleet: ``run``, ``demo``, those that look after an agent of this machine, and
+those of the laboratory (``lab``).
 
 The laboratory measures and simulates elf and makes logs to try it on. Every checkout and source distribution
 has it; a package for servers may do without it, since nothing else of elf needs it.
@@ -53,6 +54,7 @@ def register(app: typer.Typer) -> None:
     app.command(cls=SeveralValues)(run)
     app.command()(demo)
     app.command()(audit)
+    app.command()(reload)
     _register_laboratory(app)
 
 
@@ -200,6 +202,18 @@ def audit(
     place = file if file is not None else (data_dir or Path(DATA_DIR)) / "audit"
     state = None if file is not None else (data_dir or Path(DATA_DIR)) / "elf.sqlite"
     return verdict(place, state) if verify else show(place, since, output)
+
+
+def reload(
+    data_dir: Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The agent's data_dir.")] = Path(
+        DATA_DIR
+    ),
+) -> int:
+    """Have the agent on this machine read its configuration again, and print what has changed, or why nothing
+    has (SIGHUP does the same). No row is lost or counted twice."""
+    from elf.cli.reloading import ask_again
+
+    return ask_again(data_dir)
 
 
 def _register_laboratory(app: typer.Typer) -> None:

@@ -16,10 +16,11 @@ import pytest
 import yaml
 
 from agents.config import Config
+from agents.disk.folder import held
 from agents.disk.store import Store
 from agents.loading import load
 from agents.main import run
-from agents.process import STORE_FILE, _data_folder
+from agents.process import STORE_FILE
 from agents.validation import Found, fixed_folder, validate, validate_all
 from elf.errors import UserError
 from tests.support.files import written
@@ -114,7 +115,7 @@ def test_validate_tries_to_receive_and_reads_records(tmp_path: Path, monkeypatch
 def test_validate_sees_that_a_data_folder_is_in_use(tmp_path: Path) -> None:
     """By whoever holds its lock, as long as it is held; a lock that a dead agent left is none."""
     folder = tmp_path / "data"
-    with _data_folder(folder):
+    with held(folder):
         (line,) = validated(tmp_path, "").machine
         pid = os.getpid()
         assert line == (
@@ -123,7 +124,7 @@ def test_validate_sees_that_a_data_folder_is_in_use(tmp_path: Path) -> None:
         )
         with (
             pytest.raises(UserError, match=rf"is in use by another agent \(process {pid}\)"),
-            _data_folder(folder),
+            held(folder),
         ):
             pass
         assert validated(tmp_path, "").machine == [line], "who was refused has not become its holder"
