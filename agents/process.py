@@ -225,7 +225,7 @@ async def _look_at_databases() -> None:
     while True:
         await asyncio.sleep(LOOK_SECS)
         try:
-            if LOOKUPS.databases and await asyncio.to_thread(LOOKUPS.renewed):
+            if await asyncio.to_thread(LOOKUPS.renewed):
                 get_logger().info("databases of addresses are new", geoip=", ".join(LOOKUPS.told()["geoip"]))
         except UserError as error:
             get_logger().warning("values are looked up in the databases from before", reason=str(error))
