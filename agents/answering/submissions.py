@@ -12,7 +12,7 @@ from collections.abc import Generator
 
 import msgspec
 
-from agents.answering.asks import SILENT, Ask, Procedure, ToKey, Until, offload
+from agents.answering.asks import SILENT, Ask, Procedure, ToAddress, ToKey, Until, offload
 from agents.answering.fleet import Fleet
 from agents.answering.planning import Planning
 from agents.answering.quotas import Creators
@@ -142,9 +142,9 @@ class Submissions:
             names = sorted({*(s.name for s in self._log.programs()), *(s.name for s in self._log.jobs())})
             raise UserError(f"there is no job {asked.job}; jobs: {', '.join(names) or 'none'}")
         app = app_id(found.name, found.creator)
-        (answer,) = yield [
-            ToKey(app, note.QueryProgram(id=0, origin="", app=app, value=pack_value(asked.message)))
-        ]
+        request = note.QueryProgram(id=0, origin="", app=app, value=pack_value(asked.message))
+        to_master = spec is not None and bool(spec.master)
+        (answer,) = yield [ToAddress(found.leader, request) if to_master else ToKey(app, request)]
         if answer.error:
             said = answer.error.removeprefix(f"{found.name} ").removeprefix(f"{found.name}: ")
             raise UserError(f"job {asked.job} gave no answer: {said}")
@@ -162,8 +162,9 @@ class Submissions:
         """Every job in Python, with what its master says of it; None where that is silent."""
         specs = self._log.programs()
         answers = yield [
-            ToKey(spec.app, note.InspectProgram(id=0, origin="", app=spec.app, uid=spec.uid))
+            ToAddress(spec.master, request) if spec.master else ToKey(spec.app, request)
             for spec in specs
+            for request in [note.InspectProgram(id=0, origin="", app=spec.app, uid=spec.uid)]
         ]
         return [
             (spec, None if a.error else msgspec.msgpack.decode(a.body, type=note.ProgramStatus))

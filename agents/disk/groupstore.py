@@ -28,6 +28,7 @@ from elf.job.group.port import (
     JobGroupLoaded,
     LoadJobGroup,
     StoredJob,
+    StoredMaster,
     Summarised,
     SummariseJobGroup,
 )
@@ -83,6 +84,10 @@ def apply(store: Store, record: bytes) -> tuple[int, ...]:
                 store.prune_panes(fact.flow, fact.below)
             case log.WindowsDropped():
                 store.prune_windows(fact.job, fact.below_us)
+            case log.ProgramKept():
+                store.bootstrap_master(fact.spec.uid, log.encode(fact))
+            case log.MasterKept():
+                store.save_master(fact.uid, fact.number, fact.checkpoint)
             case OutputKept(over=True):
                 store.drop_output(fact.job, fact.output)
             case OutputKept():
@@ -144,12 +149,16 @@ def install(store: Store, effect: InstallJobGroup) -> None:
     if isinstance(state, str):
         raise ElfBug(f"a state that is none: {state}")  # its machine keeps such from us
     job = () if isinstance(state.job, log.RangeKept) else (state.job,)
-    for fact in (*job, *state.flows, *state.panes, *state.windows, *state.outputs):
+    master = () if state.master is None else (state.master,)
+    for fact in (*job, *state.flows, *state.panes, *state.windows, *state.outputs, *master):
         apply(store, log.encode(fact))
 
 
 def summary(store: Store, effect: SummariseJobGroup) -> bytes:
     """The state of a job group."""
+    if (row := store.master(effect.uid)) is not None:
+        last = log.MasterKept(effect.uid, row.number, row.checkpoint) if row.number else None
+        return log.encode(log.JobGroupState(_kept_program(row.bootstrapped), master=last))
     job = _kept_job(store, effect.uid, effect.founder)
     firsts = store.flows()
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
@@ -162,6 +171,13 @@ def summary(store: Store, effect: SummariseJobGroup) -> bytes:
     return log.encode(
         log.JobGroupState(job, tuple(flows), tuple(panes), tuple(windows), _outputs(store, effect.uid))
     )
+
+
+def _kept_program(record: bytes) -> log.ProgramKept:
+    fact = log.record_of(record)
+    if not isinstance(fact, log.ProgramKept):
+        raise ElfBug(f"what is stored of a job in Python is none: {fact!r}")
+    return fact
 
 
 def _outputs(store: Store, uid: str) -> tuple[OutputKept, ...]:
@@ -209,6 +225,10 @@ def _size(row: WindowCommit) -> int:
 
 def load(store: Store, effect: LoadJobGroup) -> JobGroupLoaded:
     """A job group as another leader, or another life, left it."""
+    if (kept := store.master(effect.uid)) is not None:
+        spec = _kept_program(kept.bootstrapped).spec
+        master = StoredMaster(spec, kept.number, kept.checkpoint)
+        return JobGroupLoaded(effect.group, effect.term, None, {}, master)
     row = store.job(effect.uid)
     job = None if row is None else stored_job(store, row.record, row.state)
     flows = {uid: stored_panes(store, uid, first) for uid, first in _firsts(store, effect.flows)}

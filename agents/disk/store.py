@@ -63,6 +63,15 @@ class JobRow:
     state: str
 
 
+@dataclass(frozen=True)
+class MasterRow:
+    """The job group of a job in Python, and the last checkpoint of its master; number 0: none yet."""
+
+    bootstrapped: bytes
+    number: int
+    checkpoint: bytes
+
+
 TRACED_KEPT: Final = 500_000
 """Snapshots of which it is known which rows they have counted, some 100 bytes each: those of ten flows with
 panes of a minute for a month."""
@@ -403,6 +412,7 @@ class Store:
             con.execute("DELETE FROM jobs WHERE uid = ?", (uid,))
             con.execute("DELETE FROM window_commits WHERE job = ?", (uid,))
             con.execute("DELETE FROM outputs WHERE job = ?", (uid,))
+            con.execute("DELETE FROM masters WHERE uid = ?", (uid,))
             for flow in flows:
                 con.execute("DELETE FROM flows WHERE uid = ?", (flow,))
                 con.execute("DELETE FROM pane_commits WHERE flow = ?", (flow,))
@@ -542,6 +552,26 @@ class Store:
         with self._file.reading() as con:
             found = con.execute("SELECT uid, record FROM programs")
             return {str(uid): bytes(record) for uid, record in found}
+
+    def bootstrap_master(self, uid: str, record: bytes) -> None:
+        """The job in Python of a job group; the first record stays."""
+        with self._file.writing() as con:
+            con.execute("INSERT OR IGNORE INTO masters VALUES (?, ?, 0, x'')", (uid, record))
+
+    def save_master(self, uid: str, number: int, checkpoint: bytes) -> None:
+        """The checkpoint of its master, in place of one with a lower number."""
+        with self._file.writing() as con:
+            con.execute(
+                "UPDATE masters SET number = ?, checkpoint = ? WHERE uid = ? AND number < ?",
+                (number, checkpoint, uid, number),
+            )
+
+    def master(self, uid: str) -> MasterRow | None:
+        with self._file.reading() as con:
+            found = con.execute(
+                "SELECT bootstrapped, number, checkpoint FROM masters WHERE uid = ?", (uid,)
+            ).fetchone()
+            return None if found is None else MasterRow(*found)
 
     # -- the catalog log -------------------------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ from typing import Final
 
 from agents.disk import hardstate
 
-SCHEMA_VERSION: Final = 12
+SCHEMA_VERSION: Final = 13
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
@@ -44,6 +44,8 @@ CREATE TABLE traced (
 CREATE TABLE joined (
   stream TEXT NOT NULL, digest TEXT NOT NULL, data BLOB NOT NULL, PRIMARY KEY (stream, digest)) WITHOUT ROWID;
 CREATE TABLE programs (uid TEXT PRIMARY KEY, record BLOB NOT NULL);
+CREATE TABLE masters (
+  uid TEXT PRIMARY KEY, bootstrapped BLOB NOT NULL, number INTEGER NOT NULL, checkpoint BLOB NOT NULL);
 CREATE TABLE log (seq INTEGER PRIMARY KEY, entry BLOB NOT NULL);
 CREATE TABLE replicas (
   flow TEXT NOT NULL, member INTEGER NOT NULL, pane_start INTEGER NOT NULL, pane_end INTEGER NOT NULL,

@@ -81,6 +81,8 @@ class JobGroupMachine:
     def __init__(self, key: bytes) -> None:
         self.key = key
         self.uid = self.founder = self.unusable = ""
+        self.is_program = False
+        """Whether the job is one in Python."""
         self.flows: tuple[str, ...] = ()
         self.commits: dict[bytes, Commit] = {}
         """Those under way that we want as its leader, by their records."""
@@ -95,6 +97,7 @@ class JobGroupMachine:
             self.unusable = known
             return [Skipped("the state of a job group", known)]
         self.uid, self.founder, self.unusable = known.uid, known.founder, ""
+        self.is_program = isinstance(known.job, records.ProgramKept)
         self._know(*known.bootstrapped)
         return [InstallJobGroup(self.key, state)]
 

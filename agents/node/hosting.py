@@ -21,7 +21,7 @@ then.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -44,13 +44,15 @@ from elf.job.group.port import (
     SummariseJobGroup,
 )
 from elf.job.group.records import group_key
+from elf.job.program import outgoing
+from elf.job.program.programs import Programs
 from elf.job.spec import END_OF_TIME, is_range, job_of
 
 RETRY_MS: Final = 200
 STRAY_MS: Final = 60_000
 """A voter slot that has heard nothing of its group for so long is given up."""
 
-Step = GroupStep | Effect | JobGroupEffect
+Step = GroupStep | Effect | JobGroupEffect | outgoing.Step
 
 
 @dataclass
@@ -79,8 +81,13 @@ class Hosting:
         machines: dict[bytes, JobGroupMachine],
         most: int,
         bootstrapped: Iterable[str],
+        programs: Programs,
+        voter: Callable[[], str | None],
     ) -> None:
+        """``programs``: whose masters are here if we lead their groups; ``voter``: one of the catalog log."""
         self._most = most
+        self._programs = programs
+        self._voter = voter
         self._bootstrapped = set(bootstrapped)
         self._bootstrap: set[str] = set()
         self._job_groups = job_groups
@@ -153,6 +160,8 @@ class Hosting:
         machine = self._machines[key]
         machine.wants_no_more()
         self._job_groups.wait_no_more(machine.uid)
+        if machine.is_program:
+            return self._programs.release(machine.uid, now_ms)
         return self._job_groups.release(machine.uid, now_ms) if led.begun else ()
 
     def _retired(self, key: bytes) -> Sequence[Step]:
@@ -242,6 +251,9 @@ class Hosting:
                 uid = self._machines[event.group].uid
                 if is_range(uid):
                     return self._job_groups.take_up_range(uid, event.flows, event.term, now_ms)
+                if (kept := event.master) is not None:
+                    last = kept.number, kept.checkpoint
+                    return self._programs.take_up(kept.spec, event.term, last, now_ms, self._voter())
                 if event.job is None or not event.job.versions:
                     return []
                 return self._job_groups.take_up(event.job, event.flows, event.term, now_ms)
@@ -250,7 +262,7 @@ class Hosting:
         """What a group of ours keeps, for people; empty: nothing any more, or nothing yet."""
         machine = self._machines.get(key)
         uid = machine.uid if machine is not None else ""
-        spec = self._log.ever(job_of(uid)) if uid else None
+        spec = self._log.ever(job_of(uid)) or self._log.program(uid) if uid else None
         return "" if spec is None or self._is_over(uid, machine) else f"job {spec.name}"
 
     def leader_of(self, key: bytes) -> str:
@@ -307,7 +319,7 @@ class Hosting:
         self._strays.pop(key, None)
         if self._is_over(uid, machine):
             return self._desk.end(key, now_ms)
-        if self._job_groups.is_misfounded(uid):
+        if self._job_groups.is_misfounded(uid) or self._programs.masters.is_misfounded(uid):
             return self._desk.end(key, now_ms) if key in self._led else []
         return [*self._end_flows(key, uid, now_ms), *self._staffing.look(key, self._most, now_ms)]
 

@@ -33,7 +33,18 @@ from elf.errors import PeerError
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity, Membership, StreamSince
 from elf.job.catalog.voters import ReplicatedLog
-from elf.job.effects import Disbelieved, Effect, Faulted, Known, Multicast, Namesake, Send, Skipped, Stop
+from elf.job.effects import (
+    Disbelieved,
+    Effect,
+    Faulted,
+    Known,
+    Multicast,
+    Namesake,
+    SaveMaster,
+    Send,
+    Skipped,
+    Stop,
+)
 from elf.job.events import Arrived, Consulted, Event, FunctionsTried, Offloaded, Worked
 from elf.job.group.commits import Commits, Wanted
 from elf.job.group.groups import JobGroups
@@ -140,6 +151,7 @@ class Node:
         # job groups: the jobs of which this agent is the master, and the roots of flows
         self.job_groups = JobGroups(me.address, log, settings.root, me.name, desk.voters)
         self.router = Router(log, self.job_groups)
+        self.programs = Programs(me, names, log, overlay, restored.programs)
         self.hosting = Hosting(
             self.job_groups,
             log,
@@ -148,6 +160,8 @@ class Node:
             machines.job_groups,
             settings.group_members,
             restored.bootstrapped,
+            self.programs,
+            lambda: self.membership.voter,
         )
         self._commits = Commits(log, self.job_groups, self.router, self.hosting.holds)
         # the worker
@@ -156,7 +170,6 @@ class Node:
         self.replicas = self._working.replicas
         self.broadcasts = self._working.broadcasts
         self.clocks = self._working.clocks
-        self.programs = Programs(me, names, log, overlay, restored.programs)
         self._leaving = Leaving(context, desk, staffing, self.catalog, self.hosting, self._working)
         # whoever asks
         self.requests = Requests(
@@ -253,6 +266,8 @@ class Node:
                 return list(self.hosting.heard(event, now_ms))
             case Drafted():
                 return list(self._commits.drafted(event, now_ms))
+            case Applied(commit=Commit(done=SaveMaster() as saved), why=""):
+                return [*self.programs.committed(saved, now_ms)]
             case Applied():
                 return list(self._commits.applied(event, now_ms))
             case Arrived():
@@ -399,7 +414,10 @@ class Node:
                 self.hosting.peer_up(now_ms)
                 return self.witness.peer(told)
             case ring.TreeChanged():
-                return self._working.planted(told.topic, now_ms)
+                return [
+                    *self._working.planted(told.topic, now_ms),
+                    *self.programs.planted(told.topic, now_ms),
+                ]
             case _:  # nothing of ours is anycast
                 return []
 
@@ -464,6 +482,7 @@ class Node:
                 case JobGroupMoved():
                     found.extend(self._working.home_moved(entry.uid, now_ms))
                     found.extend(self.clients.moved(entry.uid, now_ms))
+                    found.extend(self.programs.moved(entry.uid, now_ms))
                 case JobAdded():
                     self.job_groups.placed(entry.spec)
                 case JobDropped():

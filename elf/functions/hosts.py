@@ -34,6 +34,7 @@ from elf.job.program.port import (
     StartProgram,
     StopProgram,
 )
+from elf.job.program.seats import uid_of
 from elf.job.program.spec import ProgramSpec
 
 CALLS_MAX: Final = 4_096
@@ -106,14 +107,15 @@ class Hosts:
     def _start(self, effect: StartProgram) -> None:
         spec = effect.spec
         if why := self._settings.allowed(spec.text):
-            self._post(ProgramState(spec.uid, "failed", why))
+            self._post(ProgramState(effect.uid, "failed", why))
             return
-        if len(self._hosts) >= self._settings.jobs_max:
-            reason = f"this agent runs {len(self._hosts)} Python jobs, which is its most"
-            self._post(ProgramState(spec.uid, "failed", reason))
+        others = sum(uid_of(uid) == uid for uid in self._hosts)  # masters beside them do not count
+        if not effect.seat and others >= self._settings.jobs_max:
+            reason = f"this agent runs {others} Python jobs, which is its most"
+            self._post(ProgramState(effect.uid, "failed", reason))
             return
         sandbox = Sandbox(self.sandboxes, self._settings.limits, lambda line: self._log(spec, line))
-        self._hosts[spec.uid] = Host(effect, sandbox, self._settings.limits, self._post)
+        self._hosts[effect.uid] = Host(effect, sandbox, self._settings.limits, self._post)
 
     def close(self) -> None:
         """End all jobs; returns when their threads and processes are gone."""
@@ -131,6 +133,7 @@ class Host:
     def __init__(self, start: StartProgram, sandbox: Sandbox, limits: Limits, post: Post) -> None:
         self._start = start
         self._spec = start.spec
+        self._uid = start.uid
         self._sandbox = sandbox
         self._limits = limits
         self._post = post
@@ -190,7 +193,7 @@ class Host:
         except Stopped:
             pass
         except Exception as bug:  # ours, not the user's: the job cannot go on, the agent can
-            self._post(ProgramState(self._spec.uid, "failed", f"a bug of elf's: {bug!r}"))
+            self._post(ProgramState(self._uid, "failed", f"a bug of elf's: {bug!r}"))
         finally:
             self._sandbox.close()
 
@@ -204,10 +207,10 @@ class Host:
         try:
             self._sandbox.call(message, self._lasting.state, secs=LOAD_SECS)
         except SandboxError as error:
-            self._post(ProgramState(spec.uid, "failed", error.at(spec.filename)))
+            self._post(ProgramState(self._uid, "failed", error.at(spec.filename)))
             return False
         if not again:
-            self._post(ProgramState(spec.uid, "running"))
+            self._post(ProgramState(self._uid, "running"))
         return True
 
     def _next(self) -> CallProgram:
@@ -225,7 +228,7 @@ class Host:
         self._bytes -= size_of(call.event, call.payload)
         if self._lost:
             lost, self._lost = tuple(self._lost), []
-            self._post(ProgramLost(self._spec.uid, lost))
+            self._post(ProgramLost(self._uid, lost))
         return call
 
     def _make(self, call: CallProgram) -> bool:
@@ -239,7 +242,7 @@ class Host:
                 if self._stopping:
                     raise Stopped from None
                 if error.trouble == "state":
-                    self._post(ProgramState(self._spec.uid, "failed", error.at(self._spec.filename)))
+                    self._post(ProgramState(self._uid, "failed", error.at(self._spec.filename)))
                     return False
                 if not self._start_again(error):
                     return False
@@ -254,7 +257,7 @@ class Host:
         """What the job has taken since this was told last: on this thread, and in its process."""
         if (took := cpu_us() - self._told_us) >= TOLD_US:
             self._told_us += took
-            self._post(ProgramActed(self._spec.uid, (), took))
+            self._post(ProgramActed(self._uid, (), took))
 
     def _exchange(self, call: CallProgram, depth: int) -> None:
         """Call, and serve its queries until it returns. Raises ``SandboxError`` when the process ended."""
@@ -276,7 +279,7 @@ class Host:
             self._acted(call, error.effects, error.state)
             state = error.at(self._spec.filename) + (BEGUN_ANEW if error.ended else "")
             self._failing = type(call.event).__name__
-            self._post(ProgramState(self._spec.uid, "failing", state, query))
+            self._post(ProgramState(self._uid, "failing", state, query))
             if error.ended:
                 raise
             return
@@ -286,7 +289,7 @@ class Host:
             self._acted(call, said.effects, payload if said.kept else None)
         if self._failing == type(call.event).__name__:
             self._failing = ""
-            self._post(ProgramState(self._spec.uid, "running"))
+            self._post(ProgramState(self._uid, "running"))
 
     def _acted(self, call: CallProgram, effects: tuple[JobEffect, ...], state: bytes | None) -> None:
         """Raises ``SandboxError`` for what no honest process says."""
@@ -294,7 +297,7 @@ class Host:
         if untold or len(state or b"") > STATE_BYTES_MAX + STATE_FRAME_BYTES:
             raise SandboxError("state", UNTOLD)
         self._lasting.acted(state)
-        self._post(ProgramActed(self._spec.uid, effects, number=call.number, state=state))
+        self._post(ProgramActed(self._uid, effects, number=call.number, state=state))
 
     def _wait_for(self, asked: wire.Asks, depth: int) -> None:
         """A callback waits for a reply; other jobs' messages are delivered meanwhile."""
@@ -302,7 +305,7 @@ class Host:
             self._awaited.add(asked.number)
         self._post(
             ProgramAsked(
-                self._spec.uid,
+                self._uid,
                 asked.number,
                 asked.app,
                 asked.app_name,
@@ -338,7 +341,7 @@ class Host:
         now = time.monotonic()
         if len(self._restarts) == RESTARTS_MAX and now - self._restarts[0] < RESTARTS_WITHIN_SECS:
             reason = f"{error.at(self._spec.filename)}; started {RESTARTS_MAX} times again within a minute"
-            self._post(ProgramState(self._spec.uid, "failed", reason))
+            self._post(ProgramState(self._uid, "failed", reason))
             return False
         self._restarts.append(now)
         return self._load(again=True)

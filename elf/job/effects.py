@@ -20,6 +20,7 @@ from elf.job.messages.groups import FillHistory, ReconfigureJob
 from elf.job.messages.log import LogEntry
 from elf.job.messages.rollup import PaneRow, Reexecute
 from elf.job.output import OutputKept, OutputSpec
+from elf.job.program.spec import ProgramSpec
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
 from elf.ql.own import OwnAggregate
@@ -249,6 +250,22 @@ class SaveProgram(msgspec.Struct, frozen=True):
     ``ProgramSaved``."""
 
     uid: str
+    number: int
+    record: bytes
+
+
+class BootstrapProgram(msgspec.Struct, frozen=True):
+    """A new job in Python needs a job group, which its master's state is in."""
+
+    spec: ProgramSpec
+
+
+class SaveMaster(msgspec.Struct, frozen=True):
+    """The checkpoint with this number of the master of a job in Python, which leads the job group in
+    ``term``; comes back as ``Programs.committed``."""
+
+    uid: str
+    term: int
     number: int
     record: bytes
 
@@ -493,6 +510,8 @@ Effect = (
     | Deliver
     | SaveProgram
     | ForgetProgram
+    | BootstrapProgram
+    | SaveMaster
     | SaveFact
     | Forget
     | PrunePanes

@@ -30,7 +30,7 @@ M = TypeVar("M")
 """A message: a struct (``elf.wire.base.Message``), or of another room a dataclass."""
 
 MAGIC: Final = "elf"
-WIRE_VERSION: Final = 7
+WIRE_VERSION: Final = 8
 _NAME_CHARS_MAX: Final = 64
 FRAMES_MAX: Final = 2
 """The most frames that a message may have: envelope and payload."""

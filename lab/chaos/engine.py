@@ -37,6 +37,8 @@ from elf.schema import Column, Schema
 from elf.windows import Kind, Sliding, pane_us_of
 
 STREAM = "clicks"
+GONE: Final = "gone for good"
+"""Of an agent: with its disk."""
 SECOND = 1_000_000
 APART_US = (-1_200_000, 700_000)
 """Event time of a right row less that of its left partner, in a join."""

@@ -42,6 +42,9 @@ OUTPUTS_SHARE = 0.3
 PROGRAM_SHARE = 0.4
 """The share of schedules with a job in Python that counts; of those in which no agent leaves, and none reads
 files, from which rows may be gone."""
+MASTER_SHARE = 0.5
+"""In this share of those, of fleets with ``GONE_OF`` agents from the beginning, the agent with its master is
+gone for good, unless another one is."""
 OWNED_SHARE = 0.3
 """The share of schedules in which jobs count by an aggregate of one's own."""
 FILES_SHARE = 0.34
@@ -110,6 +113,7 @@ SAID = {
     "upkeep": "{who} merges small files of the archive",
     "recluster": "somebody sorts the archive, and dies after {amount} steps of it (0: does not)",
     "bang": "a row comes to {who} that reduce functions fail on",
+    "master": "the agent with the master of the job in Python is gone for good, disk and all",
     "process": "the processes of jobs in Python of {who} end",
 }
 """What each kind is in words."""
@@ -432,11 +436,14 @@ def _program(
 ) -> tuple[bool, tuple[Fault, ...]]:
     """Perhaps a job in Python, whose processes end. Drawn apart."""
     rng = random.Random(f"program {seed} {nodes}")
-    leaves = any(fault.kind in ("gone", "heir", "leave") for fault in faults)
+    leaves = any(fault.kind in ("heir", "leave") for fault in faults)
     if rng.random() >= PROGRAM_SHARE or leaves or not stays:
         return False, ()
     times = (rng.randrange(STORM_MS - 1_000) for _ in range(rng.choice([0, 1, 2, 4])))
-    return True, tuple(Fault("process", at, (rng.randrange(first),)) for at in times)
+    found = [Fault("process", at, (rng.randrange(first),)) for at in times]
+    if first >= GONE_OF and rng.random() < MASTER_SHARE:
+        found.append(Fault("master", rng.randrange(500, STORM_MS - 1_000)))
+    return True, tuple(found)
 
 
 def _style(rng: random.Random) -> Style:

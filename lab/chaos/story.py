@@ -30,7 +30,7 @@ from elf.wire.heard import Heard
 from lab.chaos import programs
 from lab.chaos.agent import SimAgent
 from lab.chaos.archives import Archives
-from lab.chaos.engine import EACH, MOST, SECOND, STREAM, defined, owning, plan, ranged, staged
+from lab.chaos.engine import EACH, GONE, MOST, SECOND, STREAM, defined, owning, plan, ranged, staged
 from lab.chaos.fates import COMFORT_MS
 from lab.chaos.files import FileLog
 from lab.chaos.judge import Judge
@@ -38,7 +38,7 @@ from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_resul
 from lab.chaos.outside import TARGET
 from lab.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
 from lab.chaos.schedule import BUYS, READERS, Fault, Schedule
-from lab.chaos.world import GONE, Armed, World
+from lab.chaos.world import Armed, World
 
 CHECK_EVERY = 20
 """Steps of agents between two checks of a node's own invariants."""
@@ -429,6 +429,9 @@ class Story:
                 world.archives.sort(STREAM, fault.amount)
             case "upkeep" | "recluster":
                 pass  # nothing of files is archived here
+            case "master":
+                if (master := programs.master(world)) is not None:
+                    self._goes(master)
             case "process":
                 if agents[0].up:
                     agents[0].guard(agents[0].jobs.end_processes)

@@ -34,7 +34,7 @@ from elf.windows import Sliding
 from elf.wire.clients import WindowResult
 from lab.chaos.agent import SimAgent
 from lab.chaos.archives import Archives
-from lab.chaos.engine import spec_of
+from lab.chaos.engine import GONE, spec_of
 from lab.chaos.ledger import Ledger, us_of
 from lab.chaos.outside import Outside
 from lab.chaos.task import Log, SimTask
@@ -47,7 +47,6 @@ CLOCKS_MS = 60_000
 """No clock is so slow, and no row so old, that it has a time more than this before the beginning."""
 READER_LOSS = 0.5
 """Share of the windows that get lost on their way to the reader, while messages do."""
-GONE = "gone for good"
 SPARED_OF = 3
 """With so many members a group can lose one for good."""
 GROUP_MEMBERS = 5

@@ -31,13 +31,13 @@ from elf.job.checkpoint import FlowCheckpoint, TapsCheckpoint
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Replay, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.counters import COUNTER_COLUMNS
-from elf.job.effects import CommitWindows, Deliver, Effect, SaveOutput, Send, Work
+from elf.job.effects import CommitWindows, Deliver, Effect, SaveMaster, SaveOutput, Send, Work
 from elf.job.group.outputs import Outputs, _Output
 from elf.job.messages.rollup import OfferReplicas, Slice
 from elf.job.openparts import is_open
 from elf.job.past import Past
 from elf.job.ports import Int64s
-from elf.job.program import keeping
+from elf.job.program import keeping, masters
 from elf.job.program.calls import Place
 from elf.job.program.keeping import Checkpoint, Keeping, Lasting
 from elf.job.program.messages import Note
@@ -145,11 +145,31 @@ def says_at_once_that_slices_are_kept(patch: pytest.MonkeyPatch) -> None:
     def answered(outgoing: Outgoing, running: Running, sender: str, slice_: Note, place: Place) -> list[Step]:
         return [
             *noted(outgoing, running, sender, slice_, place),
-            outgoing._keeps(running, sender, slice_.number),
+            outgoing._keeps(running, (sender, slice_.of), slice_.number),
         ]
 
     patch.setattr(Keeping, "received", known)
     patch.setattr(Outgoing, "noted", answered)
+
+
+def keeps_masters_to_itself(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.9: a master's checkpoint counts at once, and its job group never hears of it."""
+    save = Outgoing.save
+
+    def alone(outgoing: Outgoing, running: Running) -> list[Step]:
+        found = save(outgoing, running)
+        masters = [one for one in found if isinstance(one, SaveMaster)]
+        others = [one for one in found if one not in masters]
+        return [*others, *(step for one in masters for step in outgoing.saved(running, one.number, 0))]
+
+    patch.setattr(Outgoing, "save", alone)
+
+
+def masters_begin_anew(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.9: who leads a job group next begins without what the master had."""
+    patch.setattr(
+        masters.Led, "checkpoint", property(lambda led: None, lambda led, kept: None), raising=False
+    )
 
 
 def forgets_which_rows_it_has(patch: pytest.MonkeyPatch) -> None:

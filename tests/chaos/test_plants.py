@@ -80,6 +80,8 @@ PLANTS: dict[Plant, Storm] = {
     plants.keeps_no_rows_for_jobs: storms.counting,
     plants.begins_processes_without_calls: storms.counting,
     plants.tells_panes_from_anywhere: storms.counting,
+    plants.keeps_masters_to_itself: storms.master_gone,
+    plants.masters_begin_anew: storms.master_gone,
 }
 
 

@@ -89,12 +89,12 @@ def test_a_slice_is_received_once_and_kept_when_that_is_durable() -> None:
     job = Keeping(None, 0)
     assert job.received("id", 1, 1) is None
     job.calls(0, 1)
-    job.takes("id", B, 1)
+    job.takes("id", (B, 0), 1)
     assert job.received("id", 1, 1) is False, "it is known, and not durable"
     assert Keeping(None, 0).received("id", 1, 1) is None, "after a crash it is new"
     job.acted(1, b"with it")
     found = written(job)
-    assert job.saved(1, 0).kept == ((B, 1),)
+    assert job.saved(1, 0).kept == (((B, 0), 1),)
     assert job.received("id", 1, 1) is True
     assert Keeping(found, 0).received("id", 1, 1) is True
 
@@ -104,7 +104,7 @@ def test_names_are_forgotten_when_their_sender_has_no_use_for_them() -> None:
     for number in range(1, 100):
         assert job.received("id", number, number) is None
         job.calls(0, 1)
-        job.takes("id", B, number)
+        job.takes("id", (B, 0), number)
     job.acted(99, b"")
     (sender,) = written(job).received
     assert (sender.settled, sender.numbers) == (99, (99,))
@@ -115,14 +115,14 @@ def test_a_call_that_was_not_made_leaves_its_slice_welcome() -> None:
     job = Keeping(None, 0)
     assert job.received("id", 1, 1) is None
     job.calls(0, 1)
-    job.takes("id", B, 1)
+    job.takes("id", (B, 0), 1)
     job.lost([1])
     assert job.received("id", 1, 1) is None
     job.calls(0, 1)
-    job.takes("id", B, 1)
+    job.takes("id", (B, 0), 1)
     job.acted(2, b"")
     written(job)
-    assert job.saved(1, 0).kept == ((B, 1),)
+    assert job.saved(1, 0).kept == (((B, 0), 1),)
 
 
 def test_a_slice_moves_under_another_name_when_a_checkpoint_says_so() -> None:

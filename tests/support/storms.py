@@ -189,6 +189,11 @@ def counting(rng: random.Random) -> list[Fault]:
     return [*weather, *crashes, *(Fault("process", 2_000 + 1_300 * n, (n,)) for n in range(NODES))]
 
 
+def master_gone(rng: random.Random) -> list[Fault]:
+    """A job in Python counts; the agent with its master goes for good, disk and all."""
+    return [Fault("loss", 0, for_ms=9_000, amount=2), Fault("master", 4_000 + rng.randrange(3_000))]
+
+
 AGENTS: dict[Storm, int] = {
     spread: 6,
     stragglers: 6,
@@ -200,6 +205,7 @@ AGENTS: dict[Storm, int] = {
     gone_eagerly: 6,
     reduced: 6,
     ranged: 6,
+    master_gone: 6,
 }
 
 JOBS: dict[Storm, tuple[str, ...]] = {
@@ -214,6 +220,7 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     begun_before: ("plain", "plain"),
     begun_before_and_killed: ("plain", "plain"),
     counting: ("plain",),
+    master_gone: ("plain",),
 }
 
 LOGS = 3
@@ -254,7 +261,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         eager=storm is gone_eagerly,
         pasts=((1, 5_000),) if storm in (begun_before, begun_before_and_killed) else (),
         files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
-        program=storm is counting,
+        program=storm in (counting, master_gone),
     )
 
 

@@ -128,10 +128,10 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             nonces = (author.authored.nonce,) if author is not None and alone else ()
             return JobDropped(seq=seq, uid=proposal.uid, nonces=nonces)
         case MoveJobGroup():
-            known = log.ever(job_of(proposal.uid)) is not None and proposal.term > log.job_groups.term(
-                proposal.uid
-            )
-            if not known or log.leader(proposal.uid) in (None, proposal.leader):
+            job = job_of(proposal.uid)
+            known = log.ever(job) is not None or log.program(job) is not None
+            newer = proposal.term > log.job_groups.term(proposal.uid)
+            if not (known and newer) or log.leader(proposal.uid) in (None, proposal.leader):
                 return None
             return JobGroupMoved(seq=seq, uid=proposal.uid, leader=proposal.leader, term=proposal.term)
         case EndFlow():
@@ -154,7 +154,7 @@ def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
             uid = job_of(proposal.uid)
         case _:
             return False
-    return log.ever(uid) is None and not log.is_dropped(uid)
+    return log.ever(uid) is None and not log.has_program(uid) and not log.is_dropped(uid)
 
 
 def _makes_no_sense(log: CatalogLog, spec: JobSpec) -> bool:

@@ -163,6 +163,7 @@ class CatalogLog:
             case ProgramAdded():
                 self.authors.add_program(entry.spec)
                 self._programs[entry.spec.uid] = entry.spec
+                self._bootstrapped_at[entry.spec.uid] = entry.spec.master
                 self._number(entry.spec.uid)
                 self._compaction.add_plain(entry.seq, entry.spec.uid)
             case OutputAdded():
@@ -284,7 +285,7 @@ class CatalogLog:
             if isinstance(entry, JobAdded | VersionAdded):
                 self._forget_job(entry.spec)
             elif isinstance(entry, ProgramAdded):
-                del self._programs[entry.spec.uid]
+                del self._programs[entry.spec.uid], self._bootstrapped_at[entry.spec.uid]
             elif isinstance(entry, OutputAdded):
                 del self._outputs[entry.spec.uid]
 
@@ -300,6 +301,8 @@ class CatalogLog:
         """Move a job, or a key range of one, and what it brought, in the specs of all versions that read any
         of it."""
         self.job_groups.move(entry)
+        if (program := self._programs.get(entry.uid)) is not None:
+            self._programs[entry.uid] = replace(program, master=entry.leader)
         flows = self.job_groups.flows(entry.uid)
         for uid in flows:
             self._flows[uid] = replace(self._flows[uid], leader=entry.leader)
@@ -390,6 +393,8 @@ class CatalogLog:
                 spec = self._jobs.get(entry.spec.job)
             case JobDropped() if entry.uid in self._outputs:
                 spec = self._jobs.get(self._outputs[entry.uid].job)
+            case JobGroupMoved() if entry.uid in self._programs:
+                return self.streams()
             case JobGroupMoved():
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
@@ -546,6 +551,8 @@ class CatalogLog:
         """Where the job group of a job, or of its key range, and of its flows is; None when neither is
         left."""
         job = job_of(uid)
+        if (program := self.program(job)) is not None:
+            return program.master or None
         if job not in self._jobs or (job in self._dropped and not self.job_groups.flows(uid)):
             return None
         if uid == job:

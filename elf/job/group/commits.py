@@ -16,6 +16,7 @@ from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.commits import PaneCommit
 from elf.job.effects import (
+    BootstrapProgram,
     CommitPanes,
     CommitWindows,
     Effect,
@@ -24,6 +25,7 @@ from elf.job.effects import (
     PruneWindows,
     SaveFlow,
     SaveJob,
+    SaveMaster,
     SaveOutput,
     Skipped,
 )
@@ -35,7 +37,7 @@ from elf.job.group.router import Router
 from elf.job.group.subscribers import numbered
 
 Saved = SaveJob | SaveFlow | SaveOutput | KeepFilled
-Wanted = CommitPanes | CommitWindows | Saved | PrunePanes | PruneWindows
+Wanted = CommitPanes | CommitWindows | Saved | PrunePanes | PruneWindows | BootstrapProgram | SaveMaster
 
 Step = Draft | FoundJobGroup | Commit
 
@@ -63,6 +65,12 @@ class Commits:
             case SaveFlow() if self._log.is_replicated(effect.flow):
                 fact = record.FlowKept(effect.flow, effect.first_pane)
                 return self._commit(self._group(effect.flow), fact, effect)
+            case BootstrapProgram(spec=program):
+                state = record.JobGroupState(record.ProgramKept(program))
+                return [FoundJobGroup(program.uid, record.encode(state))]
+            case SaveMaster():
+                kept = record.MasterKept(effect.uid, effect.number, effect.record)
+                return [Commit(effect.uid, effect.term, record.encode(kept), done=effect)]
             case SaveOutput():
                 return self._commit(effect.kept.job, effect.kept, effect)
             case KeepFilled():
@@ -130,7 +138,9 @@ class Commits:
         if event.why:
             return [Skipped("a record of a job group", event.why)]
         commit = event.commit
-        if commit is None or commit.done is None or self._job_groups.term(commit.uid) != commit.term:
+        if commit is None or commit.done is None or isinstance(commit.done, SaveMaster):  # not of a job here
+            return []
+        if self._job_groups.term(commit.uid) != commit.term:
             return []
         return self._told(commit.done, event.seqs, now_ms)
 

@@ -8,9 +8,18 @@ from collections.abc import Mapping
 
 import msgspec
 
-from elf.job.effects import CommitPanes, CommitWindows, KeepFilled, SaveFlow, SaveJob, SaveOutput
+from elf.job.effects import (
+    CommitPanes,
+    CommitWindows,
+    KeepFilled,
+    SaveFlow,
+    SaveJob,
+    SaveMaster,
+    SaveOutput,
+)
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
 from elf.job.output import OutputKept
+from elf.job.program.spec import ProgramSpec
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord
 
@@ -25,6 +34,15 @@ class StoredJob(msgspec.Struct, frozen=True):
     assembled: Mapping[int, int] = msgspec.field(default_factory=dict)
     published: int = 0
     outputs: tuple[OutputKept, ...] = ()
+
+
+class StoredMaster(msgspec.Struct, frozen=True):
+    """A job in Python from the store, and the last checkpoint of its master with its number; 0: there is none
+    yet."""
+
+    spec: ProgramSpec
+    number: int = 0
+    checkpoint: bytes = b""
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -112,7 +130,7 @@ class Commit(msgspec.Struct, frozen=True, eq=False):
     term: int
     record: bytes
     whole: bytes = b""
-    done: Drafted | SaveJob | SaveFlow | SaveOutput | KeepFilled | None = None
+    done: Drafted | SaveJob | SaveFlow | SaveOutput | KeepFilled | SaveMaster | None = None
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -133,13 +151,15 @@ class Summarised(msgspec.Struct, frozen=True):
 
 
 class JobGroupLoaded(msgspec.Struct, frozen=True):
-    """``job`` is None for the job group of a key range. For that of a job it is None when the store knows
-    nothing of it, which must not happen."""
+    """``job`` is None for the job group of a key range, and of a job in Python. For that of another job it is
+    None when the store knows nothing of it, which must not happen."""
 
     group: bytes
     term: int
     job: StoredJob | None
     flows: Mapping[str, StoredPanes] = msgspec.field(default_factory=dict)
+    master: StoredMaster | None = None
+    """Of a job in Python."""
 
 
 JobGroupEvent = Drafted | Applied | Summarised | JobGroupLoaded

@@ -5,7 +5,8 @@ is one Raft group, keyed by the job's uid: its leader is master and root, the ot
 committed. Each key range after a job's first (``TREES m``) has a job group of its own, elsewhere on the ring,
 keyed by its ``group_uid``: a group of the same kind whose leader is only a root. A record is a fact: a member
 that applies it to its own store has what the leader has. So every member can continue where the last leader
-stopped, and nothing that was told can be forgotten or done differently. Members number the commits
+stopped, and nothing that was told can be forgotten or done differently. The job group of a job in Python has
+its master's state, and nothing else (``elf.job.program.masters``). Members number the commits
 (``elf.job.commits``) in the order of the records; in a state the commits have their numbers.
 
 What is committed of a job or a flow is in the records alone; who leads is in the catalog log
@@ -20,10 +21,11 @@ from typing import Annotated, Final, get_args
 
 import msgspec
 
-from elf.fields import AgentId, FlowUid, GroupUid, JobUid, Micros, Pane
+from elf.fields import AgentId, FlowUid, GroupUid, JobUid, Micros, Pane, Serial
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.group.master import JobState
 from elf.job.output import OutputKept
+from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, VersionRecord, flow_uid
 
 RECORD_BYTES_MAX: Final = 32 << 20
@@ -104,19 +106,47 @@ class JointCommit(msgspec.Struct, frozen=True, array_like=True, tag=True):
     windows: tuple[WindowCommit, ...]
 
 
+class ProgramKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A job in Python. Its ``master`` is the address of the agent that bootstrapped the group."""
+
+    spec: ProgramSpec
+
+    def __post_init__(self) -> None:
+        self.spec.check()
+
+
+class MasterKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """The checkpoint of the master of a job in Python (``elf.job.program.keeping``), in place of those with
+    lower numbers."""
+
+    uid: JobUid
+    number: Serial
+    checkpoint: Annotated[bytes, msgspec.Meta(max_length=RECORD_BYTES_MAX)]
+
+
 JobGroupRecord = (
-    JobKept | FlowKept | PaneCommit | WindowCommit | JointCommit | PanesDropped | WindowsDropped | OutputKept
+    JobKept
+    | FlowKept
+    | PaneCommit
+    | WindowCommit
+    | JointCommit
+    | PanesDropped
+    | WindowsDropped
+    | OutputKept
+    | ProgramKept
+    | MasterKept
 )
 
 
 class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
     """The whole state, for a snapshot."""
 
-    job: JobKept | RangeKept
+    job: JobKept | RangeKept | ProgramKept
     flows: tuple[FlowKept, ...] = ()
     panes: tuple[PaneCommit, ...] = ()
     windows: tuple[WindowCommit, ...] = ()
     outputs: tuple[OutputKept, ...] = ()
+    master: MasterKept | None = None
 
     @property
     def uid(self) -> str:
@@ -150,6 +180,10 @@ def record_of(data: bytes, uid: str = "") -> JobGroupRecord | str:
     match fact:
         case JobKept():
             jobs = [fact.spec.uid]
+        case ProgramKept():
+            jobs = [fact.spec.uid]
+        case MasterKept():
+            jobs = [fact.uid]
         case WindowCommit() | WindowsDropped() | OutputKept():
             jobs = [fact.job]
         case JointCommit():

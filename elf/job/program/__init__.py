@@ -5,7 +5,8 @@
                                                 ▼                     │
                              a process of its own: ``runner`` calls the user's class (``api``)
 
-- The node nearest to the app id is the job's master, for as long as it lives; there is no job group.
+- ``masters``: the job's master runs where its job group is led, beside the job of that agent, and goes on
+  elsewhere when that agent is gone; ``seats``: which of the two is meant.
 - No line of a user's code runs in the agent's process.
 - ``asking``: queries between masters, with a timeout and without cycles; ``rounds``: a combining barrier.
 - ``spec``: the job as a value in the catalog log; ``values``: the messages that callbacks send and get.

@@ -11,15 +11,16 @@
                 self.multicast("update")
 
 A file with one subclass of ``Job`` is a job: ``elf submit FILE.py`` sends it to all agents, and each runs it
-in a process of its own. The agent whose node id is nearest to the app id is the root of the job's tree and
-its master (``is_root``); when it dies the next one takes over, with whatever that agent's job knows.
+in a process of its own. One agent also runs the job's *master* (``is_root``), the root of its tree: one more
+object of the class, which reads no rows. Up to five agents keep what it has; when its agent is gone another
+one runs it, with all of that.
 
 Guarantees: what a job has in ``state`` and in the buffer trees of its queries survives crashes: each row that
-its agent reads, and each message of ``send_to``, is in it once. A multicast comes to each agent once and in
-the order of its root, or ``on_missed`` says how many will not come; ``route`` and replies come at most once.
-Callbacks never run concurrently. Other attributes are gone with the job's process. For exact windows write
-ELF-QL: ``CREATE JOB`` uses the same tree, and elf itself makes the calls of this class (flush and ``send_to``
-at the end of a pane, ``on_recv`` merges, ``multicast`` commits).
+its agent reads, and each message of ``send_to``, is in it once. What the master has survives its machine. A
+multicast comes to each agent once and in the order of its root, or ``on_missed`` says how many will not come;
+``route`` and replies come at most once. Callbacks never run concurrently. Other attributes are gone with the
+job's process. For exact windows write ELF-QL: ``CREATE JOB`` uses the same tree, and elf itself makes the
+calls of this class (flush and ``send_to`` at the end of a pane, ``on_recv`` merges, ``multicast`` commits).
 
 Never here: sockets, clocks, processes. ``Host`` is whoever runs the job.
 
@@ -85,15 +86,16 @@ class Host(Protocol):
 class Job:
     """A job in Python. Write a subclass, one to a file; callbacks do nothing unless you write them.
 
-    Each agent makes one object of the class, in a process of its own. What a callback raises makes the job
-    ``failing`` on that agent, with the line of your file; it does not end the job.
+    Each agent makes one object of the class, in a process of its own; where the master is, another object is
+    that. What a callback raises makes the job ``failing`` on that agent, with the line of your file; it does
+    not end the job.
 
     Attributes:
         every (float | None): seconds between two ``on_timer``, at least 0.01. None: never.
         every_pane (float | None): seconds of event time between two ``on_pane``. None: never.
         state (dict[str, Message]): what the job keeps on this agent, at most 16 MiB with its buffer trees.
             It may hold what a message may hold. It is there again after a crash; tuples and sets come back as
-            lists.
+            lists. The master has its own, which goes with it.
         name (str): the job's name, as it was submitted.
         creator (str): the user who submitted it.
 
@@ -672,7 +674,7 @@ class Job:
 
     @property
     def is_root(self) -> bool:
-        """Whether this agent is the job's master.
+        """Whether this is the job's master, and not the job of an agent.
 
         Example:
             >>> [job.is_root for job in two_agents(Popular)]
@@ -682,9 +684,10 @@ class Job:
 
     @property
     def parent(self) -> str | None:
-        """The address of the agent above this one in the job's tree.
+        """The address of the agent above this one in the job's tree. What is sent to the agent with the
+        master the master gets. It is above the job of its own agent, too.
 
-        None at the root, and on other agents until they have a new parent after theirs died.
+        None for the master, and on agents until they have a new parent after theirs died.
 
         Example:
             >>> [job.parent for job in two_agents(Popular)]
@@ -694,7 +697,8 @@ class Job:
 
     @property
     def children(self) -> tuple[str, ...]:
-        """The addresses of the agents below this one in the job's tree, at most 16.
+        """The addresses of the agents below this one in the job's tree: at most 16, and for the master that
+        of its own agent.
 
         Example:
             >>> [job.children for job in two_agents(Popular)]

@@ -49,10 +49,12 @@ SOURCES_MAX: Final = 4_096
 
 Tapped = tuple[str, str]
 """A tap's name, and a source of its stream."""
+Sender = tuple[str, int]
+"""The address that a slice came from, and the seat there."""
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
-    """A slice that its receiver at ``to`` is not known to have."""
+    """A slice that its receiver at ``to``, an address or the master's name, is not known to have."""
 
     number: int
     to: str
@@ -150,18 +152,19 @@ class _Sender:
 
 @dataclass(frozen=True)
 class Release:
-    """What may leave with a durable checkpoint: effects in their order; (address, number) of slices whose
-    senders are to be told that they are kept; and how far rows of taps are in it: tap, source, end."""
+    """What may leave with a durable checkpoint: effects in their order; (sender, number) of slices that are
+    kept, which the senders are to be told; and how far rows of taps are in it: tap, source, end."""
 
     effects: tuple[MulticastOut | RouteOut | Slice, ...] = ()
-    kept: tuple[tuple[str, int], ...] = ()
+    kept: tuple[tuple[Sender, int], ...] = ()
     given: tuple[tuple[str, str, int], ...] = ()
 
 
 class Keeping:
-    """See the module's docstring. ``kept``: the checkpoint that the job goes on from, if there is one."""
+    """See the module's docstring. ``kept``: the checkpoint that the job goes on from, if there is one, and
+    its ``version``; the next ones have higher ones."""
 
-    def __init__(self, kept: Checkpoint | None, now_ms: int) -> None:
+    def __init__(self, kept: Checkpoint | None, now_ms: int, version: int = 0) -> None:
         kept = kept or Checkpoint(b"")
         self.state = kept.state
         self.number = 0
@@ -173,8 +176,8 @@ class Keeping:
         self._senders = {
             one.agent: _Sender(one.settled, dict.fromkeys(one.numbers, 0)) for one in kept.received
         }
-        self._untold: deque[tuple[int, str, int]] = deque()
-        """Slices whose senders are to be told: call, address, number."""
+        self._untold: deque[tuple[int, Sender, int]] = deque()
+        """Slices whose senders are to be told: call, sender, number."""
         self._waiting = {one.number: one for one in kept.waiting}
         """By number, which ascend."""
         self._waiting_bytes = sum(len(one.value) for one in kept.waiting)
@@ -187,7 +190,7 @@ class Keeping:
         for number in self._waiting:
             self._due.set(number, now_ms)
         self._slices = kept.slices
-        self._version = self._written = 0
+        self._version = self._written = version
         """Of what the next checkpoint has, and of the last one."""
         self._writes, self._writing = False, 0
         """Whether one is being written, and the last call that it has."""
@@ -239,10 +242,10 @@ class Keeping:
         call = sender.known.get(number)
         return None if call is None else call <= self._saved
 
-    def takes(self, agent: str, address: str, number: int) -> None:
+    def takes(self, agent: str, sender: Sender, number: int) -> None:
         """The last call takes a slice."""
         self._senders[agent].known[number] = self.number
-        self._untold.append((self.number, address, number))
+        self._untold.append((self.number, sender, number))
 
     def lost(self, numbers: Iterable[int]) -> None:
         """These calls were not made: their slices are welcome again."""
@@ -320,13 +323,15 @@ class Keeping:
     def saved(self, version: int, now_ms: int) -> Release:
         """A checkpoint is durable."""
         given, self._writes, self._saved = self._ends(), False, self._writing
-        effects, kept = [], []
+        effects: list[MulticastOut | RouteOut | Slice] = []
+        kept: list[tuple[Sender, int]] = []
         while self._held and self._held[0][0] <= version:
             effects.append(one := self._held.popleft()[1])
             if isinstance(one, Slice) and one.number in self._waiting:
                 self._sent(one.number, now_ms)
         while self._untold and self._untold[0][0] <= self._saved:
-            kept.append(self._untold.popleft()[1:])
+            _, sender, slice_ = self._untold.popleft()
+            kept.append((sender, slice_))
         return Release(tuple(effects), tuple(kept), given)
 
     # -- slices of ours --------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 
 from elf.fields import Address, AgentId, Count, JobUid, Key, Name, Text, Ticket, Value, Word
+from elf.job.program.seats import OWN, Seat
 from elf.job.program.spec import ProgramSpec
 from elf.security.authored import Authorship
 from elf.wire.base import Message, Request
@@ -55,13 +56,16 @@ class QueryProgram(Request, frozen=True, kw_only=True):
 class Note(Message, frozen=True, kw_only=True):
     """``send_to``: a slice from a job on one agent to the same job on another, again and again until it
     is ``NotesKept`` (protocol 14.3). Its name is the sender's ``agent`` id and its ``number``; all of the
-    sender's slices to this receiver that are below ``settled`` are kept already."""
+    sender's slices to this receiver that are below ``settled`` are kept already. ``of`` and ``to``: the seats
+    of sender and receiver; the name of a master's slice has the master in place of the agent."""
 
     uid: JobUid
     value: Value
     agent: AgentId
     number: Ticket
     settled: Ticket
+    of: Seat = OWN
+    to: Seat = OWN
 
 
 class NotesKept(Message, frozen=True, kw_only=True):
@@ -69,6 +73,8 @@ class NotesKept(Message, frozen=True, kw_only=True):
 
     uid: JobUid
     numbers: Annotated[tuple[Ticket, ...], msgspec.Meta(max_length=NOTES_MAX)]
+    of: Seat = OWN
+    to: Seat = OWN
 
 
 class Told(Message, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 Slices are sent again until their receivers have them durably; the answers to those of others wait in the same
 way. A slice stays with the agent that it was sent to, which may be away for a while. Where the catalog log
-says that this agent has left the fleet, the parent gets it.
+says that this agent has left the fleet, the parent gets it. One for the master goes to where that is by then.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import overlay as ring
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity
 from elf.job.commands import TapsKept
-from elf.job.effects import Effect, Multicast, SaveProgram, Send, Work
+from elf.job.effects import Effect, Multicast, SaveMaster, SaveProgram, Send, Work
 from elf.job.program import calls
 from elf.job.program import messages as note
-from elf.job.program.keeping import Slice
+from elf.job.program.keeping import Sender, Slice
 from elf.job.program.port import ProgramEffect
 from elf.job.program.running import Running, remember
+from elf.job.program.seats import MASTER, MASTERS_NAME, OWN
+from elf.job.program.spec import ProgramSpec
 from elf.wire.base import Message
 
 
@@ -55,6 +57,30 @@ class Outgoing:
         peers = self.overlay.peers()
         return address == self.me.address or any(peer.address == address for peer in peers)
 
+    def receiver(self, running: Running, address: str) -> str:
+        """Who at an address is meant: the master, wherever it is, if the job there is its own; an agent's, if
+        the master sends."""
+        return MASTERS_NAME if running.seat == OWN and self.is_master(running.spec, address) else address
+
+    def is_master(self, spec: ProgramSpec, address: str) -> bool:
+        """Whether the master is at an address, as the log or the job's tree says."""
+        if address == self.log.leader(spec.uid):
+            return True
+        if self.overlay.is_root(spec.app):
+            return address == self.me.address
+        return self.overlay.path(spec.app) == (address,)
+
+    def to_master(self, spec: ProgramSpec, message: Message) -> Step:
+        """Send it to the master, or to the node nearest to the app id while the log does not know where that
+        is."""
+        leader = self.log.leader(spec.uid)
+        return Send(leader, message) if leader else ToApp(spec.app, message)
+
+    def to_app(self, app: bytes, message: Message) -> Step:
+        """The same, for any application."""
+        spec = next((spec for spec in self.log.programs() if spec.app == app), None)
+        return ToApp(app, message) if spec is None else self.to_master(spec, message)
+
     def drop(self, running: Running, why: str) -> None:
         """A message of the job's does not leave."""
         running.counts[f"messages dropped: {why}"] += 1
@@ -65,14 +91,18 @@ class Outgoing:
     def save(self, running: Running) -> list[Step]:
         """Write what is new, unless something is being written."""
         taken = running.keeping.take_checkpoint()
-        return [] if taken is None else [SaveProgram(running.spec.uid, *taken)]
+        if taken is None:
+            return []
+        uid, (number, record) = running.spec.uid, taken
+        save = SaveMaster(uid, running.term, number, record)
+        return [save if running.seat else SaveProgram(uid, number, record)]
 
     def saved(self, running: Running, number: int, now_ms: int) -> list[Step]:
         """A checkpoint is durable: what rests on it leaves."""
         spec, release = running.spec, running.keeping.saved(number, now_ms)
-        by_sender: dict[str, list[int]] = {}
-        for address, slice_ in release.kept:
-            by_sender.setdefault(address, []).append(slice_)
+        by_sender: dict[Sender, list[int]] = {}
+        for sender, slice_ in release.kept:
+            by_sender.setdefault(sender, []).append(slice_)
         found: list[Step] = [self._keeps(running, to, *numbers) for to, numbers in by_sender.items()]
         found += [step for effect in release.effects for step in self._leave(running, effect)]
         of = {tap.name: tap.fragment.stream for tap in spec.taps}
@@ -85,61 +115,76 @@ class Outgoing:
         spec = running.spec
         match effect:
             case Slice():
-                return [self._note(running, effect)]
+                return [*self._note(running, effect)]
             case calls.RouteOut():
                 routed = note.Routed(
                     app=effect.app, source=spec.app, value=effect.value, origin=self.me.address
                 )
-                return [ToApp(routed.app, routed)]
-            case calls.MulticastOut() if self.overlay.is_root(spec.app):
+                return [self.to_app(routed.app, routed)]
+            case calls.MulticastOut() if running.seat == MASTER and self.overlay.is_root(spec.app):
                 return [Multicast(spec.app, note.Told(uid=spec.uid, value=effect.value))]
         self.drop(running, "not the master any more")
         return []
 
     # -- slices ----------------------------------------------------------------------------------------------
 
-    def _note(self, running: Running, slice_: Slice) -> Send:
+    def _note(self, running: Running, slice_: Slice) -> list[Send]:
+        for_master = slice_.to == MASTERS_NAME
+        to = (self.log.leader(running.spec.uid) or "") if for_master else slice_.to
         word = note.Note(
             uid=running.spec.uid,
             value=slice_.value,
             agent=self.me.agent_id,
             number=slice_.number,
             settled=running.keeping.settled(slice_.to),
+            of=running.seat,
+            to=MASTER if for_master else OWN,
         )
-        return Send(slice_.to, word)
+        return [Send(to, word)] if to else []
 
-    def _keeps(self, running: Running, sender: str, *numbers: int) -> Send:
+    def _keeps(self, running: Running, sender: Sender, *numbers: int) -> Send:
         """Of more than go at once the rest is told when they come again."""
-        return Send(sender, note.NotesKept(uid=running.spec.uid, numbers=numbers[: note.NOTES_MAX]))
+        (address, seat), told = sender, numbers[: note.NOTES_MAX]
+        return Send(address, note.NotesKept(uid=running.spec.uid, numbers=told, of=seat, to=running.seat))
+
+    def kept(self, running: Running, sender: str, word: note.NotesKept) -> None:
+        """Slices of ours are kept. What the master has, the agent says that leads its job group."""
+        if word.to == OWN:
+            running.keeping.is_kept(sender, word.numbers)
+        elif sender == self.log.leader(running.spec.uid):
+            running.keeping.is_kept(MASTERS_NAME, word.numbers)
 
     def noted(self, running: Running, sender: str, slice_: note.Note, place: calls.Place) -> list[Step]:
         """A slice has come, perhaps again."""
         if running.state == "failed" or not self._speaks(sender, slice_):
             return []
         remember(running.wrote, sender)
-        kept = running.keeping.received(slice_.agent, slice_.number, slice_.settled)
+        agent = MASTERS_NAME if slice_.of else slice_.agent
+        kept = running.keeping.received(agent, slice_.number, slice_.settled)
         if kept is not None:
-            return [self._keeps(running, sender, slice_.number)] if kept else []
+            return [self._keeps(running, (sender, slice_.of), slice_.number)] if kept else []
         found = running.call(calls.Sent(sender, slice_.value), place)
-        running.keeping.takes(slice_.agent, sender, slice_.number)
+        running.keeping.takes(agent, (sender, slice_.of), slice_.number)
         return [*found]
 
     def _speaks(self, sender: str, slice_: note.Note) -> bool:
         """Whether a slice may be of the agent that it names: nobody settles the slices of another one."""
+        if slice_.of:
+            return sender == self.log.leader(slice_.uid) and slice_.settled <= slice_.number
         ids = [member.agent_id for member in self.log.there(sender)]
         theirs = slice_.agent in ids or not (ids or self.log.is_member(slice_.agent))
         return theirs and slice_.settled <= slice_.number
 
     def resend(self, running: Running, now_ms: int) -> list[Step]:
-        """Slices that others are not known to have. The root has no parent, and takes those of an agent that
-        has left itself."""
+        """Slices that others are not known to have. The master has no parent, and takes those for an agent
+        that has left itself."""
         found: list[Step] = []
         for slice_ in running.keeping.resends(now_ms):
             if not self.log.has_left(slice_.to) or self._is_peer(slice_.to):
-                found.append(self._note(running, slice_))
+                found.extend(self._note(running, slice_))
                 continue
-            app = running.spec.app
-            root = self.overlay.is_root(app)
-            if heir := self.me.address if root else self.overlay.parent(app):
-                running.keeping.moves(slice_, heir)
+            if running.seat or self.overlay.is_root(running.spec.app):
+                running.keeping.moves(slice_, MASTERS_NAME)
+            elif heir := self.overlay.parent(running.spec.app):
+                running.keeping.moves(slice_, self.receiver(running, heir))
         return [*found, *self.save(running)]

@@ -1,4 +1,5 @@
-"""The interface of a node and the runner of its Python jobs: effects out, events in."""
+"""The interface of a node and the runner of its Python jobs: effects out, events in. ``uid`` is the key of
+what runs (``elf.job.program.seats``)."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from elf.job.program.calls import Event, JobEffect, Place
+from elf.job.program.seats import OWN, key_of
 from elf.job.program.spec import ProgramSpec
 
 State = Literal["starting", "running", "failing", "failed"]
@@ -14,11 +16,17 @@ State = Literal["starting", "running", "failing", "failed"]
 
 
 class StartProgram(msgspec.Struct, frozen=True):
-    """Run this job; comes back as ``ProgramState``. ``state``: what it had; empty: nothing yet."""
+    """Run this job, in this seat; comes back as ``ProgramState``. ``state``: what it had; empty: nothing
+    yet."""
 
     spec: ProgramSpec
     place: Place
     state: bytes = b""
+    seat: int = OWN
+
+    @property
+    def uid(self) -> str:
+        return key_of(self.spec.uid, self.seat)
 
 
 class StopProgram(msgspec.Struct, frozen=True):

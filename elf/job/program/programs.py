@@ -2,11 +2,12 @@
 
     (log) ──▶ starting ──▶ running ◀──▶ failing ──▶ failed        (the job's own trouble, on this agent alone)
 
-A job's tree is at its app id and has no job group: the node nearest to it is the root, which is the job's
-master as long as it lives. Submissions and drops are routed there, since one node lets one request for a name
-through; the entry of the catalog log decides. What a job sends is counted against a rate, and dropped beyond
-it. This module never runs a line of a user's code: ``elf.job.program.port`` says what does. It trusts nothing
-that comes from there: a job sends to agents, and replies to those who asked it; what is for others it drops.
+A job's tree is at its app id, and its root is the leader of the job group, which runs the master beside the
+job of its own agent (``elf.job.program.masters``). Submissions and drops are routed to the app id, since one
+node lets one request for a name through; the entry of the catalog log decides. What a job sends is counted
+against a rate, and dropped beyond it. This module never runs a line of a user's code:
+``elf.job.program.port`` says what does. It trusts nothing that comes from there: a job sends to agents, and
+replies to those who asked it; what is for others it drops.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ import overlay as ring
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity
 from elf.job.commands import SetTaps
-from elf.job.effects import ForgetProgram, Send, Work
+from elf.job.effects import ForgetProgram, SaveMaster, Send, Work
 from elf.job.program import calls
 from elf.job.program import messages as note
 from elf.job.program.asking import Asking, of_client, reply, token_of
 from elf.job.program.calls import JobEffect, Place
-from elf.job.program.keeping import Checkpoint, Keeping
-from elf.job.program.outgoing import Outgoing, Step, ToApp
+from elf.job.program.keeping import Checkpoint, Keeping, read
+from elf.job.program.masters import Led, Masters
+from elf.job.program.outgoing import Outgoing, Step
 from elf.job.program.port import (
     AnswerProgram,
     ProgramActed,
@@ -41,6 +43,7 @@ from elf.job.program.port import (
     StopProgram,
 )
 from elf.job.program.running import Running, remember
+from elf.job.program.seats import MASTER, OWN, key_of
 from elf.job.program.spec import ProgramSpec, Tapped
 from elf.job.program.submitting import Submitting
 from elf.job.spec import app_id
@@ -50,6 +53,7 @@ TROUBLE_MS: Final = 5_000
 """How often an agent tells the master that a job does not run well; the master forgets after three times
 that."""
 EARLY_MAX: Final = 2_000
+GROUPLESS: Final = "an earlier release has sent it: submit it again with --replace"
 EARLY_BYTES_MAX: Final = 24 << 20
 """Rows of a job that wait until it has begun, after a start of the agent."""
 
@@ -75,6 +79,9 @@ class Programs:
         self._log = log
         self._overlay = overlay
         self._running: dict[str, Running] = {}
+        """By key: jobs of this agent, and masters."""
+        self.masters = Masters(me.address, log)
+        self._on_ring = False
         self._topics: Counter[bytes] = Counter()
         self._asking = Asking(me.address)
         self.submitting = Submitting(log)
@@ -88,6 +95,11 @@ class Programs:
         """Run a job of the log; do nothing when it runs, or is dropped."""
         if spec.uid in self._running or self._log.program(spec.uid) is None:
             return self.end(spec.uid, now_ms) if self._log.is_dropped(spec.uid) else []
+        if not spec.master:
+            self._running[spec.uid] = Running(
+                spec, (), Keeping(None, now_ms), state="failed", reason=GROUPLESS
+            )
+            return []
         sql = {app_id(job.name, job.creator) for job in self._log.jobs()}  # whose trees we do not join
         topics = tuple(dict.fromkeys((spec.app, *(app for app in spec.apps if app not in sql))))
         keeping = Keeping(self._kept.pop(spec.uid, None), now_ms)
@@ -97,11 +109,12 @@ class Programs:
         for topic in running.topics:
             self._topics[topic] += 1
             if self._topics[topic] == 1:
-                found.extend(self._overlay.subscribe(topic, now_ms))
-        found.append(StartProgram(spec, self._place(spec, now_ms), keeping.state))
+                found.extend(self._overlay.subscribe(topic, now_ms, host=self._hosts(topic)))
+        found.extend(self._overlay.rehost(spec.app, spec.master, now_ms))  # others may have listened before
+        found.append(StartProgram(spec, self._place(running, now_ms), keeping.state))
         for stream, tapped in self._early.pop(spec.uid, ()):
             found.extend(self.tapped(stream, [tapped], now_ms))
-        return found
+        return [*found, *self._begin_masters(now_ms)]
 
     def end(self, uid: str, now_ms: int) -> list[Step]:
         """The log has dropped it."""
@@ -112,7 +125,8 @@ class Programs:
             return [*over, ForgetProgram(uid)]
         if running is None:
             return []
-        found: list[Step] = [StopProgram(uid), *running.taps(self._streams, wanted=False), ForgetProgram(uid)]
+        found: list[Step] = [*self.release(uid, now_ms), StopProgram(uid)]
+        found += [*running.taps(self._streams, wanted=False), ForgetProgram(uid)]
         for topic in running.topics:
             self._topics[topic] -= 1
             if not self._topics[topic]:
@@ -122,22 +136,86 @@ class Programs:
         return found
 
     def began(self, now_ms: int) -> list[Step]:
-        """This agent is on the ring: run the jobs of the log, and forget those that are over."""
+        """This agent is on the ring, newly or again: run the jobs of the log, and forget those that are
+        over."""
+        self._on_ring = True
+        masters = [running for running in self._running.values() if running.seat]
+        hosted = [step for one in masters for step in self._overlay.host(one.spec.app, now_ms)]
         over = [uid for uid in (*self._kept, *self._early) if self._log.is_dropped(uid)]
         found = [step for uid in dict.fromkeys(over) for step in self.end(uid, now_ms)]
-        return [*found, *(step for spec in self._log.programs() for step in self.begin(spec, now_ms))]
+        begun = [step for spec in self._log.programs() for step in self.begin(spec, now_ms)]
+        return [*hosted, *found, *begun, *self._begin_masters(now_ms)]
 
     def logged(self, uid: str) -> list[Step]:
         """The log has an entry of this job: answer those who wait for it."""
         return list(self.submitting.logged(uid, self._address))
 
-    def _place(self, spec: ProgramSpec, now_ms: int) -> Place:
-        overlay, app = self._overlay, spec.app
-        parent = overlay.parent(app) or ""
-        return Place(self._address, now_ms, overlay.is_root(app), parent, overlay.children(app))
+    # -- masters ---------------------------------------------------------------------------------------------
+
+    def take_up(
+        self, spec: ProgramSpec, term: int, last: tuple[int, bytes], now_ms: int, voter: str | None
+    ) -> list[Step]:
+        """We lead the job group of a job, and its ``last`` checkpoint is that (number, record)."""
+        number, record = last
+        self.masters.take_up(Led(spec, term, number, read(record) if number else None))
+        return [*self._begin_masters(now_ms), *self.masters.tick(now_ms, voter)]
+
+    def release(self, uid: str, now_ms: int) -> list[Step]:
+        """We do not lead it any more: another agent goes on from what is committed."""
+        self.masters.release(uid)
+        running = self._running.pop(key_of(uid, MASTER), None)
+        if running is None:
+            return []
+        self._asking.forget(running.key)
+        leader = self._log.leader(uid) or ""
+        there = leader if leader != self._address else ""
+        return [StopProgram(running.key), *self._overlay.unhost(running.spec.app, now_ms, there)]
+
+    def moved(self, uid: str, now_ms: int) -> list[Step]:
+        """A master is elsewhere now: hang below it in the job's tree."""
+        spec = self._log.program(uid)
+        self.masters.hurry()
+        if spec is None or key_of(uid, MASTER) in self._running:
+            return []
+        return list(self._overlay.rehost(spec.app, spec.master, now_ms))
+
+    def planted(self, topic: bytes, now_ms: int) -> list[Step]:
+        """We are in a tree in another way, or newly: see that it knows where its root is."""
+        host = self._hosts(topic) if topic in self._topics else None
+        return list(self._overlay.rehost(topic, host, now_ms)) if host else []
+
+    def _hosts(self, topic: bytes) -> str | None:
+        """Where the root of an application's tree is."""
+        return next((spec.master for spec in self._log.programs() if spec.app == topic), None)
+
+    def _begin_masters(self, now_ms: int) -> list[Step]:
+        found: list[Step] = []
+        for led in self.masters.begin() if self._on_ring else ():
+            spec, keeping = led.spec, Keeping(led.checkpoint, now_ms, led.number)
+            running = Running(spec, (), keeping, MASTER, led.term, filled_ms=now_ms)
+            self._running[running.key] = running
+            found.extend(self._overlay.host(spec.app, now_ms))
+            found.append(StartProgram(spec, self._place(running, now_ms), keeping.state, MASTER))
+        return found
+
+    def committed(self, save: SaveMaster, now_ms: int) -> list[Step]:
+        """A job group has committed a checkpoint of its master."""
+        running = self._running.get(key_of(save.uid, MASTER))
+        if running is None or running.term != save.term:
+            return []
+        return self._outgoing.saved(running, save.number, now_ms)
+
+    def _place(self, running: Running, now_ms: int) -> Place:
+        """The master is above the job of its own agent, which is above nobody."""
+        me, overlay, app = self._address, self._overlay, running.spec.app
+        if running.seat:
+            return Place(me, now_ms, True, "", (me, *overlay.children(app)))
+        if overlay.is_root(app):
+            return Place(me, now_ms, False, me)
+        return Place(me, now_ms, False, overlay.parent(app) or "", overlay.children(app))
 
     def _call(self, running: Running, event: calls.Event, now_ms: int, payload: bytes = b"") -> list[Step]:
-        return [*running.call(event, self._place(running.spec, now_ms), payload)]
+        return [*running.call(event, self._place(running, now_ms), payload)]
 
     # -- what the job wants ----------------------------------------------------------------------------------
 
@@ -164,7 +242,10 @@ class Programs:
 
     def spent(self) -> dict[str, int]:
         """CPU time of the jobs here so far, in µs, by uid."""
-        return {uid: running.cpu_us for uid, running in self._running.items()}
+        found = Counter[str]()
+        for running in self._running.values():
+            found[running.spec.uid] += running.cpu_us
+        return dict(found)
 
     # -- what the job has asked for --------------------------------------------------------------------------
 
@@ -181,6 +262,8 @@ class Programs:
             case calls.SendTo() if not self._outgoing.is_agent(running, effect.to):
                 self._outgoing.drop(running, "to no agent")
             case calls.SendTo() | calls.MulticastOut() | calls.RouteOut():
+                if isinstance(effect, calls.SendTo):
+                    effect = calls.SendTo(self._outgoing.receiver(running, effect.to), effect.value)
                 if not running.keeping.sends(effect, now_ms):
                     self._outgoing.drop(running, "too many wait for agents that are away")
                     running.clogged_ms = now_ms
@@ -224,7 +307,9 @@ class Programs:
         return found
 
     def _tell(self, running: Running, now_ms: int) -> list[Step]:
-        """Tell the master of trouble, and of its end."""
+        """Tell the master of trouble, and of its end. Its own it knows."""
+        if running.seat:
+            return []
         state, reason = running.shown(now_ms)
         trouble = (state, reason) if state in ("failing", "failed") else ("", "")
         if not trouble[0] and not running.told[0]:
@@ -233,7 +318,7 @@ class Programs:
         word = note.ProgramTrouble(
             uid=running.spec.uid, agent=self._name, state=trouble[0], reason=trouble[1]
         )
-        return [ToApp(running.spec.app, word)]
+        return [self._outgoing.to_master(running.spec, word)]
 
     # -- queries ---------------------------------------------------------------------------------------------
 
@@ -242,11 +327,12 @@ class Programs:
             refusal = AnswerProgram(asked.uid, asked.number, error="refused: this job sends too much")
             return [*self._flooded(running, None, now_ms), refusal]
         step = self._asking.ask(asked, running.spec.app, now_ms)
-        return [ToApp(step.app, step) if isinstance(step, note.Routed) else step]
+        return [self._outgoing.to_app(step.app, step) if isinstance(step, note.Routed) else step]
 
     def _routed(self, routed: note.Routed, now_ms: int) -> list[Step]:
-        """At the node nearest to an app id: a message to the master."""
-        running = next((r for r in self._running.values() if r.spec.app == routed.app), None)
+        """Where the master is, or at the node nearest to an app id: a message to the master."""
+        of = [r for r in self._running.values() if r.spec.app == routed.app]
+        running = next((r for r in of if r.seat == MASTER), None)
         token = token_of(routed)
         if running is not None and running.state != "failed":
             if token:
@@ -258,6 +344,9 @@ class Programs:
             return []
         if running is not None:
             return [reply(token, error=f"{running.spec.name} has failed at its master: {running.reason}")]
+        if of:
+            why = GROUPLESS if not of[0].spec.master else "its master is not at work here: ask again"
+            return [reply(token, error=f"{of[0].spec.name}: {why}")]
         sql = next((s for s in self._log.jobs() if app_id(s.name, s.creator) == routed.app), None)
         if sql is not None:
             return [self._asking.inspect(sql, token, now_ms)]
@@ -276,13 +365,13 @@ class Programs:
         """A message of ``elf.job.program.messages``."""
         match message:
             case note.Note():
-                running = self._running.get(message.uid)
+                running = self._running.get(key_of(message.uid, message.to))
                 if running is None:
                     return []
-                return self._outgoing.noted(running, sender, message, self._place(running.spec, now_ms))
+                return self._outgoing.noted(running, sender, message, self._place(running, now_ms))
             case note.NotesKept():
-                if message.uid in self._running:
-                    self._running[message.uid].keeping.is_kept(sender, message.numbers)
+                if (running := self._running.get(key_of(message.uid, message.of))) is not None:
+                    self._outgoing.kept(running, sender, message)
                 return []
             case note.Told():
                 app = bytes.fromhex(message.uid.partition(".")[0])
@@ -298,7 +387,7 @@ class Programs:
                 self._heard(message, now_ms)
                 return []
             case note.SubmitProgram():
-                return list(self.submitting.submitted(message, now_ms, voter))
+                return [*self.submitting.submitted(message, self._address, now_ms, voter)]
             case note.DropProgram():
                 return list(self.submitting.asked_to_drop(message, now_ms, voter))
             case note.InspectProgram():
@@ -307,8 +396,8 @@ class Programs:
         return []
 
     def _for(self, uid: str, event: calls.Event, now_ms: int) -> list[Step]:
-        running = self._running.get(uid)
-        return [] if running is None else self._call(running, event, now_ms)
+        here = [self._running.get(key_of(uid, seat)) for seat in (MASTER, OWN)]
+        return [step for one in here if one is not None for step in self._call(one, event, now_ms)]
 
     def _listeners(self, app: bytes, event: calls.Event, now_ms: int) -> list[Step]:
         """Jobs that subscribed to another application's multicasts."""
@@ -357,7 +446,7 @@ class Programs:
         return []
 
     def _heard(self, trouble: note.ProgramTrouble, now_ms: int) -> None:
-        running = self._running.get(trouble.uid)
+        running = self._running.get(key_of(trouble.uid, MASTER))
         if running is None:
             return
         if trouble.state:
@@ -368,7 +457,8 @@ class Programs:
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        waits = [at for part in (self._asking, self.submitting) if (at := part.deadline()) is not None]
+        parts = (self._asking, self.submitting, self.masters)
+        waits = [at for part in parts if (at := part.deadline()) is not None]
         for running in self._running.values():
             if running.timer_ms is not None:
                 waits.append(running.timer_ms)
@@ -380,6 +470,7 @@ class Programs:
 
     def tick(self, now_ms: int, voter: str | None) -> list[Step]:
         found: list[Step] = [*self.submitting.tick(now_ms, voter), *self._asking.tick(now_ms)]
+        found += self.masters.tick(now_ms, voter)
         for running in self._running.values():
             every = running.spec.every_ms
             if running.timer_ms is not None and now_ms >= running.timer_ms:
@@ -404,7 +495,9 @@ class Programs:
     # -- what it shows ---------------------------------------------------------------------------------------
 
     def _facts(self, uid: str, now_ms: int) -> note.ProgramStatus:
-        running = self._running.get(uid)
+        running = self._running.get(key_of(uid, MASTER))
+        if running is None and (own := self._running.get(uid)) is not None and not own.spec.master:
+            running = own
         if running is None:
             return note.ProgramStatus(self._address, "starting", "", (), {})
         lately = now_ms - 3 * TROUBLE_MS
@@ -414,4 +507,4 @@ class Programs:
 
     def shown(self, now_ms: int) -> dict[str, tuple[State, str]]:
         """Jobs here: state and reason by uid."""
-        return {uid: running.shown(now_ms) for uid, running in self._running.items()}
+        return {one.spec.uid: one.shown(now_ms) for one in self._running.values() if one.seat == OWN}

@@ -3,8 +3,8 @@
     begin ──multicast──▶ contribute, on every agent ──send_to, combine──▶ … ──▶ finish, at the master
 
 The master begins a round with a message. Each agent makes its contribution, waits for those of its children,
-combines them, and sends one up. The master gets the whole. A batch is a round; a cycle is a series of rounds
-in which each begins with the result of the last one.
+combines them, and sends one up. The master, which is no agent and contributes nothing, gets the whole. A
+batch is a round; a cycle is a series of rounds in which each begins with the result of the last one.
 
 Rules: the next round ends the one before, complete or not. A contribution that came too late for its round
 (its sender, or somebody on its way, was away) goes to ``late`` on the agent where it got to; with
@@ -53,7 +53,7 @@ class Rounds(Job, ABC):
 
         >>> master, below = two_agents(Adds)
         >>> master.begin({"times": 10})
-        round 1: 40 of 2 agents
+        round 1: 20 of 1 agents
     """
 
     keep_late: ClassVar[bool] = False
@@ -74,6 +74,7 @@ class Rounds(Job, ABC):
         self._open = False
         self._message: Any = None
         self._value: Any = None
+        self._has_value = False
         self._agents = 0
         self._waiting: set[str] = set()
         self._owed: list[Any] = []
@@ -96,7 +97,7 @@ class Rounds(Job, ABC):
         """
         open_ = {"open": self._open, "message": self._message, "value": self._value, "agents": self._agents}
         numbers = {"round": self.round, "begun": self._begun, "waiting": self._waiting}
-        return {**open_, **numbers, "owed": self._owed, "early": self._early}
+        return {**open_, **numbers, "has": self._has_value, "owed": self._owed, "early": self._early}
 
     def restore_beside(self, kept: Any) -> None:
         """The same round again.
@@ -116,12 +117,13 @@ class Rounds(Job, ABC):
         self.round, self._begun, self._waiting = kept["round"], kept["begun"], set(kept["waiting"])
         self._open, self._message = kept["open"], kept["message"]
         self._value, self._agents, self._owed = kept["value"], kept["agents"], kept["owed"]
+        self._has_value = kept["has"]
         self._early = [(node, contribution) for node, contribution in kept["early"]]
 
     # -- to override -----------------------------------------------------------------------------------------
 
     def contribute(self, message: Any) -> Any:
-        """On every agent: give its part of a round.
+        """On every agent, and not at the master: give the agent's part of a round.
 
         Args:
             message (Message): what the master has called ``begin`` with.
@@ -203,7 +205,7 @@ class Rounds(Job, ABC):
     # -- how it is done --------------------------------------------------------------------------------------
 
     def on_multicast(self, app: bytes, message: Any) -> None:
-        """A round begins: contribute, and add what came early.
+        """A round begins: contribute, if this is an agent, and add what came early.
 
         Args:
             app (bytes): the 16 bytes of this job's app id.
@@ -220,13 +222,17 @@ class Rounds(Job, ABC):
         """
         if self._open:
             self._open = False
-            self.late(self._value)
+            if self._has_value:
+                self.late(self._value)
         self.round, self._message = message["round"], message["message"]
         self._waiting = set(self.children)
-        self._value, self._agents, self._open = self.contribute(self._message), 1, True
+        self._value, self._has_value, self._agents = None, False, 0
+        if not self.is_root:
+            self._add(self.contribute(self._message), 1)
+        self._open = True
         owed, self._owed = self._owed, []
         for value in owed:
-            self._value = self.combine(self._value, value)
+            self._add(value)
         early, self._early = self._early, []
         for node, contribution in early:
             self.on_recv(node, contribution)
@@ -246,21 +252,26 @@ class Rounds(Job, ABC):
             >>> master, below = two_agents(Adds)
             >>> master.on_multicast(master.app_id, {"round": 1, "message": {"times": 1}})
             >>> master.on_recv(below.me, {"round": 1, "agents": 1, "value": 5})
-            round 1: 7 of 2 agents
+            round 1: 5 of 1 agents
         """
         if paos["round"] > self.round:  # its multicast took another way than ours
             self._early.append((node, paos))
         elif paos["round"] < self.round or not self._open:
             self.late(paos["value"])
         else:
-            self._value = self.combine(self._value, paos["value"])
-            self._agents += paos["agents"]
+            self._add(paos["value"], paos["agents"])
             self._waiting.discard(node)
             self._up()
 
+    def _add(self, value: Any, agents: int = 0) -> None:
+        """A contribution for this round; what was too late for another one is of no agent of this one."""
+        self._value = self.combine(self._value, value) if self._has_value else value
+        self._has_value = True
+        self._agents += agents
+
     def _up(self) -> None:
         """When all children have sent theirs, send the combination on."""
-        if not self._open or self._waiting.intersection(self.children):
+        if not self._open or self._waiting.intersection(self.children) or not self._has_value:
             return
         self._open = False
         if self.is_root:

@@ -13,6 +13,7 @@ from elf.job.program import calls
 from elf.job.program.calls import Place
 from elf.job.program.keeping import Keeping
 from elf.job.program.port import CallProgram, State
+from elf.job.program.seats import OWN, key_of
 from elf.job.program.spec import ProgramSpec
 
 SENDS_A_SEC: Final = 500
@@ -30,13 +31,15 @@ LONG_AGO_MS: Final = -(1 << 62)
 
 @dataclass
 class Running:
-    """A job here. ``topics``: the trees that it takes part in, its own first. ``told``: the trouble last
-    reported to the master, at ``told_ms``. ``flooded_ms``: when it last sent more than it may, and
-    ``clogged_ms``: more than others have taken."""
+    """A job in its ``seat`` here; a master of a ``term``. ``topics``: the trees that it takes part in, its
+    own first. ``told``: the trouble last reported to the master, at ``told_ms``. ``flooded_ms``: when it last
+    sent more than it may, and ``clogged_ms``: more than others have taken."""
 
     spec: ProgramSpec
     topics: tuple[bytes, ...]
     keeping: Keeping
+    seat: int = OWN
+    term: int = 0
     state: State = "starting"
     reason: str = ""
     timer_ms: int | None = None
@@ -57,6 +60,10 @@ class Running:
     counts: Counter[str] = field(default_factory=Counter)
     troubles: dict[str, tuple[str, str, int]] = field(default_factory=dict)
     """At the master: state, reason, when, by agent."""
+
+    @property
+    def key(self) -> str:
+        return key_of(self.spec.uid, self.seat)
 
     def shown(self, now_ms: int) -> tuple[State, str]:
         """State and reason, for people: what was dropped is shown for a while."""
@@ -79,8 +86,10 @@ class Running:
         return True
 
     def taps(self, streams: Iterable[str], *, wanted: bool = True) -> list[Work]:
-        """Make the stream tasks of its streams compute what it wants, or stop."""
+        """Make the stream tasks of its streams compute what it wants, or stop. A master reads no stream."""
         spec = self.spec
+        if self.seat:
+            return []
         return [
             Work(
                 stream,
@@ -102,7 +111,7 @@ class Running:
         if self.state == "failed":
             return []
         number = self.keeping.calls(place.now_ms, calls.size_of(event, payload))
-        return [CallProgram(self.spec.uid, event, place, payload, number)]
+        return [CallProgram(self.key, event, place, payload, number)]
 
     def passed(self, stream: str, until_us: int, streams: Iterable[str]) -> Iterator[calls.Pane]:
         """The panes of which all rows have come, in all of its ``streams`` here: each is to be called."""

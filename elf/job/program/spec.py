@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from elf.aggregates import State
 from elf.cbt import BufferTree, WindowedTree
-from elf.fields import Code, Generation, Key, Label, Millis, Name
+from elf.fields import Address, Code, Generation, Key, Label, Millis, Name
 from elf.job.program.calls import Loaded
 from elf.job.spec import app_id
 from elf.ql.definition import TapDefinition, why_not
@@ -103,6 +103,8 @@ class ProgramSpec:
     author: Authorship | None = None
     """The signed call that it came of, where the fleet has keys."""
     pane_ms: Millis = 0
+    master: Address = ""
+    """Where its job group is; in the record of the group, where that was bootstrapped."""
 
     @cached_property
     def unusable(self) -> str:
@@ -131,6 +133,11 @@ class ProgramSpec:
     @property
     def uid(self) -> str:
         return f"{self.app.hex()}.{self.generation}"
+
+    @property
+    def leader(self) -> str:
+        """Address of its master, as far as the catalog log says."""
+        return self.master
 
     @property
     def hash(self) -> str:

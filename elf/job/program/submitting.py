@@ -1,8 +1,9 @@
 """How a job in Python gets into the catalog log, and out of it: at the node nearest to its app id.
 
-That node lets one request for a name through, gives the job its generation, and asks a voter of the log until
-the log has the entry; then it answers. Two nodes that both believe to be nearest give the same generation:
-the log takes one entry of that uid, and the other request is told that the name is taken.
+That node lets one request for a name through, gives the job its generation, and bootstraps its job group,
+whose leader asks voters of the log until the log has the entry (``elf.job.program.masters``); then it
+answers. Two nodes that both believe to be nearest give the same generation: the log takes one entry of that
+uid, and the other request is told that the name is taken.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ import msgspec
 
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
-from elf.job.effects import Send
-from elf.job.messages.log import AddProgram, DropJobEntry
+from elf.job.effects import BootstrapProgram, Send
+from elf.job.messages.log import DropJobEntry
 from elf.job.program.messages import DropProgram, SubmitProgram
 from elf.job.program.spec import ProgramSpec
 from elf.wire.base import Answer
@@ -42,7 +43,10 @@ class Submitting:
         self._waiting: dict[bytes, _Waiting] = {}
         self._next_ms = 0
 
-    def submitted(self, request: SubmitProgram, now_ms: int, voter: str | None) -> list[Send]:
+    def submitted(
+        self, request: SubmitProgram, address: str, now_ms: int, voter: str | None
+    ) -> list[Send | BootstrapProgram]:
+        """Somebody sends a job to the agent at this address."""
         spec = request.spec
         if why := self._log.authors.refused_program(spec):
             error = f"job {spec.name} is refused: {why}"
@@ -61,10 +65,11 @@ class Submitting:
             return [_taken(request)]
         if own and not request.replace:
             return [_taken(request)]
-        numbered = replace(spec, generation=self._log.generation(spec.name, spec.creator))
+        generation = self._log.generation(spec.name, spec.creator)
+        numbered = replace(spec, generation=generation, master=address)
         dropped = own[-1].uid if own else ""
         self._waiting[spec.app] = _Waiting(request, numbered, dropped, now_ms + GIVE_UP_MS)
-        return self._remind(now_ms, voter)
+        return [BootstrapProgram(numbered), *self._remind(now_ms, voter)]
 
     def asked_to_drop(self, request: DropProgram, now_ms: int, voter: str | None) -> list[Send]:
         if self._log.program(request.uid) is None:
@@ -99,7 +104,7 @@ class Submitting:
         return self._remind(now_ms, voter)
 
     def _remind(self, now_ms: int, voter: str | None) -> list[Send]:
-        """What the catalog log must say and does not say yet."""
+        """The jobs that are to end, and that the catalog log still has."""
         self._next_ms = now_ms + RETRY_MS
         if voter is None:
             return []
@@ -109,8 +114,6 @@ class Submitting:
                 asked = waiting.request
                 author = asked.spec.author if isinstance(asked, SubmitProgram) else asked.author
                 found.append(Send(voter, DropJobEntry(uid=waiting.uid, author=author)))
-            if waiting.spec is not None:
-                found.append(Send(voter, AddProgram(spec=waiting.spec)))
         return found
 
 
