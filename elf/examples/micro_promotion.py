@@ -49,7 +49,7 @@ class MicroPromotion(Rounds):
         discount on Doom
         >>> (batch,) = master.deliver(b"", {"since": 0})
         >>> batch["top"], batch["clicks"], batch["covers"]
-        (['Doom'], {'Doom': 3}, {'web-2:7071': (1, 2, 2)})
+        (['Doom'], {'Doom': 3}, {'web-2:7071': [1, 2, 2]})
     """
 
     every = 300.0  # seconds of a batch

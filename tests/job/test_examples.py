@@ -25,7 +25,8 @@ from elf.ql.plan import Fragment
 from lab.chaos.programs import no_queries
 
 EXAMPLES = Path(elf.examples.__file__).parent
-PARENTS = {"a": "", "b": "a", "c": "a", "d": "b", "e": "d"}
+PARENTS = {"a": "master", "b": "a", "c": "a", "d": "b", "e": "d"}
+"""Of agents. The master is no agent, and above all of them."""
 CLICKS: dict[str, MergeOp] = {"clicks": "sum", "lines": "sum", "first": "min", "last": "max"}
 NOW = datetime(2026, 1, 1)
 Edge = tuple[int, str]
@@ -48,7 +49,8 @@ class Tree:
     def __init__(self, file: str, taps: tuple[Tap, ...], seed: int, **settings: object) -> None:
         text = with_settings((EXAMPLES / file).read_text(), settings)
         self.taps = {tap.name: tap for tap in taps}
-        self.runners = {n: JobRunner(text, file, "job", "me", no_queries, taps) for n in PARENTS}
+        names = ("master", *PARENTS)
+        self.runners = {n: JobRunner(text, file, "job", "me", no_queries, taps) for n in names}
         self._rng = random.Random(seed)
         self._links: dict[tuple[str, str], deque[calls.Event]] = {}
         self.jobs: dict[str, Any] = {n: runner.job for n, runner in self.runners.items()}
@@ -60,7 +62,7 @@ class Tree:
     def place(self, name: str) -> Place:
         children = tuple(n for n, parent in PARENTS.items() if parent == name)
         now_ms = round((self.now - datetime(1970, 1, 1)) / timedelta(milliseconds=1))
-        return Place(name, now_ms, name == "a", PARENTS[name], children)
+        return Place(name, now_ms, name == "master", PARENTS.get(name, ""), children)
 
     def rows(
         self, name: str, groups: Mapping[str, Sequence[object]], tap: str = "main", pane: int = 0
@@ -104,7 +106,7 @@ class Tree:
         return count
 
     def timer(self) -> None:
-        self.call("a", calls.Timer())
+        self.call("master", calls.Timer())
         self.settle()
 
 
@@ -121,15 +123,15 @@ def test_micro_promotion_counts_each_click_once_and_tells_the_best(
     for n, name in enumerate(PARENTS):
         tree.rows(name, clicks(["Tetris", "Myst", "Doom", f"own {n}"], [5, 4, 3, n], 10 * n))
     tree.timer()
-    (batch,) = tree.jobs["a"].state["batches"]
+    (batch,) = tree.jobs["master"].state["batches"]
     assert batch["clicks"] == {"Tetris": 25, "Myst": 20, "Doom": 15, **{f"own {n}": n for n in range(5)}}
-    assert batch["covers"] == {name: (10 * n, 10 * n + 3, 4) for n, name in enumerate(PARENTS)}
+    assert batch["covers"] == {name: [10 * n, 10 * n + 3, 4] for n, name in enumerate(PARENTS)}
     assert (batch["top"], batch["agents"], batch["gave"]) == (["Tetris", "Myst", "Doom"], 5, {})
     assert sorted(capsys.readouterr().out.splitlines()) == sorted(
         f"discount on {product}" for product in ("Tetris", "Myst", "Doom") for _ in PARENTS
     )
     tree.timer()
-    assert tree.jobs["a"].state["batches"][-1]["gave"] == {"Tetris": 5, "Myst": 5, "Doom": 5}
+    assert tree.jobs["master"].state["batches"][-1]["gave"] == {"Tetris": 5, "Myst": 5, "Doom": 5}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -139,7 +141,7 @@ def test_a_batch_that_comes_too_late_is_in_the_next(seed: int) -> None:
         tree.rows(name, clicks(["Tetris"], [1], 10 * n))
     tree.away = {"d"}  # e is below it
     tree.timer()
-    assert tree.jobs["a"].state["batches"] == []  # it waits
+    assert tree.jobs["master"].state["batches"] == []  # it waits
     tree.timer()
     tree.away = set()
     tree.settle()
@@ -147,10 +149,10 @@ def test_a_batch_that_comes_too_late_is_in_the_next(seed: int) -> None:
         tree.rows(name, clicks(["Tetris"], [2], 10 * n + 1))
     tree.timer()
     total: Counter[str] = Counter()
-    for batch in tree.jobs["a"].state["batches"]:
+    for batch in tree.jobs["master"].state["batches"]:
         total.update(batch["clicks"])
     assert total == {"Tetris": 5 * 1 + 5 * 2}
-    assert tree.jobs["a"].state["batches"][-1]["agents"] == 5
+    assert tree.jobs["master"].state["batches"][-1]["agents"] == 5
 
 
 EDGE: dict[str, MergeOp] = {"lines": "sum"}
@@ -183,7 +185,7 @@ def edges_of(tree: Tree, rng: random.Random, seen: datetime, first: int, users: 
 def test_product_bundling_finds_the_components_of_the_window(seed: int, users_max: int) -> None:
     rng = random.Random(seed)
     tree = bundling(seed, users_max=users_max)
-    master = tree.jobs["a"]
+    master = tree.jobs["master"]
     tree.timer()
     assert master.state["looks"][-1]["bundles"] == []  # nobody has liked anything
     old = edges_of(tree, rng, NOW - timedelta(seconds=6), 0)
@@ -209,9 +211,9 @@ def test_a_cycle_in_which_a_process_ends_is_given_up_and_so_is_one_that_somebody
     tree = bundling(1, users_max=5)
     new = edges_of(tree, rng, NOW, 100)
     tree.timer()
-    master = tree.jobs["a"]
+    master = tree.jobs["master"]
     first = master.round
-    tree.call("a", calls.Timer())
+    tree.call("master", calls.Timer())
     tree.settle(lambda: master.round > first + 1)
     tree.jobs["e"].parts = []  # as in a new process
     tree.settle()
@@ -222,7 +224,7 @@ def test_a_cycle_in_which_a_process_ends_is_given_up_and_so_is_one_that_somebody
     product = new[0][1]
     effects: list[JobEffect] = []
     event = calls.Delivered(b"", pack_value(product), (), "x|1")
-    tree.runners["a"].handle(event, tree.place("a"), b"", effects)
+    tree.runners["master"].handle(event, tree.place("master"), b"", effects)
     answers: list[Any] = [unpack_value(effect.value) for effect in effects]
     (answer,) = answers
     assert answer["bundle"] == next((b for b in bundles_of(new) if product in b), [product])
@@ -287,7 +289,7 @@ def test_the_spam_campaign_lists_who_posts_most_and_its_settings_are_another_fun
         }
         tree.rows(name, groups)
     tree.timer()
-    (batch,) = tree.jobs["a"].state["batches"]
+    (batch,) = tree.jobs["master"].state["batches"]
     assert batch["top"] == [["Kent", 10], ["Ohio", 10]]
-    assert batch["covers"]["b"] == (1, 14, 13)
+    assert batch["covers"]["b"] == [1, 14, 13]
     assert "GROUP BY user.location" in next(iter(tree.runners["a"]._subscriptions.values())).query
