@@ -57,8 +57,8 @@ class ProductBundling(Rounds):
 
     Example:
         >>> master, below = two_agents(ProductBundling)
-        >>> below.insert(pa.table({"user_id": ["ada"], "product": ["Doom"], "lines": [1]}), "edges")
-        >>> master.insert(pa.table({"user_id": ["ada"], "product": ["Myst"], "lines": [1]}), "edges")
+        >>> edges = {"user_id": ["ada", "ada"], "product": ["Doom", "Myst"], "lines": [1, 1]}
+        >>> below.insert(pa.table(edges), "edges")
         >>> master.on_timer()
         >>> master.deliver(b"", "Doom")["bundle"]
         ['Doom', 'Myst']

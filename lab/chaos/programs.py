@@ -170,8 +170,8 @@ def is_begun(agent: SimAgent, uid: str) -> bool:
 
 
 def wrong(world: World, uid: str) -> Iterator[str]:
-    """What its master has counted, and should not have, or has not; what an agent has in its window of its own
-    rows; and panes that were told twice, or not in order. What agents read that are gone for good may be
+    """What its master has counted, and should not have, or has not; what an agent has in its window of its
+    own rows; and panes that were told twice, or not in order. What agents read that are gone for good may be
     counted, or not."""
     agents = [agent for agent in world.agents if agent.up and uid in agent.jobs.runners]
     masters = [agent for agent in agents if key_of(uid, MASTER) in agent.jobs.runners]
