@@ -16,6 +16,7 @@ import msgspec
 from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, Until, offload
 from agents.answering.files import sent
+from agents.answering.fleet import LOG_WAITS_MAX
 from agents.answering.masters import Masters
 from agents.answering.once import author_of, authors_of
 from agents.answering.planning import Planning
@@ -24,7 +25,7 @@ from agents.answering.sharing import Instead
 from elf.errors import UserError
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.groups import JobStatus, ReconfigureJob
+from elf.job.messages.groups import HandOverJob, JobStatus, ReconfigureJob
 from elf.job.spec import JobSpec
 from elf.ql.definition import Definition
 from elf.ql.plan import Function, Table
@@ -105,6 +106,36 @@ class Changes:
             author=(yield from offload(partial(author_of, asked, statement))),
         )
         return (yield from self._ask(asked, spec, request))
+
+    def move(self, asked: Execute, statement: changes.MoveJob) -> Procedure:
+        """Another agent is to lead the job's group. What it had and what it does stays."""
+        spec = self._masters.own(statement.name, asked.creator)
+        at = self._address_of(statement.agent)
+        author = yield from offload(partial(author_of, asked, statement))
+        request = HandOverJob(id=0, origin="", uid=spec.uid, agent=statement.agent, address=at, author=author)
+
+        def is_there() -> bool:
+            return self._log.leader(spec.uid) == at
+
+        if not is_there():
+            yield from self._masters.ask(spec, request)
+        for _ in range(LOG_WAITS_MAX):
+            if is_there():
+                return Reply(request=asked.request, text=f"job {spec.name} is led by {statement.agent} now")
+            yield [Until(is_there)]
+        raise UserError(
+            f"job {spec.name} is not moved: {statement.agent} has not entered its group in time; it stays at "
+            f"{self._masters.leader(spec)}"
+        )
+
+    def _address_of(self, agent: str) -> str:
+        """That of an agent that has not left, by its name or as it is."""
+        known = {m.address: m.name for s in self._log.streams() for m in self._log.members(s)}
+        found = [at for at in known if self._log.is_at(agent, at)]
+        if len(found) != 1:
+            many = "several agents have this name, at " + ", ".join(sorted(found)) if found else ""
+            raise UserError(many or f"no agent {agent} is expected; elf members names those that are")
+        return found[0]
 
     def _ask(self, asked: Execute, spec: JobSpec, request: ReconfigureJob) -> Procedure:
         answer = yield from self._masters.ask(spec, request)

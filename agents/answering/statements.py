@@ -122,7 +122,13 @@ class Statements:
         """An admin changes jobs of others as if they were their owners."""
         from elf.ql import aggregates, changes, outputs, statements
 
-        kinds = changes.AlterJob | changes.ReconfigureJob | statements.DropJob | statements.NotifyJob
+        kinds = (
+            changes.AlterJob
+            | changes.MoveJob
+            | changes.ReconfigureJob
+            | statements.DropJob
+            | statements.NotifyJob
+        )
         if who is None or who.kind != "person" or not who.may("admin"):
             return asked
         spec: JobSpec | ProgramSpec | OutputSpec | OwnSpec | None = None
@@ -149,6 +155,8 @@ class Statements:
                 return (yield from self._create(asked, statement, now_ms))
             case changes.AlterJob():
                 return (yield from self._changes.alter(asked, statement))
+            case changes.MoveJob():
+                return (yield from self._changes.move(asked, statement))
             case changes.ReconfigureJob():
                 return (yield from self._changes.reconfigure(asked, statement))
             case statements.Select():

@@ -231,6 +231,9 @@ class GroupDesk:
     def move(self, key: bytes, now_ms: int) -> list[GroupStep]:
         return self._take(self.groups.move(key, now_ms), now_ms)
 
+    def transfer(self, key: bytes, address: str, now_ms: int) -> list[GroupStep]:
+        return self._take(self.groups.transfer(key, address, now_ms), now_ms)
+
     def leave(self, now_ms: int) -> list[GroupStep]:
         return self._take(self.groups.leave(now_ms), now_ms)
 

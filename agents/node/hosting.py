@@ -30,7 +30,7 @@ from agents.node.groups import NOTHING, GroupDesk, GroupStep, JobGroupMachine
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.voters import LOG_GROUP
-from elf.job.effects import Effect, SaveFact
+from elf.job.effects import Effect, SaveFact, Send
 from elf.job.group import records as record
 from elf.job.group.groups import JobGroups
 from elf.job.group.port import (
@@ -44,9 +44,11 @@ from elf.job.group.port import (
     SummariseJobGroup,
 )
 from elf.job.group.records import group_key
+from elf.job.messages.groups import HandOverJob
 from elf.job.program import outgoing
 from elf.job.program.programs import Programs
 from elf.job.spec import END_OF_TIME, is_range, job_of
+from elf.wire.base import Answer
 
 RETRY_MS: Final = 200
 STRAY_MS: Final = 60_000
@@ -110,6 +112,14 @@ class Hosting:
 
     def _key(self, uid: str) -> bytes:
         return group_key(self._log.job_groups.group(uid))
+
+    def hand_over(self, request: HandOverJob, now_ms: int) -> list[Step]:
+        """A job's group is to be led by another agent."""
+        if refused := self._job_groups.refused_move(request, now_ms):
+            return [*refused]
+        self._staffing.hand_to(self._key(request.uid), request.address, now_ms)
+        self._next_ms = now_ms
+        return [Send(request.origin, Answer(id=request.id))]
 
     def found(self, leader: FoundJobGroup, now_ms: int) -> Sequence[Step]:
         """A new job has its job group here."""

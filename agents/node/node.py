@@ -173,7 +173,13 @@ class Node:
         self._leaving = Leaving(context, desk, staffing, self.catalog, self.hosting, self._working)
         # whoever asks
         self.requests = Requests(
-            context, self.catalog, self.job_groups, self.router, self._working, self._leaving
+            context,
+            self.catalog,
+            self.job_groups,
+            self.router,
+            self._working,
+            self._leaving,
+            self.hosting,
         )
         self.fleet = Fleet(me, log, overlay, self.membership, is_open=settings.open)
         self.clients = Clients(

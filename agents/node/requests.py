@@ -13,6 +13,7 @@ from agents.answering.asks import ToKey
 from agents.node import catalog
 from agents.node.beginning import Context
 from agents.node.catalog import Catalog
+from agents.node.hosting import Hosting
 from agents.node.leaving import Leaving
 from agents.node.working import Working
 from elf.job.effects import Consult, Examine, Send
@@ -23,6 +24,7 @@ from elf.job.messages.groups import (
     CreateJob,
     DropJob,
     FillHistory,
+    HandOverJob,
     Inspect,
     ReadPast,
     ReconfigureJob,
@@ -58,6 +60,7 @@ class Requests:
         router: Router,
         working: Working,
         leaving: Leaving,
+        hosting: Hosting,
     ) -> None:
         self._me = context.me
         self._streams = context.streams
@@ -68,6 +71,7 @@ class Requests:
         self._router = router
         self._working = working
         self._leaving = leaving
+        self._hosting = hosting
 
     def answer(self, request: Request, now_ms: int) -> list[Step]:
         """The answer, or what leads to it."""
@@ -82,6 +86,8 @@ class Requests:
                 return [*self._router.asked(request, now_ms), *self.remind(now_ms)]
             case DropJob() | SubscribeJob() | Inspect() | ReadPast() | FillHistory():
                 return list(self._router.asked(request, now_ms))
+            case HandOverJob():
+                return list(self._hosting.hand_over(request, now_ms))
             case NotifyJob():
                 root = self._job_groups.roots.get(request.flow)
                 return list(self._working.broadcasts.asked(request, root, self._overlay.is_root, now_ms))

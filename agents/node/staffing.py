@@ -19,6 +19,8 @@ QUICK_MS: Final = 250
 """Between two looks while somebody is coming: members enter one at a time."""
 SHORT_MS: Final = 5_000
 """An agent that was invited is expected for so long."""
+HAND_MS: Final = 8_000
+"""An agent that is to lead a group has so long to enter it."""
 COMING_MS: Final = 5_000
 """An agent that was invited for so long and did not come is not asked first any more: it may be leaving, too,
 and who leaves a group of ours waits for no longer than some seconds."""
@@ -27,13 +29,16 @@ and who leaves a group of ours waits for no longer than some seconds."""
 @dataclass
 class _Watch:
     """One group: since when members are silent, and others invited. ``short``: we lead it, and there could be
-    more of us; ``astray_ms``: since when it has us, who lead it, at an address where nobody is."""
+    more of us; ``astray_ms``: since when it has us, who lead it, at an address where nobody is; ``heir``: to
+    whom we hand it, until then."""
 
     next_ms: int = 0
     short: bool = False
     astray_ms: int | None = None
     silent: dict[str, int] = field(default_factory=dict)
     invited: dict[str, int] = field(default_factory=dict)
+    heir: str = ""
+    heir_until_ms: int = 0
 
 
 class Staffing:
@@ -61,6 +66,13 @@ class Staffing:
         """When a look at a group is due."""
         watch = self._watches.get(key)
         return 0 if watch is None else watch.next_ms
+
+    def hand_to(self, key: bytes, address: str, now_ms: int) -> None:
+        """Hand a group that we lead to another agent: it enters if it is no member, in the place of one that
+        is, and leads when it has all that we have. Nothing is changed where that takes longer than
+        ``HAND_MS``, or somebody else leads by then."""
+        watch = self._watches.setdefault(key, _Watch())
+        watch.heir, watch.heir_until_ms, watch.next_ms = address, now_ms + HAND_MS, now_ms
 
     def hurry(self) -> None:
         """Look at all of them now."""
@@ -115,10 +127,15 @@ class Staffing:
             return self._desk.leave(now_ms)  # a leader without heirs has others in first
         if not standing.leads:
             watch.silent.clear()
+            watch.heir = ""
             return []
+        heir = watch.heir if now_ms < watch.heir_until_ms else ""
+        if heir in others and self._desk.groups.alive(heir):
+            watch.next_ms = now_ms + QUICK_MS
+            return self._desk.transfer(key, heir, now_ms)
         members = {member.address for member in standing.membership.members}
         want = wanted(
-            [me, *others],
+            [heir, me, *(a for a in others if a != heir)] if heir else [me, *others],
             self._gone(watch, others, now_ms) | standing.going,
             self._candidates(watch, {me, *others}, members, now_ms),
             self._overlay.place_of,

@@ -1,4 +1,4 @@
-"""Statements that change a job while it runs: ALTER, PAUSE, RESUME, EMPTY and ROLLBACK."""
+"""Statements that change a job while it runs, or where it does: ALTER, PAUSE, RESUME, EMPTY and ROLLBACK."""
 
 from __future__ import annotations
 
@@ -33,6 +33,16 @@ class AlterJob:
 
 
 @dataclass(frozen=True)
+class MoveJob:
+    """``ALTER JOB name MOVE TO 'agent'``: another agent leads the job's group. ``agent``: its name, or its
+    address."""
+
+    sql: str
+    name: str
+    agent: str
+
+
+@dataclass(frozen=True)
 class ReconfigureJob:
     """``PAUSE JOB name``, ``RESUME JOB name``, ``EMPTY JOB name``, ``ROLLBACK JOB name TO VERSION n
     [RESET] [IMMEDIATELY]``"""
@@ -45,10 +55,14 @@ class ReconfigureJob:
     immediately: bool = False
 
 
-def read_alter(words: Words) -> AlterJob:
+def read_alter(words: Words) -> AlterJob | MoveJob:
     sql = words.text
     words.expect("ALTER", "JOB")
     name = words.name("the job's name")
+    if words.next_is("MOVE", "TO"):
+        agent = words.string("an agent in quotes ('web-3')")
+        words.end()
+        return MoveJob(sql, name, agent)
     how = words.at_the_end("RESET", "IMMEDIATELY")
     query, settings, function, table = None, {}, None, None
     if words.next_is("AS"):
@@ -56,7 +70,7 @@ def read_alter(words: Words) -> AlterJob:
     elif words.next_is("DROP"):
         function = _function(words), ""
     elif not words.next_is("SET"):
-        words.fail("expected AS SELECT, SET or DROP FUNCTION")
+        words.fail("expected AS SELECT, SET, DROP FUNCTION or MOVE TO")
     elif words.index + 1 >= len(words.tokens) or words.tokens[words.index + 1].token_type == TokenType.EQ:
         settings = _settings(words)
     elif words.next_is("TABLE"):

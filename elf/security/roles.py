@@ -30,6 +30,7 @@ STATEMENTS: Final[dict[str, Role]] = {
     "DropAggregate": "code",
     "NotifyJob": "write",
     "AlterJob": "write",
+    "MoveJob": "write",
     "ReconfigureJob": "write",
 }
 """By the class of a statement (``elf.ql.statements``). One that brings a function needs ``code`` too, and a

@@ -45,6 +45,8 @@ files, from which rows may be gone."""
 MASTER_SHARE = 0.5
 """In this share of those, of fleets with ``GONE_OF`` agents from the beginning, the agent with its master is
 gone for good, unless another one is."""
+MOVES_SHARE = 0.4
+"""Of schedules in which jobs are moved."""
 OWNED_SHARE = 0.3
 """The share of schedules in which jobs count by an aggregate of one's own."""
 FILES_SHARE = 0.34
@@ -105,6 +107,7 @@ SAID = {
     "output": "windows of job {amount} are wanted outside, through {who}",
     "outside": "the outside takes nothing",
     "boom": "a row comes to {who} that final functions fail on",
+    "move": "job {amount} is moved to {who}",
     "reduce": "job {amount} is altered to one with a reduce function",
     "rotate": "log {amount} of {who} is rotated",
     "remove": "log {amount} of {who} is deleted, and written on to",
@@ -225,6 +228,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
     out = _outputs(seed, nodes, first, begun)
     past, pasts, begun_late = _pasts(seed, nodes, first, len(jobs) + len(more))
     faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated, *out, *begun_late)
+    faults = (*faults, *_moves(seed, nodes, first, begun))
     program, ended = _program(seed, nodes, first, faults, stays=not files)
     faults = (*faults, *ended)
     return Schedule(
@@ -444,6 +448,17 @@ def _program(
     if first >= GONE_OF and rng.random() < MASTER_SHARE:
         found.append(Fault("master", rng.randrange(500, STORM_MS - 1_000)))
     return True, tuple(found)
+
+
+def _moves(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
+    """Perhaps jobs are moved to other agents. Drawn apart."""
+    rng = random.Random(f"moves {seed} {nodes}")
+    if rng.random() >= MOVES_SHARE:
+        return ()
+    return tuple(
+        Fault("move", rng.randrange(STORM_MS - 1_000), (rng.randrange(first),), amount=rng.randrange(begun))
+        for _ in range(rng.choice([1, 2, 5]))
+    )
 
 
 def _style(rng: random.Random) -> Style:

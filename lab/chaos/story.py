@@ -16,7 +16,7 @@ from agents.tasks.checkpoints import load_checkpoint
 from elf.fields import replace
 from elf.job import events as was
 from elf.job.alerts import follow_on
-from elf.job.messages.groups import DropJob, ReconfigureJob, SubscribeJob
+from elf.job.messages.groups import DropJob, HandOverJob, ReconfigureJob, SubscribeJob
 from elf.job.messages.log import AddOutput
 from elf.job.output import OutputSpec
 from elf.job.rollup.decide import RootSettings
@@ -491,6 +491,9 @@ class Story:
         request: Request
         if fault.kind == "drop":
             request = DropJob(id=1, origin=PEOPLE, uid=spec.uid)
+        elif fault.kind == "move":
+            to = world.agents[fault.who[0]]
+            request = HandOverJob(id=1, origin=PEOPLE, uid=spec.uid, agent=f"a{to.index}", address=to.address)
         elif fault.kind == "reduce":
             request = self._reduce(number, spec)
         else:

@@ -7,8 +7,7 @@ from elf.wire.clients import Reply
 from lab.chaos.engine import plan
 from lab.chaos.world import World
 from overlay.config import OverlayConfig
-from tests.job.test_leaving import call
-from tests.support.histories import said
+from tests.support.histories import call, said
 from tests.support.jobgroups import staffed
 
 

@@ -15,7 +15,7 @@ from lab.chaos.engine import SECOND, STREAM, plan
 from lab.chaos.schedule import BUYS
 from lab.chaos.world import World
 from overlay.ids import closeness, node_id
-from tests.support.histories import settled
+from tests.support.histories import call, settled
 from tests.support.jobgroups import agree, last_end, members, staffed
 
 
@@ -111,19 +111,6 @@ def test_two_that_leave_do_not_wait_for_each_other_while_a_member_is_dead() -> N
         assert not {one, two} & {*staffed(world, job, 3)}
         world.run(10_000)
         assert last_end(world, job) > at
-
-
-def call(world: World, agent: SimAgent, verb: str, argument: str) -> str:
-    """What it says to a call of a client."""
-    known = len(world.client_inbox)
-    agent.handle(was.Arrived("client:8", Call(request=world.now, verb=verb, argument=argument)))
-
-    def said() -> list[str]:
-        answers = world.client_inbox[known:]
-        return [m.text for m in answers if isinstance(m, Failed | Reply)]
-
-    world.run_until(lambda: bool(said()), 6_000)
-    return said()[0]
 
 
 def test_who_is_gone_for_good_is_taken_off_and_waited_for_no_more() -> None:

@@ -26,7 +26,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.voters import LOG_GROUP
 from elf.job.effects import Run
 from elf.job.events import Ran
-from elf.job.messages.groups import DropJob, ReconfigureJob
+from elf.job.messages.groups import DropJob, HandOverJob, ReconfigureJob
 from elf.job.messages.inquiries import NotifyJob
 from elf.job.messages.log import (
     DropJobEntry,
@@ -307,6 +307,9 @@ def test_a_job_is_changed_by_its_owner_and_by_admins_and_by_no_agent(fleet: Enro
             asked += [
                 DropJob(id=n, origin=at, uid=spec.uid, author=by),
                 ReconfigureJob(id=n, origin=at, uid=spec.uid, verb="pause", author=by),
+                HandOverJob(
+                    id=n, origin=at, uid=spec.uid, agent="web-2", address=fleet.addresses[2], author=by
+                ),
                 NotifyJob(id=n, origin=at, uid=spec.uid, text="hurrah", flow=flow, author=by),
                 Multicast(peer, spec.flows[0].topic, peer, 1 + n, pack(shown(by))),
                 DropJobEntry(uid=spec.uid, author=by, name="kept", creator="ada"),
@@ -324,7 +327,7 @@ def test_a_job_is_changed_by_its_owner_and_by_admins_and_by_no_agent(fleet: Enro
     for place in range(3):
         kinds = ("DropJobEntry", "LeaveStream", "EndFlow", "Broadcast")
         assert all(count(fleet, place, kind) > 0 for kind in kinds)
-    for kind in ("DropJob", "ReconfigureJob", "NotifyJob"):
+    for kind in ("DropJob", "ReconfigureJob", "HandOverJob", "NotifyJob"):
         assert sum(count(fleet, place, kind) for place in range(3)) > 0
     assert job_of(fleet, "kept", ada)["state"] == "active"
     assert all(states(fleet, address) == ["live"] * 3 for address in fleet.addresses)

@@ -12,7 +12,7 @@ from elf.job.events import Arrived
 from elf.job.spec import JobSpec
 from elf.ql.plan import Plan
 from elf.windows import Sliding
-from elf.wire.clients import Execute, Reply
+from elf.wire.clients import Call, Execute, Failed, Reply
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import plan
 from lab.chaos.world import World
@@ -105,3 +105,16 @@ def said(world: World, through: int, sql: str) -> object:
     world.agents[through].handle(Arrived("client:1", Execute(request=1, sql=sql, creator="me")))
     world.run_until(lambda: bool(world.client_inbox))
     return world.client_inbox[-1]
+
+
+def call(world: World, agent: SimAgent, verb: str, argument: str) -> str:
+    """What it says to a call of a client."""
+    known = len(world.client_inbox)
+    agent.handle(was.Arrived("client:8", Call(request=world.now, verb=verb, argument=argument)))
+
+    def said() -> list[str]:
+        answers = world.client_inbox[known:]
+        return [m.text for m in answers if isinstance(m, Failed | Reply)]
+
+    world.run_until(lambda: bool(said()), 6_000)
+    return said()[0]

@@ -524,6 +524,11 @@ class CatalogLog:
         known = (member for of in self._members.values() for member in of.values())
         return {member.address for member in known if member.until_us == FOREVER_US}
 
+    def is_at(self, name: str, address: str) -> bool:
+        """Whether an agent that has not left is at an address and has this name, or the address for one."""
+        there = (m for m in self.there(address) if m.until_us == FOREVER_US)
+        return any(name in (m.name, m.address) for m in there)
+
     def is_enrolled(self, address: str, now_ms: int) -> bool:
         """Whether a member is at an address whose key holds; without keys everybody is taken for one."""
         return self.roster is None or bool(self.keys_at(address, now_ms))

@@ -17,7 +17,7 @@ import msgspec
 
 from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.groups import DropJob, FillHistory, ReconfigureJob
+from elf.job.messages.groups import DropJob, FillHistory, HandOverJob, ReconfigureJob
 from elf.job.messages.inquiries import NotifyJob
 from elf.job.messages.log import DropJobEntry
 from elf.job.messages.rollup import Broadcast
@@ -29,7 +29,8 @@ if TYPE_CHECKING:  # sqlglot, where something is signed
     from elf.ql.statements import Statement
 
 UNSIGNED: Final = "nobody has signed it"
-Asked = DropJob | ReconfigureJob | NotifyJob | Broadcast
+Asked = DropJob | ReconfigureJob | HandOverJob | NotifyJob | Broadcast
+_Requests = DropJob | ReconfigureJob | HandOverJob | NotifyJob
 
 
 class Wishes:
@@ -45,7 +46,7 @@ class Wishes:
         author, why = asked.author, refused_change(self._log, asked, spec, now_ms)
         if why or author is None:
             return why
-        by = (asked.origin, asked.id) if isinstance(asked, DropJob | ReconfigureJob | NotifyJob) else asked
+        by = (asked.origin, asked.id) if isinstance(asked, _Requests) else asked
         return self._taken.refused(author, by, now_ms / 1_000)
 
 
@@ -140,6 +141,8 @@ def _means(statement: Statement, asked: Asked) -> bool:
     match asked:
         case DropJob():
             return isinstance(statement, ql.DropJob)
+        case HandOverJob():
+            return isinstance(statement, changes.MoveJob) and statement.agent == asked.agent
         case NotifyJob() | Broadcast():
             return isinstance(statement, ql.NotifyJob) and statement.text == asked.text
         case ReconfigureJob() if isinstance(statement, changes.AlterJob):

@@ -36,6 +36,7 @@ from elf.job.messages.groups import (
     CreateJob,
     DropJob,
     FillHistory,
+    HandOverJob,
     Inspect,
     ReadPast,
     ReconfigureJob,
@@ -260,6 +261,18 @@ class JobGroups:
         self._proposals.hurry()
         return []
 
+    def refused_move(self, request: HandOverJob, now_ms: int) -> list[Effect]:
+        """The answer where a job's group is not handed on; empty: it may be."""
+        group = self._job_groups.get(request.uid)
+        if group is None:
+            return [absent(self._log, request)]
+        if why := self.wishes.refused(request, group.master.spec, now_ms):
+            return disbelieved(request, group.master.spec, why)
+        if not self._log.is_at(request.agent, request.address):
+            error = f"no agent {request.agent} is expected at {request.address}"
+            return [Send(request.origin, Answer(id=request.id, error=error))]
+        return []
+
     def drop(self, uid: str) -> list[Effect]:
         group = self._job_groups.pop(uid, None)
         if group is None:
@@ -393,14 +406,15 @@ class JobGroups:
 
 
 def absent(
-    log: CatalogLog, request: DropJob | ReconfigureJob | SubscribeJob | Inspect | ReadPast | FillHistory
+    log: CatalogLog,
+    request: DropJob | ReconfigureJob | HandOverJob | SubscribeJob | Inspect | ReadPast | FillHistory,
 ) -> Effect:
     """The answer to one who takes us for the job group of a job."""
     return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))
 
 
 def disbelieved(
-    request: DropJob | ReconfigureJob | NotifyJob | FillHistory, spec: JobSpec, why: str
+    request: DropJob | ReconfigureJob | HandOverJob | NotifyJob | FillHistory, spec: JobSpec, why: str
 ) -> list[Effect]:
     """What becomes of a change that nobody who may has signed."""
     answer = Answer(id=request.id, error=f"job {spec.name}: refused: {why}")

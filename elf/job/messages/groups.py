@@ -91,6 +91,17 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
             raise ValueError(why)
 
 
+class HandOverJob(Request, frozen=True, kw_only=True):
+    """To the agent that leads a job's group: hand it to the agent that a statement names, at ``address``.
+    Answered when it has begun; the catalog log says who leads."""
+
+    uid: JobUid
+    agent: Name
+    address: Address
+    author: Authorship | None = None
+    """The signed statement, where there are keys."""
+
+
 class Inspect(Request, frozen=True, kw_only=True):
     """To a job group: its state and last ``windows`` committed windows. Answered with ``JobStatus``."""
 
@@ -179,6 +190,7 @@ GROUP_MESSAGES = (
     WhoIsThere,
     DropJob,
     ReconfigureJob,
+    HandOverJob,
     Inspect,
     SubscribeJob,
     ReadPast,

@@ -29,6 +29,7 @@ ORDERS: Final = frozenset(
         "EndVersion",
         "EndFlow",
         "ReconfigureJob",
+        "HandOverJob",
         "MoveJobGroup",
         "LeaveStream",
     )
