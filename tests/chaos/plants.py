@@ -117,7 +117,7 @@ def sends_slices_at_once(patch: pytest.MonkeyPatch) -> None:
         found = perform(outgoing, running)
         held = [one for _, one in running.keeping._held]
         running.keeping._held.clear()
-        return [*found, *(step for one in held for step in outgoing._leave(running, one))]
+        return [*found, *(step for one in held for step in outgoing._leave(running, one, 0))]
 
     patch.setattr(Outgoing, "save", saved)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import json
 import os
 import random
@@ -330,6 +331,28 @@ async def test_a_process_that_is_killed_goes_on_with_its_state() -> None:
         counts = told()
         assert counts == sorted(counts), "nothing was taken back"
         assert all(0 <= sent - received <= 20 for sent, received in counts), counts
+
+
+FEEDBACK = """    import hashlib
+    def on_timer(self):
+        if self.is_root and not self.state.get("said"):
+            self.multicast({"pad": bytes(range(256)) * 20_480})
+            self.multicast("then")
+            self.state["said"] = True
+    def on_multicast(self, app, message):
+        said = message if message == "then" else self.hashlib.sha1(message["pad"]).hexdigest()
+        print("got", self.me, self.is_root, said)
+"""
+
+
+async def test_a_multicast_of_five_mebibytes_comes_to_all_agents_before_the_next() -> None:
+    async with agents(3) as fleet:
+        await fleet.submit("large", FEEDBACK)
+        await eventually(lambda: len(got(fleet, "large")) == 8, "three agents and the master", 30)
+        digest = hashlib.sha1(bytes(range(256)) * 20_480).hexdigest()
+        for who in {tuple(line.split()[1:3]) for line in got(fleet, "large")}:
+            heard = [line.split()[3] for line in got(fleet, "large") if tuple(line.split()[1:3]) == who]
+            assert heard == [digest, "then"], who
 
 
 TOO_MUCH = """    def on_timer(self): self.state["all"] = b"x" * (17 << 20)

@@ -268,3 +268,39 @@ def test_a_job_that_misbehaves_is_told_of_by_its_master(text: str, said: str) ->
     if text is FLOODS:
         sent = 2 * 5_000 * 4 - node.programs.counts["messages_dropped"]  # of the master here, too
         assert 0 < sent <= 2 * 3 * SENDS_MAX
+
+
+LARGE = """
+from elf.job import Job
+
+class Large(Job):
+    every = 1.0
+    def start(self):
+        self.seen, self.missed, self.said = [], 0, 0
+    def on_timer(self):
+        if self.is_root and self.said < 9:
+            for size in (10, 2_500_000, 10):
+                self.multicast({"number": self.said, "pad": bytes([self.said]) * size})
+                self.said += 1
+    def on_multicast(self, app, message):
+        self.seen.append((message["number"], len(message["pad"]), message["pad"][-1]))
+    def on_missed(self, app, count):
+        self.missed += count
+"""
+
+
+def test_large_multicasts_come_whole_and_in_their_place_over_a_network_that_loses_some() -> None:
+    world = World(11, 4, loss=0.05, checking=False)
+    world.start_all()
+    submit(world, 1, program(LARGE))
+    running(world, 4)
+    (_, root), *_ = masters(world)
+    world.run_until(lambda: root.said == 9)
+    everybody = [*jobs(world), root]
+    world.run_until(lambda: all(len(job.seen) + job.missed >= 9 for job in everybody))
+    for job in everybody:
+        numbers = [number for number, _, _ in job.seen]
+        assert numbers == sorted(set(numbers))
+        assert all(size == (2_500_000 if number % 3 == 1 else 10) for number, size, _ in job.seen)
+        assert all(last == number for number, _, last in job.seen)
+    assert sum(len(job.seen) for job in everybody) > 9 * len(everybody) // 2

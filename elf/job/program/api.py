@@ -376,7 +376,8 @@ class Job:
         Each gets it by ``on_multicast``, once and in order, or ``on_missed`` says how many are lost.
 
         Args:
-            message (Message): what is sent, at most 1 MiB when it is packed.
+            message (Message): what is sent, at most 16 MiB when it is packed. More than 1 MiB travels in
+                pieces, and what is multicast after it comes after it.
 
         Raises:
             JobError: on an agent that is not the master, and as ``send_to``.

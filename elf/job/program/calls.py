@@ -15,7 +15,7 @@ from elf.fields import Label, Millis, Name, Statement
 
 VALUE_BYTES_MAX = 4 << 20
 """The largest message of a job, encoded."""
-MULTICAST_BYTES_MAX = 1 << 20
+MULTICAST_BYTES_MAX = 16 << 20
 """The largest message to all agents, encoded."""
 CALLBACK_BYTES_MAX = 32 << 20
 CALLBACK_SENDS_MAX = 10_000

@@ -6,12 +6,16 @@ from typing import Annotated
 
 import msgspec
 
-from elf.fields import Address, AgentId, Count, JobUid, Key, Name, Text, Ticket, Value, Word
+from elf.fields import Address, AgentId, Count, JobUid, Key, Name, Serial, Text, Ticket, Value, Word
+from elf.job.program.calls import MULTICAST_BYTES_MAX
 from elf.job.program.seats import OWN, Seat
 from elf.job.program.spec import ProgramSpec
 from elf.security.authored import Authorship
 from elf.wire.base import Message, Request
 
+PIECE_BYTES = 256 << 10
+"""Of a multicast that is too large for a tree; the last piece has the rest."""
+PieceNumber = Annotated[int, msgspec.Meta(ge=0, lt=MULTICAST_BYTES_MAX // PIECE_BYTES)]
 NOTES_MAX = 1_000
 """Slices that one message says are kept."""
 Source = Annotated[bytes, msgspec.Meta(max_length=16)]
@@ -78,10 +82,34 @@ class NotesKept(Message, frozen=True, kw_only=True):
 
 
 class Told(Message, frozen=True, kw_only=True):
-    """``multicast``: from the master down the tree, once to each agent and in order."""
+    """``multicast``: from the master down the tree, once to each agent and in order. With a ``size`` it is
+    the notice of a larger one: the ``number``-th of this ``term``, of which each agent asks its parent for
+    the pieces (``elf.job.program.feedback``)."""
 
     uid: JobUid
     value: Value
+    size: Annotated[int, msgspec.Meta(ge=0, le=MULTICAST_BYTES_MAX)] = 0
+    term: Serial = 0
+    number: Serial = 0
+
+
+class AskPiece(Message, frozen=True, kw_only=True):
+    """Agent to its parent in the job's tree, or to the master's agent, until the piece comes."""
+
+    uid: JobUid
+    term: Serial
+    number: Serial
+    piece: PieceNumber
+
+
+class Piece(Message, frozen=True, kw_only=True):
+    """The answer, when the piece is there."""
+
+    uid: JobUid
+    term: Serial
+    number: Serial
+    piece: PieceNumber
+    value: Annotated[bytes, msgspec.Meta(min_length=1, max_length=PIECE_BYTES)]
 
 
 class Routed(Message, frozen=True, kw_only=True):
@@ -132,6 +160,8 @@ MESSAGES: tuple[type[Message], ...] = (
     Note,
     NotesKept,
     Told,
+    AskPiece,
+    Piece,
     Routed,
     Returned,
     ProgramTrouble,

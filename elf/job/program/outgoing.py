@@ -19,6 +19,7 @@ from elf.job.commands import TapsKept
 from elf.job.effects import Effect, Multicast, SaveMaster, SaveProgram, Send, Work
 from elf.job.program import calls
 from elf.job.program import messages as note
+from elf.job.program.feedback import Feedback, Name
 from elf.job.program.keeping import Sender, Slice
 from elf.job.program.port import ProgramEffect
 from elf.job.program.running import Running, remember
@@ -45,6 +46,7 @@ class Outgoing:
     streams: frozenset[str]
     log: CatalogLog
     overlay: ring.Overlay
+    feedback: Feedback
     counts: Counter[str]
 
     def is_agent(self, running: Running, address: str) -> bool:
@@ -104,14 +106,16 @@ class Outgoing:
         for sender, slice_ in release.kept:
             by_sender.setdefault(sender, []).append(slice_)
         found: list[Step] = [self._keeps(running, to, *numbers) for to, numbers in by_sender.items()]
-        found += [step for effect in release.effects for step in self._leave(running, effect)]
+        found += [step for effect in release.effects for step in self._leave(running, effect, now_ms)]
         of = {tap.name: tap.fragment.stream for tap in spec.taps}
         for stream in sorted(running.streams(self.streams)):
             if given := tuple(one for one in release.given if of.get(one[0]) == stream):
                 found.append(Work(stream, TapsKept(spec.uid, given)))
         return [*found, *self.save(running)]
 
-    def _leave(self, running: Running, effect: calls.MulticastOut | calls.RouteOut | Slice) -> list[Step]:
+    def _leave(
+        self, running: Running, effect: calls.MulticastOut | calls.RouteOut | Slice, now_ms: int
+    ) -> list[Step]:
         spec = running.spec
         match effect:
             case Slice():
@@ -122,7 +126,9 @@ class Outgoing:
                 )
                 return [self.to_app(routed.app, routed)]
             case calls.MulticastOut() if running.seat == MASTER and self.overlay.is_root(spec.app):
-                return [Multicast(spec.app, note.Told(uid=spec.uid, value=effect.value))]
+                running.multicasts += 1
+                name = Name(spec.uid, running.term, running.multicasts)
+                return [Multicast(spec.app, self.feedback.send(name, effect.value, now_ms))]
         self.drop(running, "not the master any more")
         return []
 

@@ -26,7 +26,9 @@ from elf.job.effects import ForgetProgram, SaveMaster, Send, Work
 from elf.job.program import calls
 from elf.job.program import messages as note
 from elf.job.program.asking import Asking, of_client, reply, token_of
-from elf.job.program.calls import JobEffect, Place
+from elf.job.program.calls import JobEffect
+from elf.job.program.early import Early
+from elf.job.program.feedback import Feedback, Given
 from elf.job.program.keeping import Checkpoint, Keeping, read
 from elf.job.program.masters import Led, Masters
 from elf.job.program.outgoing import Outgoing, Step
@@ -52,10 +54,7 @@ from elf.wire.base import Answer, Message
 TROUBLE_MS: Final = 5_000
 """How often an agent tells the master that a job does not run well; the master forgets after three times
 that."""
-EARLY_MAX: Final = 2_000
 GROUPLESS: Final = "an earlier release has sent it: submit it again with --replace"
-EARLY_BYTES_MAX: Final = 24 << 20
-"""Rows of a job that wait until it has begun, after a start of the agent."""
 
 
 class Programs:
@@ -73,8 +72,7 @@ class Programs:
         self._address = me.address
         self._name = me.name
         self._kept = dict(kept)
-        self._early: dict[str, list[tuple[str, Tapped]]] = {}
-        """Rows for jobs that have not begun."""
+        self._early = Early()
         self._streams = streams
         self._log = log
         self._overlay = overlay
@@ -87,7 +85,8 @@ class Programs:
         self.submitting = Submitting(log)
         self.counts: Counter[str] = Counter()
         """What was lost, by kind, for all jobs there ever were."""
-        self._outgoing = Outgoing(me, streams, log, overlay, self.counts)
+        self._feedback = Feedback(overlay.parent, log.leader)
+        self._outgoing = Outgoing(me, streams, log, overlay, self._feedback, self.counts)
 
     # -- what the log says -----------------------------------------------------------------------------------
 
@@ -111,15 +110,15 @@ class Programs:
             if self._topics[topic] == 1:
                 found.extend(self._overlay.subscribe(topic, now_ms, host=self._hosts(topic)))
         found.extend(self._overlay.rehost(spec.app, spec.master, now_ms))  # others may have listened before
-        found.append(StartProgram(spec, self._place(running, now_ms), keeping.state))
-        for stream, tapped in self._early.pop(spec.uid, ()):
+        found.append(StartProgram(spec, running.place(self._address, self._overlay, now_ms), keeping.state))
+        for stream, tapped in self._early.take(spec.uid):
             found.extend(self.tapped(stream, [tapped], now_ms))
         return [*found, *self._begin_masters(now_ms)]
 
     def end(self, uid: str, now_ms: int) -> list[Step]:
         """The log has dropped it."""
-        running, early = self._running.pop(uid, None), self._early.pop(uid, None)
-        if running is None and (early is not None or uid in self._kept):
+        running, early = self._running.pop(uid, None), self._early.take(uid)
+        if running is None and (early or uid in self._kept):
             self._kept.pop(uid, None)
             over = [Work(stream, SetTaps(uid, ())) for stream in sorted(self._streams)]
             return [*over, ForgetProgram(uid)]
@@ -195,7 +194,9 @@ class Programs:
             running = Running(spec, (), keeping, MASTER, led.term, filled_ms=now_ms)
             self._running[running.key] = running
             found.extend(self._overlay.host(spec.app, now_ms))
-            found.append(StartProgram(spec, self._place(running, now_ms), keeping.state, MASTER))
+            found.append(
+                StartProgram(spec, running.place(self._address, self._overlay, now_ms), keeping.state, MASTER)
+            )
         return found
 
     def committed(self, save: SaveMaster, now_ms: int) -> list[Step]:
@@ -205,17 +206,8 @@ class Programs:
             return []
         return self._outgoing.saved(running, save.number, now_ms)
 
-    def _place(self, running: Running, now_ms: int) -> Place:
-        """The master is above the job of its own agent, which is above nobody."""
-        me, overlay, app = self._address, self._overlay, running.spec.app
-        if running.seat:
-            return Place(me, now_ms, True, "", (me, *overlay.children(app)))
-        if overlay.is_root(app):
-            return Place(me, now_ms, False, me)
-        return Place(me, now_ms, False, overlay.parent(app) or "", overlay.children(app))
-
     def _call(self, running: Running, event: calls.Event, now_ms: int, payload: bytes = b"") -> list[Step]:
-        return [*running.call(event, self._place(running, now_ms), payload)]
+        return [*running.call(event, running.place(self._address, self._overlay, now_ms), payload)]
 
     # -- what the job wants ----------------------------------------------------------------------------------
 
@@ -368,15 +360,23 @@ class Programs:
                 running = self._running.get(key_of(message.uid, message.to))
                 if running is None:
                     return []
-                return self._outgoing.noted(running, sender, message, self._place(running, now_ms))
+                return self._outgoing.noted(
+                    running, sender, message, running.place(self._address, self._overlay, now_ms)
+                )
             case note.NotesKept():
                 if (running := self._running.get(key_of(message.uid, message.of))) is not None:
                     self._outgoing.kept(running, sender, message)
                 return []
             case note.Told():
-                app = bytes.fromhex(message.uid.partition(".")[0])
-                own = self._for(message.uid, calls.Cast(app, message.value), now_ms)
-                return [*own, *self._listeners(app, calls.Cast(app, message.value), now_ms)]
+                if not self._listens(message.uid):
+                    return []
+                given, sends = self._feedback.told(message, now_ms)
+                return [*sends, *self._give(given, now_ms)]
+            case note.AskPiece():
+                return [*self._feedback.asked(sender, message, now_ms)]
+            case note.Piece():
+                given, sends = self._feedback.came(sender, message, now_ms)
+                return [*sends, *self._give(given, now_ms)]
             case note.Routed():
                 return self._routed(message, now_ms)
             case note.QueryProgram():
@@ -395,25 +395,25 @@ class Programs:
                 return [Send(message.origin, Answer(id=message.id, body=body))]
         return []
 
-    def _for(self, uid: str, event: calls.Event, now_ms: int) -> list[Step]:
-        here = [self._running.get(key_of(uid, seat)) for seat in (MASTER, OWN)]
-        return [step for one in here if one is not None for step in self._call(one, event, now_ms)]
+    def _listens(self, uid: str) -> bool:
+        """Whether a job here wants the multicasts of that one."""
+        app = bytes.fromhex(uid.partition(".")[0])
+        return uid in self._running or any(app in one.spec.apps for one in self._running.values())
 
-    def _listeners(self, app: bytes, event: calls.Event, now_ms: int) -> list[Step]:
-        """Jobs that subscribed to another application's multicasts."""
-        return [
-            step
-            for running in self._running.values()
-            if app in running.spec.apps
-            for step in self._call(running, event, now_ms)
-        ]
+    def _give(self, given: Iterable[Given], now_ms: int) -> list[Step]:
+        """Multicasts, and the loss of some, for the job that they are of and for those that subscribed to
+        another application's."""
+        found: list[Step] = []
+        for app, uid, event in given:
+            for running in list(self._running.values()):
+                own = running.spec.app == app and uid in ("", running.spec.uid)
+                if own or app in running.spec.apps:
+                    found.extend(self._call(running, event, now_ms))
+        return found
 
     def missed(self, topic: bytes, count: int, now_ms: int) -> list[Step]:
         """Multicasts of an application are lost."""
-        event = calls.Missing(topic, count)
-        own = [r for r in self._running.values() if r.spec.app == topic]
-        found = [step for running in own for step in self._call(running, event, now_ms)]
-        return [*found, *self._listeners(topic, event, now_ms)]
+        return self._give(self._feedback.missed(topic, count, now_ms), now_ms)
 
     def tapped(self, stream: str, tapped: Iterable[Tapped], now_ms: int) -> list[Step]:
         """A chunk of a stream of ours has rows or groups for a tap, or it has none."""
@@ -434,15 +434,7 @@ class Programs:
     def _keep_early(self, stream: str, tap: Tapped) -> list[Step]:
         if self._log.is_dropped(tap.uid):
             return [Work(stream, SetTaps(tap.uid, ()))]
-        early = self._early.setdefault(tap.uid, [])
-        if not tap.name:  # the last word counts
-            early[:] = [one for one in early if one[1].name or one[0] != stream]
-        elif not tap.payload:  # the checkpoint of the stream knows these ends
-            return []
-        if len(early) >= EARLY_MAX or sum(len(one.payload) for _, one in early) > EARLY_BYTES_MAX:
-            self.counts["calls_dropped"] += 1
-        else:
-            early.append((stream, tap))
+        self.counts["calls_dropped"] += not self._early.keep(stream, tap)
         return []
 
     def _heard(self, trouble: note.ProgramTrouble, now_ms: int) -> None:
@@ -457,7 +449,7 @@ class Programs:
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        parts = (self._asking, self.submitting, self.masters)
+        parts = (self._asking, self.submitting, self.masters, self._feedback)
         waits = [at for part in parts if (at := part.deadline()) is not None]
         for running in self._running.values():
             if running.timer_ms is not None:
@@ -471,6 +463,8 @@ class Programs:
     def tick(self, now_ms: int, voter: str | None) -> list[Step]:
         found: list[Step] = [*self.submitting.tick(now_ms, voter), *self._asking.tick(now_ms)]
         found += self.masters.tick(now_ms, voter)
+        given, sends = self._feedback.tick(now_ms)
+        found += [*sends, *self._give(given, now_ms)]
         for running in self._running.values():
             every = running.spec.every_ms
             if running.timer_ms is not None and now_ms >= running.timer_ms:

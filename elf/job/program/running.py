@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+import overlay as ring
 from elf.job.commands import SetTaps
 from elf.job.effects import Work
 from elf.job.program import calls
@@ -56,6 +57,8 @@ class Running:
     """Tokens of queries that were given to it and have no reply yet."""
     wrote: dict[str, None] = field(default_factory=dict)
     """Addresses of agents that have sent to it."""
+    multicasts: int = 0
+    """That have left it in this term."""
     cpu_us: int = 0
     counts: Counter[str] = field(default_factory=Counter)
     troubles: dict[str, tuple[str, str, int]] = field(default_factory=dict)
@@ -64,6 +67,16 @@ class Running:
     @property
     def key(self) -> str:
         return key_of(self.spec.uid, self.seat)
+
+    def place(self, me: str, overlay: ring.Overlay, now_ms: int) -> Place:
+        """Where it is in the job's tree. The master is above the job of its own agent, which is above
+        nobody."""
+        app = self.spec.app
+        if self.seat:
+            return Place(me, now_ms, True, "", (me, *overlay.children(app)))
+        if overlay.is_root(app):
+            return Place(me, now_ms, False, me)
+        return Place(me, now_ms, False, overlay.parent(app) or "", overlay.children(app))
 
     def shown(self, now_ms: int) -> tuple[State, str]:
         """State and reason, for people: what was dropped is shown for a while."""

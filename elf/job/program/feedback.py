@@ -1,0 +1,262 @@
+"""Multicasts of jobs in Python, as one agent gives them to its jobs: in order, and large ones in pieces
+(protocol 14.10).
+
+A tree carries what is small. Of a larger multicast it carries a *notice*: how large it is. Each agent asks
+its parent for the pieces, some at a time, and answers those below as the pieces come:
+
+    master ──notice──▶ all     agent ──``AskPiece``──▶ parent ──``Piece``──▶ agent ──▶ … whole ──▶ given
+                                     └─ silent ─▶ the master's agent
+
+- What comes behind a large one waits for it, so the order of the root stays.
+- One is given whole, or counts as missed: when no piece has come for ``GIVE_UP_MS``, or when too much waits.
+- A holder keeps what is whole for ``HOLD_MS`` after it was last asked for, within ``HELD_BYTES_MAX``.
+
+Pure: nothing here sends or waits.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from elf.job.effects import Send
+from elf.job.program import calls
+from elf.job.program.messages import PIECE_BYTES, AskPiece, Piece, Told
+
+INLINE_BYTES_MAX: Final = 1 << 20
+"""What a tree carries itself."""
+AHEAD: Final = 4
+"""Pieces of one multicast that are asked for at a time."""
+ASK_MS: Final = 1_000
+"""A piece that has not come by then is asked for again."""
+SILENT_MS: Final = 3_000
+"""A parent that has sent nothing for so long may have nothing: the master's agent is asked."""
+GIVE_UP_MS: Final = 15_000
+HOLD_MS: Final = 30_000
+HELD_BYTES_MAX: Final = 2 * calls.MULTICAST_BYTES_MAX
+WAITING_MAX: Final = 1_000
+WAITING_BYTES_MAX: Final = calls.MULTICAST_BYTES_MAX
+"""What may wait behind a large multicast of an application."""
+ASKERS_MAX: Final = 64
+"""Agents that are remembered to want a piece that has not come yet."""
+
+
+class Name(NamedTuple):
+    """Of a large multicast: its job, the term of its master, and its number there."""
+
+    uid: str
+    term: int
+    number: int
+
+
+class Given(NamedTuple):
+    """What is to be given: to the job with this uid, and to who listens to the application ``app``."""
+
+    app: bytes
+    uid: str
+    event: calls.Cast | calls.Missing
+
+
+@dataclass
+class _Large:
+    """A large multicast, as far as it has come. ``asked``: when a piece was asked for last;
+    ``wanted``: who wants a piece that is not here; ``seen_ms``: when a piece came, or was asked for, last."""
+
+    size: int
+    seen_ms: int
+    source: str = ""
+    """Who has sent the last piece."""
+    pieces: dict[int, bytes] = field(default_factory=dict)
+    asked: dict[int, int] = field(default_factory=dict)
+    wanted: dict[int, dict[str, None]] = field(default_factory=dict)
+
+    @property
+    def count(self) -> int:
+        return -(-self.size // PIECE_BYTES)
+
+    @property
+    def is_whole(self) -> bool:
+        return len(self.pieces) == self.count
+
+    def value(self) -> bytes:
+        return b"".join(self.pieces[place] for place in range(self.count))
+
+    def missing(self) -> list[int]:
+        return [place for place in range(self.count) if place not in self.pieces]
+
+
+_Waiting = Name | Given
+"""In the queue of an application: a large multicast that is not whole, or what is ready."""
+
+
+class Feedback:
+    """See the module's docstring. ``parent_of``: this agent's parent in the tree of an application;
+    ``leader_of``: where the master of a job is."""
+
+    def __init__(
+        self, parent_of: Callable[[bytes], str | None], leader_of: Callable[[str], str | None]
+    ) -> None:
+        self._parent_of = parent_of
+        self._leader_of = leader_of
+        self._large: dict[Name, _Large] = {}
+        """The one that was asked for longest ago first."""
+        self._queues: dict[bytes, deque[_Waiting]] = {}
+        """By application: what waits behind a large multicast that is not whole, this one first."""
+
+    def send(self, name: Name, value: bytes, now_ms: int) -> Told:
+        """What the tree is to carry for a multicast of a master here."""
+        if len(value) <= INLINE_BYTES_MAX:
+            return Told(uid=name.uid, value=value)
+        large = self._large[name] = _Large(len(value), now_ms)
+        large.pieces = {n: value[n * PIECE_BYTES : (n + 1) * PIECE_BYTES] for n in range(large.count)}
+        self._bound()
+        return Told(uid=name.uid, value=b"", size=len(value), term=name.term, number=name.number)
+
+    def told(self, told: Told, now_ms: int) -> tuple[list[Given], list[Send]]:
+        """The tree has brought a multicast, or the notice of one."""
+        app = _app_of(told.uid)
+        if not told.size:
+            return self._put(app, Given(app, told.uid, calls.Cast(app, told.value)), now_ms), []
+        name = Name(told.uid, told.term, told.number)
+        self._large.setdefault(name, _Large(told.size, now_ms))
+        given = self._put(app, name, now_ms)
+        return given, self._ask(name, now_ms)
+
+    def missed(self, app: bytes, count: int, now_ms: int) -> list[Given]:
+        """The tree cannot bring so many multicasts of an application."""
+        return self._put(app, Given(app, "", calls.Missing(app, count)), now_ms)
+
+    # -- pieces ----------------------------------------------------------------------------------------------
+
+    def asked(self, sender: str, asked: AskPiece, now_ms: int) -> list[Send]:
+        """An agent below wants a piece."""
+        name = Name(asked.uid, asked.term, asked.number)
+        large = self._large.get(name)
+        if large is None or asked.piece >= large.count:
+            return []
+        if large.is_whole:
+            large.seen_ms = now_ms
+        if asked.piece in large.pieces:
+            return [Send(sender, _piece(name, large, asked.piece))]
+        wanted = large.wanted.setdefault(asked.piece, {})
+        if len(wanted) < ASKERS_MAX:
+            wanted[sender] = None
+        return []
+
+    def came(self, sender: str, piece: Piece, now_ms: int) -> tuple[list[Given], list[Send]]:
+        """A piece has come, of whom it was asked."""
+        name = Name(piece.uid, piece.term, piece.number)
+        large = self._large.get(name)
+        app = _app_of(piece.uid)
+        if large is None or sender not in (self._parent_of(app), self._leader_of(piece.uid)):
+            return [], []
+        if piece.piece not in large.asked or len(piece.value) != _length(large, piece.piece):
+            return [], []
+        del large.asked[piece.piece]
+        large.pieces[piece.piece], large.seen_ms, large.source = piece.value, now_ms, sender
+        below = large.wanted.pop(piece.piece, {})
+        sends = [Send(to, _piece(name, large, piece.piece)) for to in below]
+        return self._take(app), [*sends, *self._ask(name, now_ms)]
+
+    def _ask(self, name: Name, now_ms: int) -> list[Send]:
+        """For pieces that are wanted next, or have not come."""
+        large = self._large.get(name)
+        if large is None or large.is_whole:
+            return []
+        app, found = _app_of(name.uid), list[Send]()
+        for place in large.missing()[:AHEAD]:
+            if now_ms - large.asked.get(place, now_ms - ASK_MS) < ASK_MS:
+                continue
+            large.asked[place] = now_ms
+            parent, leader = self._parent_of(app), self._leader_of(name.uid)
+            to = large.source or parent or leader
+            if now_ms - large.seen_ms >= SILENT_MS:
+                to = parent if to == leader else leader
+            if to:
+                found.append(
+                    Send(to, AskPiece(uid=name.uid, term=name.term, number=name.number, piece=place))
+                )
+        return found
+
+    # -- order -----------------------------------------------------------------------------------------------
+
+    def _put(self, app: bytes, one: _Waiting, now_ms: int) -> list[Given]:
+        """Behind what waits, if anything does."""
+        queue = self._queues.setdefault(app, deque())
+        queue.append(one)
+        given = self._take(app)
+        while (queue := self._queues.get(app, deque())) and _is_too_much(queue):
+            given += self._give_up(app)
+        return given
+
+    def _take(self, app: bytes) -> list[Given]:
+        """What is ready, up to a multicast that is not."""
+        queue, found = self._queues.get(app, deque()), list[Given]()
+        while queue:
+            first = queue[0]
+            if isinstance(first, Name):
+                large = self._large.get(first)
+                if large is not None and not large.is_whole:
+                    return found
+                lost = calls.Missing(app, 1)
+                first = Given(app, first.uid, lost if large is None else calls.Cast(app, large.value()))
+            found.append(first)
+            queue.popleft()
+        self._queues.pop(app, None)
+        self._bound()
+        return found
+
+    def _give_up(self, app: bytes) -> list[Given]:
+        """The one that the others wait for does not come."""
+        first = self._queues[app][0]
+        if isinstance(first, Name):
+            self._large.pop(first, None)
+        return self._take(app)
+
+    def _bound(self) -> None:
+        """Forget what is whole, and was asked for longest ago, where too much is held."""
+        waited = {one for queue in self._queues.values() for one in queue if isinstance(one, Name)}
+        whole = [name for name, large in self._large.items() if large.is_whole and name not in waited]
+        held = sum(self._large[name].size for name in whole)
+        for name in sorted(whole, key=lambda name: self._large[name].seen_ms)[:-1]:
+            if held <= HELD_BYTES_MAX:
+                break
+            held -= self._large.pop(name).size
+
+    # -- time ------------------------------------------------------------------------------------------------
+
+    def deadline(self) -> int | None:
+        found: list[int] = []
+        for large in self._large.values():
+            found.append(large.seen_ms + (HOLD_MS if large.is_whole else GIVE_UP_MS))
+            found += [at_ms + ASK_MS for at_ms in large.asked.values()]
+        return min(found, default=None)
+
+    def tick(self, now_ms: int) -> tuple[list[Given], list[Send]]:
+        """Ask again, and give up what does not come."""
+        sends = [send for name in list(self._large) for send in self._ask(name, now_ms)]
+        for name, large in list(self._large.items()):
+            if now_ms - large.seen_ms >= (HOLD_MS if large.is_whole else GIVE_UP_MS):
+                del self._large[name]
+        return [given for app in list(self._queues) for given in self._take(app)], sends
+
+
+def _is_too_much(queue: deque[_Waiting]) -> bool:
+    ready = [one.event for one in queue if isinstance(one, Given)]
+    size = sum(len(event.value) for event in ready if isinstance(event, calls.Cast))
+    return len(queue) > WAITING_MAX or size > WAITING_BYTES_MAX
+
+
+def _length(large: _Large, place: int) -> int:
+    return min(PIECE_BYTES, large.size - place * PIECE_BYTES)
+
+
+def _piece(name: Name, large: _Large, place: int) -> Piece:
+    value = large.pieces[place]
+    return Piece(uid=name.uid, term=name.term, number=name.number, piece=place, value=value)
+
+
+def _app_of(uid: str) -> bytes:
+    return bytes.fromhex(uid.partition(".")[0])
