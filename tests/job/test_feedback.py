@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
+from collections.abc import Callable
 
 from elf.job.effects import Send
 from elf.job.program.calls import MULTICAST_BYTES_MAX, Cast
@@ -28,13 +29,15 @@ BIG = random.Random(1).randbytes(INLINE_BYTES_MAX + 3 * PIECE_BYTES + 7)
 SMALL = b"small"
 
 
+def parent_of(name: str) -> Callable[[bytes], str | None]:
+    return lambda _: PARENTS[name]
+
+
 class Line:
     """The master's agent, one below it, and one below that. ``lost``: of these messages all get lost."""
 
     def __init__(self) -> None:
-        self.agents = {
-            name: Feedback(lambda app, n=name: PARENTS[n], lambda uid: "master") for name in PARENTS
-        }  # type: ignore[misc]
+        self.agents = {name: Feedback(parent_of(name), lambda _: "master") for name in PARENTS}
         self.given: dict[str, list[bytes | int]] = {name: [] for name in PARENTS}
         self.sent: list[tuple[str, str]] = []
         self.now = 0
