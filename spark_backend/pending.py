@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+import msgspec
+
 from spark_backend.compare import Bounds, Outcome, Verdict
 
 LATER_MIN: Final = 2
@@ -36,6 +38,44 @@ columns=(), reasons=(), compared=True)]
         self._final: set[Bounds] = set()
         self._suspects: set[Bounds] = set()
         self._newest: int | None = None
+
+    @classmethod
+    def of(cls, kept: bytes) -> Pending:
+        """What another one has kept.
+
+        Args:
+            kept (bytes): of ``kept``.
+
+        Returns:
+            Pending: it goes on where that one was.
+
+        Raises:
+            msgspec.MsgspecError: for other bytes.
+
+        Example:
+            >>> pending = Pending()
+            >>> pending.pass_over([(0, 1)])
+            >>> Pending.of(pending.kept()).due([(0, 1), (1, 2), (2, 3), (3, 4)])
+            [(1, 2)]
+        """
+        found = cls()
+        final, suspects, found._newest = msgspec.msgpack.decode(kept, type=_Kept)
+        found._final, found._suspects = set(final), set(suspects)
+        return found
+
+    def kept(self) -> bytes:
+        """All of it, for ``of``.
+
+        Args:
+            None.
+
+        Returns:
+            bytes: the windows that the last ``due`` was told of, at most.
+
+        Raises:
+            Nothing.
+        """
+        return msgspec.msgpack.encode((sorted(self._final), sorted(self._suspects), self._newest))
 
     def pass_over(self, windows: Iterable[Bounds]) -> None:
         """These are not to be judged.
@@ -114,6 +154,9 @@ columns=(), reasons=(), compared=True)]
         """
         newest = max((end for _, end in known), default=0)
         return 0 if self._newest is None else max(newest - self._newest, 0)
+
+
+_Kept = tuple[list[Bounds], list[Bounds], int | None]
 
 
 def _by_end(bounds: Bounds) -> Bounds:

@@ -2,14 +2,13 @@
 
 ``run`` answers any query over archived lines; Spark parses them itself. Nothing half-written is taken for a
 result: ``--out`` appears whole or not at all. ``submit`` puts such a query into a queue, which ``serve``
-works on (``elf.cli.offline_queue``).
+works on (``elf.cli.queue_commands``).
 """
 
 from __future__ import annotations
 
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
@@ -30,65 +29,8 @@ from elf.cli.options import (
     ToMoment,
     databases,
 )
+from elf.cli.queue_commands import LOCAL, QUEUE, SparkConf, SparkMaster
 from elf.errors import UserError
-
-LOCAL: Final = "local[*]"
-SparkMaster = Annotated[
-    str,
-    typer.Option("--master", metavar="URL", help="Spark's: local[N], spark://HOST:PORT, yarn, k8s://URL."),
-]
-SparkConf = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--conf", metavar="KEY=VALUE", help="A setting of Spark's, or of Hadoop's (spark.hadoop.…)."
-    ),
-]
-
-
-class Priority(StrEnum):
-    """``elf offline submit --priority``"""
-
-    PRODUCTION = "production"
-    RESEARCH = "research"
-
-
-class EvictRuns(StrEnum):
-    """``elf offline serve --evict-runs``"""
-
-    MR = "mr"
-    LR = "lr"
-    PR = "pr"
-    MDF = "mdf"
-    MLF = "mlf"
-
-
-class EvictTasks(StrEnum):
-    """``elf offline serve --evict-tasks``"""
-
-    SRT = "srt"
-    LRT = "lrt"
-    RANDOM = "random"
-
-
-class Select(StrEnum):
-    """``elf offline serve --select``"""
-
-    PRIORITY = "priority"
-    EDF = "edf"
-    LLF = "llf"
-
-
-QueueFolder = Annotated[
-    Path | None,
-    typer.Option(
-        "--queue",
-        envvar="ELF_OFFLINE_QUEUE",
-        metavar="DIR",
-        show_default="~/.local/state/elf/queue",
-        help="The folder of the queue: who may write to it may use it.",
-    ),
-]
-RunNames = Annotated[list[str], typer.Argument(metavar="RUN...", help="As elf offline queue names them.")]
 
 app = typer.Typer(
     help="Queries over the archive, by Spark.",
@@ -284,139 +226,5 @@ def export(
     return export_windows(connect, cluster, job, begin or "", end or "", out, all_revisions=all_revisions)
 
 
-# -- the queue -----------------------------------------------------------------------------------------------
-
-
-@app.command()
-def submit(
-    out: Annotated[
-        Path,
-        typer.Option(
-            "--out", metavar="FILE", help="Where the rows go: .parquet, .csv or .json (a line a row)."
-        ),
-    ],
-    query: Annotated[str | None, typer.Option("--query", "-q", help="The query.", metavar="SQL")] = None,
-    file: SqlFile = None,
-    archive: ArchivePaths = None,
-    begin: FromMoment = None,
-    end: ToMoment = None,
-    column: ColumnTypes = None,
-    name: Annotated[
-        str | None, typer.Option("--name", metavar="NAME", help="What the run is called.")
-    ] = None,
-    priority: Annotated[
-        Priority, typer.Option("--priority", help="Research gives way to production.")
-    ] = Priority.RESEARCH,
-    deadline: Annotated[
-        str | None,
-        typer.Option(
-            "--deadline", metavar="10m", help="From now on; what counts under --evict-runs mdf or mlf."
-        ),
-    ] = None,
-    queue: QueueFolder = None,
-) -> int:
-    """Put a query over archived lines into the queue, and print the run's name."""
-    from elf.cli import offline_queue
-
-    return offline_queue.submit(
-        offline_queue.SubmitOptions(
-            text=query,
-            file=file,
-            archives=tuple(archive or ()),
-            begin=begin,
-            end=end,
-            columns=tuple(column or ()),
-            out=out,
-            name=name,
-            production=priority is Priority.PRODUCTION,
-            deadline=deadline,
-            queue=offline_queue.folder_of(queue),
-        )
-    )
-
-
-@app.command("queue")
-def show(
-    queue: QueueFolder = None,
-    json: Annotated[bool, typer.Option("--json", help="A JSON object a run.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Live, until no run is left.")] = False,
-    every: Annotated[bool, typer.Option("--all", help="With the runs that are over.")] = False,
-) -> int:
-    """Show the runs of the queue: how far they are, and how long they still take."""
-    from elf.cli import offline_queue
-
-    return offline_queue.show(offline_queue.folder_of(queue), as_json=json, watch=watch, every=every)
-
-
-@app.command()
-def wait(runs: RunNames, queue: QueueFolder = None) -> int:
-    """Wait for runs, showing how far they are; non-zero when one of them has failed or was cancelled."""
-    from elf.cli import offline_queue
-
-    return offline_queue.wait(offline_queue.folder_of(queue), runs)
-
-
-@app.command()
-def suspend(runs: RunNames, queue: QueueFolder = None) -> int:
-    """Suspend runs: their tasks stop behind the file that they are at, and nothing is lost."""
-    from elf.cli import offline_queue
-
-    return offline_queue.ask(offline_queue.folder_of(queue), runs, "suspend")
-
-
-@app.command()
-def resume(runs: RunNames, queue: QueueFolder = None) -> int:
-    """Resume runs that were suspended, or have failed, where they stopped."""
-    from elf.cli import offline_queue
-
-    return offline_queue.ask(offline_queue.folder_of(queue), runs, "resume")
-
-
-@app.command()
-def cancel(runs: RunNames, queue: QueueFolder = None) -> int:
-    """Cancel runs: their tasks are stopped at once, and what they have done is dropped."""
-    from elf.cli import offline_queue
-
-    return offline_queue.ask(offline_queue.folder_of(queue), runs, "cancel")
-
-
-@app.command()
-def serve(
-    queue: QueueFolder = None,
-    master: SparkMaster = LOCAL,
-    conf: SparkConf = None,
-    slots: Annotated[
-        int | None,
-        typer.Option("--slots", min=1, max=4_096, help="Tasks at a time; default: the cores that Spark has."),
-    ] = None,
-    evict_runs: Annotated[
-        EvictRuns, typer.Option("--evict-runs", help="Which run gives way; mdf and mlf go by deadline.")
-    ] = EvictRuns.MR,
-    evict_tasks: Annotated[
-        EvictTasks, typer.Option("--evict-tasks", help="Which of its tasks: shortest remaining time first.")
-    ] = EvictTasks.SRT,
-    select: Annotated[
-        Select | None,
-        typer.Option("--select", help="Which run is served first; only its own goes with each."),
-    ] = None,
-    geoip: GeoipOption = None,
-    until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="Stop when no run is left that is not suspended.")
-    ] = False,
-) -> int:
-    """Work on the queue with one Spark, until it is asked to stop (SIGTERM, Ctrl-C)."""
-    from elf.cli import offline_queue
-
-    return offline_queue.serve(
-        offline_queue.ServeOptions(
-            queue=offline_queue.folder_of(queue),
-            master=master,
-            conf=tuple(conf or ()),
-            slots=slots,
-            evict_runs=evict_runs.value,
-            evict_tasks=evict_tasks.value,
-            select=None if select is None else select.value,
-            geoip=databases(geoip),
-            until_idle=until_idle,
-        )
-    )
+for _name, _command in QUEUE.items():
+    app.command(_name)(_command)

@@ -1,11 +1,11 @@
 """``elf offline submit`` and what follows it: the commands of a queue, and its daemon.
 
-All but ``serve`` read and write the queue's database alone; only ``submit`` and ``serve`` load more.
+All but ``serve`` read and write the queue's database alone; only what submits, and ``serve``, load more.
+Schedules are in ``elf.cli.offline_schedule``.
 """
 
 from __future__ import annotations
 
-import getpass
 import json
 import os
 import random
@@ -26,7 +26,11 @@ from elf.errors import UserError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from spark_backend.queue.store import Run, Store
+    from elf.client import CompareFacts
+    from elf.security.folder import Keys
+    from spark_backend.queue.rights import Author, Rights
+    from spark_backend.queue.schedules import Asked
+    from spark_backend.queue.store import Check, Run, Spec, Store
 
 POLL_SECS: Final = 0.5
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
@@ -41,8 +45,8 @@ def folder_of(queue: Path | None) -> Path:
 
 
 @dataclass(frozen=True)
-class SubmitOptions:
-    """The command line of ``elf offline submit``."""
+class Wanted:
+    """What a run is to answer, as it was typed: a query over archives, or a job's windows to be checked."""
 
     text: str | None
     file: Path | None
@@ -50,54 +54,143 @@ class SubmitOptions:
     begin: str | None
     end: str | None
     columns: tuple[str, ...]
+    job: str | None
+    windows: int | None
+    connect: str
+    cluster: str
+    follow: bool = False
+
+    def asked(self) -> Asked:
+        """With the files that it names. Raises ``UserError``."""
+        from elf.cli.compare import check_spark
+        from elf.cli.options import one_text
+        from elf.cli.run import declared
+        from elf.client.files import files_of, tables_of
+        from spark_backend.queue.schedules import Asked
+
+        check_spark()
+        if self.job is not None:
+            if self.text is not None or self.file is not None or self.archives or self.columns:
+                raise UserError(
+                    "a job has its query and its archives: leave out -q, -f, --archive and --column, or "
+                    "--compare"
+                )
+            return Asked(
+                begin=self.begin,
+                end=self.end,
+                job=self.job,
+                connect=self.connect,
+                cluster=self.cluster,
+                windows=self.windows,
+                follow=self.follow,
+            )
+        if self.windows is not None or self.follow:
+            raise UserError("--windows and --follow go with --compare")
+        text = one_text(self.text, self.file, "-q SQL, -f FILE and --compare JOB")
+        if not self.archives:
+            raise UserError("give the archive to read: --archive PATH (archive.path of the agents)")
+        archives = tuple(path if "://" in path else str(Path(path).absolute()) for path in self.archives)
+        return Asked(
+            text,
+            archives,
+            self.begin,
+            self.end,
+            dict(map(declared, self.columns)),
+            tables_of(text),
+            files_of(text),
+        )
+
+
+def specified(asked: Asked, at_ms: int) -> Spec:
+    """What is asked for, as it is meant at a moment: the query is planned. Raises ``ElfError``."""
+    from elf.cli.spans import span_of
+    from spark_backend.queries import question
+    from spark_backend.queue.store import Check, Spec
+
+    span = span_of(asked.begin, asked.end, at_ms * 1_000)
+    if asked.job:
+        check = Check(asked.job, asked.connect, asked.cluster, asked.windows, span, asked.follow)
+        return Spec("", (), check=check)
+    found = question(
+        asked.text, asked.archives, span, columns=asked.columns, tables=asked.tables, texts=asked.texts
+    )
+    if found.explain:
+        raise UserError("a run answers a SELECT; elf offline run --explain shows a plan")
+    schemas = {one.stream: one.schema for one in found.streams}
+    return Spec(asked.text, asked.archives, span, schemas, asked.tables, asked.texts)
+
+
+def author_of(rights: Rights, creator: str | None) -> Author:
+    """Who gives a command to a queue: in one that is signed whoever has the keys. Raises ``UserError``."""
+    from elf.client import user_name
+    from elf.security.loopback import own_folder
+    from spark_backend.queue.rights import Author
+
+    if not rights.signed:
+        return Author(creator or user_name())
+    from elf.security.folder import IDENTITY_FILE, load
+
+    folder = Path(os.environ.get("ELF_KEYS") or own_folder())
+    if not (folder / IDENTITY_FILE).exists():
+        return Author(creator or user_name())
+    keys = load(folder)
+    return Author(keys.certificate.name, keys)
+
+
+def check_name(name: str, option: str) -> None:
+    """Raises ``UserError``."""
+    if not _NAME.fullmatch(name):
+        raise UserError(f"{option} {name}: letters, digits, '.', '_' and '-', at most 64 of them")
+
+
+@dataclass(frozen=True)
+class SubmitOptions:
+    """The command line of ``elf offline submit``."""
+
+    wanted: Wanted
     out: Path
     name: str | None
     production: bool
     deadline: str | None
     queue: Path
+    creator: str | None
 
 
 def submit(options: SubmitOptions) -> int:
     """Check all that can be checked now, and put the run into the queue. Raises ``UserError``."""
-    from elf.cli.compare import check_spark
-    from elf.cli.options import one_text
     from elf.cli.results import check_suffix
-    from elf.cli.run import declared
-    from elf.cli.spans import seconds_of, span_of
-    from elf.client.files import files_of, tables_of
+    from elf.cli.spans import seconds_of
 
-    text = one_text(options.text, options.file, "-q SQL and -f FILE")
-    if not options.archives:
-        raise UserError("give the archive to read: --archive PATH (archive.path of the agents)")
-    if options.name is not None and not _NAME.fullmatch(options.name):
-        raise UserError(f"--name {options.name}: letters, digits, '.', '_' and '-', at most 64 of them")
+    asked = options.wanted.asked()
+    if options.name is not None:
+        check_name(options.name, "--name")
     secs = None if options.deadline is None else seconds_of(options.deadline, "--deadline")
     out = options.out.absolute()
     check_suffix(out)
-    check_spark()
-    span = span_of(options.begin, options.end)
-    from spark_backend.queries import question
-    from spark_backend.queue.store import Spec, Store
+    now = now_ms()
+    spec = specified(asked, now)
+    from spark_backend.queue.rights import Rights, roles_of, signed_run
+    from spark_backend.queue.store import Store
 
-    tables, texts = tables_of(text), files_of(text)
-    archives = tuple(path if "://" in path else str(Path(path).absolute()) for path in options.archives)
-    columns = dict(map(declared, options.columns))
-    asked = question(text, archives, span, columns=columns, tables=tables, texts=texts)
-    if asked.explain:
-        raise UserError("a run answers a SELECT; elf offline run --explain shows a plan")
-    spec = Spec(text, archives, span, {one.stream: one.schema for one in asked.streams}, tables, texts)
-    store, now = Store(options.queue, create=True), now_ms()
+    store = Store(options.queue, create=True)
+    rights = Rights.of(store)
+    by = author_of(rights, options.creator)
+    rights.check_author(by, roles_of(spec.text, spec.texts, spec.check is not None))
+    name = options.name or f"run-{secrets.token_hex(3)}"
+    deadline_ms = None if secs is None else now + secs * 1_000
     run = store.submit(
-        options.name or f"run-{secrets.token_hex(3)}",
+        name,
         spec,
         out,
-        owner=getpass.getuser(),
+        owner=by.name,
         production=options.production,
-        deadline_ms=None if secs is None else now + secs * 1_000,
+        deadline_ms=deadline_ms,
         now_ms=now,
+        said=by.say("submit", *signed_run(name, spec, str(out), options.production, deadline_ms)),
+        within=lambda waiting: rights.quotas.refused(by.name, spec, options.production, waiting),
     )
     print(run.name)
-    _say_if_unserved(options.queue)
+    say_if_unserved(options.queue)
     return 0
 
 
@@ -106,12 +199,19 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def ask(folder: Path, names: Sequence[str], what: str) -> int:
-    """Ask the daemon to suspend, resume or cancel runs. Raises ``UserError``."""
-    store = _opened(folder)
+def ask(folder: Path, names: Sequence[str], what: str, creator: str | None) -> int:
+    """Ask the daemon to suspend, resume or cancel runs; all of them, or none. Raises ``UserError``."""
+    from spark_backend.queue.rights import Rights
+
+    store = opened(folder)
+    rights = Rights.of(store)
+    by = author_of(rights, creator)
+    for run in [store.run(name) for name in names]:
+        rights.check_owner(by, what, run.owner, run.name)
     for name in names:
-        store.ask(name, what)
-    _say_if_unserved(folder)
+        run = store.run(name)
+        store.ask(name, what, by.say(what, run.number, run.name))
+    say_if_unserved(folder)
     return 0
 
 
@@ -119,14 +219,14 @@ def show(folder: Path, *, as_json: bool, watch: bool, every: bool) -> int:
     """Print the queue: what is not over, or ``every`` run. Raises ``UserError``."""
     if as_json and watch:
         raise UserError("give --json or --watch, not both")
-    store = _opened(folder)
+    store = opened(folder)
     runs = store.runs(over=every)
     if as_json:
         for run in runs:
             print(json.dumps(facts(run)))
         return 0
     if not all(run.over for run in runs):
-        _say_if_unserved(folder)
+        say_if_unserved(folder)
     if watch:
         _live(lambda: store.runs(over=every))
     else:
@@ -136,9 +236,9 @@ def show(folder: Path, *, as_json: bool, watch: bool, every: bool) -> int:
 
 def wait(folder: Path, names: Sequence[str]) -> int:
     """Wait until these runs are over; 1 when one is not done. Raises ``UserError``."""
-    store = _opened(folder)
+    store = opened(folder)
     if not all(store.run(name).over for name in names):
-        _say_if_unserved(folder)
+        say_if_unserved(folder)
     _live(lambda: [store.run(name) for name in names])
     runs = [store.run(name) for name in names]
     for run in runs:
@@ -169,16 +269,17 @@ def facts(run: Run) -> dict[str, object]:
         "suspends": run.suspends,
         "out": run.out,
         "why": run.why or None,
+        "schedule": run.schedule or None,
     }
 
 
-def _opened(folder: Path) -> Store:
+def opened(folder: Path) -> Store:
     from spark_backend.queue.store import Store
 
     return Store(folder)
 
 
-def _say_if_unserved(folder: Path) -> None:
+def say_if_unserved(folder: Path) -> None:
     """Where no daemon is at work, say so."""
     import fcntl
 
@@ -255,6 +356,8 @@ class ServeOptions:
     select: str | None
     geoip: tuple[str, ...]
     until_idle: bool
+    signed: bool
+    quotas: tuple[str, ...]
 
 
 def serve(options: ServeOptions) -> int:
@@ -269,17 +372,21 @@ def serve(options: ServeOptions) -> int:
     from agents.lookups import LOOKUPS
     from spark_backend import session
     from spark_backend.queue.policies import Policies, RunEviction, Selection, TaskEviction
+    from spark_backend.queue.rights import Quotas, Rights
+    from spark_backend.queue.schedules import Scheduler
     from spark_backend.queue.serve import FAIR, Daemon, alone
     from spark_backend.queue.store import Store
 
     select = None if options.select is None else Selection(options.select)
     policies = Policies(RunEviction(options.evict_runs), TaskEviction(options.evict_tasks), select)
     conf = {**FAIR, **dict(map(setting, options.conf))}
+    quotas, keys = Quotas.of(options.quotas), _keys() if options.signed else None
     logging.disable(logging.ERROR)
     LOOKUPS.open(options.geoip)
     stop = threading.Event()
     with alone(options.queue):
         store = Store(options.queue, create=True)
+        rights = Rights.fix(store, quotas, keys)
         with session.opened(options.master, progress=False, conf=conf) as spark:
             slots = options.slots or spark.sparkContext.defaultParallelism
             for number in (signal.SIGINT, signal.SIGTERM):
@@ -294,7 +401,31 @@ def serve(options: ServeOptions) -> int:
                 now_ms,
                 write_result,
                 lambda line: say(f"elf: {line}"),
+                _facts,
+                rights,
             )
-            daemon.run(stop, until_idle=options.until_idle)
+            scheduler = Scheduler(store, specified, lambda line: say(f"elf: {line}"))
+            daemon.run(stop, before=scheduler.tick, until_idle=options.until_idle)
         store.close()
     return 0
+
+
+def _keys() -> Keys:
+    """Those of the cluster whose persons may use the queue. Raises ``UserError``."""
+    from elf.security.folder import IDENTITY_FILE, load
+    from elf.security.loopback import own_folder
+
+    folder = Path(os.environ.get("ELF_KEYS") or own_folder())
+    if not (folder / IDENTITY_FILE).exists():
+        raise UserError(
+            f"--signed: {folder} has no keys of a cluster: --keys names a folder of an agent's or a person's "
+            "(elf keys enrol)"
+        )
+    return load(folder)
+
+
+def _facts(check: Check) -> CompareFacts:
+    from elf.cli.compare import Fleet
+
+    begin = None if check.span is None else check.span[0]
+    return Fleet(check.connect, check.cluster, check.job).facts(begin)

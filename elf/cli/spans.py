@@ -20,13 +20,14 @@ def seconds_of(text: str, option: str = "--expires") -> int:
     return seconds
 
 
-def span_of(begin: str | None, end: str | None) -> tuple[int, int] | None:
-    """The event times of ``--from`` and ``--to``; None: all there are. Raises ``UserError``."""
+def span_of(begin: str | None, end: str | None, now_us: int | None = None) -> tuple[int, int] | None:
+    """The event times of ``--from`` and ``--to``, as they are meant now; None: all there are. Raises
+    ``UserError``."""
     from agents.tasks.engine import EVENT_FIRST_US, EVENT_LAST_US
 
     if begin is None and end is None:
         return None
-    now_us = time.time_ns() // 1_000
+    now_us = time.time_ns() // 1_000 if now_us is None else now_us
     first = EVENT_FIRST_US if begin is None else _moment("--from", begin, now_us)
     last = EVENT_LAST_US if end is None else _moment("--to", end, now_us)
     if first >= last:

@@ -30,11 +30,14 @@ from pyspark.sql import SparkSession
 from elf.batch import decode, encode
 from elf.errors import ElfBug, ElfError, UserError
 from spark_backend.queue.attempts import Checkpoint
+from spark_backend.queue.checks import AskFleet, CheckWork, complaint, remembered
 from spark_backend.queue.manager import HEARTBEAT_MS, Container, Manager
 from spark_backend.queue.master import Launch, Master, Task
 from spark_backend.queue.policies import Draw, Policies
 from spark_backend.queue.progress import Rate
-from spark_backend.queue.store import Run, Store
+from spark_backend.queue.rights import Quotas, Rights
+from spark_backend.queue.schedules import Schedules
+from spark_backend.queue.store import Check, Run, Spec, Store
 from spark_backend.queue.work import Work
 
 TASK_INPUTS_MAX: Final = 16
@@ -72,7 +75,7 @@ class _Live:
 
     number: int
     name: str
-    work: Work
+    work: Work | CheckWork
     master: Master
     inputs: list[list[bytes]]
     rate: Rate
@@ -84,6 +87,8 @@ class _Live:
     finishing: bool = False
     killed: set[str] = field(default_factory=set)
     shown: dict[str, object] = field(default_factory=dict)
+    check: Check | None = None
+    schedule: str = ""
 
     def place(self, task: str) -> int:
         return int(task.rpartition("/")[2])
@@ -101,9 +106,11 @@ class Daemon:
         clock_ms (Callable[[], int]): the time, ms since the epoch.
         write (Write): how results are written.
         tell (Callable[[str], None]): is told what happens to runs, a line each.
+        ask_fleet (AskFleet): asks fleets for the windows that are checked.
+        rights (Rights | None): who may have which runs; None: everybody all.
 
     Example:
-        >>> daemon = Daemon(store, spark, 2, Policies(), lambda n: 0, lambda: 0, write, print)
+        >>> daemon = Daemon(store, spark, 2, Policies(), lambda n: 0, lambda: 0, write, print, ask)
         >>> daemon.tick()
         >>> daemon.idle
         True
@@ -119,7 +126,10 @@ class Daemon:
         clock_ms: Callable[[], int],
         write: Write,
         tell: Callable[[str], None],
+        ask_fleet: AskFleet,
+        rights: Rights | None = None,
     ) -> None:
+        self._ask_fleet, self._rights = ask_fleet, rights or Rights(store, Quotas())
         self._store, self._spark, self._policies, self._draw = store, spark, policies, draw
         self._clock_ms, self._write, self._tell = clock_ms, write, tell
         self._host = socket.gethostname()
@@ -141,10 +151,12 @@ class Daemon:
             waiting = self._store.runs(over=False)
             return not busy and all(run.state == "suspended" and not run.asked for run in waiting)
 
-    def run(self, stop: threading.Event, *, until_idle: bool = False) -> None:
-        """Serve until ``stop`` is set, or until there is nothing to do. Raises ``ElfBug``."""
+    def run(self, stop: threading.Event, *, before: Callable[[int], None], until_idle: bool = False) -> None:
+        """Serve until ``stop`` is set, or until there is nothing to do. ``before`` is called with the
+        time in ms before each look. Raises ``ElfBug``."""
         try:
             while not stop.is_set():
+                before(self._clock_ms())
                 self.tick()
                 if until_idle and self.idle:
                     return
@@ -190,6 +202,10 @@ class Daemon:
 
     def _look(self, run: Run, now_ms: int) -> None:
         """What its user asks for."""
+        if run.asked and (why := self._rights.refused_change(run, now_ms / 1e3)):
+            self._store.answer(run)
+            self._tell(f"{run.name} was not to {run.asked}: {why}")
+            return
         if run.asked == "cancel":
             self._cancel_run(run, now_ms)
             return
@@ -212,8 +228,11 @@ class Daemon:
 
     def _start(self, run: Run, now_ms: int) -> None:
         try:
-            work = Work(self._spark, self._store.spec(run.number))
-            inputs = self._store.tasks(run.number)
+            spec, inputs = self._store.spec(run.number), self._store.tasks(run.number)
+            if not inputs and (why := self._rights.refused(run, spec, now_ms / 1e3)):
+                self._fail(run.number, run.name, why, now_ms)
+                return
+            work = self._work(run, spec)
             if not inputs:
                 inputs = tasks_of(work.inputs(), sum(self._manager.slots.values()))
                 self._store.plan(run.number, inputs)
@@ -240,11 +259,17 @@ class Daemon:
         rate = Rate(now_ms, master.progress())
         self._live[run.name] = _Live(
             run.number, run.name, work, master, inputs, rate, run.submitted_ms, run.deadline_ms,
-            Path(run.out), suspends=run.suspends,
+            Path(run.out), suspends=run.suspends, check=spec.check, schedule=run.schedule,
         )  # fmt: skip
         self._manager.submit(run.name, production=run.production, deadline_ms=run.deadline_ms)
         ended, whole = sum(map(len, begun.values())), sum(map(len, inputs))
         self._tell(f"{run.name} {'goes on' if ended else 'begins'}: {ended} of {whole} inputs done")
+
+    def _work(self, run: Run, spec: Spec) -> Work | CheckWork:
+        if spec.check is None:
+            return Work(self._spark, spec)
+        judged = Schedules(self._store).judged(run.schedule)
+        return CheckWork(self._spark, spec.check, self._ask_fleet, judged)
 
     def _cancel_run(self, run: Run, now_ms: int) -> None:
         live = self._live.get(run.name)
@@ -301,8 +326,14 @@ class Daemon:
             outputs = self._store.outputs(live.number)
             paths = (self._store.path(live.number, *one) for one in outputs)
             rows = live.work.result(decode(path.read_bytes()) for path in paths)
-            if not live.cancelled:
+            follows = live.check is not None and live.check.follow
+            if not live.cancelled and (rows.num_rows or not follows):
                 self._write(rows, live.out)
+            if follows and not live.cancelled:
+                Schedules(self._store).remember(live.schedule, remembered(rows))
+            if live.check is not None and (wrong := complaint(rows)):
+                why = f"{wrong}: {live.out} has all verdicts"
+                self._store.drop(live.number)  # who resumes it has it judged anew
         except (ElfError, OSError) as error:
             why = str(error)
         with self._lock:
@@ -324,7 +355,9 @@ class Daemon:
                 ended_ms=now_ms,
             )
             self._store.drop(live.number)
-            self._tell(f"{live.name} is done: {rows.num_rows:,} rows are in {live.out}")
+            nothing = follows and not rows.num_rows
+            where = "no window was due" if nothing else f"{rows.num_rows:,} rows are in {live.out}"
+            self._tell(f"{live.name} is done: {where}")
 
     # -- messages --------------------------------------------------------------------------------------------
 
@@ -371,12 +404,13 @@ class Daemon:
         counter, why = past.counter, ""
         context = self._spark.sparkContext
         context.setLocalProperty("spark.scheduler.pool", live.name)
-        context.setJobGroup(name, f"{live.name}: task {place}", interruptOnCancel=True)
+        context.setJobGroup(name, live.name, interruptOnCancel=True)
         with self._lock:
             live.master.launched(name, self._clock_ms(), counter / len(inputs))
         suspends = False
         try:
             while counter < len(inputs) and not suspends and not live.cancelled and name not in live.killed:
+                context.setJobDescription(f"{live.name}: file {counter + 1} of {len(inputs)} of task {place}")
                 table = live.work.partial(inputs[counter])
                 self._store.output(live.number, place, counter, name, encode(table))
                 counter += 1

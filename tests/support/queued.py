@@ -10,11 +10,19 @@ from random import Random
 from pyspark.sql import SparkSession
 
 from elf.cli.results import write_result
+from elf.client import CompareFacts
 from elf.client.files import files_of
+from elf.errors import UserError
 from spark_backend.queries import question
+from spark_backend.queue.checks import AskFleet
 from spark_backend.queue.policies import Policies
+from spark_backend.queue.rights import Rights
 from spark_backend.queue.serve import Daemon
-from spark_backend.queue.store import Run, Spec, Store
+from spark_backend.queue.store import Check, Run, Spec, Store
+
+
+def nobody(check: Check) -> CompareFacts:
+    raise UserError(f"there is no fleet that has {check.job}")
 
 
 @dataclass
@@ -27,6 +35,8 @@ class Queue:
     policies: Policies = field(default_factory=Policies)
     now_ms: int = 1_000_000
     said: list[str] = field(default_factory=list)
+    ask_fleet: AskFleet = nobody
+    rights: Rights | None = None
 
     def __post_init__(self) -> None:
         self.store = Store(self.folder, create=True)
@@ -42,6 +52,8 @@ class Queue:
             lambda: self.now_ms,
             write_result,
             self.said.append,
+            self.ask_fleet,
+            self.rights,
         )
 
     def again(self) -> None:
