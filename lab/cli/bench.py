@@ -111,6 +111,10 @@ BENCHES: Final = {
         "lab.bench.offline.Offline",
         "Spark over an archive of 30 days, against a query by hand and the raw log; one hour; compare.",
     ),
+    "queue": (
+        "lab.bench.queue.Queue",
+        "A production run beside a research run on a standalone Spark of this machine, and each alone.",
+    ),
     "peers": (
         "lab.bench.peers.bench.Peers",
         "Polars, Flink, Spark, Pathway and Bytewax on elf's job and one core; all answers must be the same.",

@@ -67,6 +67,13 @@ def faults(name: str, result: object) -> list[str]:
     return [] if judged is None else [f"{name}: {what}" for what, right in judged(result) if not right]
 
 
+def _table_6_4(found: dict[str, dict[str, float]]) -> list[tuple[str, bool]]:
+    return [
+        (f"{job} alone is more than 6 % off", abs(one["seconds"] / one["paper"] - 1) <= 0.06)
+        for job, one in found.items()
+    ]
+
+
 def _fig_6_19(found: dict[str, dict[str, float]]) -> list[tuple[str, bool]]:
     natjam, kill = found["natjam"], found["kill"]
     hard, soft = found["hard_cap"], found["soft_cap"]
@@ -121,6 +128,7 @@ def _srt(found: dict[str, dict[str, int]]) -> list[tuple[str, bool]]:
 
 
 _JUDGES: Final[Mapping[str, Callable[[Any], list[tuple[str, bool]]]]] = {
+    "table6.4": _table_6_4,
     "fig6.19": _fig_6_19,
     "table6.5": _table_6_5,
     "table6.6": _table_6_6,

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from elf.errors import UserError
+from lab.queue.standalone import standalone
 from spark_backend import session
 from tests.support.offline import clicks, store
-from tests.support.standalone import standalone
 
 QUERY = (
     "SELECT product, COUNT(*) AS n, SUM(clicks) AS s FROM clicks GROUP BY product ORDER BY n DESC "
@@ -27,8 +27,8 @@ def test_a_cluster_of_a_master_and_two_workers_says_the_same_as_one_machine(tmp_
         rows = clicks(300, seed)
         facts = {"format": "json", "timestamp": "ts", "agent_name": f"web-{agent}"}
         store(tmp_path / "t", [r.line() for r in rows], [r.ts_us for r in rows], agent=agent, facts=facts)
-    with standalone(tmp_path) as url:
-        answers = [_run(tmp_path, master) for master in (url, "local[1]")]
+    with standalone(tmp_path) as cluster:
+        answers = [_run(tmp_path, master) for master in (cluster.url, "local[1]")]
         executors = [path.name for path in tmp_path.glob("work-*/app-*/*")]
     assert answers[0] == answers[1]
     assert len(answers[0].splitlines()) == 3 * 4
