@@ -84,8 +84,6 @@ def apply(store: Store, record: bytes) -> tuple[int, ...]:
                 store.prune_panes(fact.flow, fact.below)
             case log.WindowsDropped():
                 store.prune_windows(fact.job, fact.below_us)
-            case log.ProgramKept():
-                store.bootstrap_master(fact.spec.uid, log.encode(fact))
             case log.MasterKept():
                 store.save_master(fact.uid, fact.number, fact.checkpoint)
             case OutputKept(over=True):
@@ -148,7 +146,10 @@ def install(store: Store, effect: InstallJobGroup) -> None:
     state = log.state_of(effect.state)
     if isinstance(state, str):
         raise ElfBug(f"a state that is none: {state}")  # its machine keeps such from us
-    job = () if isinstance(state.job, log.RangeKept) else (state.job,)
+    job = (state.job,) if isinstance(state.job, log.JobKept) else ()
+    if isinstance(state.job, log.ProgramKept):
+        with store.unsynced():
+            store.bootstrap_master(state.uid, log.encode(state.job))
     master = () if state.master is None else (state.master,)
     for fact in (*job, *state.flows, *state.panes, *state.windows, *state.outputs, *master):
         apply(store, log.encode(fact))
@@ -158,7 +159,7 @@ def summary(store: Store, effect: SummariseJobGroup) -> bytes:
     """The state of a job group."""
     if (row := store.master(effect.uid)) is not None:
         last = log.MasterKept(effect.uid, row.number, row.checkpoint) if row.number else None
-        return log.encode(log.JobGroupState(_kept_program(row.bootstrapped), master=last))
+        return log.encode(log.JobGroupState(log.program_of(row.bootstrapped), master=last))
     job = _kept_job(store, effect.uid, effect.founder)
     firsts = store.flows()
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
@@ -171,13 +172,6 @@ def summary(store: Store, effect: SummariseJobGroup) -> bytes:
     return log.encode(
         log.JobGroupState(job, tuple(flows), tuple(panes), tuple(windows), _outputs(store, effect.uid))
     )
-
-
-def _kept_program(record: bytes) -> log.ProgramKept:
-    fact = log.record_of(record)
-    if not isinstance(fact, log.ProgramKept):
-        raise ElfBug(f"what is stored of a job in Python is none: {fact!r}")
-    return fact
 
 
 def _outputs(store: Store, uid: str) -> tuple[OutputKept, ...]:
@@ -226,7 +220,7 @@ def _size(row: WindowCommit) -> int:
 def load(store: Store, effect: LoadJobGroup) -> JobGroupLoaded:
     """A job group as another leader, or another life, left it."""
     if (kept := store.master(effect.uid)) is not None:
-        spec = _kept_program(kept.bootstrapped).spec
+        spec = log.program_of(kept.bootstrapped).spec
         master = StoredMaster(spec, kept.number, kept.checkpoint)
         return JobGroupLoaded(effect.group, effect.term, None, {}, master)
     row = store.job(effect.uid)

@@ -113,7 +113,7 @@ class Hosting:
     def _key(self, uid: str) -> bytes:
         return group_key(self._log.job_groups.group(uid))
 
-    def hand_over(self, request: HandOverJob, now_ms: int) -> list[Step]:
+    def hand_over(self, request: HandOverJob, now_ms: int) -> list[Effect]:
         """A job's group is to be led by another agent."""
         if refused := self._job_groups.refused_move(request, now_ms):
             return [*refused]

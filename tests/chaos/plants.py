@@ -113,11 +113,11 @@ def sends_slices_at_once(patch: pytest.MonkeyPatch) -> None:
     """protocol 14.2: what a job in Python sends does not wait for its checkpoint."""
     perform = Outgoing.save
 
-    def saved(outgoing: Outgoing, running: Running) -> list[Step]:
-        found = perform(outgoing, running)
+    def saved(outgoing: Outgoing, running: Running, now_ms: int) -> list[Step]:
+        found = perform(outgoing, running, now_ms)
         held = [one for _, one in running.keeping._held]
         running.keeping._held.clear()
-        return [*found, *(step for one in held for step in outgoing._leave(running, one, 0))]
+        return [*found, *(step for one in held for step in outgoing._leave(running, one, now_ms))]
 
     patch.setattr(Outgoing, "save", saved)
 
@@ -156,11 +156,11 @@ def keeps_masters_to_itself(patch: pytest.MonkeyPatch) -> None:
     """protocol 14.9: a master's checkpoint counts at once, and its job group never hears of it."""
     save = Outgoing.save
 
-    def alone(outgoing: Outgoing, running: Running) -> list[Step]:
-        found = save(outgoing, running)
+    def alone(outgoing: Outgoing, running: Running, now_ms: int) -> list[Step]:
+        found = save(outgoing, running, now_ms)
         masters = [one for one in found if isinstance(one, SaveMaster)]
         others = [one for one in found if one not in masters]
-        return [*others, *(step for one in masters for step in outgoing.saved(running, one.number, 0))]
+        return [*others, *(step for one in masters for step in outgoing.saved(running, one.number, now_ms))]
 
     patch.setattr(Outgoing, "save", alone)
 

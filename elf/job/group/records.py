@@ -21,6 +21,7 @@ from typing import Annotated, Final, get_args
 
 import msgspec
 
+from elf.errors import ElfBug
 from elf.fields import AgentId, FlowUid, GroupUid, JobUid, Micros, Pane, Serial
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.group.master import JobState
@@ -107,7 +108,7 @@ class JointCommit(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class ProgramKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """A job in Python. Its ``master`` is the address of the agent that bootstrapped the group."""
+    """A job in Python, in a state. Its ``master`` is the address of the agent that bootstrapped the group."""
 
     spec: ProgramSpec
 
@@ -133,7 +134,6 @@ JobGroupRecord = (
     | PanesDropped
     | WindowsDropped
     | OutputKept
-    | ProgramKept
     | MasterKept
 )
 
@@ -167,6 +167,7 @@ class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
 
 encode: Final = msgspec.msgpack.Encoder().encode
 _record_of: Final[Callable[[bytes], JobGroupRecord]] = msgspec.msgpack.Decoder(JobGroupRecord).decode
+_program_of: Final[Callable[[bytes], ProgramKept]] = msgspec.msgpack.Decoder(ProgramKept).decode
 _state_of: Final[Callable[[bytes], JobGroupState]] = msgspec.msgpack.Decoder(JobGroupState).decode
 
 
@@ -180,8 +181,6 @@ def record_of(data: bytes, uid: str = "") -> JobGroupRecord | str:
     match fact:
         case JobKept():
             jobs = [fact.spec.uid]
-        case ProgramKept():
-            jobs = [fact.spec.uid]
         case MasterKept():
             jobs = [fact.uid]
         case WindowCommit() | WindowsDropped() | OutputKept():
@@ -192,6 +191,15 @@ def record_of(data: bytes, uid: str = "") -> JobGroupRecord | str:
             return fact
     others = [job for job in jobs if uid and job != uid]
     return f"it is of {others[0]}" if others else fact
+
+
+def program_of(data: bytes) -> ProgramKept:
+    """A job in Python as it was stored. Raises ``ElfBug`` for what is none: it is of this agent's own
+    disk."""
+    try:
+        return _program_of(data)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise ElfBug(f"what is stored of a job in Python cannot be read: {error}") from error
 
 
 def state_of(data: bytes) -> JobGroupState | str:

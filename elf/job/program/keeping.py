@@ -19,6 +19,7 @@ Pure: nothing here writes, sends or waits.
 
 from __future__ import annotations
 
+import hashlib
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ RESEND_MS_MAX: Final = 16_000
 RESENDS_MAX: Final = 100
 RESENDS_MS: Final = 100
 """So many slices are sent again at once; the others wait so long for their turn, and go before these."""
+ALIKE_MAX: Final = 1 << 20
+"""A checkpoint that is larger is written even if the last one says the same."""
 SOURCES_MAX: Final = 4_096
 """Sources of taps that are remembered: those that were read last."""
 
@@ -192,6 +195,8 @@ class Keeping:
         self._slices = kept.slices
         self._version = self._written = version
         """Of what the next checkpoint has, and of the last one."""
+        self._digest = b""
+        """Of the last one."""
         self._writes, self._writing = False, 0
         """Whether one is being written, and the last call that it has."""
         self._held: deque[tuple[int, MulticastOut | RouteOut | Slice]] = deque()
@@ -296,7 +301,8 @@ class Keeping:
         self._asked, self._since_ms, self._unkept_bytes = self.number, now_ms, 0
 
     def take_checkpoint(self) -> tuple[int, bytes] | None:
-        """(version, what is to be written now); None while another one is being written, and without news."""
+        """(version, what is to be written now); None while another one is being written, and without news. It
+        is empty if the last one, which is durable, says the same: nothing is to be written."""
         if self._writes or self._version == self._written:
             return None
         self._writes, self._written, self._writing = True, self._version, self._upto
@@ -309,7 +315,9 @@ class Keeping:
             self._slices,
             self._pane.at(self._upto),
         )
-        return self._written, msgspec.msgpack.encode(found)
+        record = msgspec.msgpack.encode(found)
+        last, self._digest = self._digest, hashlib.sha1(record).digest() if len(record) <= ALIKE_MAX else b""
+        return self._written, b"" if last and last == self._digest else record
 
     def _ends(self) -> tuple[tuple[str, str, int], ...]:
         """How far rows of taps are in ``state``, or in the checkpoint that is being written."""

@@ -90,12 +90,14 @@ class Outgoing:
 
     # -- checkpoints -----------------------------------------------------------------------------------------
 
-    def save(self, running: Running) -> list[Step]:
+    def save(self, running: Running, now_ms: int) -> list[Step]:
         """Write what is new, unless something is being written."""
         taken = running.keeping.take_checkpoint()
         if taken is None:
             return []
         uid, (number, record) = running.spec.uid, taken
+        if not record:
+            return self.saved(running, number, now_ms)
         save = SaveMaster(uid, running.term, number, record)
         return [save if running.seat else SaveProgram(uid, number, record)]
 
@@ -111,7 +113,7 @@ class Outgoing:
         for stream in sorted(running.streams(self.streams)):
             if given := tuple(one for one in release.given if of.get(one[0]) == stream):
                 found.append(Work(stream, TapsKept(spec.uid, given)))
-        return [*found, *self.save(running)]
+        return [*found, *self.save(running, now_ms)]
 
     def _leave(
         self, running: Running, effect: calls.MulticastOut | calls.RouteOut | Slice, now_ms: int
@@ -193,4 +195,4 @@ class Outgoing:
                 running.keeping.moves(slice_, MASTERS_NAME)
             elif heir := self.overlay.parent(running.spec.app):
                 running.keeping.moves(slice_, self.receiver(running, heir))
-        return [*found, *self.save(running)]
+        return [*found, *self.save(running, now_ms)]

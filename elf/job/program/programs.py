@@ -245,7 +245,7 @@ class Programs:
         if acted.state is not None:
             running.keeping.acted(acted.number, acted.state)
         found = [step for effect in acted.effects for step in self._perform(running, effect, now_ms)]
-        return [*found, *self._outgoing.save(running)]
+        return [*found, *self._outgoing.save(running, now_ms)]
 
     def _perform(self, running: Running, effect: JobEffect, now_ms: int) -> list[Step]:
         if not running.within_rate(len(effect.value), now_ms):
