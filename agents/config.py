@@ -346,12 +346,19 @@ class AuditConfig:
 
 @dataclass(frozen=True)
 class LogConfig:
-    """What the agent says about itself, on stderr."""
+    """What the agent says about itself."""
 
     level: str = setting(
         "info", choice("debug", "info", "warning", "error"), "The least important level that is logged."
     )
     format: str = setting("json", choice("json", "console"), "One JSON object a line, or lines for people.")
+    path: str = setting("", empty_or(_FOLDER), "A file that it goes to; empty: standard error.")
+    file_bytes_max: int = setting(
+        16 << 20,
+        whole(0),
+        "The file is closed at this size, as path.1; 0: it is left to logrotate, whose renaming is seen.",
+    )
+    files_max: int = setting(5, whole(2), "So many files are kept; the oldest go.")
 
 
 @dataclass(frozen=True)
@@ -563,7 +570,7 @@ class Config:
     audit: AuditConfig = section(
         AuditConfig, "What was done for whom, kept so that nobody changes it unseen (elf audit)."
     )
-    log: LogConfig = section(LogConfig, "What the agent says about itself, on stderr.")
+    log: LogConfig = section(LogConfig, "What the agent says about itself.")
     protocol: ProtocolConfig = section(
         ProtocolConfig, "Time limits of rolling up; the defaults suit a fleet in one place."
     )

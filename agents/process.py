@@ -23,7 +23,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import overlay as ring
 from agents import codec, logs
@@ -34,8 +34,7 @@ from agents.bearers import Tls
 from agents.config import Config, FunctionsConfig, OutputsConfig
 from agents.connections import Bounds, names_of
 from agents.disk import modes
-from agents.disk.folder import held
-from agents.disk.modes import Access, too_open
+from agents.disk.folder import held, open_folders
 from agents.disk.programstore import checkpoints, given
 from agents.disk.room import is_refusal, lacking, wait_for_room
 from agents.disk.store import Store
@@ -115,8 +114,8 @@ def run_agents(
     LOOKUPS.open(configs[0].geoip.databases)
     keyrings = [open_keyring(config) for config in configs]
     configs = [named_by(keyring, config) for keyring, config in zip(keyrings, configs, strict=True)]
-    _log_as(configs[0])()
     modes.close()
+    _log_as(configs[0], len(configs))()
     for config in configs:
         for note in (*config.notes, *open_folders(config)):
             get_logger().warning(note, agent=config.agent.name)
@@ -143,15 +142,19 @@ def in_one_process(configs: Sequence[Config]) -> str:
     return ""
 
 
-def _log_as(config: Config) -> Callable[[], None]:
-    """What has the log of this process be as its configuration says."""
-    return functools.partial(logs.configure, config.log.level, config.log.format)
+def _log_as(config: Config, agents: int) -> Callable[[], None]:
+    """What has the log of this process be as its configuration says; with one agent each line names it.
+    Raises ``UserError``."""
+    log = config.log
+    bound: dict[str, Any] = {"agent": config.agent.name} if agents == 1 else {}
+    file = logs.LogFile(log.path, log.file_bytes_max, log.files_max) if log.path else None
+    return functools.partial(logs.configure, log.level, log.format, file=file, **bound)
 
 
-def _at_once(config: Config) -> Callable[[], None]:
+def _at_once(configs: Sequence[Config]) -> Callable[[], None]:
     """See ``Reloading``."""
-    LOOKUPS.open(config.geoip.databases)
-    return _log_as(config)
+    LOOKUPS.open(configs[0].geoip.databases)
+    return _log_as(configs[0], len(configs))
 
 
 @dataclass(frozen=True)
@@ -235,15 +238,6 @@ def _answer_hangup() -> None:
     get_logger().warning(
         "SIGHUP: the configuration is not read again while the agent runs; restart it to apply changes"
     )
-
-
-def open_folders(config: Config) -> list[str]:
-    """Folders that are there, and that others may look into though the configuration does not say so."""
-    folders = [("data_dir", config.data_dir, 0o700)]
-    archive = config.archive
-    if archive.path.startswith("/") and not Path(archive.path).is_relative_to(config.data_dir):
-        folders.append(("archive.path", archive.path, Access(archive.readers).folder_mode))
-    return [f"{key}: {why}" for key, path, mode in folders if (why := too_open(Path(path), mode))]
 
 
 async def _live(agent: Lives, process: _Process, listening: _Told | None) -> End:

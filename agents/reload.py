@@ -124,7 +124,7 @@ class Reloading:
         self,
         agents: Sequence[Lives],
         reread: Reread,
-        at_once: Callable[[Config], Callable[[], None]],
+        at_once: Callable[[Sequence[Config]], Callable[[], None]],
         systemd: Systemd,
     ) -> None:
         self._agents = agents
@@ -156,7 +156,7 @@ class Reloading:
         if fixed := [line for lines in changed for line in lines if line.startswith(FIXED)]:
             return Report(False, tuple(f"{line}: that takes a restart of the process" for line in fixed))
         try:
-            do_at_once = self._at_once(again.configs[0])
+            do_at_once = self._at_once(again.configs)
         except ElfError as error:
             return Report(False, (str(error),))
         if why := await self._swap(again, changed):

@@ -26,7 +26,7 @@ from typing import Final
 import psutil
 
 from agents.config import FILES, Config, StreamConfig
-from agents.disk.folder import in_use
+from agents.disk.folder import in_use, open_folders
 from agents.disk.store import Store
 from agents.formats import get_format
 from agents.http import cannot_serve
@@ -35,7 +35,7 @@ from agents.inputs.records import Records
 from agents.keyring import OPEN, Keyring, named_by, open_keyring
 from agents.loading import listeners
 from agents.lookups import Lookups
-from agents.process import STORE_FILE, open_folders
+from agents.process import STORE_FILE
 from agents.receiving.opening import cannot_receive
 from agents.settings.tree import ConfigProblems
 from agents.streams import records_of
@@ -138,6 +138,8 @@ def _folders(config: Config, found: Found, running: Config | None) -> None:
     folders = [("data_dir", config.data_dir)]
     if config.archive.path.startswith("/"):
         folders.append(("archive.path", config.archive.path))
+    if config.log.path:
+        folders.append(("log.path", str(Path(config.log.path).parent)))
     found.machine += [f"{key}: {problem}" for key, path in folders if (problem := _unwritable(Path(path)))]
     if running is not None and running.data_dir == config.data_dir:
         pass  # it is that agent's

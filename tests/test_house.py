@@ -17,6 +17,7 @@ from agents.exposition import exposition
 from agents.metrics import Metrics
 from elf.cli import follow
 from elf.cli.main import app
+from elf.transport.base import Counters
 
 ROOT = Path(__file__).parents[1]
 PAGES = {
@@ -69,7 +70,9 @@ def test_every_setting_in_the_pages_exists() -> None:
 
 
 def test_every_metric_in_the_pages_exists() -> None:
-    shown = exposition(Metrics()) + generate_latest(follow.Metrics("busy", None).registry)
+    metrics = Metrics()
+    metrics.watch(Counters())
+    shown = exposition(metrics) + generate_latest(follow.Metrics("busy", None).registry)
     known = set(re.findall(r"^# TYPE (\w+)", shown.decode(), re.M))
     asked = set(re.findall(r"`(elf_\w+)", TEXT))
     assert len(asked) > 10

@@ -1,4 +1,4 @@
-"""The data folder of an agent: one process at a time has it."""
+"""The data folder of an agent: one process at a time has it, and nobody else looks into it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, TextIO
 
+from agents.config import Config
+from agents.disk.modes import Access, too_open
 from elf.errors import UserError
 
 LOCK_FILE: Final = "lock"
@@ -67,3 +69,12 @@ def pid_of(folder: Path) -> int | None:
             text = lock.read(PID_CHARS_MAX)
             return int(text) if text.isdecimal() else None
     return None
+
+
+def open_folders(config: Config) -> list[str]:
+    """Folders that are there, and that others may look into though the configuration does not say so."""
+    folders = [("data_dir", config.data_dir, 0o700)]
+    archive = config.archive
+    if archive.path.startswith("/") and not Path(archive.path).is_relative_to(config.data_dir):
+        folders.append(("archive.path", archive.path, Access(archive.readers).folder_mode))
+    return [f"{key}: {why}" for key, path, mode in folders if (why := too_open(Path(path), mode))]

@@ -25,6 +25,7 @@ import pyarrow as pa
 from elf.cli.errors import INTERRUPTED
 from elf.cli.options import Output, one_text
 from elf.cli.printing import Printer, printer, say, use_utf8
+from elf.cli.together import until_live
 from elf.client import Client, Window, connect
 from elf.client.coverage import coverage, is_whole
 from elf.client.values import plain, printable_json, rfc3339
@@ -94,12 +95,16 @@ def perform(
     windows: int | None = None,
     status: bool = False,
     creator: str | None = None,
+    wait: int | None = None,
 ) -> int:
-    """Perform the statements of a text, one after the other; the first that fails ends it."""
+    """Perform the statements of a text, one after the other; the first that fails ends it. ``wait``: for so
+    many agents first."""
     use_utf8()
     asked = statements(text)
     if not asked:
         raise UserError("nothing to do: there is no statement")
+    if wait is not None:
+        asyncio.run(until_live(address, cluster, wait))
     client = connect(address, cluster=cluster, creator=creator)
     return asyncio.run(_perform(client, asked, printer(output.value, status=status), windows))
 

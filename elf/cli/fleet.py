@@ -50,6 +50,12 @@ def sql(
         bool,
         typer.Option("--status", help="After each window, also a whole one, whom and what it covers."),
     ] = False,
+    wait: Annotated[
+        int | None,
+        typer.Option(
+            "--wait", min=1, metavar="AGENTS", help="First wait until so many agents are live, 2 min at most."
+        ),
+    ] = None,
     creator: Creator = None,
     cluster: Cluster = _CLUSTER,
     keys: KeysOption = None,
@@ -58,7 +64,9 @@ def sql(
     from elf.cli.ask import perform
 
     statements = one_text(text, file, "SQL, -e SQL and -f FILE", words)
-    return perform(connect, cluster, statements, output, windows=windows, status=status, creator=creator)
+    return perform(
+        connect, cluster, statements, output, windows=windows, status=status, creator=creator, wait=wait
+    )
 
 
 def shell(

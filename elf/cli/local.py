@@ -54,7 +54,9 @@ def register(app: typer.Typer) -> None:
     app.command(cls=SeveralValues)(run)
     app.command()(demo)
     app.command()(audit)
+    app.command()(backup)
     app.command()(reload)
+    app.command("support-bundle")(support_bundle)
     _register_laboratory(app)
 
 
@@ -204,6 +206,22 @@ def audit(
     return verdict(place, state) if verify else show(place, since, output)
 
 
+def backup(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where it goes (a .tar.gz).")],
+    data_dir: Annotated[
+        Path, typer.Option("--data-dir", metavar="DIR", help="The data_dir of any agent of the fleet.")
+    ] = Path(DATA_DIR),
+    keys: Annotated[
+        bool, typer.Option("--keys", help="Also the keys of this host, and the key of its masks.")
+    ] = False,
+) -> int:
+    """Write all jobs, outputs, alerts and aggregates of the fleet, with their functions and tables, as
+    statements that make them again (elf sql -f). The agent may run."""
+    from elf.cli.backup import back_up
+
+    return back_up(data_dir, out, keys=keys)
+
+
 def reload(
     data_dir: Annotated[Path, typer.Option("--data-dir", metavar="DIR", help="The agent's data_dir.")] = Path(
         DATA_DIR
@@ -214,6 +232,21 @@ def reload(
     from elf.cli.reloading import ask_again
 
     return ask_again(data_dir)
+
+
+def support_bundle(
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where it goes (a .tar.gz).")] = Path(
+        "elf-support.tar.gz"
+    ),
+    config: Annotated[
+        Path, typer.Option("--config", metavar="FILE", help="The agent's configuration.")
+    ] = Path("/etc/elf/elf.yaml"),
+) -> int:
+    """Collect what elf's makers need to know of an agent on this machine, without personal data: no rows, no
+    names, no addresses, no keys, no statements. Look at it before you send it."""
+    from elf.cli.support import collect
+
+    return collect(config, out)
 
 
 def _register_laboratory(app: typer.Typer) -> None:
