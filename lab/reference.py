@@ -184,6 +184,10 @@ Every stream has four kinds of columns more, all of them TEXT, which no `*` stan
 | `_labels.NAME` | what the agent's `agent.labels` have under that name; NULL where they have none |
 | `_line` | the line as it is written |
 
+`FROM access ON place = 'eu' AND role <> 'test'` is short for `WHERE _labels.place = 'eu' AND _labels.role <> 'test'`: the names in
+ON are labels, and what else stands in WHERE must hold too. Agents without such labels answer with empty panes, and are among those
+that a window covers.
+
 `SELECT _agent, COUNT(*) FROM clicks WHERE sc_status >= 500 GROUP BY _agent` says which server it was. A key of a JSON line with such
 a name, or with `_labels.` before it, is not seen. Of two streams that are joined these columns are those of the left one. A job that
 reads `_agent`, `_source` or labels runs on each agent for its own rows: with `STRAGGLERS MIRROR` no other agent runs it again.

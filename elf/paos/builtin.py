@@ -12,6 +12,14 @@ its value, for DuckDB, and for Spark where that differs. (Aggregates that need m
 - MIN_BY(x, y) and MAX_BY(x, y) are the least and the greatest of (y, x), a pair in one text
   (``elf.ql.pairs``): ties go to the least x for MIN_BY and to the greatest for MAX_BY, whatever the order in
   which rows come. Rows with a NULL in either are ignored.
+- Intervals of a sample's estimates (``elf.ql.sampling``) are of its keys, since rows of a key are no
+  independent draws. The keys are dealt into 16 parts (random groups: Wolter, Introduction to Variance
+  Estimation, 2007, chapter 2), whose totals T₀ … T₁₅ with the sum T give Q = 16/15 (Σ Tᵢ² - T²/16): in the
+  mean Σ t² over the totals t of the keys. Half the width is 2.947 √Q (Student's t, 99 %), and 2.947² c Q/|T|
+  more, which counts where few keys are in the sample: there estimates have a long tail. Of a mean the first
+  part is of the residuals t - mean · n. Of keys that count alike c is 0.6, of others 2, and there is no
+  interval below 4 keys (T²/Q). Simulated with 16 to 1,000 keys: it holds in 99.4 to 99.9 % of the cells whose
+  totals are exponential or lognormal (σ up to 1.2), and in 98 % where their variance is infinite.
 - FIRST and LAST are the same by event time. What fits 64 bits is packed into one number with its time; event
   times beyond the year 75,000 count as that year.
 """
@@ -169,6 +177,46 @@ def _ends() -> list[Aggregate]:
     return found
 
 
+# -- intervals -----------------------------------------------------------------------------------------------
+
+T_99: Final = 2.947
+"""99 % of Student's t with 15 degrees of freedom are no further from 0."""
+KEYS_MIN: Final = 4
+"""Of fewer keys in a sample that count for different amounts nothing is said."""
+_TAIL, _EVEN_TAIL = 2.0, 0.6
+_PARTS: Final = "0123456789abcdef"
+
+
+def _intervals() -> list[Aggregate]:
+    """Of rows ``{x}`` in the parts ``{t}``. Before they are scaled by what the sample is of all."""
+    many, each = len(_PARTS), "CASE WHEN {t} = 'PART' THEN {x} END"
+    sums = [StateRule(f"part{p}", "sum", f"SUM({each.replace('PART', p)})") for p in _PARTS]
+    rows = [
+        StateRule(f"rows{p}", "sum", f"COUNT({each.replace('PART', p)})", identity_zero=True) for p in _PARTS
+    ]
+    totals = [f"COALESCE({{{i}}}, 0e0)" for i in range(many)]
+    counts = [f"CAST({{{many + i}}} AS DOUBLE)" for i in range(many)]
+    total, count = f"({' + '.join(totals)})", f"({' + '.join(counts)})"
+    squares = " + ".join(f"{one} * {one}" for one in totals)
+    spread = f"GREATEST(({squares} - {total} * {total} / {many}) * {many}e0 / {many - 1}, 0e0)"
+    tail = f"{T_99**2!r}e0 * {spread} / NULLIF(abs({total}), 0e0)"
+    enough = f"{total} <> 0e0 AND {total} * {total} >= {KEYS_MIN}e0 * ({spread})"
+    mean = f"({total} / {count})"
+    crossed = " + ".join(f"{one} * {n}" for one, n in zip(totals, counts, strict=True))
+    counted = " + ".join(f"{n} * {n}" for n in counts)
+    rest = f"({squares} - 2e0 * {mean} * ({crossed}) + {mean} * {mean} * ({counted})) * {many}e0 / {many - 1}"
+    of_sum = f"{T_99}e0 * sqrt({spread}) + {_TAIL}e0 * {tail}"
+    of_count = f"{T_99}e0 * sqrt({spread}) + {_EVEN_TAIL}e0 * COALESCE({tail}, {T_99**2!r}e0)"
+    of_mean = f"({T_99}e0 * sqrt(GREATEST({rest}, 0e0)) + {_TAIL}e0 * {tail}) / {count}"
+    return [
+        Aggregate("interval of count", tuple(sums), of_count),
+        Aggregate("interval of sum", tuple(sums), f"CASE WHEN {enough} THEN {of_sum} END"),
+        Aggregate(
+            "interval of avg", (*sums, *rows), f"CASE WHEN {count} > 0 AND {enough} THEN {of_mean} END"
+        ),
+    ]
+
+
 AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
     {
         aggregate.name: aggregate
@@ -181,6 +229,7 @@ AGGREGATES: Final[Mapping[str, Aggregate]] = MappingProxyType(
             Aggregate("avg", (_SUM, _COUNT), "CAST({0} AS DOUBLE) / NULLIF({1}, 0)"),
             *_variances(),
             *_ends(),
+            *_intervals(),
             Aggregate("min_by", (StateRule("min", "min", "MIN({x})"),), "{0}"),
             Aggregate("max_by", (StateRule("max", "max", "MAX({x})"),), "{0}"),
         )

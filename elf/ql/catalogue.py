@@ -169,6 +169,16 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "says how many of the rows came from archives (archived). Not with TREES, EMIT CHANGES, "
            "STRAGGLERS LEAP, FROM LATE, FROM JOB or windows of rows. ALTER, ROLLBACK and RESUME begin now.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS SINCE '-6 hours'"),
+    Clause("SAMPLE", "FROM stream SAMPLE [BY key] n %",
+           "Some rows stand for all: lines, or all lines of some keys, chosen by the md5 of the line or the "
+           "key, so each agent, each window and Spark choose the same. COUNT and SUM are estimates of all "
+           "rows, AVG is that of the sample, and COUNT(DISTINCT key) is estimated where key is that of BY. "
+           "Beside each of these, name_error is half the width of an interval that holds the truth in 99 of "
+           "100 cases; NULL where fewer than four keys make up the value. An expression of several has "
+           "none, and other aggregates are refused. Where a few keys have most of a sum, a sample cannot "
+           "know. Not in subqueries, nor with joins of streams, FROM JOB, sessions or windows of rows.",
+           "SELECT cs_method, COUNT(*) AS hits FROM log SAMPLE BY c_ip 1 % GROUP BY cs_method "
+           "WINDOWING 30 SECONDS"),
     Clause("TREES", "TREES n",
            "The groups are spread over n trees of agents, and what comes after them (a GROUP BY around "
            "another, OVER) over the roots of these, as far as it can; the answer is the same.",

@@ -2,9 +2,10 @@
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, ``~``, back-quoted names beside double-quoted ones,
 ``SORT BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``STRAGGLERS …``,
-``FROM LATE job``, ``FROM JOB name``, ``TREES …``, ``APPROXIMATE``, ``SINCE …`` and ksqlDB's ``WINDOW
-TUMBLING | HOPPING | SESSION (…)``. Every function call except the few with a grammar of their own (CAST,
-EXTRACT, …) parses as ``exp.Anonymous``: ``elf.ql.functions`` decides which functions exist, not the grammar.
+``FROM LATE job``, ``FROM JOB name``, ``FROM stream ON …``, ``SAMPLE …``, ``TREES …``, ``APPROXIMATE``,
+``SINCE …`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every function call except the few with
+a grammar of their own (CAST, EXTRACT, …) parses as ``exp.Anonymous``: ``elf.ql.functions`` decides which
+functions exist, not the grammar.
 
 It never resolves a name or checks a type. A syntax error is a ``ParseError`` with the offset of its token.
 """
@@ -37,7 +38,9 @@ UNITS_US: dict[str, int] = {
 _ROWS = ("ROW", "ROWS")
 _SLIDES = ("EVERY", "SLIDING", "SLIDES", "ADVANCE", "HOP")
 """What other languages use for SLIDE."""
-_CLAUSE_WORDS = frozenset({"WINDOWING", "LATENESS", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE", "SINCE"})
+_CLAUSE_WORDS = frozenset(
+    {"WINDOWING", "LATENESS", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE", "SINCE", "SAMPLE"}
+)
 
 
 class Duration(exp.Expression):
@@ -94,12 +97,26 @@ class Since(exp.Expression):
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
 
 
+class Sample(exp.Expression):
+    """``SAMPLE [BY key] <number> %``: ``this`` is the number as written, ``by`` the key."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "by": False}
+
+
+class Places(exp.Expression):
+    """``FROM stream ON condition``: ``this`` is the condition."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
 class Approximate(exp.Expression):
     """``LIMIT n APPROXIMATE``"""
 
     arg_types: ClassVar[dict[str, bool]] = {}
 
 
+_KEYS: Final = {"ON": "places", "SAMPLE": "sampling"}
+"""Where they are in the tree of a query, if not under their own names."""
 _ORDER: Final = (
     ("where", "WHERE"),
     ("group", "GROUP BY"),
@@ -201,10 +218,10 @@ class ElfParser(Parser):
             if not isinstance(this, exp.Query):
                 return this
             word = self._curr.text.upper() if self._curr else ""
-            if word not in _CLAUSE_WORDS:
+            if word not in _CLAUSE_WORDS and not (word == "ON" and isinstance(this, exp.Select)):
                 self._check_order(this)
                 return this
-            if this.args.get(word.lower()):
+            if this.args.get(_KEYS.get(word, word.lower())):
                 self.raise_error(f"two {word} clauses")
             start = self._curr
             self._advance()
@@ -220,12 +237,25 @@ class ElfParser(Parser):
                 if not self._match(TokenType.STRING):
                     self.raise_error("expected a text after SINCE, such as '-6 hours' or '2026-03-01 08:00'")
                 this.set("since", self.expression(Since(this=self._prev.text), start))
+            elif word == "ON":
+                this.set("places", self.expression(Places(this=self._parse_disjunction()), start))
+            elif word == "SAMPLE":
+                this.set("sampling", self._parse_sample(start))
             elif word == "TREES":
                 if not self._match(TokenType.NUMBER):
                     self.raise_error("expected a number of trees, such as TREES 4")
                 this.set("trees", self.expression(Trees(this=self._prev.text), start))
             else:
                 this.set("lateness", self.expression(Lateness(this=self._parse_duration()), start))
+
+    def _parse_sample(self, start: Token) -> exp.Expression:
+        key = self._parse_unary() if self._match_text_seq("BY") else None
+        if not self._match(TokenType.NUMBER):
+            self.raise_error("expected a number and %, such as SAMPLE 1 % or SAMPLE BY c_ip 1 %")
+        number = self._prev.text
+        if not self._match(TokenType.MOD) and not self._match_text_seq("PERCENT"):
+            self.raise_error(f"expected % after {number}")
+        return self.expression(Sample(this=number, by=key), start)
 
     def _parse_windowing(self, start: Token) -> exp.Expression:
         kinds = [self._parse_window_kind()]

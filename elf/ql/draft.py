@@ -16,6 +16,7 @@ from sqlglot import exp
 
 from elf.ql.bind_aggregates import AGGREGATES, FILTERS
 from elf.ql.bind_calls import CALLS
+from elf.ql.bind_intervals import INTERVALS
 from elf.ql.bind_names import NAMES
 from elf.ql.bind_operators import OPERATORS
 from elf.ql.bind_over import OVERS
@@ -30,7 +31,7 @@ from elf.schema import Schema
 from elf.windows import Counted, Kind
 
 BINDERS: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = MappingProxyType(
-    {**NAMES, **OPERATORS, **CALLS, **FILTERS, **OVERS}
+    {**NAMES, **OPERATORS, **CALLS, **FILTERS, **OVERS, **INTERVALS}
 )
 """Everything that an expression may consist of."""
 

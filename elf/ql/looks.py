@@ -30,7 +30,7 @@ from elf.schema import Column, Schema
 ROWS_MAX: Final = 1_000
 TIME: Final = "_ts"
 """The first column of a look's rows: event time in µs."""
-_CLAUSES: Final = frozenset({"expressions", "from_", "where", "limit"})
+_CLAUSES: Final = frozenset({"expressions", "from_", "places", "where", "limit"})
 _SCALAR: Final = frozenset({*FUNCTIONS, *ALIASES, *CHANGING, *ELSEWHERE} - {"uniq", "topk"})
 
 

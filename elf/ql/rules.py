@@ -30,6 +30,7 @@ from elf.ql.rules_after import (
 from elf.ql.rules_joins import is_comma, is_file, read_joins
 from elf.ql.rules_members import read_members
 from elf.ql.rules_union import branches_of
+from elf.ql.sampling import read_places, read_sample
 from elf.ql.scope import Scope
 from elf.ql.source import JOB, start_of
 from elf.schema import EVENT_TIMES
@@ -40,6 +41,7 @@ TREES_MAX: Final = 64
 _KNOWN_CLAUSES: Final = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "with_"}
     | {"offset", "distinct", "windowing", "lateness", "emit", "stragglers", "trees", "approximate", "since"}
+    | {"places", "sampling"}
 )
 _LATER: Final = ("having", "qualify", "order", "limit", "offset")
 """Clauses about groups."""
@@ -383,6 +385,8 @@ def read_plain(draft: Draft) -> Draft:
 
 RULES: Final[tuple[Rule, ...]] = (
     refuse_unsupported,
+    read_places,
+    read_sample,
     read_with,
     read_window,
     read_from,

@@ -83,6 +83,10 @@ BENCHES: Final = {
         "lab.bench.topk.TopK",
         "What goes up of a LIMIT's groups: thresholds beside all groups, TPUT and APPROXIMATE.",
     ),
+    "samples": (
+        "lab.bench.samples.Samples",
+        "Do the intervals of SAMPLE hold the truth? A drawn log by elf run, whole and in samples.",
+    ),
     "plan": (
         "lab.bench.plan.Planning",
         "From text to plan: every example, and a thousand jobs that share flows; CPU time of one thread.",
