@@ -43,6 +43,7 @@ from elf.job import effects as do
 from elf.job.output import OutputSpec
 from elf.job.program.port import ProgramEvent
 from elf.security.certificates import Signed
+from elf.security.principals import Principal
 from elf.transport.base import Received, Transport
 from elf.wire.base import Message
 from elf.wire.clients import Failed, Stats
@@ -304,8 +305,9 @@ class Driver:
         """What the node sends to this address comes out here."""
         return self._links.open_client(address)
 
-    def from_client(self, address: str, message: Message) -> None:
-        self._event(arrived(address, message))
+    def from_client(self, address: str, message: Message, who: Principal | None = None) -> None:
+        """``who``: see ``Clients.heard``."""
+        self._event(arrived(address, message, who))
 
     def close_client(self, address: str) -> None:
         self._links.close_client(address)

@@ -22,12 +22,14 @@ import msgspec
 import pyarrow as pa
 
 from elf.batch import decode
-from elf.client.connection import ANSWER_SECS, CLUSTER, CONNECT_SECS, Connection, object_of
+from elf.client.asking import ANSWER_SECS, Asking, object_of
+from elf.client.connection import CLUSTER, CONNECT_SECS, Connection
 from elf.client.files import files_of, tables_of
 from elf.client.results import Archives, CompareFacts, Result, Tapped
 from elf.client.windows import Changes, Window, split
 from elf.errors import ElfError, UserError
 from elf.security.principals import Security
+from elf.security.roles import ROLES
 from elf.wire.clients import (
     CompareOptions,
     Execute,
@@ -139,10 +141,11 @@ class Client:
         1 ['window_start', 'window_end', 'n']
     """
 
-    def __init__(self, connection: Connection, creator: str) -> None:
+    def __init__(self, connection: Asking, creator: str, *, reads_files: bool = True) -> None:
         """Made by ``connect``."""
         self.creator = creator
         self._connection = connection
+        self._reads_files = reads_files
         self._sandboxes: Sandboxes | None = None
 
     @property
@@ -154,6 +157,18 @@ class Client:
             True
         """
         return self._connection.address
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """What the keys with which this client came may do (``elf.security.roles``); all of it where there is
+        nobody to tell apart.
+
+        Example:
+            >>> client.roles
+            ('read', 'tap', 'write', 'code', 'admin')
+        """
+        keys = self._connection.keys
+        return ROLES if keys is None else keys.certificate.roles
 
     async def __aenter__(self) -> Client:
         return await self.open()
@@ -291,8 +306,7 @@ class Client:
         spans: set[tuple[object, object]] = set()
         seen: OrderedDict[tuple[object, ...], None] = OrderedDict()
         changes = Changes()
-        files = await asyncio.to_thread(files_of, text)
-        tables = await asyncio.to_thread(tables_of, text)
+        files, tables = await asyncio.to_thread(self._named, text)
         message = Execute(
             request=0,
             sql=text,
@@ -321,6 +335,10 @@ class Client:
                         spans.add((window.start, window.end))
                         if len(spans) >= windows:
                             return
+
+    def _named(self, text: str) -> tuple[dict[str, str], dict[str, bytes]]:
+        """The files and tables that a statement names, where they are this client's to read."""
+        return (files_of(text), tables_of(text)) if self._reads_files else ({}, {})
 
     # -- calls -----------------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from elf.client.asking import ANSWER_SECS, KEEP_ALIVE_SECS, object_of
 from elf.client.credentials import Credential, credentials, renewed
 from elf.errors import AuthError, ElfError, PeerError, UserError
 from elf.security.principals import Security
@@ -51,10 +52,6 @@ CLUSTER: Final = "elf"
 CONNECT_SECS: Final = 5.0
 """How long ``connect`` tries to reach the agent; what is none is told after a part of it."""
 
-ANSWER_SECS: Final = 60.0
-"""How long a statement or call may stay without any answer."""
-
-KEEP_ALIVE_SECS: Final = 2.0
 STOPPED_SECS: Final = 9.0
 """A client that was stopped for so long (suspended, laptop lid) may have been forgotten by the agent."""
 
@@ -443,13 +440,3 @@ class Connection:
     def _fail(self, error: ElfError) -> None:
         for request in self._requests.values():
             request.fail(error)
-
-
-def object_of(reply: Reply) -> dict[str, object]:
-    """The JSON object of a reply; its text under ``text`` when there is none."""
-    if not reply.body:
-        return {"text": reply.text} if reply.text else {}
-    try:
-        return msgspec.json.decode(reply.body, type=dict[str, object])
-    except msgspec.MsgspecError as error:
-        raise ElfError(f"the agent's answer is not a JSON object: {error}") from None

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
+from elf.client.asking import ANSWER_SECS
 from elf.client.client import connect
-from elf.client.connection import ANSWER_SECS
 from elf.errors import ElfError, UserError
 from elf.security import folder
 from elf.security.certificates import Certificate, Signed, sign

@@ -26,6 +26,7 @@ from agents.keyring import Keyring, open_keyring
 from agents.loading import load
 from agents.main import _parser, ended, run
 from elf.client import Client, connect
+from elf.client.connection import Connection
 from elf.errors import ConfigError, ElfError, UserError
 from elf.job.messages.log import Hello, JoinStream, LogTail, LogVoters, MemberLeft
 from elf.security.folder import load as load_keys
@@ -376,7 +377,9 @@ async def test_the_creator_is_the_name_of_the_key(closed: Closed) -> None:
     made = connect(closed.agent.address, cluster="test", creator="ada", keys=closed.folders["will"])
     async with made as client:
         assert client.creator == "will"
-        client._connection._creator = client.creator = "ada"  # as an attacker's client would say
+        connection = client._connection
+        assert isinstance(connection, Connection)
+        connection._creator = client.creator = "ada"  # as an attacker's client would say
         await client.sql(CREATE)
     jobs = await told(closed.client("rita"), "SHOW JOBS")
     assert [(row["job"], row["creator"]) for row in jobs] == [("mine", "will")]
