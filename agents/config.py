@@ -326,6 +326,11 @@ class HttpConfig:
     address_connections_max: int = setting(
         64, whole(4), "Open connections from one address (that of a proxy, too)."
     )
+    page: bool = setting(
+        False,
+        flag(),
+        "Whether the page is served there too, for browsers: to people who show a token (elf keys bearer).",
+    )
     tls_cert: str = setting(
         "",
         empty_or(_FOLDER),

@@ -10,9 +10,9 @@ Whoever reaches the port may open connections, and nobody may keep others from `
 - So many are answered at once that a quarter of either bound is left; what is left is for ``PROBES``.
 - So many answers a second an address has, and all have twice as many: each is made on the loop that hears the
   fleet.
-- A request has no body (but where lines are received, ``agents.receiving``), and a ``Host`` that is the
-  agent's: a browser can be led here under another name (DNS rebinding), but says which. Who sends none is no
-  browser.
+- A request has no body (but where lines are received, ``agents.receiving``, and where the page asks,
+  ``elf.page``), and a ``Host`` that is the agent's: a browser can be led here under another name (DNS
+  rebinding), but says which. Who sends none is no browser.
 
 What is refused has one line that says why, and is counted by its reason.
 """
@@ -54,8 +54,8 @@ class Bounds:
     an_address: int = 64
     wait_secs: float = WAIT_SECS
     answers: int = 50
-    bodies: bool = False
-    """Requests may have one; whoever answers them bounds it, and how long it may take."""
+    has_body: Callable[[str], bool] = lambda path: False
+    """Whether a request to a path may have one; whoever answers it bounds that, and how long it may take."""
 
 
 def names_of(*addresses: str, also: Iterable[str] = ()) -> frozenset[str]:
@@ -167,7 +167,7 @@ class Door:
         if not self._is_ours(headers.get(b"host", b"").decode("latin-1"), scope):
             return 421, "host", MISDIRECTED
         has_body = headers.get(b"content-length", b"0").strip(b"0") or b"transfer-encoding" in headers
-        if has_body and not self._bounds.bodies:
+        if has_body and not self._bounds.has_body(scope["path"]):
             return 413, "body", BODY
         if scope["path"] in PROBES:
             return None

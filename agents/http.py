@@ -2,7 +2,8 @@
 JSON.
 
 It runs inside the agent's own event loop, serves only what ``AgentStatus`` gives it, and changes nothing:
-there is no request that does. Rules: who may hold a connection and what is refused is said in
+there is no request that does. With a ``host`` it has the page too (``elf.page``), which asks as whoever is at
+it. Rules: who may hold a connection and what is refused is said in
 ``agents.connections``; an error of ours is a 500 and a log line, and stops nothing; ``stop`` ends open
 streams. No page of another origin may read an answer, or take it for anything but what it is. Signals are the
 agent's business, not the server's.
@@ -10,9 +11,9 @@ agent's business, not the server's.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
-from typing import Final, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -20,16 +21,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from agents.bearers import Bearers, Look, Tls
 from agents.connections import Bounds, Door, names_of
 from agents.exposition import CONTENT_TYPE
-from agents.serving import Served, bound
+from agents.serving import POLICY, Served, bound
 from elf.errors import UserError
+from elf.page.events import HEADERS, KEEP_ALIVE_SECS, Event, EventStreams
 
-KEEP_ALIVE_SECS: Final = 15.0
-"""A silent stream says that it is still there this often; also how long a vanished reader may go unnoticed.
-"""
+if TYPE_CHECKING:
+    from elf.page.visitors import Host
 
 Fact = Mapping[str, object]
 
@@ -85,19 +87,27 @@ class HttpServer:
         refused: Callable[[str], None] = lambda _: None,
         look: Look | None = None,
         tls: Tls | None = None,
+        host: Host | None = None,
         keep_alive_secs: float = KEEP_ALIVE_SECS,
     ) -> None:
         """``listen``: ``host:port``; port 0: any free one (``port`` says which after ``start``). ``names``,
-        ``bounds``, ``refused``: see ``agents.connections``; ``look``, ``tls``: see ``agents.bearers``."""
+        ``bounds``, ``refused``: see ``agents.connections``; ``look``, ``tls``: see ``agents.bearers``;
+        ``host``: whom the page lets in (``elf.page``); None: there is no page."""
         self._facts = facts
+        self._events = EventStreams(keep_alive_secs)
         app = self._app()
-        guarded = Bearers(app, look) if look else app
+        shown: ASGIApp = Bearers(app, look) if look else app
+        policy = POLICY
+        if host is not None:
+            from elf.page.app import POLICY as PAGE_POLICY  # what it asks through is a client
+            from elf.page.app import Page
+
+            page, policy = Page(host, self._events), PAGE_POLICY
+            shown = page.before(shown)
+            bounds = replace(bounds, has_body=page.has_body)
         secret = None if tls is None else tls.context()
-        self._door = Door(guarded, names | names_of(listen), bounds, refused, secret)
-        self._server = Served(listen, self._door, "http.listen")
-        self._keep_alive_secs = keep_alive_secs
-        self._stopping = asyncio.Event()
-        self._closing: set[asyncio.Future[None]] = set()
+        self._door = Door(shown, names | names_of(listen), bounds, refused, secret)
+        self._server = Served(listen, self._door, "http.listen", policy)
         self.port = 0
         self.address = listen
 
@@ -108,9 +118,9 @@ class HttpServer:
 
     async def stop(self) -> None:
         """End streams, finish what is being answered, close. Idempotent."""
-        self._stopping.set()
+        self._events.stop()
         await self._server.stop()
-        await asyncio.gather(*self._closing)
+        await self._events.settle()
 
     def _app(self) -> Starlette:
         routes = [
@@ -163,53 +173,18 @@ class HttpServer:
         windows = await self._facts.windows(name)
         if windows is None:
             raise HTTPException(404, f"there is no job {name}")
-        return StreamingResponse(
-            self._events(windows), headers={"content-type": "text/event-stream", "cache-control": "no-store"}
-        )
-
-    async def _events(self, windows: AsyncIterator[Fact]) -> AsyncIterator[bytes]:
-        """Server-sent events: one for each window, ``end`` when the job has no more, comments in between."""
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        coming = asyncio.ensure_future(_next(windows))
-        try:
-            yield b": here they come\n\n"
-            while True:
-                waiting = {coming, stopping}
-                await asyncio.wait(
-                    waiting, timeout=self._keep_alive_secs, return_when=asyncio.FIRST_COMPLETED
-                )
-                if stopping.done():
-                    return
-                if not coming.done():
-                    yield b": still here\n\n"
-                    continue
-                window = coming.result()
-                if window is None:
-                    yield b"event: end\ndata: {}\n\n"
-                    return
-                yield b"event: window\ndata: " + _json(window) + b"\n\n"
-                coming = asyncio.ensure_future(_next(windows))
-        finally:
-            # In a task of its own: a reader that vanishes cancels this one again at every await.
-            closing = asyncio.ensure_future(_let_go(windows, stopping, coming))
-            self._closing.add(closing)
-            closing.add_done_callback(self._closing.discard)
+        return StreamingResponse(self._events.of(_told(windows)), headers=HEADERS)
 
 
-async def _next(windows: AsyncIterator[Fact]) -> Fact | None:
-    """The next window; None when there are no more."""
-    return await anext(windows, None)
-
-
-async def _let_go(
-    windows: AsyncIterator[Fact], *tasks: asyncio.Future[Fact | None] | asyncio.Task[bool]
-) -> None:
-    """Nobody reads these windows any more."""
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
-    if isinstance(windows, AsyncGenerator):
-        await windows.aclose()
+async def _told(windows: AsyncIterator[Fact]) -> AsyncGenerator[Event]:
+    """An event for each window, and ``end`` when the job has no more."""
+    try:
+        async for window in windows:
+            yield "window", window
+        yield "end", {}
+    finally:
+        if isinstance(windows, AsyncGenerator):
+            await windows.aclose()
 
 
 def cannot_serve(listen: str) -> str:

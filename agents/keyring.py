@@ -17,11 +17,11 @@ from agents.settings.tree import ConfigProblems
 from elf.addresses import is_loopback, split_address
 from elf.errors import UserError
 from elf.fields import replace
-from elf.security.bearer import owner
+from elf.security.bearer import check_loopback, owner
 from elf.security.certificates import Certificate, Signed
 from elf.security.folder import IDENTITY_FILE, Keys, load
 from elf.security.loopback import loopback_file, make_loopback
-from elf.security.principals import CurvePair, Principal, Security
+from elf.security.principals import LOCAL, CurvePair, Principal, Security
 from elf.security.roster import Roster
 
 Mode = Literal["keys", "loopback", "open"]
@@ -105,6 +105,20 @@ class Keyring:
         if self.roster is None:
             return "this agent has no keys"
         return principal_of(owner(text, self.roster, time.time())).lacks("read", "this")
+
+    def visitor(self, text: str) -> Principal | None:
+        """Who comes to the page with a token for HTTP; None: anybody. Raises ``UserError`` where it is no
+        token, or holds no more."""
+        if self.mode == "open":
+            return None
+        if not text:
+            raise UserError("a token is wanted: elf keys bearer makes one")
+        if self.roster is not None:
+            return principal_of(owner(text, self.roster, time.time()))
+        if self.security is None or self.security.server_secret is None:
+            raise UserError("this agent has no keys")
+        check_loopback(text, self.security.server_secret, time.time())
+        return LOCAL
 
 
 def principal_of(certificate: Certificate) -> Principal:

@@ -23,7 +23,7 @@ import uuid
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import overlay as ring
 from agents import codec, logs
@@ -81,6 +81,9 @@ from elf.security.roster import Trust
 from elf.transport.reach import reached
 from elf.transport.zeromq import ZeroMqTransport
 from overlay import raft
+
+if TYPE_CHECKING:
+    from elf.page.visitors import Host
 
 STORE_FILE = "elf.sqlite"
 FUNCTIONS_AT_ONCE = 16
@@ -300,7 +303,8 @@ async def _run(lives: Lives, process: _Process, listening: _Told | None) -> End:
             if not is_refusal(error):
                 raise
             return End(str(error), 1, again=True)
-        shown = _shown(config, keyring, Status(driver), process, driver.metrics.http_refused)
+        host = _page(config, keyring, driver)
+        shown = _shown(config, keyring, Status(driver), process, driver.metrics.http_refused, host)
         shown_at = await opened.enter_async_context(shown)
         if listening is not None:
             listening(transport.address, shown_at)
@@ -310,6 +314,15 @@ async def _run(lives: Lives, process: _Process, listening: _Told | None) -> End:
         return await driver.run(contacts)
 
 
+def _page(config: Config, keyring: Keyring, driver: Driver) -> Host | None:
+    """Whom the page lets in; None: there is none."""
+    if not config.http.page:
+        return None
+    from agents.pagehost import PageHost  # it asks through a client, which most agents do without
+
+    return PageHost(driver, keyring)
+
+
 @contextlib.asynccontextmanager
 async def _shown(
     config: Config,
@@ -317,20 +330,21 @@ async def _shown(
     facts: AgentStatus,
     process: _Process,
     refused: Callable[[str], None] = lambda _: None,
+    host: Host | None = None,
 ) -> AsyncIterator[str | None]:
-    """An agent's facts over HTTP, and where; None: nowhere. ``refused``: see ``HttpServer``."""
-    if not config.http.listen:
+    """An agent's facts over HTTP, and where; None: nowhere. ``refused``, ``host``: see ``HttpServer``."""
+    http = config.http
+    if not http.listen:
         process.shown[config.agent.name] = facts
         yield None
         return
-    names = names_of(config.agent.listen, config.agent.advertise, also=config.http.hosts)
-    bounds = Bounds(config.http.connections_max, config.http.address_connections_max)
-    http = config.http
-    alone = is_loopback(split_address(config.http.listen)[0]) or keyring.mode == "open"
+    names = names_of(config.agent.listen, config.agent.advertise, also=http.hosts)
+    bounds = Bounds(http.connections_max, http.address_connections_max)
+    alone = is_loopback(split_address(http.listen)[0]) or keyring.mode == "open"
     look = None if alone else keyring.refused_reader
     tls = Tls(http.tls_cert, http.tls_key) if http.tls_cert else None
     server = HttpServer(
-        config.http.listen, facts, names=names, bounds=bounds, refused=refused, look=look, tls=tls
+        http.listen, facts, names=names, bounds=bounds, refused=refused, look=look, tls=tls, host=host
     )
     await server.start()
     process.shown[config.agent.name] = facts

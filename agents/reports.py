@@ -16,6 +16,7 @@ from agents.logs import Logger, Seldom
 from agents.metrics import Counts, Metrics
 from agents.node.node import Node
 from agents.ports import Told
+from elf import __version__
 from elf.job import effects as do
 from elf.job.events import Delivered
 from elf.job.work import OutputWork
@@ -189,6 +190,7 @@ def stats_of(
         outputs=outputs,
         outputs_stopped=sum(bool(one.error) for one in outputs_of(node)),
         archives=tuple(archives),
+        version=__version__,
     )
 
 

@@ -19,22 +19,19 @@ from elf.errors import UserError
 from elf.transport.probe import SERVER
 
 STOP_SECS: Final = 2
-HEADERS: Final = [
-    ("Server", SERVER),
-    ("X-Content-Type-Options", "nosniff"),
-    ("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'"),
-    ("Cross-Origin-Resource-Policy", "same-origin"),
-]
-"""Of every answer. Browsers are told to show nothing of it in another's page, and to run nothing of it."""
+POLICY: Final = "default-src 'none'; frame-ancestors 'none'"
+"""What browsers are told: to run nothing of an answer, and to show it in nobody's page."""
 
 
 class Served:
-    """``start`` it, ``stop`` it. ``key``: the setting that says where it listens."""
+    """``start`` it, ``stop`` it. ``key``: the setting that says where it listens; ``policy``: the
+    Content-Security-Policy of every answer."""
 
-    def __init__(self, listen: str, door: Door, key: str) -> None:
+    def __init__(self, listen: str, door: Door, key: str, policy: str = POLICY) -> None:
         self._listen = listen
         self._door = door
         self._key = key
+        self._policy = policy
         self._server: _Server | None = None
         self._serving: asyncio.Task[None] | None = None
         self.port = 0
@@ -55,7 +52,7 @@ class Served:
             proxy_headers=False,  # else who is on this host says from where it asks
             timeout_graceful_shutdown=STOP_SECS,
             server_header=False,
-            headers=HEADERS,
+            headers=_headers(self._policy),
         )
         self._server = _Server(config, self._door)
         self._serving = asyncio.create_task(self._server.serve(sockets=[found]))
@@ -67,6 +64,18 @@ class Served:
             self._server.end()
             await self._serving
             self._serving = None
+
+
+def _headers(policy: str) -> list[tuple[str, str]]:
+    """Of every answer."""
+    return [
+        ("Server", SERVER),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Content-Security-Policy", policy),
+        ("Cross-Origin-Resource-Policy", "same-origin"),
+        ("Cross-Origin-Opener-Policy", "same-origin"),
+        ("Referrer-Policy", "no-referrer"),
+    ]
 
 
 class _Server(uvicorn.Server):

@@ -3,18 +3,18 @@ while it stands aside (``agents.disk.room``)."""
 
 from __future__ import annotations
 
-import asyncio
-import itertools
+import contextlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 
 from agents.driver import Driver
 from agents.exposition import exposition
 from agents.http import Fact, NotServing
+from agents.inside import Inside
 from agents.reports import outputs_of
 from elf.batch import decode
 from elf.client.values import plain, rfc3339
-from elf.wire.clients import ONE_SHOT_PREFIX, Cancel, Execute, KeepAlive, Published, Reply, WindowResult
+from elf.wire.clients import ONE_SHOT_PREFIX, Execute, Published, WindowResult
 
 
 class Status:
@@ -22,7 +22,6 @@ class Status:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._numbers = itertools.count(1)
 
     def trouble(self) -> str:
         return "the agent is on its way out" if self._driver.node.leaving else ""
@@ -120,27 +119,14 @@ class Status:
 
     async def _windows(self, job: str) -> AsyncIterator[Fact]:
         """Subscribe like any client, from inside the process."""
-        client = f"client:http-{next(self._numbers)}"
         creator = next(spec.creator for spec in self._driver.node.log.jobs() if spec.name == job)
-        inbox = self._driver.open_client(client)
-        try:
-            self._driver.from_client(client, Execute(request=1, sql=f"SUBSCRIBE {job}", creator=creator))
-            while True:
-                try:
-                    async with asyncio.timeout(2):
-                        message = await inbox.get()
-                except TimeoutError:
-                    self._driver.from_client(client, KeepAlive(request=1))
-                    continue
-                if isinstance(message, Reply) and not message.done:  # why nothing comes, for people
-                    continue
-                if not isinstance(message, Published):
-                    return
-                for fact in _facts(message.result):
-                    yield fact
-        finally:
-            self._driver.from_client(client, Cancel(request=1))
-            self._driver.close_client(client)
+        inside = Inside(self._driver, None, creator)
+        subscribe = Execute(request=1, sql=f"SUBSCRIBE {job}", creator=creator)
+        async with contextlib.aclosing(inside.anywhere(subscribe)) as replies:
+            async for reply in replies:
+                if isinstance(reply, Published):
+                    for fact in _facts(reply.result):
+                        yield fact
 
 
 class Aside:

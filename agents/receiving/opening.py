@@ -88,7 +88,9 @@ def _receiver(config: Config, stream: StreamConfig, intake: Intake) -> Receiver:
             paths,
             token=token_of(receive.token_file),
             names=names_of(config.agent.listen, config.agent.advertise, also=config.http.hosts),
-            bounds=HttpBounds(bounds.connections, bounds.an_address, answers=1 << 20, bodies=True),
+            bounds=HttpBounds(
+                bounds.connections, bounds.an_address, answers=1 << 20, has_body=lambda path: True
+            ),
             body_bytes_max=receive.body_bytes_max,
             tls=tls,
         )

@@ -1,5 +1,5 @@
-"""The commands that ask a running agent: ``sql``, ``shell``, ``submit``, ``query``, ``jobs``, ``members``,
-``streams``, ``top``, ``tap``, ``tree``, ``compare``, ``leave``.
+"""The commands that ask a running agent: ``sql``, ``shell``, ``ui``, ``submit``, ``query``, ``jobs``,
+``members``, ``streams``, ``top``, ``tap``, ``tree``, ``compare``, ``leave``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CLUSTER = "elf"
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (sql, shell, submit, query, jobs, members, streams, top, tap, tree, compare, leave):
+    for command in (sql, shell, ui, submit, query, jobs, members, streams, top, tap, tree, compare, leave):
         app.command()(command)
 
 
@@ -79,6 +79,22 @@ def shell(
     from elf.cli.shell import run_shell
 
     return run_shell(connect, cluster, creator)
+
+
+def ui(
+    connect: Connect = DEFAULT_ADDRESS,
+    listen: Annotated[
+        str,
+        typer.Option("--listen", metavar="HOST:PORT", help="A loopback address; port 0: any free one."),
+    ] = "127.0.0.1:7073",
+    creator: Creator = None,
+    cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
+) -> int:
+    """The fleet in a browser, until Ctrl-C: open the link that it prints, which is yours alone."""
+    from elf.cli.ui import serve
+
+    return serve(connect, cluster, listen, creator)
 
 
 def submit(

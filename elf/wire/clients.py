@@ -332,6 +332,7 @@ class Stats(msgspec.Struct, frozen=True):
         outputs (tuple[str, ...]): the beginnings of targets that its host lets outputs go to.
         outputs_stopped (int): outputs of its jobs that something is against (SHOW OUTPUTS).
         archives (tuple[ArchiveStats, ...]): what it has archived; of streams with ``archive: off`` nothing.
+        version (str): of elf; empty of one that does not tell.
 
     Example:
         >>> Stats(1, 0, "live", (), 0, 0, 0, 0, 0, 0).state
@@ -352,6 +353,7 @@ class Stats(msgspec.Struct, frozen=True):
     outputs: tuple[Label, ...] = ()
     outputs_stopped: Count = 0
     archives: tuple[ArchiveStats, ...] = ()
+    version: Text = ""
 
 
 class AgentStats(msgspec.Struct, frozen=True):

@@ -1,0 +1,138 @@
+"""``elf ui``: the page, for one person, who asks through the keys of the client.
+
+It listens on loopback, and lets in who has the link that it prints: the token in it is made anew each time,
+and stands behind ``#``, which a browser keeps to itself. A browser on another machine comes through ``ssh
+-L``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import importlib.util
+import json
+import secrets
+import signal
+import sys
+from typing import Final
+
+from agents.connections import Bounds, Door, names_of
+from agents.serving import Served
+from elf.addresses import is_loopback, split_address
+from elf.cli.ask import ask
+from elf.cli.printing import say
+from elf.client import Client, connect
+from elf.errors import ElfError, UserError
+from elf.page.app import POLICY, Page
+from elf.page.events import EventStreams
+from elf.page.visitors import Compare, Visitor
+
+ANSWERS: Final = 200
+"""A second: there is one person, with as many tabs as they like."""
+COMPARE_SECS: Final = 600.0
+
+
+def serve(address: str, cluster: str, listen: str, creator: str | None) -> int:
+    """Until Ctrl-C."""
+    host = split_address(listen)[0]
+    if not is_loopback(host):
+        raise UserError(
+            f"--listen {listen}: the page is served to this machine alone; from another one it is reached "
+            f"through ssh -L 7073:127.0.0.1:7073, or at an agent with http.page: true"
+        )
+    with contextlib.suppress(KeyboardInterrupt):
+        ask(_serve(address, cluster, listen, creator))
+    return 0
+
+
+async def _serve(address: str, cluster: str, listen: str, creator: str | None) -> None:
+    async with connect(address, cluster=cluster, creator=creator) as client:
+        host = ClientHost(client, cluster)
+        events = EventStreams()
+        page = Page(host, events)
+        bounds = Bounds(answers=ANSWERS, has_body=page.has_body)
+        door = Door(page, names_of(listen), bounds, lambda reason: None)
+        server = Served(listen, door, "--listen", POLICY)
+        await server.start()
+        agent = (await client.status()).get("agent", client.address)
+        say(f"the fleet of {agent} ({client.address}), for {client.creator}; Ctrl-C ends it", sys.stdout)
+        print(f"http://{server.address}/#key={host.token}", flush=True)
+        try:
+            await _asked_to_end()
+        finally:
+            events.stop()
+            await server.stop()
+            await events.settle()
+
+
+async def _asked_to_end() -> None:
+    """Until Ctrl-C, or SIGTERM, which is taken for one (``elf.cli.errors``)."""
+    ended = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, ended.set)
+    await ended.wait()
+
+
+class ClientHost:
+    """Lets in who has the ``token``; all of them ask through one client."""
+
+    def __init__(self, client: Client, cluster: str) -> None:
+        self._client = client
+        self._cluster = cluster
+        self._opening = asyncio.Lock()
+        self.token = secrets.token_urlsafe(32)
+
+    @property
+    def compare(self) -> Compare | None:
+        """See ``elf.page.visitors``."""
+        return self._compare if importlib.util.find_spec("pyspark") is not None else None
+
+    async def visitor(self, token: str) -> Visitor:
+        """See ``elf.page.visitors``. A client that has lost its agent looks for one again."""
+        if why := self.ended(token):
+            raise UserError(why)
+        async with self._opening:
+            try:
+                await self._client.status()
+            except UserError:
+                raise
+            except ElfError:
+                await self._client.close()
+                await self._client.open()
+        return Visitor(self._client.creator, self._client.roles, True, self._client)
+
+    def ended(self, token: str) -> str:
+        """See ``elf.page.visitors``."""
+        if hmac.compare_digest(token.encode(), self.token.encode()):
+            return ""
+        return "open the link that elf ui has printed: this token is another one's"
+
+    async def _compare(self, job: str) -> dict[str, object]:
+        """In a process of its own, since Java takes its time and memory."""
+        if not job.isidentifier():
+            raise UserError(f"{job!r} is no name of a job")
+        command = ("-m", "elf.cli.main", "compare", job, "--json", "--connect", self._client.address)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *command,
+            "--cluster",
+            self._cluster,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        try:
+            async with asyncio.timeout(COMPARE_SECS):
+                out, err = await process.communicate()
+        except TimeoutError:
+            raise UserError(f"Spark has not answered within {COMPARE_SECS:.0f} s") from None
+        finally:
+            if process.returncode is None:
+                process.kill()
+        try:
+            told: dict[str, object] = json.loads(out)
+        except ValueError:
+            text = err.decode(errors="replace").strip().splitlines()
+            raise UserError(text[-1] if text else "the comparison said nothing") from None
+        return told

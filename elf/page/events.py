@@ -1,0 +1,93 @@
+"""Server-sent events: what an iterator gives, for a browser or any other reader, with comments while nothing
+comes.
+
+Rules: a stream ends when its server stops, and when its reader's right has ended. Its iterator is closed
+then, also when the reader vanishes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from typing import Final
+
+import msgspec
+
+KEEP_ALIVE_SECS: Final = 15.0
+"""A silent stream says that it is still there this often; also how long a vanished reader may go unnoticed.
+"""
+HEADERS: Final = {"content-type": "text/event-stream", "cache-control": "no-store"}
+Event = tuple[str, Mapping[str, object]]
+"""Its name, and its data."""
+
+_json: Final = msgspec.json.Encoder(decimal_format="number").encode
+
+
+class EventStreams:
+    """Those of one server."""
+
+    def __init__(self, keep_alive_secs: float = KEEP_ALIVE_SECS) -> None:
+        self._keep_alive_secs = keep_alive_secs
+        self._stopping = asyncio.Event()
+        self._closing: set[asyncio.Future[None]] = set()
+
+    def stop(self) -> None:
+        """End all that go on. Idempotent."""
+        self._stopping.set()
+
+    async def settle(self) -> None:
+        """Wait until those that have ended are closed."""
+        await asyncio.gather(*self._closing)
+
+    async def of(
+        self, events: AsyncIterator[Event], ended: Callable[[], str] = lambda: ""
+    ) -> AsyncIterator[bytes]:
+        """One stream. ``ended``: why its reader may read no more; empty: it may."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        coming = asyncio.ensure_future(_next(events))
+        try:
+            yield b": here they come\n\n"
+            while True:
+                waiting = {coming, stopping}
+                await asyncio.wait(
+                    waiting, timeout=self._keep_alive_secs, return_when=asyncio.FIRST_COMPLETED
+                )
+                if stopping.done():
+                    return
+                if why := ended():
+                    yield _bytes(("error", {"error": why}))
+                    return
+                if not coming.done():
+                    yield b": still here\n\n"
+                    continue
+                event = coming.result()
+                if event is None:
+                    return
+                yield _bytes(event)
+                coming = asyncio.ensure_future(_next(events))
+        finally:
+            # In a task of its own: a reader that vanishes cancels this one again at every await.
+            closing = asyncio.ensure_future(_let_go(events, stopping, coming))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+
+
+def _bytes(event: Event) -> bytes:
+    name, data = event
+    return b"event: " + name.encode() + b"\ndata: " + _json(data) + b"\n\n"
+
+
+async def _next(events: AsyncIterator[Event]) -> Event | None:
+    """The next event; None when there are no more."""
+    return await anext(events, None)
+
+
+async def _let_go(
+    events: AsyncIterator[Event], *tasks: asyncio.Future[Event | None] | asyncio.Task[bool]
+) -> None:
+    """Nobody reads these any more."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    if isinstance(events, AsyncGenerator):
+        await events.aclose()
