@@ -23,8 +23,8 @@ A cycle that an agent was too late for is given up after three times ``every``, 
 process ended at once; the next one begins anew, and nothing is kept of it. Edges, which ids they cover, and
 looks survive.
 
-To change it: ``window``, ``every``, ``users_max`` and ``store`` with ``--set``; what an edge is, in the
-queries of ``start``.
+To change it: ``window``, ``every``, ``users_max``, and what an edge is (``wanted``, ``store``, ``user``) with
+``--set``.
 """
 
 from collections.abc import Iterable
@@ -39,6 +39,8 @@ from elf.job import Lines, Rounds, lines_of
 Joins = dict[str, str]
 """Products that are joined: from each but the least one of a bundle to a lesser one of it."""
 
+JOINED = pa.schema([("one", pa.string()), ("other", pa.string())])
+
 
 class ProductBundling(Rounds):
     """Products that the same users like and buy.
@@ -46,7 +48,8 @@ class ProductBundling(Rounds):
     Attributes:
         every (float): seconds between two looks at the graph; edges are forgotten in such steps.
         window (float): seconds that an edge lives, up to the end of the step in which a look begins.
-        store (str): the store whose likes and buys count.
+        user (str): the column with the user of a line; ``line``: that with its id, a number.
+        wanted (str): a condition for lines that are edges; ``store``: of this store.
         users_max (int): users of an epoch, about.
         kept (int): looks that the master remembers.
 
@@ -66,22 +69,27 @@ class ProductBundling(Rounds):
 
     every = 5.0  # seconds between two looks at the graph
     window = 300.0  # seconds that an edge lives
+    user = "user.id"
+    line = "id"
+    wanted = "(likes > 0 OR buys_count > 0)"
     store = "video_games"
     users_max = 50_000  # of an epoch, about
     kept = 100  # looks that the master remembers
 
     def start(self) -> None:
-        wanted = f"(likes > 0 OR buys_count > 0) AND store = '{self.store}' AND product IS NOT NULL"
+        edges = (
+            f"{self.wanted} AND store = '{self.store}' AND product IS NOT NULL AND {self.user} IS NOT NULL"
+        )
         lives, step = (round(1000 * secs) for secs in (self.window + 2 * self.every, self.every))
         self.subscribe(
-            "SELECT user.id AS user_id, product, COUNT(*) AS lines FROM clicks "
-            f"WHERE {wanted} AND user.id IS NOT NULL GROUP BY user.id, product "
+            f"SELECT {self.user} AS user_id, product, COUNT(*) AS lines FROM clicks WHERE {edges} "
+            f"GROUP BY {self.user}, product "
             f"WINDOWING {lives} MILLISECONDS SLIDE {step} MILLISECONDS",
             name="edges",
         )
         self.subscribe(
-            f"SELECT store, MIN(id) AS first, MAX(id) AS last, COUNT(*) AS lines "
-            f"FROM clicks WHERE {wanted} GROUP BY store",
+            f"SELECT store, MIN({self.line}) AS first, MAX({self.line}) AS last, COUNT(*) AS lines "
+            f"FROM clicks WHERE {edges} GROUP BY store",
             name="covers",
         )
         self.state.setdefault("looks", [])  # at the master
@@ -119,7 +127,7 @@ class ProductBundling(Rounds):
             self.look()
         else:
             self.users += total["users"]
-            join(self.joined, total["joins"].items())
+            join(self.joined, zip(*total["joins"].to_pydict().values(), strict=True))
             self.covered |= total["covers"]
             if message["part"] + 1 < message["parts"]:
                 self.begin({**message, "part": message["part"] + 1})
@@ -150,25 +158,30 @@ class ProductBundling(Rounds):
             self.parts = list(split_by_range(kept, ["user_id"], message["parts"]))
             covers = lines_of(self.me, self.flush("covers"), "lines")
         if len(self.parts) != message["parts"]:
-            return {"lost": True, "edges": None, "users": 0, "joins": {}, "covers": {}}
+            return {"lost": True, "edges": None, "users": 0, "joins": table_of({}), "covers": {}}
         edges, self.parts[part] = self.parts[part], self.parts[part].slice(0, 0)
-        joins = self.joins if part == 0 else {}
-        return self.bounded({"lost": False, "edges": edges, "joins": joins, "covers": covers})
+        joins = table_of(self.joins if part == 0 else {})
+        return {"lost": False, "edges": edges, "users": edges.num_rows, "joins": joins, "covers": covers}
 
     def combine(self, one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-        joins = dict(one["joins"])
-        join(joins, other["joins"].items())
-        both = {"lost": one["lost"] or other["lost"], "covers": one["covers"] | other["covers"]}
-        if one["edges"] is None or other["edges"] is None:
-            return {**both, "edges": None, "joins": {}, "users": one["users"] + other["users"]}
-        edges = pa.concat_tables([one["edges"], other["edges"]], promote_options="permissive")
-        edges = joined(edges, joins)
-        return self.bounded({**both, "edges": edges, "joins": joins})
+        both = {"lost": one["lost"] or other["lost"], "users": one["users"] + other["users"]}
+        both["covers"] = one["covers"] | other["covers"]
+        both["joins"] = pa.concat_tables([one["joins"], other["joins"]])
+        edges = [one["edges"], other["edges"]]
+        many = any(some is None for some in edges) or both["users"] > 16 * self.users_max
+        both["edges"] = None if many else pa.concat_tables(edges, promote_options="permissive")
+        return both
 
-    def bounded(self, part: dict[str, Any]) -> dict[str, Any]:
-        """A part with its number of users; without them, if they are too many for a message."""
-        users = part["edges"].num_rows
-        return {**part, "users": users, "edges": part["edges"] if users <= 2 * self.users_max else None}
+    def gathered(self, value: dict[str, Any]) -> dict[str, Any]:
+        """One edge a user; none, if that are too many for a message."""
+        if value["edges"] is None:
+            return value
+        joins: Joins = {}
+        join(joins, zip(*value["joins"].to_pydict().values(), strict=True))
+        edges = joined(value["edges"], joins)
+        users = edges.num_rows
+        kept = edges if users <= 2 * self.users_max else None
+        return {**value, "edges": kept, "users": users, "joins": table_of(joins)}
 
     def deliver(self, app: bytes, message: Any) -> Any:
         """Other jobs may ask what goes with a product, and for the looks after a number: ``{"since": n}``."""
@@ -183,6 +196,11 @@ class ProductBundling(Rounds):
 
 
 # -- connected components ------------------------------------------------------------------------------------
+
+
+def table_of(joins: Joins) -> pa.Table:
+    """Joins as they are sent."""
+    return pa.table({"one": list(joins), "other": list(joins.values())}, schema=JOINED)
 
 
 def joined(edges: pa.Table, joins: Joins) -> pa.Table:

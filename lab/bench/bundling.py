@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final
 
 from elf.examples import product_bundling
-from elf.job.program.spec import with_settings
 
 USERS: Final = 5_000
 PRODUCTS: Final = 500
@@ -25,12 +24,17 @@ EDGES: Final = 25
 WINDOW_SECS: Final = 10.0
 BEFORE: Final = 20
 """Looks before a window is full."""
-_TIMED: Final = """
+JOB: Final = (
+    Path(product_bundling.__file__).read_text()
+    + f"""
 
 import time
 
 
 class Timed(ProductBundling):
+    every, window = {EVERY_SECS}, {WINDOW_SECS}
+    wanted, user, line = "clicks > 0", "user", "user"
+
     def begin(self, message):
         print("begun")
         self.begun_at = time.monotonic()
@@ -41,14 +45,7 @@ class Timed(ProductBundling):
         super().finish(message, total, agents)
         print(1e3 * (time.monotonic() - begun_at), agents)
 """
-_SETTINGS: Final = {
-    "every": EVERY_SECS,
-    "window": WINDOW_SECS,
-    "wanted": "clicks > 0",
-    "user": "user",
-    "line": "user",
-}
-JOB: Final = with_settings(Path(product_bundling.__file__).read_text() + _TIMED, _SETTINGS)
+)
 """It prints ``begun`` when an epoch begins, and at its end the milliseconds and of how many agents it is."""
 
 

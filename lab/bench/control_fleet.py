@@ -287,21 +287,27 @@ def on_fleet(
 
 
 @asynccontextmanager
-async def written(fleet: ControlFleet, lines: int, every_secs: float) -> AsyncIterator[None]:
-    """Beside every agent so many lines with the time of the clock, again and again, as long as the block
-    goes on."""
+async def on_and_on(write: Callable[[], object], every_secs: float) -> AsyncIterator[None]:
+    """Do this again and again, as long as the block goes on."""
 
-    async def write() -> None:
+    async def writes() -> None:
         while True:
-            fleet.write(time.time_ns() // 1000, lines)
+            write()
             await asyncio.sleep(every_secs)
 
-    writing = asyncio.create_task(write())
+    writing = asyncio.create_task(writes())
     try:
         yield
     finally:
         writing.cancel()
         await asyncio.gather(writing, return_exceptions=True)
+
+
+@asynccontextmanager
+async def written(fleet: ControlFleet, lines: int, every_secs: float) -> AsyncIterator[None]:
+    """Beside every agent so many lines with the time of the clock, again and again."""
+    async with on_and_on(lambda: fleet.write(time.time_ns() // 1000, lines), every_secs):
+        yield
 
 
 def line_of(us: int, number: int) -> bytes:

@@ -23,7 +23,8 @@ from typer import Option
 
 from elf.client import Client
 from elf.errors import ElfError, UserError
-from lab.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_fleet, until
+from lab.bench import bundling
+from lab.bench.control_fleet import FIRST_US, SECOND_US, ControlFleet, on_and_on, on_fleet, until
 from lab.bench.options import Agents, Hosts
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
 
@@ -251,6 +252,24 @@ async def cycle(fleet: ControlFleet, client: Client, rounds: int) -> list[float]
     return found[1:]  # in the first the job's processes start
 
 
+async def bundles(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
+    """The master of product bundling begins an epoch → it has the users of all agents. There are as many
+    edges as a window has before anything is measured, and more come every half second."""
+    agents, rng = str(len(fleet.places)), random.Random(1)
+
+    def write() -> None:
+        now = time.time_ns() // 1000
+        for place in fleet.places:
+            place.clicks.write(b"".join(bundling.edge_of(now, rng) for _ in range(bundling.EDGES)))
+
+    async with on_and_on(write, bundling.EVERY_SECS):
+        await _submit(client, "bundling", bundling.JOB)
+        count = bundling.BEFORE + 5 * rounds
+        found = await fleet.printed("bundling", lambda words: words[1:2] == [agents], count)
+    await client.sql("DROP JOB bundling")
+    return [float(words[0]) for words in found[bundling.BEFORE :]]
+
+
 async def route(fleet: ControlFleet, client: Client, rounds: int) -> list[float]:
     """The master of a job in Python asks that of another → it has the reply."""
     await _submit(client, "answers", ANSWERS)
@@ -267,7 +286,9 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "route_ms": route,
     "filter_ms": filters,
     "code_ms": code,
+    "bundling_ms": bundles,
 }
+"""The last has lines of now, and leaves the fleet beyond the event time of the others."""
 
 
 TITLES: Final = {
@@ -276,6 +297,7 @@ TITLES: Final = {
     "notify_ms": "a notice, until the last agent has it",
     "window_ms": "a window's end to its result, 4 jobs",
     "cycle_ms": "an epoch of a cycle",
+    "bundling_ms": "product bundling, an epoch",
     "route_ms": "a query to another job's master and back",
     "filter_ms": "a changed filter, until the last agent has applied it",
     "code_ms": "changed code, until the last agent has applied it",

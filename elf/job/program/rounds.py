@@ -30,7 +30,8 @@ Lines = dict[str, tuple[int, int, int]]
 
 
 class Rounds(Job, ABC):
-    """A job that works in rounds. Override ``contribute``, ``combine`` (required) and ``finish``.
+    """A job that works in rounds. Override ``contribute``, ``combine`` (required) and ``finish``; and
+    ``gathered``, where it saves work.
 
     A subclass that overrides ``on_multicast`` for messages of its own hands those with a ``"round"`` on to
     this class.
@@ -149,6 +150,39 @@ class Rounds(Job, ABC):
         Raises:
             What your code raises makes the job ``failing``.
         """
+
+    def gathered(self, value: Any) -> Any:
+        """On every agent: called once a round, with its own contribution and those of all below it, before
+        they go on. What is done here is done once, and not each time that ``combine`` is called.
+
+        Args:
+            value (Message): what ``combine`` has made of them; its own, where it is the only one.
+
+        Returns:
+            Message: the same in the form of a contribution.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> class Least(Rounds):
+            ...     def contribute(self, message):
+            ...         return [3, 1]
+            ...
+            ...     def combine(self, one, other):
+            ...         return one + other
+            ...
+            ...     def gathered(self, value):
+            ...         return [min(value)]
+            ...
+            ...     def finish(self, message, total, agents):
+            ...         print(total)
+
+            >>> master, below = two_agents(Least)
+            >>> master.begin()
+            [1]
+        """
+        return value
 
     def finish(self, message: Any, total: Any, agents: int) -> None:
         """At the master: called at the end of a round.
@@ -274,13 +308,13 @@ class Rounds(Job, ABC):
         if not self._open or self._waiting.intersection(self.children) or not self._has_value:
             return
         self._open = False
+        value = self.gathered(self._value)
         if self.is_root:
-            self.finish(self._message, self._value, self._agents)
+            self.finish(self._message, value, self._agents)
         elif self.parent:
-            part = {"round": self.round, "agents": self._agents, "value": self._value}
-            self.send_to(self.parent, part)
+            self.send_to(self.parent, {"round": self.round, "agents": self._agents, "value": value})
         else:
-            self.late(self._value)
+            self.late(value)
 
 
 def lines_of(agent: str, paos: pa.Table, count: str) -> Lines:

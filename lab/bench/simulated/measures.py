@@ -6,18 +6,23 @@ A function leaves the fleet as it found it, but for event time.
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from elf.errors import ElfError
-from elf.job.program.calls import Loaded
+from elf.job.program.calls import Loaded, Place
+from elf.job.program.runner import JobRunner
 from elf.job.program.spec import Question, Submission
-from lab.bench.control_fleet import SECOND_US
+from lab.bench.bundling import BEFORE, EDGES, JOB, edge_of
+from lab.bench.control_fleet import SECOND_US, STREAM
 from lab.bench.control_measures import ANSWERS, CYCLE, LINES, OPERATORS, SEPARATE, create
 from lab.bench.simulated.fleet import SimFleet
+from lab.chaos.programs import no_queries
 
 Measure = Callable[[SimFleet, int], list[float]]
 
@@ -233,7 +238,7 @@ def leap(fleet: SimFleet, rounds: int) -> list[float]:
 
 def cycle(fleet: SimFleet, rounds: int) -> list[float]:
     """The master of a job in Python begins an epoch → it has what all agents answered."""
-    _submit(fleet, "cycle", TIMED_CYCLE, "Cycle", 100)
+    _submit(fleet, "cycle", TIMED_CYCLE, Loaded("Cycle", 100, ()))
     fleet.forget()
     begun: dict[int, float] = {}
     found: list[float] = []
@@ -254,10 +259,34 @@ def cycle(fleet: SimFleet, rounds: int) -> list[float]:
     return found[1:]
 
 
+def bundling(fleet: SimFleet, rounds: int) -> list[float]:
+    """The master of product bundling begins an epoch → it has the users of all agents."""
+    world, rng = fleet.world, random.Random(1)
+    _submit(fleet, "bundling", JOB, loaded_of(JOB))
+    fleet.forget()
+    begun, found = 0.0, list[float]()
+    for epoch in range(BEFORE + 5 * rounds):
+        for agent in range(fleet.nodes):
+            rows = [edge_of(1_000 * world.now, rng).decode().strip() for _ in range(EDGES)]
+            world.after(0, world.agents[agent], partial(world.agents[agent].tasks[STREAM].feed, rows))
+        ends = world.exact + 500
+        while world.exact < ends:
+            world.run(10)
+            said, world.said[:] = list(world.said), []
+            for one in said:
+                words = one.about.split() if one.what == "printed" else []
+                if words[:1] == ["begun"]:
+                    begun = one.began
+                elif words[1:2] == [str(fleet.nodes)] and epoch >= BEFORE:
+                    found.append(one.ended - begun)
+    fleet.sql("DROP JOB bundling")
+    return found
+
+
 def route(fleet: SimFleet, rounds: int) -> list[float]:
     """An agent asks the master of a job in Python → it has the reply. The asking job's own sandbox is charged
     beside it; the client that asks for it is on that agent."""
-    _submit(fleet, "answers", ANSWERS, "Answers", 0)
+    _submit(fleet, "answers", ANSWERS, Loaded("Answers", 0, ()))
     fleet.pause()
     argument = msgspec.json.encode(Question("answers", 4)).decode()
     own = fleet.world.costs.sandbox_ms - 2 * fleet.world.link_ms
@@ -269,9 +298,13 @@ def route(fleet: SimFleet, rounds: int) -> list[float]:
     return found
 
 
-def _submit(fleet: SimFleet, name: str, text: str, title: str, every_ms: int) -> None:
-    loaded = Loaded(title, every_ms, ())
+def _submit(fleet: SimFleet, name: str, text: str, loaded: Loaded) -> None:
     fleet.call("submit", msgspec.json.encode(Submission(name, text, f"{name}.py", loaded, name)).decode())
+
+
+def loaded_of(text: str) -> Loaded:
+    """What a client learns of a job when it tries it."""
+    return JobRunner(text, "job.py", "job", "me", no_queries).start(Place("", 0))
 
 
 MEASURES: Final[Mapping[str, Measure]] = {
@@ -283,4 +316,5 @@ MEASURES: Final[Mapping[str, Measure]] = {
     "window_ms": window,
     "window_apart_ms": window_apart,
     "leap_ms": leap,
+    "bundling_ms": bundling,
 }
