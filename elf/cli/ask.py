@@ -15,7 +15,7 @@ import json
 import re
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -120,7 +120,7 @@ async def _perform(reached: Client, asked: tuple[str, ...], out: Printer, window
 async def answer(client: Client, statement: str, out: Printer, windows: int | None = None) -> bool:
     """Print all that one statement gives. True when Ctrl-C ended a statement that was not giving windows."""
     watching = False
-    waiting = Waiting()
+    waiting = Waiting(out.beside)
     try:
         async for found in client.execute(statement, windows):
             if isinstance(found, Window):
@@ -148,9 +148,11 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
 
 
 class Waiting:
-    """Says on standard error why nothing comes: when the reason changes, and once a minute."""
+    """Says on standard error why nothing comes: when the reason changes, and once a minute. ``before`` is
+    called before it does."""
 
-    def __init__(self) -> None:
+    def __init__(self, before: Callable[[], None] = lambda: None) -> None:
+        self._before = before
         self._reason = ""
         self._again = 0.0
         self._rows = time.monotonic()
@@ -169,6 +171,7 @@ class Waiting:
         reason, now = text.partition(";")[0], time.monotonic()
         if reason != self._reason or now >= self._again:
             self._reason, self._again = reason, now + WAITING_SECS
+            self._before()
             say(f"elf: {text}")
 
 

@@ -77,6 +77,9 @@ class Printer(Protocol):
     def data(self, data: dict[str, object]) -> bool:
         """What a statement came to, as an object; False: its text is wanted instead."""
 
+    def beside(self) -> None:
+        """Something else is about to be said below what was printed."""
+
 
 def printer(
     output: Output,
@@ -189,6 +192,9 @@ class JsonPrinter:
     def table(self, table: pa.Table) -> None:
         self._write(json_rows(table))
 
+    def beside(self) -> None:
+        pass
+
     def data(self, data: dict[str, object]) -> bool:
         self._write([json_text(data)])
         return True
@@ -239,6 +245,9 @@ class CsvPrinter:
             self._write([self._header])
         self._write(zip(*(column.to_pylist() for column in table.columns), strict=True))
         self._out.flush()
+
+    def beside(self) -> None:
+        pass
 
     def data(self, data: dict[str, object]) -> bool:
         return False
@@ -327,11 +336,26 @@ class TablePrinter:
     def ended(self, columns: Sequence[str]) -> None:
         pass
 
+    def lines_of(self, window: Window) -> list[str]:
+        """A window as it is printed."""
+        rows = shown(window)
+        return list(self._lines(window, Grid(rows, self._width, self._styles), 0, rows.num_rows))
+
     def table(self, table: pa.Table) -> None:
+        self._out.write(self.text_of(table))
+        self._out.flush()
+
+    def text_of(self, table: pa.Table) -> str:
+        """Rows that belong to no window, as they are printed."""
         width = (
             min(self._console.width, FACTS_COLUMNS) if not self._console.is_terminal else self._console.width
         )
-        self._console.print(facts_table(table, width))
+        with self._console.capture() as drawn:
+            self._console.print(facts_table(table, width))
+        return drawn.get()
+
+    def beside(self) -> None:
+        pass
 
     def data(self, data: dict[str, object]) -> bool:
         return False

@@ -1,44 +1,40 @@
 """``elf shell``: statements at a prompt, over several lines until a semicolon.
 
-Keywords and the names of jobs and streams complete with Tab; the history is kept in a file of the user's. An
-error shows its line with a caret and leaves the prompt as it was. What comes from a pipe or a file is
-performed as ``elf sql`` does it: the last statement needs no semicolon, and the first that fails ends it.
+Enter ends a statement that has its semicolon, and begins a new line of one that has not; so the history, a
+file of the user's, has whole statements. Tab completes what may come next (``elf.cli.completing``). Windows
+are drawn in place and long tables a page at a time (``elf.cli.livetable``); commands with a backslash are as
+psql's (``elf.cli.backslash``). An error shows its line with a caret and leaves the prompt as it was; Ctrl-C
+stops what is performed, and not the shell. What comes from a pipe or a file is performed as ``elf sql`` does
+it: the last statement needs no semicolon, and the first that fails ends it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from elf.cli import backslash
 from elf.cli.ask import answer, ask, perform, split, statements
+from elf.cli.completing import Names, completer
 from elf.cli.errors import fail
-from elf.cli.options import Output
-from elf.cli.printing import printer, say
+from elf.cli.livetable import ScreenPrinter
+from elf.cli.options import Output, one_text
+from elf.cli.printing import Printer, printer, say
 from elf.client import Client, connect
-from elf.errors import ElfError
+from elf.errors import ElfError, UserError
 
 if TYPE_CHECKING:
     from prompt_toolkit import PromptSession
-    from prompt_toolkit.completion import Completer
-
-_WORDS: Final = """
-SELECT FROM WHERE GROUP BY HAVING ORDER LIMIT ASC DESC AS AND OR NOT IN IS NULL LIKE BETWEEN CASE WHEN
-THEN ELSE END COUNT SUM MIN MAX AVG DISTINCT FILTER STDDEV VARIANCE FIRST LAST BOOL_AND BOOL_OR MEDIAN
-ARRAY_AGG HISTOGRAM MAX_BY MIN_BY LAG LEAD OVER PARTITION ROWS PRECEDING FOLLOWING
-PERCENTILE APPROX_COUNT_DISTINCT APPROX_PERCENTILE APPROX_TOP_K WINDOWING SLIDE SECONDS MINUTES HOURS
-MILLISECONDS LATENESS EMIT FINAL REVISE CHANGES EVERY LATE STRAGGLERS WAIT LEAP MIRROR CREATE REPLACE JOB DROP
-ALTER PAUSE RESUME EMPTY ROLLBACK VERSION RESET IMMEDIATELY MOVE SHOW JOBS STREAMS MEMBERS ARCHIVES DESCRIBE
-SUBSCRIBE NOTIFY EXPLAIN OFFLINE OUTPUT OUTPUTS TO WITH BEGINNING NOW ALERT ALERTS COVERAGE OF WINDOW WINDOWS
-SINCE UNTIL REVISIONS AGGREGATE AGGREGATES
-"""
-KEYWORDS: Final = tuple(_WORDS.split())
+    from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
 HELP: Final = """\
-statements end with ;   \\q leaves   help shows this   Ctrl-C stops a SELECT or clears the line
+statements end with ;   \\q leaves   \\? lists commands   Tab completes   Ctrl-C stops a SELECT
 SELECT …;   CREATE JOB name AS SELECT …;   SUBSCRIBE name;   DROP JOB name;
 SELECT … FROM JOB name WINDOWS SINCE '-1 hour';   ROWS OF name WINDOW 'start' WHERE condition LIMIT n;
 CREATE OUTPUT name FROM JOB job TO 'https://…';   DROP OUTPUT name;
@@ -48,6 +44,8 @@ SHOW JOBS | OUTPUTS | ALERTS | AGGREGATES | STREAMS | MEMBERS | ARCHIVES;   DESC
 all of it: docs/elf-ql.md"""
 _QUIT: Final = ("\\q", "quit", "exit")
 _ASKED: Final = ("\\?", "\\h", "help", "?")
+_FORMS: Final = {".csv": Output.CSV, ".json": Output.JSON}
+"""Of a file that \\g writes, by the end of its name."""
 
 
 def run_shell(address: str, cluster: str, creator: str | None = None) -> int:
@@ -62,22 +60,12 @@ async def _shell(address: str, cluster: str, creator: str | None = None) -> int:
     async with connect(address, cluster=cluster, creator=creator) as client:
         status = await client.status()
         say(f"connected to {status.get('agent', client.address)} ({client.address})\n{HELP}", sys.stdout)
-        session = _session(await known_names(client))
-        text = ""
-        while True:
-            try:
-                line = await session.prompt_async("elf> " if not text else "...> ")
-            except KeyboardInterrupt:
-                text = ""
-                continue
-            except EOFError:
-                return 0
-            if not text and line.strip().rstrip(";") in _QUIT:
-                return 0
-            if not text and asks_for_help(line):
-                print(HELP)
-                continue
-            text = await _perform(client, f"{text}{line}\n")
+        shell = Shell(client)
+        learning = asyncio.create_task(shell.learn())
+        try:
+            return await shell.run(_session(shell.names))
+        finally:
+            learning.cancel()
 
 
 def asks_for_help(line: str) -> bool:
@@ -98,17 +86,108 @@ def _piped() -> str:
     return text
 
 
-async def _perform(client: Client, text: str) -> str:
-    """Perform the statements that are complete; what is left of the text is returned."""
-    parts = split(text)
-    for statement in parts.complete:
-        performing = asyncio.ensure_future(answer(client, statement, printer("table")))
+def is_whole(text: str) -> bool:
+    """Whether Enter ends a text: it has its semicolon, or is no statement."""
+    begun = text.strip()
+    if not begun or begun.startswith("\\") or begun.rstrip(";") in _QUIT or asks_for_help(begun):
+        return True
+    return backslash.go_of(begun) is not None or not split(text).rest
+
+
+class Shell:
+    """What a prompt does with what is typed."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self.names = Names(commands=tuple(backslash.COMMANDS))
+        self._settings = backslash.Settings()
+        self._last = ""
+        """The statements that were performed last, which ``\\g`` performs again."""
+
+    async def run(self, session: PromptSession[str]) -> int:
+        """Until the user leaves."""
+        while True:
+            try:
+                text = await session.prompt_async("elf> ")
+            except KeyboardInterrupt:
+                continue
+            except EOFError:
+                return 0
+            if text.strip().rstrip(";") in _QUIT:
+                return 0
+            try:
+                await self._typed(text)
+            except ElfError as error:
+                fail(error)
+
+    async def learn(self) -> None:
+        """Ask for the names that complete: the agent's own view, and the columns that its streams show."""
+        with contextlib.suppress(ElfError):
+            self.names.jobs, streams = await known_names(self._client)
+            self.names.columns = {one: self.names.columns.get(one, ()) for one in streams}
+            for one in streams:
+                found = (await self._client.sql(f"DESCRIBE {one}")).table
+                if found is not None and "column" in found.column_names:
+                    self.names.columns[one] = found["column"].to_pylist()
+
+    async def _typed(self, text: str) -> None:
+        if asks_for_help(text):
+            print(f"{HELP}\n{backslash.help_text()}")
+            return
+        go = backslash.go_of(text)
+        if go is not None:
+            self._last = go.statement or self._last
+            if not self._last:
+                raise UserError("\\g: there is no statement yet")
+            await self._go(self._last, go.file)
+        elif text.lstrip().startswith("\\"):
+            await self._command(*backslash.split_command(text))
+        elif text.strip():
+            self._last = text
+            await self._perform(text, self._screen())
+
+    async def _command(self, command: str, argument: str) -> None:
+        said = backslash.switched(self._settings, command, argument)
+        if said is not None:
+            say(said, sys.stdout)
+        elif command == "\\conninfo":
+            say(
+                f"{self._client.address}, cluster {(await self._client.status()).get('cluster', '')}",
+                sys.stdout,
+            )
+        elif command == "\\i":
+            if not argument:
+                raise UserError("\\i: name a file of statements")
+            await self._perform(one_text(None, Path(argument).expanduser(), "FILE"), self._screen())
+        else:
+            for statement in backslash.statements_of(command, argument):
+                await self._perform(statement, self._screen())
+
+    def _screen(self) -> Printer:
+        return ScreenPrinter(sys.stdout, live=self._settings.live, pages=self._settings.pager)
+
+    async def _go(self, text: str, file: Path | None) -> None:
+        """Perform statements, into a file if one is named; what was in it is gone."""
+        if file is None:
+            await self._perform(text, self._screen())
+            return
         try:
-            await _interruptible(performing)
-        except ElfError as error:
-            fail(error)
-            return ""
-    return parts.rest + "\n" if parts.rest else ""
+            with file.open("w", encoding="utf-8", newline="") as out:
+                await self._perform(text, printer(_FORMS.get(file.suffix, Output.TABLE).value, out=out))
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise UserError(f"\\g {file}: it cannot be written: {why}") from None
+
+    async def _perform(self, text: str, out: Printer) -> None:
+        """Perform the statements of a text; the first that fails ends it."""
+        for statement in statements(text):
+            began = time.perf_counter()
+            await _interruptible(asyncio.ensure_future(answer(self._client, statement, out)))
+            if self._settings.timing:
+                print(f"Time: {1e3 * (time.perf_counter() - began):.3f} ms", flush=True)
+            if statement.split(maxsplit=1)[0].upper() in ("CREATE", "DROP", "ALTER"):
+                with contextlib.suppress(ElfError):
+                    self.names.jobs, _ = await known_names(self._client)
 
 
 async def _interruptible(performing: asyncio.Future[bool]) -> None:
@@ -123,30 +202,46 @@ async def _interruptible(performing: asyncio.Future[bool]) -> None:
         loop.remove_signal_handler(signal.SIGINT)
 
 
-async def known_names(client: Client) -> tuple[str, ...]:
-    """Names of jobs and streams, for completion; the agent's own view, without asking others."""
+async def known_names(client: Client) -> tuple[list[str], list[str]]:
+    """Names of jobs and of streams, for completion; the agent's own view, without asking others."""
     status = await client.status()
-    found: set[str] = set()
-    for key in ("jobs", "streams"):
-        names = status.get(key)
-        if isinstance(names, Iterable):
-            found.update(str(name) for name in names)
-    return tuple(sorted(found))
+    jobs, streams = (status.get(key) for key in ("jobs", "streams"))
+    return (
+        sorted(map(str, jobs)) if isinstance(jobs, Iterable) else [],
+        sorted(map(str, streams)) if isinstance(streams, Iterable) else [],
+    )
 
 
-def _session(names: tuple[str, ...]) -> PromptSession[str]:
+def _session(names: Names) -> PromptSession[str]:
     from prompt_toolkit import PromptSession
     from prompt_toolkit.history import FileHistory, InMemoryHistory
 
     path = history_path()
-    history = FileHistory(str(path)) if path else InMemoryHistory()
-    return PromptSession(history=history, completer=_completer(names), complete_while_typing=False)
+    return PromptSession(
+        history=FileHistory(str(path)) if path else InMemoryHistory(),
+        completer=completer(names),
+        complete_while_typing=False,
+        multiline=True,
+        key_bindings=_bindings(),
+        prompt_continuation="...> ",
+    )
 
 
-def _completer(names: tuple[str, ...]) -> Completer:
-    from prompt_toolkit.completion import WordCompleter
+def _bindings() -> KeyBindings:
+    """Enter ends a whole statement."""
+    from prompt_toolkit.key_binding import KeyBindings
 
-    return WordCompleter([*KEYWORDS, *names], ignore_case=True)
+    bindings = KeyBindings()
+
+    @bindings.add("enter")
+    def _(event: KeyPressEvent) -> None:
+        buffer = event.current_buffer
+        if is_whole(buffer.text):
+            buffer.validate_and_handle()
+        else:
+            buffer.insert_text("\n")
+
+    return bindings
 
 
 def history_path() -> Path | None:
