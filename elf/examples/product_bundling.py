@@ -48,8 +48,10 @@ class ProductBundling(Rounds):
     Attributes:
         every (float): seconds between two looks at the graph; edges are forgotten in such steps.
         window (float): seconds that an edge lives, up to the end of the step in which a look begins.
-        user (str): the column with the user of a line; ``line``: that with its id, a number.
-        wanted (str): a condition for lines that are edges; ``store``: of this store.
+        user (str): the column with the user of a line.
+        line (str): the column with its id, a number.
+        wanted (str): a condition for lines that are edges.
+        store (str): the store of which they are.
         users_max (int): users of an epoch, about.
         kept (int): looks that the master remembers.
 
@@ -74,7 +76,7 @@ class ProductBundling(Rounds):
     wanted = "(likes > 0 OR buys_count > 0)"
     store = "video_games"
     users_max = 50_000  # of an epoch, about
-    kept = 100  # looks that the master remembers
+    kept = 20  # looks that the master remembers; up to five agents keep them
 
     def start(self) -> None:
         edges = (
@@ -94,6 +96,7 @@ class ProductBundling(Rounds):
         )
         self.state.setdefault("looks", [])  # at the master
         self.parts: list[pa.Table] = []  # of a cycle, as all that follows
+        self.parts_since = 0.0
         self.joins: Joins = {}
         self.looking = False  # at the master, as all that follows
         self.wanted_parts = 1
@@ -156,8 +159,9 @@ class ProductBundling(Rounds):
             self.joins = {}
             kept = joined(edges, self.joins)
             self.parts = list(split_by_range(kept, ["user_id"], message["parts"]))
+            self.parts_since = message["since"]
             covers = lines_of(self.me, self.flush("covers"), "lines")
-        if len(self.parts) != message["parts"]:
+        if (self.parts_since, len(self.parts)) != (message["since"], message["parts"]):
             return {"lost": True, "edges": None, "users": 0, "joins": table_of({}), "covers": {}}
         edges, self.parts[part] = self.parts[part], self.parts[part].slice(0, 0)
         joins = table_of(self.joins if part == 0 else {})

@@ -308,7 +308,7 @@ class Rounds(Job, ABC):
         if not self._open or self._waiting.intersection(self.children) or not self._has_value:
             return
         self._open = False
-        value = self.gathered(self._value)
+        value, self._value, self._has_value = self.gathered(self._value), None, False
         if self.is_root:
             self.finish(self._message, value, self._agents)
         elif self.parent:
