@@ -17,7 +17,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -59,6 +59,8 @@ REPLAY_IDLE_MS = 5_000
 """An archived log that is silent for so long, at a pace, does not hold windows open."""
 PATIENT = RootSettings(limit_ms_min=1 << 60, limit_ms_max=1 << 60, grace_ms=1 << 60, patient=True)
 """A finite input is waited for, however long the other agents have been done with theirs."""
+TOLD_SECS = 0.25
+"""Between two times that it is told how much was read."""
 UNBOUNDED = Limits(message_bytes_max=1 << 40, inbox_bytes_max=1 << 40)
 """Nothing is on a wire: a result is handed over however large it is."""
 
@@ -171,12 +173,30 @@ async def _run(
             windows += decode(result.status).num_rows
             on_windows(result)
 
-        failed = await fleet.answer([request.asked.sql], count, request.tables, request.files)
+        async with _telling(fleet, request):
+            failed = await fleet.answer([request.asked.sql], count, request.tables, request.files)
         if failed:
             raise UserError(failed[0])
         return fleet.summary(windows, time.monotonic() - began)
     finally:
         await fleet.stop()
+
+
+@contextlib.asynccontextmanager
+async def _telling(fleet: Fleet, request: RunRequest) -> AsyncIterator[None]:
+    """Tell whoever wants to know how much was read."""
+
+    async def tell(told: Callable[[int], None]) -> None:
+        while True:
+            await asyncio.sleep(TOLD_SECS)
+            told(fleet.bytes_read())
+
+    telling = None if request.told is None else asyncio.create_task(tell(request.told))
+    try:
+        yield
+    finally:
+        if telling is not None:
+            telling.cancel()
 
 
 class Fleet:
@@ -409,6 +429,10 @@ class Fleet:
         for driver in self._drivers:
             driver.making.set()
             driver.store.prune_windows(message.result.job, message.result.last_us)
+
+    def bytes_read(self) -> int:
+        """Of all inputs, so far."""
+        return sum(task.counts.bytes_read for driver in self._drivers for task in driver.tasks())
 
     def summary(self, windows: int, seconds: float) -> Summary:
         tasks = [task.counts for driver in self._drivers for task in driver.tasks()]

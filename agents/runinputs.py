@@ -4,7 +4,7 @@ from samples of its lines, and spread over the agents.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeAlias
@@ -144,6 +144,8 @@ class RunRequest:
     """In place of the only path that there is: windows come while it is read."""
     replay: Replay | None = None
     """In place of inputs."""
+    told: Callable[[int], None] | None = None
+    """Called again and again with the bytes that were read, as long as the run goes on."""
 
 
 Share: TypeAlias = Range | ArchivedFile

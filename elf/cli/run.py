@@ -22,11 +22,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from agents.inputs.packed import is_packed
 from agents.inputs.piped import NAME, Piped
 from elf.batch import decode
 from elf.cli.errors import INTERRUPTED, ended_at_once
+from elf.cli.numbers import size
 from elf.cli.options import Output
 from elf.cli.printing import Printer, printer, say, use_utf8
+from elf.cli.progress import Progress
 from elf.cli.spans import span_of
 from elf.client.windows import split
 from elf.errors import InputError, UserError
@@ -242,17 +245,29 @@ def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | Non
         tell(ask(request) if asked.is_question else first_rows(request), out)
         return 0
 
-    def shown(result: WindowResult) -> None:
-        show(result, out)
-        if live:
-            sys.stdout.flush()
+    with Progress("reading", _size_of(inputs), size) as line:
 
-    summary = run(request, shown)
+        def shown(result: WindowResult) -> None:
+            line.wipe()
+            show(result, out)
+            if live:
+                sys.stdout.flush()
+
+        told = None if live else line.tell
+        summary = run(dataclasses.replace(request, told=told), shown)
     out.ended(summary.columns)
     if options.summary is not None:
         options.summary.write_text(json.dumps(dataclasses.asdict(summary), indent=2) + "\n", encoding="utf-8")
     _tell_losses(summary, inputs.names, live=live)
     return 0
+
+
+def _size_of(inputs: Inputs) -> int | None:
+    """The bytes that will be read; None where files are compressed, or there are none."""
+    paths = [path for some in inputs.streams.values() for path in some]
+    if any(map(is_packed, paths)):
+        return None
+    return sum(Path(path).stat().st_size for path in paths)
 
 
 def _tell_losses(summary: Summary, names: Mapping[str, str], *, live: bool) -> None:

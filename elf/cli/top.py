@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 
 from elf.cli.ask import ask
+from elf.cli.numbers import number, size
 from elf.cli.options import Shown
 from elf.cli.printing import console
 from elf.client import Client, connect
@@ -223,24 +224,6 @@ COLUMNS: Final = (
     _Column("cpu", lambda row: "" if row.cpu is None else f"{100 * row.cpu:.0f} %", 0),
     _Column("memory", lambda row: size(row.memory_bytes), 2),
 )
-
-
-def number(value: float | None) -> str:
-    """Without digits after the point, but where there are few before it."""
-    if value is None:
-        return ""
-    return f"{value:,.0f}" if value >= 10 or value == int(value) else f"{value:.1f}"
-
-
-def size(value: float | None) -> str:
-    """Bytes, for people: ``1.2 MiB``."""
-    if value is None:
-        return ""
-    for unit in ("B", "KiB", "MiB"):
-        if abs(value) < 1023.5:
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 99.5 else f"{value:.1f} {unit}"
-        value /= 1024
-    return f"{value:,.1f} GiB"
 
 
 def picture(one: Round, width: int, height: int | None) -> Group:

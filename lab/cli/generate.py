@@ -14,6 +14,7 @@ from typing import Annotated, BinaryIO, Final, Literal
 
 import typer
 
+from elf.cli.progress import Progress
 from elf.errors import UserError
 
 
@@ -59,15 +60,18 @@ def write(options: GenerateOptions) -> int:
     disorder_us = round(options.disorder * 1e6)
     with _opened(options.out, append=options.rate is not None) as out:
         if options.rate is None:
-            write_finite(
-                source,
-                out,
-                rows=ROWS if options.rows is None else options.rows,
-                start_us=_microseconds(options.start),
-                per_second=options.per_second,
-                disorder_us=disorder_us,
-                seed=options.seed,
-            )
+            rows = ROWS if options.rows is None else options.rows
+            with Progress("writing lines", rows, lambda count: f"{count:,}") as line:
+                write_finite(
+                    source,
+                    out,
+                    rows=rows,
+                    start_us=_microseconds(options.start),
+                    per_second=options.per_second,
+                    disorder_us=disorder_us,
+                    seed=options.seed,
+                    told=line.tell,
+                )
         else:
             pace = Pace(options.rate, options.rows, options.seconds)
             write_live(source, out, pace, disorder_us=disorder_us, seed=options.seed, stopped=_until_signal())

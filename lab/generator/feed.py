@@ -35,15 +35,25 @@ class Pace:
 
 
 def write_finite(
-    source: Source, out: BinaryIO, *, rows: int, start_us: int, per_second: float, disorder_us: int, seed: int
+    source: Source,
+    out: BinaryIO,
+    *,
+    rows: int,
+    start_us: int,
+    per_second: float,
+    disorder_us: int,
+    seed: int,
+    told: Callable[[int], None] = lambda _: None,
 ) -> None:
-    """``rows`` lines from ``start_us`` on, ``per_second`` of them in a second of event time."""
+    """``rows`` lines from ``start_us`` on, ``per_second`` of them in a second of event time. ``told`` is
+    called again and again with how many are written."""
     delays = Chance(seed + 2)
     for first in range(0, rows, BLOCK_ROWS):
         size = min(BLOCK_ROWS, rows - first)
         steps = np.arange(first, first + size, dtype=np.float64) * (1e6 / per_second)
         times = start_us + steps.astype(np.int64) - delays.delays_us(disorder_us, size)
         out.write(_bytes(source.lines(times)))
+        told(first + size)
 
 
 def write_live(

@@ -12,8 +12,9 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from elf.cli.numbers import number, size
 from elf.cli.printing import console
-from elf.cli.top import Round, head, number, picture, round_of, size
+from elf.cli.top import Round, head, picture, round_of
 from elf.wire.base import Message
 from elf.wire.clients import AgentStats, Call, Failed, FleetStats, Reply, Stats, StreamStats
 from tests.support.commands import UNREACHABLE, Here, elf_beside
