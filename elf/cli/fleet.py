@@ -27,14 +27,16 @@ from elf.cli.options import (
     databases,
     one_text,
 )
+from elf.cli.usage import examples
 
 _CLUSTER = "elf"
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (sql, shell, ui, submit, query, jobs, members, streams, top, tap, tree, compare, leave):
-        app.command()(command)
+    commands = (sql, shell, ui, submit, query, jobs, members, streams, top, dash, tap, tree, compare, leave)
+    for command in commands:
+        app.command(epilog=examples(command.__name__))(command)
 
 
 def sql(
@@ -187,6 +189,26 @@ def top(
     from elf.cli.top import show_top
 
     return show_top(connect, cluster, every, rounds, output)
+
+
+def dash(
+    jobs: Annotated[
+        list[str] | None, typer.Argument(metavar="[JOB]...", help="Whose windows are shown (default: four).")
+    ] = None,
+    connect: Connect = DEFAULT_ADDRESS,
+    every: Annotated[
+        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks at the agents.")
+    ] = 2.0,
+    rounds: Annotated[
+        int | None, typer.Option("--rounds", min=1, help="Print so many, one below the other, and end.")
+    ] = None,
+    cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
+) -> int:
+    """The agents at work and the last windows of jobs on one screen, live, until Ctrl-C."""
+    from elf.cli.dash import show_dash
+
+    return show_dash(connect, cluster, jobs or (), every, rounds)
 
 
 def tap(

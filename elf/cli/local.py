@@ -29,6 +29,7 @@ from elf.cli.options import (
     databases,
     one_text,
 )
+from elf.cli.usage import examples
 from elf.errors import UserError
 
 LABORATORY: Final = {
@@ -51,12 +52,12 @@ class DemoApp(StrEnum):
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    app.command(cls=SeveralValues)(run)
-    app.command()(demo)
-    app.command()(audit)
-    app.command()(backup)
-    app.command()(reload)
-    app.command("support-bundle")(support_bundle)
+    app.command(cls=SeveralValues, epilog=examples("run"))(run)
+    app.command(epilog=examples("demo"))(demo)
+    app.command(epilog=examples("audit"))(audit)
+    app.command(epilog=examples("backup"))(backup)
+    app.command(epilog=examples("reload"))(reload)
+    app.command("support-bundle", epilog=examples("support-bundle"))(support_bundle)
     _register_laboratory(app)
 
 

@@ -13,7 +13,9 @@ import typer
 
 from elf import __version__
 from elf.cli import config, fleet, keys, local, offline
+from elf.cli.completion import completion, ready
 from elf.cli.errors import exit_status
+from elf.cli.usage import examples
 
 OBJECTS_NEW: Final = 50_000
 """After so many the collector looks for garbage. What is imported is none: with the default of 700 it would
@@ -33,7 +35,8 @@ fleet.register(app)
 app.add_typer(keys.app, name="keys")
 app.add_typer(config.app, name="config")
 app.add_typer(offline.app, name="offline")
-app.command()(keys.doctor)
+app.command(epilog=examples("doctor"))(keys.doctor)
+app.command(epilog=examples("completion"))(completion)
 
 
 def _version(wanted: bool) -> None:
@@ -54,6 +57,7 @@ def _options(
 def main(args: list[str] | None = None) -> None:
     """Run one command line and exit with its status."""
     gc.set_threshold(OBJECTS_NEW)
+    ready()
     sys.exit(exit_status(lambda: app(args, prog_name="elf", standalone_mode=False)))
 
 

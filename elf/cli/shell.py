@@ -42,6 +42,7 @@ CREATE ALERT name ON JOB job WHEN condition FOR 3 WINDOWS NOTIFY 'https://…'; 
 CREATE AGGREGATE name FROM 'file.py';   DROP AGGREGATE name;
 SHOW JOBS | OUTPUTS | ALERTS | AGGREGATES | STREAMS | MEMBERS | ARCHIVES;   DESCRIBE name;   EXPLAIN name;
 all of it: docs/elf-ql.md"""
+LEARN_SECS: Final = 20.0
 _QUIT: Final = ("\\q", "quit", "exit")
 _ASKED: Final = ("\\?", "\\h", "help", "?")
 _FORMS: Final = {".csv": Output.CSV, ".json": Output.JSON}
@@ -61,7 +62,7 @@ async def _shell(address: str, cluster: str, creator: str | None = None) -> int:
         status = await client.status()
         say(f"connected to {status.get('agent', client.address)} ({client.address})\n{HELP}", sys.stdout)
         shell = Shell(client)
-        learning = asyncio.create_task(shell.learn())
+        learning = asyncio.create_task(shell.keep_learning())
         try:
             return await shell.run(_session(shell.names))
         finally:
@@ -119,6 +120,12 @@ class Shell:
                 await self._typed(text)
             except ElfError as error:
                 fail(error)
+
+    async def keep_learning(self) -> None:
+        """Names change, and a stream shows its columns when lines have come."""
+        while True:
+            await self.learn()
+            await asyncio.sleep(LEARN_SECS)
 
     async def learn(self) -> None:
         """Ask for the names that complete: the agent's own view, and the columns that its streams show."""
