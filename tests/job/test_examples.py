@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -204,6 +205,41 @@ def test_product_bundling_finds_the_components_of_the_window(seed: int, users_ma
     assert all(tuple(span) == (0, 105, 12) for span in master.state["looks"][-1]["covers"].values())
     edges_of(tree, rng, NOW + timedelta(seconds=15), 200)
     assert sum(job.flush("edges").num_rows for job in tree.jobs.values()) <= 60  # old edges are forgotten
+
+
+@pytest.mark.parametrize("users", [5_000, 1_000_000])
+def test_many_users_are_brought_together_in_parts_that_fit_a_message(users: int) -> None:
+    rng, groups = np.random.default_rng(1), users // 500
+    tree = bundling(1, users_max=users // 20)
+    pane = round((NOW - datetime(1970, 1, 1)).total_seconds() * 1e6) // EVERY_US
+    known: set[int] = set()
+    for name in PARENTS:
+        who: list[int] = rng.integers(0, users, users // 2).tolist()
+        which: list[int] = rng.integers(0, 10, len(who)).tolist()
+        what = [f"{user % groups}: {one}" for user, one in zip(who, which, strict=True)]
+        edges: dict[str, Sequence[object]] = {"user_id": who, "product": what, "lines": [1] * len(who)}
+        tree.rows(name, edges, "edges", pane)
+        known.update(who)
+        assert len(tree.runners[name].state()) < calls.STATE_BYTES_MAX // 2
+    largest = 0
+    put = tree._put
+
+    def noted(sender: str, to: str, event: calls.Event) -> None:
+        nonlocal largest
+        largest = max(largest, calls.size_of(event, b""))
+        put(sender, to, event)
+
+    tree._put = noted  # type: ignore[method-assign]
+    tree.timer()
+    tree.timer()
+    look = tree.jobs["master"].state["looks"][-1]
+    assert look["users"] == len(known)
+    assert look["bundles"] == sorted(
+        sorted(f"{group}: {one}" for one in range(10)) for group in range(groups)
+    )
+    assert look["epochs"] == -(-len(known) // (users // 20))
+    assert 0 < largest < 1 << 20
+    assert len(tree.runners["master"].state()) < 1 << 20
 
 
 def test_a_cycle_in_which_a_process_ends_is_given_up_and_so_is_one_that_somebody_is_too_late_for() -> None:
