@@ -161,8 +161,11 @@ class Reports(Protocol):
     ) -> None:
         """A user's function, or a stage, of a flow, or of a job."""
 
-    def not_made(self, job: str, error: Exception, *, early: bool = False) -> None:
-        """Windows of a job could not be made; ``early``: before they are complete."""
+    def not_made(
+        self, job: str, error: Exception, *, early: bool = False, within: tuple[int, int] | None = None
+    ) -> None:
+        """Windows of a job could not be made: those that end ``within`` a span of event time (µs), if it is
+        known; ``early``: before they are complete."""
 
 
 @dataclass(frozen=True)

@@ -151,11 +151,14 @@ class LogReports:
         if kind != "stage" or self._seldom.now(kind, self._now_ms()):  # each pane may say it
             self._log.error(f"{_FAILED[kind]} has failed", reason=reason, **about)
 
-    def not_made(self, job: str, error: Exception, *, early: bool = False) -> None:
+    def not_made(
+        self, job: str, error: Exception, *, early: bool = False, within: tuple[int, int] | None = None
+    ) -> None:
+        windows = {"windows_us": list(within)} if within is not None else {}
         if early:
-            self._log.warning("no early results", job=job, reason=str(error))
+            self._log.warning("no early results", job=job, reason=str(error), **windows)
         else:
-            self._log.error("a window cannot be finished", job=job, reason=str(error))
+            self._log.error("a window cannot be finished", job=job, reason=str(error), **windows)
 
 
 def stats_of(

@@ -241,7 +241,7 @@ class Making:
 
     def _not_made(self, effect: CommitWindows, error: Exception) -> str:
         """A window cannot be made of what peers have sent, or by what the job does with it."""
-        self._reports.not_made(effect.spec.name, error)
+        self._reports.not_made(effect.spec.name, error, within=(effect.first_us, effect.last_us))
         return f"job {effect.spec.name}: a window cannot be finished: {error}"
 
     def _early(self, effect: MakeEarly) -> EarlyMade:

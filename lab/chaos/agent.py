@@ -318,5 +318,7 @@ class SimAgent:
     def delivered(self, event: was.Delivered) -> None: ...
     def function_failed(self, kind: str, reason: str, job: str = "") -> None: ...
 
-    def not_made(self, job: str, error: Exception, *, early: bool = False) -> None:
+    def not_made(
+        self, job: str, error: Exception, *, early: bool = False, within: tuple[int, int] | None = None
+    ) -> None:
         raise error

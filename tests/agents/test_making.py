@@ -66,7 +66,9 @@ class Unheard:
         self.failed.append((kind, reason, job))
 
     def delivered(self, event: Delivered) -> None: ...
-    def not_made(self, job: str, error: Exception, *, early: bool = False) -> None: ...
+    def not_made(
+        self, job: str, error: Exception, *, early: bool = False, within: tuple[int, int] | None = None
+    ) -> None: ...
 
 
 class Pooled(Making):
