@@ -50,7 +50,7 @@ ln -s ../lib/elf/bin/elf-agent "$root/usr/bin/elf-agent"
 cp deploy/systemd/elf-agent.service "$root/lib/systemd/system/"
 cp deploy/debian/elf-agent.default "$root/etc/default/elf-agent"
 doc=$root/usr/share/doc/elf-stream && mkdir -p "$doc"
-cp -R docs/*.md CHANGELOG.md deploy/elf.example.yaml deploy/nginx deploy/prometheus deploy/logrotate deploy/queries "$doc"
+cp -RL docs/*.md CHANGELOG.md deploy/elf.example.yaml deploy/nginx deploy/prometheus deploy/logrotate deploy/queries "$doc"
 cp LICENSE "$doc/copyright"
 find "$root" -type d -exec chmod 755 {} + && chmod -R u+rwX,go+rX,go-w "$root"
 

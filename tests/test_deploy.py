@@ -41,7 +41,7 @@ CHECKED = {
 
 def test_every_file_is_checked() -> None:
     said = subprocess.run(["git", "ls-files", "."], cwd=DEPLOY, capture_output=True, text=True, check=True)
-    assert {name for name in said.stdout.split() if not name.startswith("queries/")} == CHECKED
+    assert {name for name in said.stdout.split() if not name.startswith("queries")} == CHECKED
 
 
 # -- what is measured ----------------------------------------------------------------------------------------
@@ -216,6 +216,20 @@ def test_what_is_installed_is_what_was_tested() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = {re.match(r"[a-z0-9-]+", one)[0] for one in project["dependencies"]}  # type: ignore[index]
     assert wanted <= {one.partition("==")[0] for one in installed}
+
+
+def test_the_wheel_has_all_that_the_packages_have() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    data = project["package-data"]
+    folders = [name.rstrip("*") for name in project["packages"]["find"]["include"]]
+    said = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True)
+    for path in map(Path, said.stdout.split()):
+        if path.suffix == ".py":
+            assert (ROOT / path).parent.joinpath("__init__.py").exists() or path.parts[0] == "lab", path
+            continue
+        package = next(one for one in path.parents if (ROOT / one / "__init__.py").exists())
+        patterns = [*data["*"], *data.get(".".join(package.parts), ())]
+        assert any(ROOT / path in (ROOT / package).glob(pattern) for pattern in patterns), path
 
 
 # -- containers ----------------------------------------------------------------------------------------------
