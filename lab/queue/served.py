@@ -35,6 +35,7 @@ class Served:
         self.store = Store(folder, create=True)
         self.process: subprocess.Popen[bytes] | None = None
         self._archive, self._master, self._conf = archive, master, conf
+        self._said = folder / "serve.err"
 
     def submit(self, name: str, text: str, span: Span | None = None, *, production: bool = False) -> Path:
         """A run; the file that its rows go to."""
@@ -58,9 +59,10 @@ class Served:
             command = [sys.executable, "-m", "elf.cli.main", "offline", "serve", "--master", self._master]
             command += ["--queue", str(self.store.folder), "--slots", str(SLOTS)]
             command += [w for name, value in self._conf.items() for w in ("--conf", f"{name}={value}")]
-            self.process = subprocess.Popen(
-                command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-            )
+            with self._said.open("wb") as said:
+                self.process = subprocess.Popen(
+                    command, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
+                )
 
     def kill(self) -> None:
         """``kill -9``, of Spark too."""
@@ -73,7 +75,8 @@ class Served:
     def look(self, name: str) -> Run:
         """How a run stands. Raises ``ElfError`` where its daemon has ended by itself."""
         if self.process is not None and self.process.poll() is not None:
-            raise ElfError(f"the daemon has ended with {self.process.returncode}")
+            *_, last = ["", *self._said.read_text(errors="replace").splitlines()]
+            raise ElfError(f"the daemon has ended with {self.process.returncode}: {last}")
         return self.store.run(name)
 
     def until_over(self, name: str) -> Run:
