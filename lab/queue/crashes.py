@@ -32,7 +32,7 @@ from typing import Final
 
 import psutil
 
-from elf.errors import UserError
+from elf.errors import ElfError, UserError
 from lab.bench.offline import HOUR_US, START_US, archived
 from lab.queue.served import LOOK_SECS, SLOTS, Served
 from lab.queue.standalone import Standalone, standalone
@@ -255,4 +255,7 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except ElfError as error:
+        sys.exit(f"elf: {error}")

@@ -18,7 +18,7 @@ import psutil
 from elf.errors import UserError
 from spark_backend import java
 
-START_SECS: Final = 120
+START_SECS: Final = 300
 _CLASS: Final = "org.apache.spark.deploy"
 _EXECUTOR: Final = "CoarseGrainedExecutorBackend"
 _DAEMONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -60,7 +60,7 @@ def standalone(folder: Path, workers: int = 2, *, cores: int = 1) -> Iterator[St
         cores (int): of each.
 
     Raises:
-        UserError: where it does not start in two minutes.
+        UserError: where it does not start in five minutes.
     """
     with ExitStack() as stack:
         log = folder / "master.log"
@@ -110,6 +110,7 @@ def _waited(log: Path, pattern: str, times: int) -> list[str]:
     deadline = time.monotonic() + START_SECS
     while len(found := re.findall(pattern, log.read_text(errors="replace"))) < times:
         if time.monotonic() > deadline:
-            raise UserError(f"Spark's cluster did not start: {log.read_text(errors='replace')}")
+            *_, last = ["", *log.read_text(errors="replace").splitlines()]
+            raise UserError(f"Spark's cluster did not start in {START_SECS} s: {last}")
         time.sleep(0.1)
     return found
