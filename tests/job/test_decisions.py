@@ -12,6 +12,7 @@ from elf.job.contributions import Piece, numbers, to_bytes
 from elf.job.effects import Effect, Send, Work
 from elf.job.messages.rollup import AskDecided, Committed, Decided, FlowProgress
 from elf.job.rollup.decisions import ALL, Decisions, answer, follows, heard, siblings
+from elf.job.rollup.panes import History
 from elf.job.rollup.root import Root
 from elf.job.rollup.sender import Sender
 from elf.job.snapshots import Sealed
@@ -134,6 +135,36 @@ def test_who_is_in_the_decision_and_comes_late_is_a_revision() -> None:
     root.take(Piece(10, 11, 0b010))
     (commit,) = root.propose(6_000)
     assert (commit.members, commit.revision) == (0b011, 1)
+
+
+def test_a_root_that_is_new_revises_nothing_before_it_knows_who_is_in_it() -> None:
+    """What it has committed in an earlier life it has with the decisions of then, and keeps none of these."""
+    root = begun(1)
+    passed(root, 12, 0b111, 1_000)
+    root.take(Piece(10, 11, 0b001))
+    root.take(Piece(11, 12, 0b011))
+    root.decided(said((10, 11, 0b011), (11, 12, 0b011)), 1_000)
+    while commits := root.propose(5_100):
+        root.committed(commits[0], 5_100)
+    assert [one.members for one in root.history] == [0b001, 0b011]
+    new = rooted(ranged(1), members=3)
+    new.history = History(root.segments())
+    passed(new, 12, 0b111, 5_200)
+    new.begin(10, 5_200)
+    new.take(Piece(10, 11, 0b100))
+    new.take(Piece(10, 11, 0b010))
+    assert new.propose(5_200) == [], "nobody has said who is in pane 10"
+    assert new.answers.verdicts(2, 10, 12, 5_200) == [(10, 12, "wait")]
+    assert new.undecided_from() == 10
+    new.decided(said((10, 11, 0b011)), 5_200)
+    assert new.undecided_from() == 11, "it asks for the rest"
+    new.decided(said((11, 12, 0b011)), 5_200)
+    assert new.answers.verdicts(2, 10, 12, 5_200) == [(10, 11, "leapt"), (11, 12, "leapt")]
+    assert new.answers.verdicts(1, 10, 12, 5_200) == [(10, 11, "send"), (11, 12, "included")]
+    new.take(Piece(10, 11, 0b100))
+    new.take(Piece(10, 11, 0b010))
+    (commit,) = new.propose(5_200)
+    assert (commit.revision, commit.members) == (1, 0b011)
 
 
 def test_a_pane_that_nobody_is_in_is_so_in_all_ranges() -> None:

@@ -101,14 +101,18 @@ class Answers:
     def _verdicts_of_decisions(
         self, decisions: Decisions, member: int, start: int, end: int, now_ms: int
     ) -> Iterator[tuple[int, int, str]]:
-        """Each pane has its own, where another root decides who is in it."""
-        inner = sorted(edge for edge in decisions.edges() if start < edge < end)
+        """Each pane has its own, where another root decides who is in it. Of one that is committed nothing is
+        to be sent before the decision is known here, too."""
+        durable_to = self._panes.durable_to()
+        inner = sorted(edge for edge in {*decisions.edges(), durable_to} if start < edge < end)
         for first, last in pairwise((start, *inner, end)):
             decided = decisions.members(first)
             if decided is not None and decided != ALL and not decided >> member & 1:
                 yield first, last, "leapt"
-            else:
-                yield first, last, self.verdict(member, first, last, now_ms)
+                continue
+            word = self.verdict(member, first, last, now_ms)
+            waits = word == "send" and decided is None and first < durable_to
+            yield first, last, "wait" if waits else word
 
     def _verdicts_beside_runs(
         self, member: int, start: int, end: int, now_ms: int

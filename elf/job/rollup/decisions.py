@@ -36,7 +36,7 @@ from elf.job.contributions import Piece, from_bytes, to_bytes
 from elf.job.effects import Effect, Send
 from elf.job.messages.rollup import AskDecided, Decided
 from elf.job.rollup.panes import Panes
-from elf.job.spec import Flow
+from elf.job.spec import START_OF_TIME, Flow
 from elf.job.stragglers import outside
 from elf.ql.plan import Fragment
 
@@ -108,8 +108,10 @@ class Decisions:
         """The panes at which they change."""
         return {edge for one in self._spans for edge in (one.start, one.end)}
 
-    def usable(self, piece: Piece) -> Iterator[Piece]:
-        """What a root may hold of a piece: of undecided panes all, else what is of their members alone."""
+    def usable(self, piece: Piece, durable_to: int = START_OF_TIME) -> Iterator[Piece]:
+        """What a root may hold of a piece: of decided panes what is of their members alone, of undecided ones
+        all. Nothing of those below ``durable_to``: they are committed, and a root that has not been it for
+        long does not know yet who is in them."""
         for one in self._spans:
             inside = (max(piece.start, one.start), min(piece.end, one.end))
             is_taken = one.members == ALL or not piece.members & ~one.members
@@ -117,9 +119,12 @@ class Decisions:
                 yield piece.clip(*inside)
         if self._spans:
             known = self._spans[0].start, self._spans[-1].end
-            yield from (piece.clip(*span) for span in outside((piece.start, piece.end), *known))
+            undecided = outside((piece.start, piece.end), *known)
         else:
-            yield piece
+            undecided = [(piece.start, piece.end)]
+        for start, end in undecided:
+            if max(start, durable_to) < end:
+                yield piece.clip(max(start, durable_to), end)
 
     def forget(self, below: int) -> None:
         """Nobody will ask about panes below this one."""

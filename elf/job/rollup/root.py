@@ -87,7 +87,7 @@ class Root(Panes):
         if self.decisions is None:
             self.covered.add(piece)
         elif piece.start < piece.end:
-            for usable in self.decisions.usable(piece):
+            for usable in self.decisions.usable(piece, self.durable_to()):
                 self.covered.add(usable)
 
     def decided(self, said: Decided, now_ms: int) -> None:
@@ -106,7 +106,7 @@ class Root(Panes):
         known, head = self.decisions.end, self.covered.committed_to()
         if known is None:
             return self.kept_from()
-        waits = self.covered.holds() or self.stragglers.passed_to() > head
+        waits = self.covered.holds() or self.stragglers.passed_to() > head or known < head
         return known if waits and known <= max(head, self.stragglers.passed_to()) else None
 
     def take_part(self, name: PartName, piece: Piece) -> None:
