@@ -29,7 +29,7 @@ SLICE_ROWS: Final = 16_384
 EVERYTHING: Final = 1 << 62
 
 
-COLUMNS: Final = ["line", "ts", "log", "position", "record"]
+COLUMNS: Final = ["line", "ts", "source", "log", "position", "record"]
 """What is read of archived rows; ``position`` is that of the line in its file."""
 
 
@@ -181,7 +181,7 @@ class Pasts:
             numbers = whole["record"].to_numpy()
             begin = int(np.searchsorted(numbers, position))
             rows = whole.slice(begin, left)
-            records += _by_log(rows)
+            records += _by_source(rows)
             left -= rows.num_rows
             if begin + rows.num_rows < len(numbers):
                 position = int(numbers[begin + rows.num_rows - 1]) + 1
@@ -241,14 +241,19 @@ def _wanted(rows: pa.Table, roll: Roll, since_us: int) -> pa.Table:
     inside = pc.and_(pc.greater_equal(rows["record"], roll.start), pc.less(rows["record"], roll.end))
     late = pc.greater_equal(rows["ts"].cast(pa.int64()), since_us)
     rows = rows.filter(pc.and_(inside, late))
-    return rows.set_column(rows.schema.get_field_index("log"), "log", rows["log"].cast(pa.string()))
+    for name in ("source", "log"):
+        rows = rows.set_column(rows.schema.get_field_index(name), name, rows[name].cast(pa.string()))
+    return rows
 
 
-def _by_log(rows: pa.Table) -> list[Records]:
+def _by_source(rows: pa.Table) -> list[Records]:
+    """Each source and log by itself; of a source in the order of its offsets, as its lines were archived."""
     found = []
-    for log in pc.unique(rows["log"]).to_pylist():
-        chosen = rows.filter(pc.equal(rows["log"], log))
+    names = rows.select(["source", "log"]).group_by(["source", "log"], use_threads=False).aggregate([])
+    for name in names.to_pylist():
+        chosen = rows.filter(pc.and_(*(pc.equal(rows[key], name[key]) for key in ("source", "log"))))
         lines = chosen["line"].combine_chunks()
         lines = lines if isinstance(lines, pa.Array) else pa.concat_arrays(lines.chunks)
-        found.append(Records(log, lines, np.asarray(chosen["position"].to_numpy(), dtype=np.int64)))
+        offsets = np.asarray(chosen["position"].to_numpy(), dtype=np.int64)
+        found.append(Records(name["source"], name["log"], lines, offsets))
     return found

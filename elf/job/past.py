@@ -57,8 +57,10 @@ def sealed_below(first_us: int | None, pane_us: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Records:
-    """Archived records of one log, in any order. ``offsets``: where their lines began, in bytes."""
+    """Archived records of one source (its id), when its log had one name. ``offsets``: where their lines
+    began, in bytes; they ascend, and are behind those of the source that were given before."""
 
+    source: str
     log: str
     lines: pa.StringArray
     offsets: Int64s

@@ -78,7 +78,6 @@ def is_traced(fragment: Fragment) -> bool:
     """Whether it is written down which rows a flow counts: those with a pane of their own event time, whose
     lines alone decide what is counted of them."""
     own = not fragment.late_of and fragment.count is None and fragment.function is None
-    own = own and fragment.since_us is None
     return bool(own and fragment.pane_us and fragment.keep is None)
 
 
@@ -95,8 +94,6 @@ def untraced(plan: Plan) -> str:
     for fragment in plan.unranged:
         if fragment.late_of:
             return "reads late rows, of which no agent writes down where they lie"
-        if fragment.since_us is not None:
-            return "begins in the past (SINCE), of which no agent writes down where its rows lie"
         if fragment.function is not None:
             return "has a map function, which decides what is counted of a row"
         if fragment.keep is not None:

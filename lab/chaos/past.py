@@ -60,4 +60,5 @@ class PastArchive:
         ts = pa.array([ts for ts, _ in rows], pa.int64()).cast(pa.timestamp("us"))
         lines = pa.array([f"{ts},{key}" for ts, key in rows], pa.string())
         numbers = pa.array(places, pa.int64())
-        return pa.table([lines, ts, ["log"] * len(rows), numbers, numbers], names=COLUMNS)
+        names = pa.array(["log"] * len(rows), pa.string())
+        return pa.table([lines, ts, names, names, numbers, numbers], names=COLUMNS)

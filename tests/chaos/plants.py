@@ -35,7 +35,7 @@ from elf.job.effects import CommitWindows, Deliver, Effect, SaveMaster, SaveOutp
 from elf.job.group.outputs import Outputs, _Output
 from elf.job.messages.rollup import OfferReplicas, Slice
 from elf.job.openparts import is_open
-from elf.job.past import Past
+from elf.job.past import Past, Records
 from elf.job.ports import Int64s
 from elf.job.program import keeping, masters
 from elf.job.program.calls import Place
@@ -225,7 +225,7 @@ def counts_the_line_at_x_twice(patch: pytest.MonkeyPatch) -> None:
     def fed(state: FlowState, source: str, chunk: Chunk, view: View, late_of: Mask | None = None) -> object:
         if state.flow.fragment.since_us is not None and state.flow.uid not in seen:
             seen.add(state.flow.uid)
-            state.replay(view, source)
+            state.replay(view, Records(source, source, pa.array([], pa.string()), view.offsets))
         return feed(state, source, chunk, view, late_of)
 
     seen = set[str]()

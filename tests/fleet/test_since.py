@@ -8,6 +8,8 @@ import json
 import sys
 import time
 from asyncio.subprocess import PIPE
+from collections import Counter
+from datetime import UTC, datetime
 
 import pytest
 
@@ -45,6 +47,16 @@ async def test_yesterday_and_now_without_a_seam(three: Fleet) -> None:
     past = windows[whole[0]].status
     assert past["archived"] == past["rows_in"] == 300
     other = await connected(three, 0)
+    for start in (whole[0], created_us // (2 * SECOND_US) * 2 * SECOND_US, whole[-1]):
+        moment = datetime.fromtimestamp(start / 1e6, UTC).isoformat()
+        rows = await other.sql(f"ROWS OF popular WINDOW '{moment}' LIMIT 100000")
+        assert rows.table is not None
+        assert rows.data is not None
+        assert rows.data["complete"], rows.text
+        found = Counter[str]()
+        for line in map(json.loads, rows.table["_line"].to_pylist()):
+            found[line["product"]] += line["clicks_count"]
+        assert found == clicks(windows[start])
     with pytest.raises(ElfError, match="SINCE '-7 moons' is no time"):
         await other.sql(f"CREATE JOB moons AS {QUERY} SINCE '-7 moons'")
     facts = await other.compare_facts("popular")

@@ -16,9 +16,11 @@ from elf.batch import decode
 from elf.fields import replace
 from elf.job import provenance
 from elf.job.checkpoint import StreamCheckpoint
-from elf.job.commands import Command, Feed, Finish, Install, Outcome, Resume, Suspend
+from elf.job.commands import Command, Feed, Finish, Install, Outcome, Replay, Resume, Suspend
+from elf.job.past import Past, Records
 from elf.job.provenance import UNKNOWN, PaneRows, Traced
 from elf.job.snapshots import Sealed
+from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.worker.provenance import Run, runs_of
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from lab.chaos.engine import SECOND, PyEngine
@@ -63,25 +65,32 @@ class Story:
     def play(self) -> None:
         while any(self._at(name) < len(rows) for name, rows in enumerate(self._logs)):
             if self._rng.random() < 0.15:
-                checkpoint = msgspec.msgpack.decode(self._saved, type=StreamCheckpoint)
-                self.worker = StreamWorker("s", SETTINGS, PyEngine(), checkpoint)
+                self.die()
             if self._stops and self._rng.random() < 0.1:
                 uid = REVISED.uid
-                self._handle(Suspend(uid) if self._rng.random() < 0.5 else Resume(uid))
+                self.handle(Suspend(uid) if self._rng.random() < 0.5 else Resume(uid))
             name = self._rng.randrange(len(self._logs))
             start = max(0, self._at(name) - self._rng.randrange(4))  # what a flow has applied it skips
-            rows = self._logs[name][start : start + self._rng.randrange(1, 12)]
-            if rows and start + len(rows) > self._at(name):
-                fed = chunk(rows, start, f"log{name}")
-                self.archive.take(fed)
-                self._handle(Feed(fed, self._rng.randrange(2_000)))
-        self._handle(Finish())
+            self.feed(name, start + self._rng.randrange(1, 12), start)
+        self.handle(Finish())
+
+    def feed(self, name: int, end: int, start: int = 0) -> None:
+        """The rows of a log up to ``end``, if there are new ones."""
+        rows = self._logs[name][start:end]
+        if rows and start + len(rows) > self._at(name):
+            fed = chunk(rows, start, f"log{name}")
+            self.archive.take(fed)
+            self.handle(Feed(fed, self._rng.randrange(2_000)))
+
+    def die(self) -> None:
+        checkpoint = msgspec.msgpack.decode(self._saved, type=StreamCheckpoint)
+        self.worker = StreamWorker("s", SETTINGS, PyEngine(), checkpoint)
 
     def _at(self, name: int) -> int:
         known = {source.id: source.end for source in self.worker.checkpoint().sources}
         return known.get(f"log{name}", 0)
 
-    def _handle(self, command: Command) -> None:
+    def handle(self, command: Command) -> None:
         self._kept(self.worker.handle(command))
 
     def _kept(self, outcome: Outcome) -> None:
@@ -92,9 +101,9 @@ class Story:
             self.traced += outcome.traced
 
     def check(self) -> None:
-        known = {(one.start, one.end, one.part): one.panes for one in self.traced}
+        known = {(one.flow, one.start, one.end, one.part): one.panes for one in self.traced}
         for sealed in self.sealed:
-            panes = known.pop((sealed.start, sealed.end, sealed.part))
+            panes = known.pop((sealed.flow, sealed.start, sealed.end, sealed.part))
             again = {one.pane: self.archive.counted(one, FLOW.fragment.pane_us) for one in panes}
             assert again == counts_of(sealed)
             assert sum(one.rows for one in panes) == rows_in(sealed)
@@ -116,6 +125,44 @@ def test_what_is_shed_is_in_no_range(rows: Rows, seed: int) -> None:
     story = Story([rows], seed, stops=True)
     story.play()
     story.check()
+
+
+@settings(max_examples=25)
+@given(rows_of_a_log, rows_of_a_log, st.integers(0, 40), st.integers(0, 2**32))
+def test_rows_of_the_past_are_counted_again(before: Rows, after: Rows, since: int, seed: int) -> None:
+    """A flow with SINCE reads them in slices from the archive, dies, and goes on with live lines."""
+    story, rng = Story([before + after], seed, stops=False), random.Random(seed)
+    begun = len(before)
+    if before:
+        story.feed(0, begun)
+    since_us = since * SECOND // 4
+    flow = Flow("e" * 24, replace(FLOW.fragment, since_us=since_us), bytes(16), "home")
+    past = Past(0, begun, END_OF_TIME, START_OF_TIME)
+    story.handle(Install(flow, covers_us=since_us, past=past))
+    state = story.worker.states()[flow.uid]
+    reads, first_us = state.past is not None, state.live_from * flow.fragment.pane_us
+    wanted = sum(ts >= first_us for ts, _ in before) if reads else 0
+    while reads:
+        if rng.random() < 0.3:
+            story.die()
+        past_now = story.worker.states()[flow.uid].past
+        assert past_now is not None
+        begin = past_now.position
+        after_it: Past | None = None
+        at = min(begun, begin + rng.randrange(1, 9))
+        found = [
+            Records("log0", "log", part.lines, part.offsets)
+            for part in [chunk(before[begin:at], begin, "log0")]
+            if len(part.offsets)
+        ]
+        if reads := at < begun:
+            floor = min(ts // flow.fragment.pane_us for ts, _ in before[at:])
+            after_it = replace(past_now, position=at, floor=floor)
+        story.handle(Replay(flow.uid, tuple(found), after_it, 0))
+    story.play()
+    story.check()
+    sealed = [one for one in story.sealed if one.flow == flow.uid]
+    assert sum(map(rows_in, sealed)) >= wanted
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=30))

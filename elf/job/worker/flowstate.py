@@ -23,7 +23,7 @@ from elf.job.gaps import Gap
 from elf.job.messages.rollup import FlowProgress
 from elf.job.openparts import is_copied_open
 from elf.job.parts import LateRows
-from elf.job.past import Past
+from elf.job.past import Past, Records
 from elf.job.ports import ChunkLike, ExtractedLike, Int64s, MapFailed, MapperPort, Spill
 from elf.job.provenance import Traced, is_traced
 from elf.job.reexecution import SourceOffsets, Where
@@ -212,11 +212,13 @@ class FlowState:
             self._trace(source, share)
         return self._take(share, view, getattr(chunk.source, "path", chunk.source.id))
 
-    def replay(self, view: View, log: str) -> dict[str, int]:
+    def replay(self, view: View, records: Records) -> dict[str, int]:
         """The same of archived rows: each is given once (``elf.job.past``)."""
         at = Stand(self.live_from, self.sealed, self.suspended, self.leapt, self._since)
         share = self._assigner.share(view, 0, at)
-        counts = self._take(share, view, log)
+        if not self.suspended:
+            self._trace(records.source, share)
+        counts = self._take(share, view, records.log)
         if not self.suspended:
             self.counters.add(share.panes, archived=share.rows)
         return counts

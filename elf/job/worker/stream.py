@@ -504,7 +504,7 @@ class StreamWorker:
             extracted = self._extractor.extract(records.lines)
             rows = self._with_origins(extracted.table, records.log)
             view = past_view(records, extracted, rows, self._settings.since_us)
-            for name, count in state.replay(view, records.log).items():
+            for name, count in state.replay(view, records).items():
                 counts[name] = counts.get(name, 0) + count
         for from_us, to_us in command.holes:
             state.miss(Gap(from_us, to_us, self._settings.name, "archive", -1))
