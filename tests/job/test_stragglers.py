@@ -16,7 +16,7 @@ from agents.answering.about import describe
 from agents.committing.windowcommits import window_result
 from elf.batch import decode, encode
 from elf.fields import replace
-from elf.job.catalog.log import CatalogLog, Member
+from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
 from elf.job.commands import DropStragglers, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
 from elf.job.counters import PaneCounters, counters
@@ -339,8 +339,10 @@ spans = st.tuples(st.integers(0, 30) | st.just(-(1 << 62)), st.integers(5, 40) |
 def test_half_of_those_that_a_pane_expects_have_to_pass_it(
     spans: list[tuple[int, int]], words: list[tuple[int, int]]
 ) -> None:
-    """Whoever comes and goes: the same as going through the panes one by one."""
+    """Whoever comes and goes: the same as going through the panes one by one. Who has left and says nothing
+    passes all."""
     fragment = replace(plan(2, 1).fragment, pane_us=1)
+    silent = {n: 1_000 for n, (_, until) in enumerate(spans) if until < FOREVER_US}
     root, sealed = Root(Flow("uid", fragment, b"0" * 16, "home"), RootSettings()), dict[int, int]()
     root.set_roster(tuple(Member(n, f"id{n}", f"a{n}", 1, f"a{n}", *span) for n, span in enumerate(spans)), 1)
     root.begin(10, 0)
@@ -353,11 +355,30 @@ def test_half_of_those_that_a_pane_expects_have_to_pass_it(
         while passed < 1_000:
             there = [n for n, (since, until) in enumerate(spans) if since <= passed < until]
             ever = any(max(since, passed) < until for since, until in spans)
-            if not ever or 2 * sum(sealed.get(n, 0) > passed for n in there) < len(there):
+            if not ever or 2 * sum((silent | sealed).get(n, 0) > passed for n in there) < len(there):
                 break
             passed += 1
         known = root.stragglers._passed[-1][1] if root.stragglers._passed else 10
         assert max(known, 10) == passed
+
+
+def test_who_has_left_before_it_had_read_its_past_is_not_waited_for() -> None:
+    """Two of five have left, one is gone for good; the others alone are not half of those of then."""
+    root = rooted(plan(2, 1), members=5)
+    for number in range(4):
+        root.hear(number, progress(10), 0)
+    left = [replace(m, until_us=20 * 2 * SECOND) if m.number < 2 else m for m in root.roster.members]
+    root.set_roster(tuple(left), 2)
+    root.begin(10, 0)
+    for gone in ("a0", "a1", "a4"):
+        root.down(gone)
+    for now_ms in range(1_000, 20_000, 1_000):
+        for number in (2, 3):
+            root.hear(number, progress(12), now_ms)
+            root.take(Piece(10, 11, 1 << number))
+        if found := root.propose(now_ms):
+            break
+    assert [(work.start, work.members) for work in found] == [(10, 0b1100)]
 
 
 def test_where_more_have_left_than_stay_who_is_silent_is_asked_and_then_not_waited_for() -> None:

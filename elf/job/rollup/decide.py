@@ -107,7 +107,8 @@ class Stragglers:
             return news
         self._above |= 1 << member
         there = self._panes.roster.expected(self._unpassed_from()) & self._may_be_there(now_ms)
-        if 2 * (self._above & there).bit_count() < there.bit_count():
+        above = (self._above | self._gone(now_ms)) & there
+        if 2 * above.bit_count() < there.bit_count():
             return news
         half = self.half_passed(now_ms)
         if half is None or half <= last:
@@ -147,7 +148,7 @@ class Stragglers:
         passed: int | None = None
         for end in (*self._panes.roster.edges(start, END_OF_TIME), END_OF_TIME):
             wanted = self._panes.roster.expected(start) & there
-            half = self._half_of(wanted) if wanted else end
+            half = self._half_of(wanted, now_ms) if wanted else end
             if half is None or not (wanted or end < END_OF_TIME):
                 return passed
             if half < end or end == END_OF_TIME:
@@ -155,12 +156,20 @@ class Stragglers:
             start = passed = end
         return passed
 
-    def _half_of(self, members: int) -> int | None:
-        """Half of these say that they have sealed the panes below this one."""
-        told = numbers(members & self.presence.heard)
+    def _half_of(self, members: int, now_ms: int) -> int | None:
+        """Half of these say that they have sealed the panes below this one, or are gone."""
+        gone = members & self._gone(now_ms)
+        told = numbers(members & self.presence.heard & ~gone)
         sealed = sorted((self.presence[n].progress.sealed for n in told), reverse=True)
+        sealed = [END_OF_TIME] * gone.bit_count() + sealed
         need = (members.bit_count() + 1) // 2
         return sealed[need - 1] if need <= len(sealed) else None
+
+    def _gone(self, now_ms: int) -> int:
+        """Members that have left and are silent: they pass no pane any more. One of a flow that begins in the
+        past may have left before it had sealed what it was there for."""
+        roster = self._panes.roster
+        return roster.all & ~roster.staying & ~self.presence.there(now_ms)
 
     def _may_be_there(self, now_ms: int) -> int:
         """Members that are heard (or, soon after a beginning, may yet be heard); all members where the dead
