@@ -90,7 +90,7 @@ def _fill(options: BackfillOptions, job: str) -> int:
 
     async def there() -> set[Bounds]:
         """Those that were made before: they stay as they are, and are not committed again."""
-        found = set[Bounds]()
+        found: set[Bounds] = set()
         async with _connected(options) as client:
             async for one in client.results(job, until=moment_text(windows[-1][1])):
                 found |= {(_us(w.start), _us(w.end)) for w in split(one) if w.status.get("offline")}
