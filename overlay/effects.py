@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal, Protocol
+
+from msgspec import Struct
 
 from overlay.ids import Peer
 from overlay.messages import Message
@@ -17,23 +18,20 @@ class Rng(Protocol):
     def randrange(self, start: int, /) -> int: ...
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """Event: a message has arrived."""
 
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(Struct, frozen=True):
     """Event: the deadline that the overlay named has passed."""
 
 
 Event = Received | Tick
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Effect: put the message on the wire to an address. It may be lost; the overlay repeats what must
     arrive."""
 
@@ -41,8 +39,7 @@ class Send:
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Delivered:
+class Delivered(Struct, frozen=True):
     """Effect: a routed payload ends here, at the live node closest to its key. ``origin`` is an address."""
 
     key: bytes
@@ -51,8 +48,7 @@ class Delivered:
     hops: int
 
 
-@dataclass(frozen=True, slots=True)
-class Multicasted:
+class Multicasted(Struct, frozen=True):
     """Effect: a payload from the root of a topic that this node subscribes to: each once, in the root's
     order."""
 
@@ -60,8 +56,7 @@ class Multicasted:
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Missed:
+class Missed(Struct, frozen=True):
     """Effect: the multicasts ``first`` to ``last`` of a root of a topic that this node subscribes to are
     lost.
 
@@ -74,29 +69,25 @@ class Missed:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(Struct, frozen=True):
     """Effect, once a start: the node is part of the ring and answers for its keys."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinFailed:
+class JoinFailed(Struct, frozen=True):
     """Effect: no ring found through these contacts in ``join_timeout_ms``. ``start`` may be called again."""
 
     contacts: tuple[str, ...]
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class PeerUp:
+class PeerUp(Struct, frozen=True):
     """Effect: a peer has been heard for the first time, for the first time in this incarnation, or again
     after its death."""
 
     peer: Peer
 
 
-@dataclass(frozen=True, slots=True)
-class PeerDown:
+class PeerDown(Struct, frozen=True):
     """Effect: a peer that was up has left, or is taken for dead (or has been replaced by a higher
     incarnation)."""
 
@@ -104,8 +95,7 @@ class PeerDown:
     reason: Literal["left", "crashed"]
 
 
-@dataclass(frozen=True, slots=True)
-class TreeChanged:
+class TreeChanged(Struct, frozen=True):
     """Effect: this node's place in a topic's tree has changed: addresses of parent (None: root, or orphan)
     and children."""
 

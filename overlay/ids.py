@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
+
+from overlay.fields import Number, Text, Value
 
 ID_BITS: Final = 128
 KEY_BYTES: Final = ID_BITS // 8
@@ -72,7 +73,7 @@ def shared_digits(one: int, other: int, bits: int) -> int:
 
 
 class _Placed:
-    """Holds what :class:`Peer` derives from its fields, out of sight of dataclass and codec."""
+    """Holds what :class:`Peer` derives from its fields, out of sight of the codec."""
 
     __slots__ = ("id",)
     if TYPE_CHECKING:  # at run time it would be taken for a field
@@ -80,18 +81,21 @@ class _Placed:
         """Place on the ring: SHA-1 of the address, first 128 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Peer(_Placed):
+_place: Final = _Placed.__dict__["id"].__set__
+"""Fills the slot: a frozen struct cannot."""
+
+
+class Peer(_Placed, Value, frozen=True):
     """A node as others name it: where it is reached, and how often it has been started there.
 
     A higher incarnation at the same address replaces the lower one at once; whatever still comes from the
     lower one is ignored.
     """
 
-    address: str
-    incarnation: int
+    address: Text
+    incarnation: Number
 
     def __post_init__(self) -> None:
         if not _ADDRESS(self.address):
             raise ValueError("a node without an address that one could write down")
-        object.__setattr__(self, "id", node_id(self.address))
+        _place(self, node_id(self.address))

@@ -1,9 +1,9 @@
 """The messages between overlay nodes.
 
-Every message is a frozen dataclass of plain values (integers of at most 64 bits, text, bytes, tuples,
-:class:`Peer`), so that any codec can write and check it from its annotations alone. Keys and topics are 16
-bytes. ``sender`` is always the node that put the message on the wire, not its originator; hearing the message
-proves that the sender lives.
+Every message is a frozen struct of plain values (integers of at most 64 bits, text, bytes, tuples,
+:class:`Peer`), which msgspec writes and checks from the annotations alone (see ``fields``). Keys and topics
+are 16 bytes. ``sender`` is always the node that put the message on the wire, not its originator; hearing the
+message proves that the sender lives.
 
 ``stamp`` is the asker's clock when it asked, and comes back in the answer. The asker learns the round trip
 and, if the answer says ``neighbour``, that the answerer took it for its ring neighbour at some moment after
@@ -15,9 +15,9 @@ Costs are for b = 4, a leaf set of 24 and addresses of about 15 bytes: a peer is
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from overlay.fields import Number, Several, Text, Value
 from overlay.ids import ID_BITS, KEY_BYTES, Peer
 from overlay.treemessages import (
     Handover,
@@ -38,8 +38,7 @@ NO_STAMP: Final = -1
 # -- joining and the ring ------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class JoinRequest:
+class JoinRequest(Value, frozen=True):
     """Joiner to a contact, then hop by hop towards the joiner's own id; every hop adds the peers that it
     knows.
 
@@ -48,26 +47,24 @@ class JoinRequest:
     """
 
     sender: Peer
-    token: int
+    token: Number
     joiner: Peer
-    hops: int
-    peers: tuple[Peer, ...]
+    hops: Number
+    peers: Several[Peer]
 
 
-@dataclass(frozen=True, slots=True)
-class JoinReply:
+class JoinReply(Value, frozen=True):
     """The node closest to the joiner, to the joiner: its leaf set, and the peers that the request collected.
 
     Once a join, about 2 KB.
     """
 
     sender: Peer
-    leaves: tuple[Peer, ...]
-    peers: tuple[Peer, ...]
+    leaves: Several[Peer]
+    peers: Several[Peer]
 
 
-@dataclass(frozen=True, slots=True)
-class LeafProbe:
+class LeafProbe(Value, frozen=True):
     """To a (would-be) leaf-set member: here is my leaf set (clockwise from me), show me yours; I declared
     these dead lately.
 
@@ -77,28 +74,26 @@ class LeafProbe:
     """
 
     sender: Peer
-    leaves: tuple[Peer, ...]
-    failed: tuple[Peer, ...]
-    stamp: int
+    leaves: Several[Peer]
+    failed: Several[Peer]
+    stamp: Number
 
 
-@dataclass(frozen=True, slots=True)
-class LeafReply:
+class LeafReply(Value, frozen=True):
     """Answer to a :class:`LeafProbe`, of the same content, with its stamp. About 600 bytes.
 
     To a ring neighbour it grants a lease and tells what was ``delivered``, like a :class:`Pong`.
     """
 
     sender: Peer
-    leaves: tuple[Peer, ...]
-    failed: tuple[Peer, ...]
-    stamp: int
+    leaves: Several[Peer]
+    failed: Several[Peer]
+    stamp: Number
     neighbour: bool
-    delivered: tuple[RouteName, ...] = ()
+    delivered: Several[RouteName] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class RowRequest:
+class RowRequest(Value, frozen=True):
     """To a table entry: here is my row, show me yours.
 
     Sent by a new node to all that it knows when it is ready (that is how others learn of it), to a live entry
@@ -107,67 +102,61 @@ class RowRequest:
     """
 
     sender: Peer
-    row: int
-    peers: tuple[Peer, ...]
-    stamp: int
-    place: str
+    row: Number
+    peers: Several[Peer]
+    stamp: Number
+    place: Text
 
 
-@dataclass(frozen=True, slots=True)
-class RowReply:
+class RowReply(Value, frozen=True):
     """Answer to a :class:`RowRequest`: the same row of the sender, and the stamp. At most 400 bytes."""
 
     sender: Peer
-    row: int
-    peers: tuple[Peer, ...]
-    stamp: int
-    place: str
+    row: Number
+    peers: Several[Peer]
+    stamp: Number
+    place: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Leave:
+class Leave(Value, frozen=True):
     """A node that leaves on purpose, to all it knows: forget me at once; ``leaves`` may fill the gap. Once,
     400 bytes."""
 
     sender: Peer
-    leaves: tuple[Peer, ...]
+    leaves: Several[Peer]
 
 
 # -- liveness ------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
+class Heartbeat(Value, frozen=True):
     """To the two ring neighbours in turn, to each every ``heartbeat_ms``. 45 bytes.
 
     ``echo`` is the last stamp of the receiver, which came ``held_ms`` ago.
     """
 
     sender: Peer
-    stamp: int
-    echo: int
-    held_ms: int
+    stamp: Number
+    echo: Number
+    held_ms: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Ping:
+class Ping(Value, frozen=True):
     """Are you there? To a suspect, a remembered dead peer, a new ring neighbour (for its grant), and a rival
     for a table cell (for its round trip, every ``tune_ms``). 35 bytes."""
 
     sender: Peer
-    stamp: int
+    stamp: Number
 
 
-@dataclass(frozen=True, slots=True)
-class RouteName:
+class RouteName(Value, frozen=True):
     """The permanent name of a routed message."""
 
     origin: Peer
-    number: int
+    number: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Pong:
+class Pong(Value, frozen=True):
     """Answer to a :class:`Ping`, with its stamp and the sender's locality label. 45 bytes.
 
     To a ring neighbour it grants a lease, and tells what the sender has ``delivered`` lately of the keys that
@@ -176,14 +165,13 @@ class Pong:
     """
 
     sender: Peer
-    stamp: int
+    stamp: Number
     neighbour: bool
-    place: str
-    delivered: tuple[RouteName, ...] = ()
+    place: Text
+    delivered: Several[RouteName] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeRequest:
+class ProbeRequest(Value, frozen=True):
     """To ``probe_helpers`` peers, among them the suspect's other ring neighbour: ask ``target`` for me, it
     does not answer. 50 bytes, when a first probe stays unanswered."""
 
@@ -191,8 +179,7 @@ class ProbeRequest:
     target: Peer
 
 
-@dataclass(frozen=True, slots=True)
-class ProbeReport:
+class ProbeReport(Value, frozen=True):
     """Answer to a :class:`ProbeRequest`: the target spoke (``alive``), or did not in ``probe_ms``. 55 bytes.
 
     ``watched``: the target owes me heartbeats, and the last one came ``silent_ms`` ago.
@@ -202,14 +189,13 @@ class ProbeReport:
     target: Peer
     alive: bool
     watched: bool
-    silent_ms: int
+    silent_ms: Number
 
 
 # -- routing -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Route:
+class Route(Value, frozen=True):
     """A payload on its way to the live node closest to ``key``, hop by hop, each acknowledged.
 
     ``origin`` and ``number`` name the message permanently, so that a repeated one is delivered once. ``hops``
@@ -217,21 +203,20 @@ class Route:
     """
 
     sender: Peer
-    token: int
+    token: Number
     key: bytes
     origin: Peer
-    number: int
-    hops: int
+    number: Number
+    hops: Number
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class HopAck:
+class HopAck(Value, frozen=True):
     """Answer to one hop of a :class:`Route` or :class:`JoinRequest`: I have it, ``token`` may be forgotten.
     35 bytes."""
 
     sender: Peer
-    token: int
+    token: Number
 
 
 Message = (

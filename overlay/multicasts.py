@@ -16,7 +16,8 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from overlay.context import Context
 from overlay.effects import Missed, Multicasted

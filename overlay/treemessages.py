@@ -5,23 +5,20 @@ Costs are for addresses of about 20 bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from overlay.fields import Number, Several, Text, Value
 from overlay.ids import Peer
 
 # -- tree links ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
+class Head(Value, frozen=True):
     """Up to which number the multicasts of a root are settled with the sender: released, or lost."""
 
     root: Peer
-    number: int
+    number: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(Value, frozen=True):
     """A node without a parent, to its next hop towards the topic, or (``direct``) a rendezvous to the topic's
     host, or (``pushed``) to the node to which a full or a leaving parent sent it: JOIN.
 
@@ -32,80 +29,73 @@ class Subscribe:
 
     sender: Peer
     topic: bytes
-    host: str
+    host: Text
     direct: bool
     pushed: bool
-    path: tuple[str, ...]
-    place: str = ""
+    path: Several[Text]
+    place: Text = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribed:
+class Subscribed(Value, frozen=True):
     """Answer to a :class:`Subscribe`: you are my child; above me is ``path``, up to the root, and so much is
     settled here. About 100 bytes, and 30 a root."""
 
     sender: Peer
     topic: bytes
-    host: str
-    path: tuple[str, ...]
-    heads: tuple[Head, ...]
+    host: Text
+    path: Several[Text]
+    heads: Several[Head]
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(Value, frozen=True):
     """Answer to a :class:`Subscribe`: not under me (``reason``: it would close a loop, I am not the host, or
     I am full: then ask ``instead``, a child of mine, if that is not empty). 80 bytes."""
 
     sender: Peer
     topic: bytes
-    reason: str
-    instead: str
+    reason: Text
+    instead: Text
 
 
-@dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(Value, frozen=True):
     """Child to (former) parent: nothing below me needs these topics from you any more. 20 bytes a topic,
     once."""
 
     sender: Peer
-    topics: tuple[bytes, ...]
+    topics: Several[bytes]
 
 
-@dataclass(frozen=True, slots=True)
-class TopicMark:
+class TopicMark(Value, frozen=True):
     """A topic that the child still wants, a checksum of the path that it believes to lie above it and of
     what it has heard, and how many children it has there itself."""
 
     topic: bytes
-    mark: int
-    below: int = 0
+    mark: Number
+    below: Number = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Refresh:
+class Refresh(Value, frozen=True):
     """Child to each of its parents every ``tree_refresh_ms``, for all topics together; with many parents once
     in ``every`` such periods. ``round`` is that of the last answer: all that the parent sent before it has
     come or is lost. 30 bytes and 23 a topic."""
 
     sender: Peer
-    round: int
-    topics: tuple[TopicMark, ...]
-    every: int = 1
+    round: Number
+    topics: Several[TopicMark]
+    every: Number = 1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPath:
+class TopicPath(Value, frozen=True):
     """The path above a child in a topic, as its parent knows it now, the topic's host (empty: none), and what
     is settled there."""
 
     topic: bytes
-    host: str
-    path: tuple[str, ...]
-    heads: tuple[Head, ...]
+    host: Text
+    path: Several[Text]
+    heads: Several[Head]
 
 
-@dataclass(frozen=True, slots=True)
-class Refreshed:
+class Refreshed(Value, frozen=True):
     """Answer to a :class:`Refresh`, and to all children when the path above changes: topics in which our
     marks differ, and those in which the child is no child of mine. ``round`` counts these answers.
 
@@ -115,15 +105,14 @@ class Refreshed:
     """
 
     sender: Peer
-    round: int
-    paths: tuple[TopicPath, ...]
-    unknown: tuple[bytes, ...]
-    spare: tuple[bytes, ...] = ()
-    climb: tuple[bytes, ...] = ()
+    round: Number
+    paths: Several[TopicPath]
+    unknown: Several[bytes]
+    spare: Several[bytes] = ()
+    climb: Several[bytes] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Handover:
+class Handover(Value, frozen=True):
     """A node that leaves, to its children and its parent (a root: to the node that will be root):
     ``children`` are ``parent``'s now.
 
@@ -134,14 +123,13 @@ class Handover:
     sender: Peer
     topic: bytes
     parent: Peer
-    children: tuple[Peer, ...]
+    children: Several[Peer]
 
 
 # -- multicast -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Multicast:
+class Multicast(Value, frozen=True):
     """Root to its children, and every node to its own: a payload for all subscribers of a topic. Also the
     answer to a :class:`Repair`, and, from a child, what its parent lacks.
 
@@ -153,39 +141,36 @@ class Multicast:
     sender: Peer
     topic: bytes
     root: Peer
-    number: int
+    number: Number
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Repair:
+class Repair(Value, frozen=True):
     """Child to parent: send me these numbers again, at most ``repair_batch``. When the child sees that they
     are missing, repeated until they come or are lost. 70 bytes."""
 
     sender: Peer
     topic: bytes
     root: Peer
-    first: int
-    last: int
+    first: Number
+    last: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Lost:
+class Lost(Value, frozen=True):
     """Answer to a :class:`Repair`, beside the multicasts that can be had: these numbers can't. 70 bytes."""
 
     sender: Peer
     topic: bytes
     root: Peer
-    first: int
-    last: int
+    first: Number
+    last: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Heard:
+class Heard(Value, frozen=True):
     """Child to parent, every quarter of a window: your multicasts up to this one have come, send on. 60 bytes
     for every ``window_messages`` / 4 multicasts or ``window_bytes`` / 4 of payload."""
 
     sender: Peer
     topic: bytes
     root: Peer
-    number: int
+    number: Number

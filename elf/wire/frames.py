@@ -14,7 +14,6 @@ transport's to say.
 
 from __future__ import annotations
 
-import dataclasses
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,8 +25,8 @@ from elf.errors import ElfBug, PeerError
 from elf.wire.base import FAMILY
 from elf.wire.clients import Failed
 
-M = TypeVar("M")
-"""A message: a struct (``elf.wire.base.Message``), or of another room a dataclass."""
+M = TypeVar("M", bound=msgspec.Struct)
+"""A message."""
 
 MAGIC: Final = "elf"
 WIRE_VERSION: Final = 8
@@ -232,9 +231,7 @@ def _payload(message: object) -> bytes | None:
 
 def _with_payload(message: M, payload: bytes) -> M:
     """The same message with another payload; only for types that have one."""
-    if isinstance(message, msgspec.Struct):
-        return msgspec.structs.replace(message, payload=payload)
-    return dataclasses.replace(message, payload=payload)  # type: ignore[type-var]  # what is no struct
+    return msgspec.structs.replace(message, payload=payload)
 
 
 def _checksum(body: bytes, *words: str) -> int:

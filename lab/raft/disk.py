@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from overlay.raft.effects import Forgotten, Promised, Recorded, SlotTaken, Snapped, Write
 from overlay.raft.log import Log

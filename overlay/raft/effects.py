@@ -8,8 +8,9 @@ for the disk with what ``Groups.ahead`` lets go.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 from overlay.effects import Tick
 from overlay.raft.messages import Message
@@ -19,8 +20,7 @@ Reason = Literal["not leader", "stale term", "busy", "moving", "unsure"]
 """Why a record or a read was refused. Only ``unsure`` records may be in the log, now or later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Received(Struct, frozen=True):
     """Event: a message has arrived."""
 
     message: Message
@@ -31,8 +31,7 @@ Event = Received | Tick
 # -- what a disk is told -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SlotTaken:
+class SlotTaken(Struct, frozen=True):
     """The group's hard state begins on this disk, with a voter slot: at the founder with the bootstrap as
     snapshot, elsewhere empty."""
 
@@ -42,8 +41,7 @@ class SlotTaken:
     snapshot: Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Promised:
+class Promised(Struct, frozen=True):
     """No lower term will be obeyed, and only ``vote`` (0: none yet) gets our vote in this one."""
 
     group: bytes
@@ -51,8 +49,7 @@ class Promised:
     vote: int
 
 
-@dataclass(frozen=True, slots=True)
-class Recorded:
+class Recorded(Struct, frozen=True):
     """These entries follow what is before the first of them; existing entries from its index on are
     removed."""
 
@@ -60,8 +57,7 @@ class Recorded:
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Snapped:
+class Snapped(Struct, frozen=True):
     """The snapshot replaces the one before. Entries up to its index go; those behind it stay only if the
     entry at its index is there and of its term."""
 
@@ -69,8 +65,7 @@ class Snapped:
     snapshot: Snapshot
 
 
-@dataclass(frozen=True, slots=True)
-class Forgotten:
+class Forgotten(Struct, frozen=True):
     """We are no longer a member: all of the group's hard state is removed."""
 
     group: bytes
@@ -81,23 +76,20 @@ Write = SlotTaken | Promised | Recorded | Snapped | Forgotten
 # -- effects -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Persist:
+class Persist(Struct, frozen=True):
     """Effect: make these writes durable, in order. See the module's contract."""
 
     writes: tuple[Write, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Send:
+class Send(Struct, frozen=True):
     """Effect: put the message on the wire to an address. It may be lost; what must arrive is repeated."""
 
     to: str
     message: Message
 
 
-@dataclass(frozen=True, slots=True)
-class Installed:
+class Installed(Struct, frozen=True):
     """Effect: the caller's state of the group is now this (at a start, at a bootstrap, or because we were far
     behind)."""
 
@@ -106,8 +98,7 @@ class Installed:
     state: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Struct, frozen=True):
     """Effect: the entry is decided for ever. Comes at every member in the order of the indices, again after a
     restart; for blanks and memberships too."""
 
@@ -115,16 +106,14 @@ class Committed:
     entry: Entry
 
 
-@dataclass(frozen=True, slots=True)
-class Reconfigured:
+class Reconfigured(Struct, frozen=True):
     """Effect: this membership is committed."""
 
     group: bytes
     membership: Membership
 
 
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(Struct, frozen=True):
     """Effect: this node leads in ``term``. It may not know yet what is committed: wait for
     :class:`Leading`."""
 
@@ -132,8 +121,7 @@ class Elected:
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class Leading:
+class Leading(Struct, frozen=True):
     """Effect: a record of our own term is committed, and all before it has been reported: the root may
     act."""
 
@@ -141,8 +129,7 @@ class Leading:
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class Following:
+class Following(Struct, frozen=True):
     """Effect: this node does not lead in ``term``; ``leader`` is an address, "" while nobody is known."""
 
     group: bytes
@@ -150,8 +137,7 @@ class Following:
     leader: str
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
+class Accepted(Struct, frozen=True):
     """Effect: the record of that token is committed at (``index``, ``term``)."""
 
     group: bytes
@@ -160,8 +146,7 @@ class Accepted:
     term: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(Struct, frozen=True):
     """Effect: the record or read of that token is refused; ``leader`` may know better ("": none known)."""
 
     group: bytes
@@ -170,8 +155,7 @@ class Rejected:
     leader: str
 
 
-@dataclass(frozen=True, slots=True)
-class Readable:
+class Readable(Struct, frozen=True):
     """Effect: what was committed anywhere before the read was requested is at most ``index``, which has been
     reported here."""
 
@@ -180,16 +164,14 @@ class Readable:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class CompactWanted:
+class CompactWanted(Struct, frozen=True):
     """Effect: the log has grown long; call ``compact`` with the state at ``index`` or later."""
 
     group: bytes
     index: int
 
 
-@dataclass(frozen=True, slots=True)
-class Retired:
+class Retired(Struct, frozen=True):
     """Effect: this node is no longer a member and has forgotten the group."""
 
     group: bytes

@@ -1,6 +1,6 @@
 """The messages of Raft groups.
 
-Frozen dataclasses of plain values, like :mod:`overlay.messages`. What belongs to one group is a *part*; parts
+Frozen structs of plain values, like :mod:`overlay.messages`. What belongs to one group is a *part*; parts
 of many groups for one peer share a message. A part names its group by key and birth (two bootstraps under one
 key never mix), and both ends by their slots: a node that no longer has the addressed slot says so
 (:class:`UnknownMember`) and does nothing else. Costs are without the sender, about 25 bytes; a header is
@@ -9,28 +9,26 @@ about 60.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from overlay.fields import Number, Several, Text, Value
 from overlay.ids import Peer
 from overlay.raft.values import Entry, Member, Membership
 
 # -- parts ---------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(Value, frozen=True):
     """Sender and receiver of a part, its group, and the sender's term."""
 
     group: bytes
-    birth: int
-    to_slot: int
-    from_slot: int
-    term: int
+    birth: Number
+    to_slot: Number
+    from_slot: Number
+    term: Number
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequest:
+class VoteRequest(Value, frozen=True):
     """Candidate to each other voter: may I lead in term ``ballot``? My log ends at (``last_index``,
     ``last_term``).
 
@@ -39,25 +37,23 @@ class VoteRequest:
     """
 
     header: Header
-    ballot: int
+    ballot: Number
     pre: bool
     told_to_stand: bool
-    last_index: int
-    last_term: int
+    last_index: Number
+    last_term: Number
 
 
-@dataclass(frozen=True, slots=True)
-class VoteReply:
+class VoteReply(Value, frozen=True):
     """Answer to a :class:`VoteRequest`; a real vote has been written down before. 75 bytes."""
 
     header: Header
-    ballot: int
+    ballot: Number
     pre: bool
     granted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRequest:
+class AppendRequest(Value, frozen=True):
     """Leader to member: here is what follows (``prev_index``, ``prev_term``); up to ``commit`` all is
     decided.
 
@@ -67,15 +63,14 @@ class AppendRequest:
     """
 
     header: Header
-    round: int
-    prev_index: int
-    prev_term: int
-    commit: int
-    entries: tuple[Entry, ...]
+    round: Number
+    prev_index: Number
+    prev_term: Number
+    commit: Number
+    entries: Several[Entry]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendReply:
+class AppendReply(Value, frozen=True):
     """Answer to an :class:`AppendRequest` or to the last :class:`InstallSnapshot`, after the records are
     durable.
 
@@ -84,36 +79,33 @@ class AppendReply:
     """
 
     header: Header
-    round: int
+    round: Number
     matched: bool
-    match: int
-    commit: int
+    match: Number
+    commit: Number
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownMember:
+class UnknownMember(Value, frozen=True):
     """Answer to a request for a voter slot that is not here (any more): no hard state, so no vote and no
     promise. 40 bytes."""
 
     group: bytes
-    birth: int
-    slot: int
+    birth: Number
+    slot: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Followed:
+class Followed(Value, frozen=True):
     """A group in which the sender follows the receiver, and in which term."""
 
     group: bytes
-    birth: int
-    term: int
+    birth: Number
+    term: Number
 
 
 # -- messages of many groups ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Beat:
+class Beat(Value, frozen=True):
     """Every ``beat_ms`` between two nodes of which one leads a group of the other: I live.
 
     ``mark`` is a checksum of (group, term) over all groups that the sender leads and the receiver is in; if
@@ -121,65 +113,58 @@ class Beat:
     """
 
     sender: Peer
-    mark: int
+    mark: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Follows:
+class Follows(Value, frozen=True):
     """Answer to a :class:`Beat` whose mark is wrong: in these groups I follow you. The receiver says
     :class:`Told` of those that it doesn't lead and sends appends for those that are missing. 35 bytes a
     group."""
 
     sender: Peer
-    groups: tuple[Followed, ...]
+    groups: Several[Followed]
 
 
-@dataclass(frozen=True, slots=True)
-class VoteRequests:
+class VoteRequests(Value, frozen=True):
     """The :class:`VoteRequest` of all groups in which the sender stands at this moment. 80 bytes a group."""
 
     sender: Peer
-    parts: tuple[VoteRequest, ...]
+    parts: Several[VoteRequest]
 
 
-@dataclass(frozen=True, slots=True)
-class VoteReplies:
+class VoteReplies(Value, frozen=True):
     """The answers to :class:`VoteRequests`. 75 bytes a group."""
 
     sender: Peer
-    parts: tuple[VoteReply, ...]
+    parts: Several[VoteReply]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendRequests:
+class AppendRequests(Value, frozen=True):
     """The :class:`AppendRequest` of all groups that have something for the receiver. 90 bytes a group and the
     records."""
 
     sender: Peer
-    parts: tuple[AppendRequest, ...]
+    parts: Several[AppendRequest]
 
 
-@dataclass(frozen=True, slots=True)
-class AppendReplies:
+class AppendReplies(Value, frozen=True):
     """The answers to :class:`AppendRequests`. 85 bytes a group."""
 
     sender: Peer
-    parts: tuple[AppendReply, ...]
+    parts: Several[AppendReply]
 
 
-@dataclass(frozen=True, slots=True)
-class UnknownMembers:
+class UnknownMembers(Value, frozen=True):
     """The slots of one message that are not here. 40 bytes a group."""
 
     sender: Peer
-    parts: tuple[UnknownMember, ...]
+    parts: Several[UnknownMember]
 
 
 # -- messages of one group -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class InstallSnapshot:
+class InstallSnapshot(Value, frozen=True):
     """Leader to a member that is behind the leader's log: bytes from ``offset`` on of the state at
     (``index``, ``index_term``), ``size`` bytes long.
 
@@ -188,29 +173,27 @@ class InstallSnapshot:
 
     sender: Peer
     header: Header
-    round: int
-    index: int
-    index_term: int
+    round: Number
+    index: Number
+    index_term: Number
     membership: Membership
-    size: int
-    offset: int
+    size: Number
+    offset: Number
     data: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class InstallSnapshotReply:
+class InstallSnapshotReply(Value, frozen=True):
     """Answer to a :class:`InstallSnapshot` that is not the last: go on at ``offset``. Nothing of it is
     durable yet. 80 bytes."""
 
     sender: Peer
     header: Header
-    round: int
-    index: int
-    offset: int
+    round: Number
+    index: Number
+    offset: Number
 
 
-@dataclass(frozen=True, slots=True)
-class TimeoutNow:
+class TimeoutNow(Value, frozen=True):
     """Leader to the voter that is to succeed it, whose log is complete: stand at once. Once a transfer, 60
     bytes."""
 
@@ -218,8 +201,7 @@ class TimeoutNow:
     header: Header
 
 
-@dataclass(frozen=True, slots=True)
-class Ask:
+class Ask(Value, frozen=True):
     """A node that is no member, to nodes near the key: what do you know of this group? Every ``ask_ms`` until
     answered. 20 bytes."""
 
@@ -227,8 +209,7 @@ class Ask:
     group: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(Value, frozen=True):
     """What the sender knows of a group; ``birth`` is 0 if nothing: an unknown id is looked up, never created.
 
     Answer to :class:`Ask`; to :class:`Enter` and :class:`Exit` by one that doesn't lead; to a member that
@@ -238,69 +219,64 @@ class Told:
 
     sender: Peer
     group: bytes
-    birth: int
-    epoch: int
-    term: int
-    committed: int
-    leader: str
-    members: tuple[Member, ...]
+    birth: Number
+    epoch: Number
+    term: Number
+    committed: Number
+    leader: Text
+    members: Several[Member]
 
 
-@dataclass(frozen=True, slots=True)
-class Invite:
+class Invite(Value, frozen=True):
     """Leader to a node that is to join: take a voter slot. Every ``ask_ms`` until it is a member or given up.
     30 bytes."""
 
     sender: Peer
     group: bytes
-    birth: int
+    birth: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Enter:
+class Enter(Value, frozen=True):
     """A node with a voter slot (durable) to the leader: take me in. Every ``ask_ms`` until its log says so.
     40 bytes."""
 
     sender: Peer
     group: bytes
-    birth: int
-    slot: int
+    birth: Number
+    slot: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Exit:
+class Exit(Value, frozen=True):
     """A member that goes, to the leader: release this slot. Every ``ask_ms`` until it hears that it is. 40
     bytes."""
 
     sender: Peer
     group: bytes
-    birth: int
-    slot: int
+    birth: Number
+    slot: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(Value, frozen=True):
     """A node that doesn't lead, to the leader of ``term``: append this, in that term only. Once; the payload
     and 50 bytes."""
 
     sender: Peer
     group: bytes
-    token: int
-    term: int
+    token: Number
+    term: Number
     payload: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Forwarded:
+class Forwarded(Value, frozen=True):
     """Answer to a :class:`Forward`: committed at (``index``, ``term``), or the ``reason`` why not. 60
     bytes."""
 
     sender: Peer
     group: bytes
-    token: int
-    reason: str
-    index: int
-    term: int
+    token: Number
+    reason: Text
+    index: Number
+    term: Number
 
 
 Part = VoteRequest | VoteReply | AppendRequest | AppendReply | UnknownMember

@@ -3,10 +3,13 @@ stored."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from overlay.effects import Rng
+from overlay.fields import Number, Several, Text, Value
 
 
 def draw(rng: Rng) -> int:
@@ -14,23 +17,21 @@ def draw(rng: Rng) -> int:
     return 1 + (rng.randrange(1 << 31) << 31 | rng.randrange(1 << 31))
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(Value, frozen=True):
     """A node in a group. ``slot`` was drawn by the node itself when it first made hard state for this group,
     and is stored with that state. A node that has lost its disk draws another, so it is never taken for its
     former self."""
 
-    address: str
-    slot: int
+    address: Text
+    slot: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Membership:
+class Membership(Value, frozen=True):
     """The members of a group. ``epoch`` counts the changes; learners get records and have no vote."""
 
-    epoch: int
-    voters: tuple[Member, ...]
-    learners: tuple[Member, ...]
+    epoch: Number
+    voters: Several[Member]
+    learners: Several[Member]
 
     @property
     def quorum(self) -> int:
@@ -85,19 +86,17 @@ NOBODY: Final = Membership(0, (), ())
 """What a node knows of a group that it has only been invited to."""
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Value, frozen=True):
     """One record of a log: the caller's ``payload``, or one new membership, or neither (the blank with which
     a term begins)."""
 
-    index: int
-    term: int
+    index: Number
+    term: Number
     payload: bytes
-    membership: tuple[Membership, ...]
+    membership: Several[Membership]
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(Struct, frozen=True):
     """What the records up to ``index`` have led to: the membership, and the caller's state. The records may
     be removed.
 
@@ -113,8 +112,7 @@ class Snapshot:
 NOTHING: Final = Snapshot(0, 0, NOBODY, b"")
 
 
-@dataclass(frozen=True, slots=True)
-class Stored:
+class Stored(Struct, frozen=True):
     """The hard state of one group on one disk. ``vote`` is the slot voted for in ``term``, 0 for none; the
     entries follow the snapshot without a gap."""
 
@@ -126,8 +124,7 @@ class Stored:
     entries: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """What this node knows of a group (protocol 5.4): its epoch, the term, committed up to; and its leader,
     as far as known ("" if not). ``going``: addresses of members that want to go, known to the leader."""
 

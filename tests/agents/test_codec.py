@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import random
 import typing
 import zlib
@@ -13,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents.codec import Message, decode, encode, pack, reader, unpack, writer
+from agents.codec import Message, decode, encode, pack, unpack
 from elf.errors import ElfBug, PeerError
 from elf.fields import replace
 from elf.job import messages as job
@@ -250,15 +249,6 @@ def test_fields_may_be_appended_and_one_without_them_is_still_understood() -> No
         assert read([forged(envelope, body=newer), *payload]) == message
     *older, _payload = msgspec.msgpack.decode(envelope_of(SLICE).body)
     assert read([forged(envelope_of(SLICE), body=msgspec.msgpack.encode(older)), sent(SLICE)[1]]) == SLICE
-
-    @dataclasses.dataclass(frozen=True, slots=True)
-    class Later:
-        peers: tuple[Peer, ...]
-        count: int = 4
-
-    read_later = reader(Later)
-    assert read_later(msgspec.msgpack.encode([[["a:1", 2, "new"]]])) == Later((Peer("a:1", 2),))
-    assert read_later(writer(Later)(Later((), 5))) == Later((), 5)
 
 
 def test_a_heartbeat_is_small() -> None:

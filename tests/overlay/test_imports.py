@@ -20,6 +20,8 @@ ALLOWED = {
     "hashlib",
     "heapq",
     "math",
+    "msgspec",
+    "msgspec.structs",
     "re",
     "sortedcontainers",
     "typing",

@@ -23,7 +23,7 @@ def test_the_tuple_names_all_of_the_union() -> None:
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 def test_a_message_is_frozen_plain_and_explained(kind: type[Message]) -> None:
     assert plain(kind)
-    assert kind.__dataclass_params__.frozen  # type: ignore[union-attr]
+    assert kind.__struct_config__.frozen
     assert typing.get_type_hints(kind)["sender"] is Peer
     assert kind.__doc__
     assert "byte" in kind.__doc__ or "KB" in kind.__doc__ or "payload" in kind.__doc__

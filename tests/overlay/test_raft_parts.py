@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import typing
-from dataclasses import replace
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from lab.raft.disk import Disk, torn
 from overlay import Peer, Tick
@@ -55,7 +55,7 @@ def test_the_tuple_names_all_of_the_union() -> None:
 @pytest.mark.parametrize("kind", MESSAGES, ids=lambda kind: kind.__name__)
 def test_a_message_is_plain_and_explained_and_a_generic_codec_carries_it(kind: type[Message]) -> None:
     assert plain(kind)
-    assert kind.__dataclass_params__.frozen  # type: ignore[union-attr]
+    assert kind.__struct_config__.frozen
     assert typing.get_type_hints(kind)["sender"] is Peer
     assert kind.__doc__
     assert "byte" in kind.__doc__

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import random
 import typing
+
+import msgspec
 
 from overlay import Peer
 
@@ -18,7 +19,7 @@ def plain(kind: object) -> bool:
     if typing.get_origin(kind) is tuple:
         item, dots = typing.get_args(kind)
         return dots is Ellipsis and plain(item)
-    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         return all(plain(hint) for hint in typing.get_type_hints(kind).values())
     return False
 
