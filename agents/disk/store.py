@@ -576,8 +576,11 @@ class Store:
     # -- the catalog log -------------------------------------------------------------------------------------
 
     def append_log(self, entries: Sequence[tuple[int, bytes]]) -> None:
-        """Adds (number, entry) pairs; another entry under a known number raises ``ElfBug`` (two founders)."""
-        with self._file.writing() as con:
+        """Adds (number, entry) pairs; another entry under a known number raises ``ElfBug`` (two founders).
+
+        Nobody waits for the disk: a majority has committed them, and who loses the last of them asks for
+        them again. They are durable before anything that is written after them."""
+        with self.unsynced(), self._file.writing() as con:
             for seq, entry in entries:
                 _keep(con, "log", (seq,), (entry,), "SELECT seq, entry FROM log WHERE seq = ?")
 

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from agents.disk import groupstore
+from agents.disk.durable import waits
 from agents.disk.groupstore import RUN_RECORDS_MAX, ApplyRun, apply_run, in_runs
 from agents.disk.store import Store, StoreError
 from elf.errors import ElfBug, UserError
@@ -232,6 +233,19 @@ def test_the_log_keeps_its_order_and_refuses_a_second_founder(store: Store) -> N
     with pytest.raises(ElfBug):
         store.append_log([(4, b"d"), (3, b"C")])
     assert store.load_log() == [(1, b"a"), (2, b"b"), (3, b"c")]
+
+
+def test_the_log_waits_for_no_disk_and_is_durable_with_what_follows(tmp_path: Path) -> None:
+    store = Store(tmp_path / "agent.db")
+    before = waits()["state"]
+    store.append_log([(1, b"a")])
+    assert waits()["state"] == before
+    store.put("fact", b"1")
+    assert waits()["state"] == before + 1, "other writes wait as before"
+    store.close()
+    store = Store(tmp_path / "agent.db")
+    assert store.load_log() == [(1, b"a")]
+    store.close()
 
 
 def test_many_threads_write_and_read_at_once(store: Store) -> None:
