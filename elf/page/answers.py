@@ -32,7 +32,7 @@ def table_of(table: pa.Table) -> Fact:
     shown = table.slice(0, ROWS_MAX)
     values = [[plain(value) for value in column.to_pylist()] for column in shown.columns]
     rows = [list(row) for row in zip(*values, strict=True)] if values else []
-    return {"columns": columns, "rows": rows, "more": table.num_rows - shown.num_rows}
+    return {"columns": columns, "rows": rows, "more": max(table.num_rows - ROWS_MAX, 0)}
 
 
 def kind_of(kind: pa.DataType) -> Kind:

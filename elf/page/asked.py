@@ -49,11 +49,12 @@ class Filter(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Composed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``POST /api/v1/panels``: the queries of panels. ``every_secs``: between two early results."""
+    """``POST /api/v1/panels``: the queries of panels: every so many seconds, over all since they are watched,
+    or in windows of ``window_secs``."""
 
     stream: Name = "access"
-    window_secs: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 3_600
-    every_secs: Annotated[int, msgspec.Meta(ge=1, le=3_600)] | None = None
+    window_secs: Annotated[int, msgspec.Meta(ge=1, le=86_400)] | None = None
+    every_secs: Annotated[int, msgspec.Meta(ge=1, le=3_600)] = 2
     filters: Annotated[tuple[Filter, ...], msgspec.Meta(max_length=16)] = ()
 
 

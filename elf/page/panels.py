@@ -61,15 +61,19 @@ def query(panel: Panel, asked: Composed) -> str:
     assert found is not None, panel.name
     where = [found["where"]] if found["where"] else []
     where += [_condition(one) for one in asked.filters]
-    items = _A_SECOND.sub(f" / {asked.window_secs}", found["items"])
+    secs, every, items = asked.window_secs, asked.every_secs, found["items"]
+    if secs is None:  # over how long that is nobody knows
+        items = ",".join(one for one in _split(items) if not _A_SECOND.search(one))
+    else:
+        items = _A_SECOND.sub(f" / {secs}", items)
     lines = [
         f"SELECT {items}",
         f"FROM {asked.stream}",
         *(["WHERE " + "\n  AND ".join(f"({one})" for one in where)] if where else []),
         *([f"GROUP BY {found['keys']}"] if found["keys"] else []),
         *([found["rest"].strip()] if found["rest"].strip() else []),
-        f"WINDOWING {asked.window_secs} SECONDS",
-        *([f"EMIT CHANGES EVERY {asked.every_secs} SECONDS"] if asked.every_secs is not None else []),
+        f"WINDOWING LANDMARK EVERY {every} SECONDS" if secs is None else f"WINDOWING {secs} SECONDS",
+        *([] if secs is None else [f"EMIT CHANGES EVERY {every} SECONDS"]),
     ]
     return "\n".join(lines)
 

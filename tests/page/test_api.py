@@ -181,6 +181,8 @@ def test_each_panel_is_a_query_with_any_window_and_filter(name: str, filters: tu
     text = query(panel, asked)
     plan = plan_text(text, JSON_LOG if of_json else LOG)
     assert [kind.text for kind in plan.windows] == ["90 s"]
+    since = plan_text(query(panel, Composed("shop", None, 5)), JSON_LOG if of_json else LOG)
+    assert "landmark" in since.windows[0].text
     assert "\nFROM shop\n" in text
     assert panel.title
     assert panel.about.endswith(".")

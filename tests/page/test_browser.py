@@ -13,6 +13,8 @@ from tests.support.chromium import CHROMIUM, Browser, Tab, tab
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here (apt install chromium)")
 BUTTONS = "[...document.querySelectorAll('.title button')]"
+WRONG = "SELECT produkt FROM clicks GROUP BY produkt WINDOWING 1 SECONDS"
+COUNT = "SELECT COUNT(*) AS n FROM clicks WINDOWING 1 SECONDS"
 NAV = "document.querySelectorAll('nav a').length"
 BADGE = "document.querySelector('section .badge')?.textContent"
 
@@ -46,6 +48,15 @@ def test_who_has_the_link_sees_the_fleet_and_changes_jobs(pages: Pages, browser:
         for label, state in (("Pause", "paused"), ("Resume", "active")):
             page.evaluate(f"{BUTTONS}.find((one) => one.textContent === {label!r}).click()")
             page.until(f"document.querySelector('.title .badge').textContent === {state!r}")
+        go(page, "#/query")
+        page.until("document.querySelector('textarea')")
+        page.evaluate(f"document.querySelector('textarea').value = {WRONG!r}")
+        page.evaluate("document.querySelector('button.main').click()")
+        page.until("document.querySelector('.error').textContent.includes('did you mean')")
+        assert page.evaluate("getSelection().toString()") == "produkt"
+        page.evaluate(f"document.querySelector('textarea').value = {COUNT!r}")
+        page.press("Enter", text="\r", control=True)
+        page.until(f"{BADGE} === '1 of 1 agent'")
         assert page.problems() == []
 
 

@@ -7,6 +7,8 @@ import { fill, h, say } from "./dom.js";
 const PAGES = [
   ["fleet", "Fleet"],
   ["jobs", "Jobs"],
+  ["panels", "Panels"],
+  ["query", "Query"],
 ];
 const main = document.getElementById("main");
 const nav = document.querySelector("nav");
@@ -117,7 +119,7 @@ function turn() {
 
 function help() {
   const keys = [
-    ["1 2", "the pages"],
+    ["1 … 4", "the pages"],
     ["/", "the first field of a page"],
     ["← →", "the window before, after (a job)"],
     ["Ctrl Enter", "run the query"],
