@@ -129,6 +129,7 @@ async def test_what_is_older_than_a_job_comes_from_spark(three: Fleet) -> None:
     assert whole == list(range(first_us, whole[-1] + 1, 2 * SECOND_US)), "no window is left out"
     by_spark = {start for start, one in windows.items() if one.status["offline"]}
     assert by_spark == {start for start in windows if start < begins_us}
+    client = await connected(three, 0)  # who watched has closed the other one
     past = await client.sql("SELECT COUNT(*) AS n FROM JOB popular WINDOWS WHERE offline")
     assert past.table is not None
     assert past.table["n"].to_pylist() >= [len(by_spark)]
