@@ -238,8 +238,8 @@ def test_many_users_are_brought_together_in_parts_that_fit_a_message(users: int)
         sorted(f"{group}: {one}" for one in range(10)) for group in range(groups)
     )
     assert look["epochs"] == -(-len(known) // (users // 20))
-    assert 0 < largest < 1 << 20
-    assert len(tree.runners["master"].state()) < 1 << 20
+    assert 0 < largest < calls.VALUE_BYTES_MAX // 2
+    assert len(tree.runners["master"].state()) < calls.STATE_BYTES_MAX // 8
 
 
 def test_a_cycle_in_which_a_process_ends_is_given_up_and_so_is_one_that_somebody_is_too_late_for() -> None:
