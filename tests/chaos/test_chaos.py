@@ -42,11 +42,12 @@ RARE = [
     (600068, 8),
     (3000046, 5),
     (3000219, 5),
+    (6000009, 8),
 ]
 """Seeds and nodes: sides over one stream, one of which lacks rows; a gap behind a copy; cuts within cuts, and
 after them; a packed file that grows; who leaves before the log has it as a member, and holds copies; a file
 after one that is deleted; a master that dies with a window of a paused job; a root of a key range that is
-new; who leaves before a flow has read its past."""
+new; who leaves before a flow has read its past; who is over its quota in one key range."""
 FRESH = range(first := int(time.time()), first + -(-len(FIXED) // 5))
 """Seeds that nobody has run before, a fifth as many. The processes of ``pytest -n`` agree on the names."""
 

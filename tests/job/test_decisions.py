@@ -122,6 +122,23 @@ def test_what_is_merged_with_others_is_dropped_and_asked_for() -> None:
     assert commit.members == 0b011
 
 
+def test_who_is_in_the_decision_and_has_nothing_in_this_range_holds_nobody_up() -> None:
+    """It was over its quota here alone, and goes on with a later pane; the other, who is here, is leapt over."""
+    root = begun(1, members=2)
+    passed(root, 14, 0b10, 1_000)
+    root.hear(0, FlowProgress("uid", 12, 14), 1_000)
+    root.take(Piece(10, 12, 0b10))
+    root.take(Piece(12, 14, 0b11))
+    root.decided(said((10, 12, 0b01), (12, 14, 0b11)), 1_000)
+    assert root.propose(3_900) == [], "it is waited for as any straggler"
+    passed(root, 14, 0b10, 5_000)
+    (empty,) = root.propose(5_100)
+    assert (empty.start, empty.end, empty.members) == (10, 12, 0)
+    root.committed(empty, 5_100)
+    (both,) = root.propose(5_100)
+    assert (both.start, both.end, both.members) == (12, 14, 0b11)
+
+
 def test_who_is_in_the_decision_and_comes_late_is_a_revision() -> None:
     root = begun(1)
     passed(root, 11, 0b011, 1_000)

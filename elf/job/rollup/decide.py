@@ -344,7 +344,7 @@ class Deciding:
                 break
             if covered:
                 found.extend(self._commit(pieces) for pieces in self._covered.take(start, end))
-            elif stragglers.are_silent(stragglers.awaited(start, now_ms), now_ms):
+            elif stragglers.are_silent(stragglers.awaited(start, now_ms) & decided, now_ms):
                 found.append(self._of(start, end, ()))
             else:
                 break
