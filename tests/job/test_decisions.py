@@ -123,7 +123,7 @@ def test_what_is_merged_with_others_is_dropped_and_asked_for() -> None:
 
 
 def test_who_is_in_the_decision_and_has_nothing_in_this_range_holds_nobody_up() -> None:
-    """It was over its quota here alone, and goes on with a later pane; the other, who is here, is leapt over."""
+    """It was over its quota here alone, and goes on with a later pane; the other one is leapt over."""
     root = begun(1, members=2)
     passed(root, 14, 0b10, 1_000)
     root.hear(0, FlowProgress("uid", 12, 14), 1_000)
