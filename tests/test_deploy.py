@@ -30,7 +30,7 @@ UNIT = DEPLOY / "systemd" / "elf-agent.service"
 EXPOSURE_MAX = 2.5
 """Of ``systemd-analyze security``: 0 is closed, 10 open; below 2.5 is its best mark."""
 CHECKED = {
-    "Containerfile", "build.lock", "compiler.lock", "deb.sh", "debian/conffiles", "debian/control",
+    "Containerfile", "build.lock", "chromium.sh", "compiler.lock", "deb.sh", "debian/conffiles", "debian/control",
     "debian/elf-agent.default", "debian/postinst", "debian/postrm", "debian/prerm", "elf.example.yaml",
     "install.sh", "java.sh", "kubernetes.yaml", "logrotate/elf-agent", "logrotate/nginx", "nginx/elf.conf",
     "prometheus/grafana.json", "prometheus/rules.yaml", "requirements.lock", "runtime.lock",
@@ -185,7 +185,8 @@ def test_the_unit_is_what_systemd_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["deb.sh", "install.sh", "java.sh", "debian/postinst", "debian/prerm", "debian/postrm"]
+    "name",
+    ["chromium.sh", "deb.sh", "install.sh", "java.sh", "debian/postinst", "debian/prerm", "debian/postrm"],
 )
 def test_scripts_are_shell(name: str) -> None:
     path = DEPLOY / name

@@ -38,13 +38,13 @@ _COMMAND_LINE: Final[type[BaseException]] = typer.BadParameter.mro()[2]
 """Base of what is raised for a wrong command line; typer does not export it by name."""
 
 
-_VALIDATORS: Final = {
-    "Value error, ": "",
-    "Input should be": "it must be",
-    ", unable to parse string as an integer": "",
-    ", unable to parse string as a number": "",
+_PLAIN: Final = {
+    "is not a valid int range": "is no whole number",
+    "is not a valid int": "is no whole number",
+    "is not a valid float range": "is no number",
+    "is not a valid float": "is no number",
 }
-"""What typer takes over from the library that checks its values, and how it is said here."""
+"""What typer says of values, and how it is said here."""
 
 
 def exit_status(command: Callable[[], object]) -> int:
@@ -132,6 +132,6 @@ def _say(text: str, status: int) -> int:
 
 def _one_line(text: str) -> str:
     text = " ".join(text.split()).rstrip(".")
-    for words, plain in _VALIDATORS.items():
+    for words, plain in _PLAIN.items():
         text = text.replace(words, plain)
     return f"{text[:1].lower()}{text[1:]} (see --help)" if text else "wrong command line (see --help)"

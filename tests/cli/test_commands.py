@@ -181,12 +181,12 @@ def test_a_setting_is_a_python_literal_or_a_text() -> None:
         (
             ["sql", "-e", "x", "--windows", "x"],
             2,
-            "invalid value for '--windows': it must be a valid integer (see --help)",
+            "invalid value for '--windows': 'x' is no whole number (see --help)",
         ),
         (
             ["generate", "clicks", "--out", "x", "--rows", "-1"],
             2,
-            "invalid value for '--rows': it must be greater than or equal to 0 (see --help)",
+            "invalid value for '--rows': -1 is not in the range x>=0 (see --help)",
         ),
         (["compare"], 64, "missing argument 'JOB' (see --help)"),
         (["offline", "backfill"], 1, "say which job, or -q with a SELECT … SINCE: one of both"),
