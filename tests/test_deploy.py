@@ -30,7 +30,8 @@ UNIT = DEPLOY / "systemd" / "elf-agent.service"
 EXPOSURE_MAX = 2.5
 """Of ``systemd-analyze security``: 0 is closed, 10 open; below 2.5 is its best mark."""
 CHECKED = {
-    "Containerfile", "build.lock", "chromium.sh", "compiler.lock", "deb.sh", "debian/conffiles", "debian/control",
+    "Containerfile", "build.lock", "chromium.sh", "compiler.lock", "deb.sh", "debian/conffiles",
+    "debian/control",
     "debian/elf-agent.default", "debian/postinst", "debian/postrm", "debian/prerm", "elf.example.yaml",
     "install.sh", "java.sh", "kubernetes.yaml", "logrotate/elf-agent", "logrotate/nginx", "nginx/elf.conf",
     "prometheus/grafana.json", "prometheus/rules.yaml", "requirements.lock", "runtime.lock",
