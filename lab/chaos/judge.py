@@ -87,8 +87,8 @@ class Judge:
                 for uid, state in task.worker.states().items():
                     if state.after is not None and state.after.waiting:
                         self._say(LOST, f"a{agent.index} has late rows of {short(uid)} in no part yet")
-        if not self._found:
-            log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
+        log = self._world.longest()
+        if log is not None and not self._found:  # all may have left, where all were asked to
             for flow in log.flows():
                 self._panes(flow.uid)
             for spec in log.jobs():
@@ -292,7 +292,9 @@ class Judge:
                 self._files(f"a{agent.index}'s {stream}", task)
         for text in self._world.archives.wrong() if self._world.archives is not None else ():
             self._ledger.found(WRONG, text)
-        log = max((a.node.log for a in self._world.agents if a.up), key=lambda log: log.last)
+        log = self._world.longest()
+        if log is None:
+            return
         for spec in log.jobs():
             leader = self._world.leader(spec)
             kept = {
