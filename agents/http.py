@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from elf.page.visitors import Host
 
 Fact = Mapping[str, object]
+PAGE_ANSWERS: Final = 200
+"""A second, to one address: a page that opens asks twenty times, and a browser may open several at once."""
 
 _json: Final = msgspec.json.Encoder(decimal_format="number").encode
 
@@ -104,7 +106,7 @@ class HttpServer:
 
             page, policy = Page(host, self._events), PAGE_POLICY
             shown = page.before(shown)
-            bounds = replace(bounds, has_body=page.has_body)
+            bounds = replace(bounds, has_body=page.has_body, answers=PAGE_ANSWERS)
         secret = None if tls is None else tls.context()
         self._door = Door(shown, names | names_of(listen), bounds, refused, secret)
         self._server = Served(listen, self._door, "http.listen", policy)

@@ -19,6 +19,11 @@ from elf.errors import ElfError, UserError
 from elf.security.principals import Principal
 from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
 
+STOPPED_SECS: Final = 9.0
+"""A reader that took nothing for so long may have been forgotten by the agent."""
+WAITING_MAX: Final = 1024
+"""Answers that wait for their reader."""
+
 _numbers: Final = itertools.count(1)
 
 
@@ -66,6 +71,8 @@ class Inside:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(max(heard + KEEP_ALIVE_SECS - loop.time(), 0)):
                         arrived = await inbox.get()
+                if loop.time() - heard > STOPPED_SECS or inbox.qsize() > WAITING_MAX:
+                    raise ElfError("the reader is too slow; ask again")
                 if loop.time() - heard >= KEEP_ALIVE_SECS:
                     heard = loop.time()
                     self._driver.from_client(client, KeepAlive(request=1), self._who)

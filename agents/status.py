@@ -14,6 +14,7 @@ from agents.inside import Inside
 from agents.reports import outputs_of
 from elf.batch import decode
 from elf.client.values import plain, rfc3339
+from elf.errors import ElfError
 from elf.wire.clients import ONE_SHOT_PREFIX, Execute, Published, WindowResult
 
 
@@ -122,11 +123,12 @@ class Status:
         creator = next(spec.creator for spec in self._driver.node.log.jobs() if spec.name == job)
         inside = Inside(self._driver, None, creator)
         subscribe = Execute(request=1, sql=f"SUBSCRIBE {job}", creator=creator)
-        async with contextlib.aclosing(inside.anywhere(subscribe)) as replies:
-            async for reply in replies:
-                if isinstance(reply, Published):
-                    for fact in _facts(reply.result):
-                        yield fact
+        with contextlib.suppress(ElfError):  # the job has failed, or the reader is too slow: it ends
+            async with contextlib.aclosing(inside.anywhere(subscribe)) as replies:
+                async for reply in replies:
+                    if isinstance(reply, Published):
+                        for fact in _facts(reply.result):
+                            yield fact
 
 
 class Aside:

@@ -82,6 +82,7 @@ class ClientHost:
         self._client = client
         self._cluster = cluster
         self._opening = asyncio.Lock()
+        self._comparing = asyncio.Lock()
         self.token = secrets.token_urlsafe(32)
 
     @property
@@ -113,6 +114,12 @@ class ClientHost:
         """In a process of its own, since Java takes its time and memory."""
         if not job.isidentifier():
             raise UserError(f"{job!r} is no name of a job")
+        if self._comparing.locked():
+            raise UserError("a comparison is under way; wait for its end")
+        async with self._comparing:
+            return await self._compared(job)
+
+    async def _compared(self, job: str) -> dict[str, object]:
         command = ("-m", "elf.cli.main", "compare", job, "--json", "--connect", self._client.address)
         process = await asyncio.create_subprocess_exec(
             sys.executable,

@@ -152,7 +152,7 @@ class Page:
         return _answer({"windows": await past_of(visitor.client, name, since)})
 
     async def _words(self, _request: Request, _visitor: Visitor) -> Response:
-        return _answer(words.words())
+        return _answer(await asyncio.to_thread(words.words))
 
     async def _panels(self, _request: Request, _visitor: Visitor) -> Response:
         return _answer({"panels": panels.panels()})
@@ -191,7 +191,11 @@ async def past_of(client: Client, job: str, since: str) -> list[dict[str, object
             while len(found) > PAST_MAX or (held > PAST_ROWS_MAX and len(found) > 1):
                 held -= found.pop(next(iter(found))).table.num_rows
         await asyncio.sleep(0)  # others are answered in between
-    return [window_of(found[key]) for key in sorted(found, key=str)]
+    told = []
+    for key in sorted(found, key=lambda span: [(one is not None, one) for one in span]):
+        told.append(window_of(found[key]))
+        await asyncio.sleep(0)
+    return told
 
 
 # -- requests and answers ------------------------------------------------------------------------------------
@@ -224,7 +228,7 @@ async def _body(request: Request, kind: type[T]) -> T:
         raise HTTPException(400, "the request did not come whole") from None
     try:
         return msgspec.json.decode(body, type=kind)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise HTTPException(400, f"this request cannot be read: {error}") from None
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from elf.client.client import Client
 from elf.client.windows import Window
-from elf.errors import ElfError
+from elf.errors import ElfError, UserError
 from elf.page.answers import result_of, window_of
 from elf.page.events import Event
 
@@ -74,7 +74,8 @@ async def watched(client: Client, statements: Mapping[str, str]) -> AsyncGenerat
                     await queue.put(("result", {"id": name, **result_of(answer)}))
             await queue.put(("end", {"id": name}))
         except ElfError as error:
-            await queue.put(("error", {"id": name, "error": str(error)}))
+            again = not isinstance(error, UserError)  # an agent that is lost comes back
+            await queue.put(("error", {"id": name, "error": str(error), "again": again}))
 
     async def watch_all() -> None:
         told = await asyncio.gather(*(watch(*one) for one in statements.items()), return_exceptions=True)

@@ -60,6 +60,16 @@ def test_who_has_the_link_sees_the_fleet_and_changes_jobs(pages: Pages, browser:
         assert page.problems() == []
 
 
+def test_a_link_brings_a_name_and_no_statement(pages: Pages, browser: Browser) -> None:
+    with tab(browser) as page:
+        page.open(pages.link(pages.own))
+        page.until(NAV)
+        go(page, "#/job/most; PAUSE JOB most")
+        page.until("document.body.textContent.includes('there is no job most; PAUSE JOB most')")
+        go(page, "#/job/most")
+        page.until("document.querySelector('.title .badge')?.textContent === 'active'")
+
+
 def test_a_reader_at_an_agent_reads_on_a_phone_and_what_is_logged_stays_text(
     pages: Pages, browser: Browser
 ) -> None:

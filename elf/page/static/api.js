@@ -75,7 +75,8 @@ export async function rowsOf(text, signal) {
   const { table } = await sql(text, signal);
   if (!table) return [];
   const names = table.columns.map((column) => column.name);
-  return table.rows.map((row) => Object.fromEntries(names.map((name, place) => [name, row[place]])));
+  const rows = table.rows.map((row) => Object.fromEntries(names.map((name, place) => [name, row[place]])));
+  return Object.assign(rows, { more: table.more });
 }
 
 /**
@@ -96,9 +97,10 @@ export async function watch(statements, on, signal) {
       const response = await answered("watch", asked({ statements }, hidden.signal));
       on("open", {});
       wait = 1000;
-      if (await read(response.body, on)) return;
+      if (await read(response.body, Object.keys(statements), on)) return;
     } catch (error) {
       if (!hidden.signal.aborted) {
+        if (error.status === 401) dispatchEvent(new CustomEvent("elf-out", { detail: error.message }));
         on("lost", { error: error.message });
         if (error.status >= 400 && error.status < 500 && error.status !== 429) return;
       }
@@ -129,19 +131,23 @@ function seen(signal) {
 }
 
 /** Server-sent events of a body; whether all statements have come to their end. */
-async function read(body, on) {
+async function read(body, names, on) {
+  const open = new Set(names);
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
     const { done, value } = await reader.read();
-    if (done) return false;
+    if (done) return !open.size;
     text += value;
     for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
       const lines = text.slice(0, end).split("\n");
       text = text.slice(end + 2);
       const event = lines.find((line) => line.startsWith("event: "));
       const data = lines.find((line) => line.startsWith("data: "));
-      if (event && data) on(event.slice(7), JSON.parse(data.slice(6)));
+      if (!event || !data) continue;
+      const told = JSON.parse(data.slice(6));
+      if (event === "event: end" || (event === "event: error" && !told.again)) open.delete(told.id);
+      on(event.slice(7), told);
     }
   }
 }

@@ -36,13 +36,13 @@ export function say(node, text) {
   return node;
 }
 
-const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 0 });
+const whole = new Intl.NumberFormat("en", { maximumFractionDigits: 1 });
 const some = new Intl.NumberFormat("en", { maximumSignificantDigits: 4 });
 const short = new Intl.NumberFormat("en", { notation: "compact", maximumFractionDigits: 1 });
 
 export function number(value) {
   if (typeof value !== "number") return String(value ?? "");
-  return Number.isInteger(value) ? whole.format(value) : some.format(value);
+  return Number.isInteger(value) || Math.abs(value) >= 1000 ? whole.format(value) : some.format(value);
 }
 
 /** A number in few characters, for an axis. */

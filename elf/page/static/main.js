@@ -153,6 +153,11 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault();
   main.focus();
 });
+addEventListener("elf-out", ({ detail }) => {
+  left?.abort();
+  session = null;
+  signIn(detail);
+});
 arrive();
 addEventListener("hashchange", () => {
   arrive();

@@ -6,11 +6,13 @@ import { poll } from "../poll.js";
 import { drawTree } from "../tree.js";
 import { Windows } from "../windows.js";
 
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const VERSION = /^version (\d+)$/;
 const PAST = 90; // windows before now
 
 export async function open(main, [name], shown) {
   const { session, signal, tell } = shown;
+  if (!NAME.test(name ?? "")) return tell(`there is no job ${name ?? ""}`); // it comes from a link, and goes into statements
   const state = h("span", { class: "badge", hidden: true });
   const actions = h("div", { class: "push" });
   const query = h("pre");
@@ -28,7 +30,7 @@ export async function open(main, [name], shown) {
       const { text } = await sql(statement);
       tell("");
       say(done, text);
-      await refresh();
+      if (!statement.startsWith("DROP ")) await refresh();
       return true;
     } catch (error) {
       tell(error.message);
@@ -205,12 +207,14 @@ function sure(question) {
 function alterDialog(name, before, send) {
   const text = h("textarea", { spellcheck: false, "aria-label": "The new query", rows: 8 }, before);
   const said = h("pre", { class: "wide-text", hidden: true });
+  let seen = null; // the text whose plan is shown: the second click sends it
   const look = async () => {
     try {
       const { text: plan } = await sql(`EXPLAIN ${text.value}`);
       said.className = "wide-text";
       say(said, plan);
       said.hidden = false;
+      seen = text.value;
       return true;
     } catch (error) {
       said.className = "error";
@@ -229,7 +233,7 @@ function alterDialog(name, before, send) {
       { class: "controls" },
       h("button", { onclick: () => dialog.close() }, "Cancel"),
       h("button", { onclick: look }, "Preview the plan"),
-      h("button", { class: "main", onclick: async () => (await look()) && (await send(text.value)) && dialog.close() }, "Alter"),
+      h("button", { class: "main", onclick: async () => (seen === text.value ? (await send(text.value)) && dialog.close() : look()) }, "Alter"),
     ),
     said,
   );

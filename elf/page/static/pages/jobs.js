@@ -7,12 +7,14 @@ import { poll } from "../poll.js";
 export async function open(main, _rest, shown) {
   const find = h("input", { type: "search", placeholder: "Find a job", "aria-label": "Find a job", oninput: () => show() });
   const list = h("div", { class: "grid" });
+  const rest = h("p", { class: "dim", hidden: true });
   const cards = new Map();
   let jobs = [];
   fill(
     main,
     h("div", { class: "title" }, h("h1", {}, "Jobs"), h("div", { class: "push" }, find,)),
     list,
+    rest,
   );
   const nothing = h("p", { class: "dim" }, "There are no jobs. A query becomes one with CREATE JOB name AS SELECT …");
 
@@ -32,6 +34,8 @@ export async function open(main, _rest, shown) {
   await poll(async () => {
     jobs = await rowsOf("SHOW JOBS", shown.signal);
     jobs.sort((a, b) => a.job.localeCompare(b.job, "en", { numeric: true }));
+    rest.hidden = !jobs.more;
+    say(rest, `… and ${jobs.more} more, which are not shown: elf jobs lists all`);
     show();
   }, 3, shown);
 }

@@ -69,6 +69,7 @@ export async function open(main, _rest, { session, signal, tell }) {
     mine.addEventListener("abort", () => (stop.hidden = true));
     await watch({ query: statement }, (event, data) => {
       if (event === "window") windows.add([data]);
+      else if (event === "result") finished(data);
       else if (event === "said") windows.windows.size || windows.wait(`No window yet: ${data.text}`);
       else if (event === "error") {
         fill(result);
@@ -77,16 +78,20 @@ export async function open(main, _rest, { session, signal, tell }) {
       } else if (event === "lost") tell(`${data.error}; trying again`);
       else if (event === "open") tell("");
     }, mine);
+    if (!mine.aborted) stop.hidden = true;
+  }
+
+  function finished({ text: told, table }) {
+    const rows = table && new Table({ caption: "Result" });
+    rows?.show(table);
+    fill(result, h("section", {}, told && h("pre", { class: "wide-text", tabIndex: 0 }, told), rows && rows.node));
   }
 
   /** A statement that ends. */
   async function ask(statement) {
     const mine = begin();
     try {
-      const { text: told, table } = await sql(statement, mine);
-      const rows = table && new Table({ caption: "Result" });
-      rows?.show(table);
-      fill(result, h("section", {}, told && h("pre", { class: "wide-text", tabIndex: 0 }, told), rows && rows.node));
+      finished(await sql(statement, mine));
     } catch (refused) {
       if (refused.name !== "AbortError") fail(refused.message);
     }
