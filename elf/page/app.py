@@ -192,8 +192,8 @@ async def past_of(client: Client, job: str, since: str) -> list[dict[str, object
                 held -= found.pop(next(iter(found))).table.num_rows
         await asyncio.sleep(0)  # others are answered in between
     told = []
-    for key in sorted(found, key=lambda span: [(one is not None, one) for one in span]):
-        told.append(window_of(found[key]))
+    for span in sorted(found, key=lambda span: [(at is not None, at) for at in span]):
+        told.append(window_of(found[span]))
         await asyncio.sleep(0)
     return told
 
