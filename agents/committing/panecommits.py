@@ -38,6 +38,8 @@ from elf.ql.plan import Fragment
 
 Merge = Callable[[pa.Table], pa.Table]
 """The same groups in fewer rows (``agents.tasks.aggregating``)."""
+FAILURES_MAX: Final = 64
+"""How often later stages fail on panes of a commit before those they fail on are no longer told apart."""
 READ_ROWS_MAX: Final = 32
 READ_BYTES_MAX: Final = 8 << 20
 """Commits, and bytes of them, that are sent to a reader at a time (one at least)."""
@@ -311,27 +313,31 @@ def _staged(effect: CommitPanes, tables: Merged, stages: Stages | None) -> tuple
 def _staged_alone(
     fragment: Fragment, groups: pa.Table, panes: Sequence[int], stages: Stages
 ) -> tuple[pa.Table | None, Sequence[int], str]:
-    """What the stages make of these panes, the panes that they fail on, and why they first do: one that fails
-    takes nothing from the others."""
-    try:
-        return staged_panes(fragment, groups, stages), (), ""
-    except UserError as error:
-        if len(panes) == 1:
-            return None, panes, f"{error}{of_panes(fragment, panes[0], panes[0] + 1)}"
-    middle = panes[len(panes) // 2]
-    before = pc.less(groups["_pane"], middle)
+    """What the stages make of these panes, the panes that are left out, and why the first is: one that they
+    fail on takes nothing from the others, unless they fail ``FAILURES_MAX`` times."""
     made: list[pa.Table] = []
-    failed: list[int] = []
-    whys = []
-    for side, some in (
-        (before, [pane for pane in panes if pane < middle]),
-        (pc.invert(before), [pane for pane in panes if pane >= middle]),
-    ):
-        table, left, why = _staged_alone(fragment, groups.filter(side), some, stages)
-        made += [] if table is None else [table]
-        failed += left
-        whys.append(why)
-    return pa.concat_tables(made, promote_options="permissive") if made else None, failed, whys[0] or whys[1]
+    left: list[int] = []
+    why, failures, untold = "", 0, 0
+    todo = [(groups, panes)]
+    while todo:
+        some, numbers = todo.pop()
+        try:
+            table = staged_panes(fragment, some, stages)
+            made += [] if table is None else [table]
+        except UserError as error:
+            failures += 1
+            if len(numbers) > 1 and failures < FAILURES_MAX:
+                middle = numbers[len(numbers) // 2]
+                before = pc.less(some["_pane"], middle)
+                todo.append((some.filter(pc.invert(before)), [pane for pane in numbers if pane >= middle]))
+                todo.append((some.filter(before), [pane for pane in numbers if pane < middle]))
+                continue
+            left += numbers
+            untold += len(numbers) if len(numbers) > 1 else 0
+            why = why or f"{error}{of_panes(fragment, numbers[0], numbers[-1] + 1)}"
+    if untold:
+        why += f"; it failed {failures} times, so {untold} other panes were left out without a try of each"
+    return pa.concat_tables(made, promote_options="permissive") if made else None, left, why
 
 
 def _marked(known: pa.Table | None, left: Sequence[int]) -> pa.Table | None:

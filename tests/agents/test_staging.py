@@ -5,14 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from agents.committing.panecommits import MadePanes, Makers, merged_panes
-from agents.committing.staging import RangeStages
+from agents.committing.panecommits import FAILURES_MAX, MadePanes, Makers, merged_panes
+from agents.committing.staging import HALVED_MAX, RangeStages, Stages
 from agents.disk.store import Store
 from agents.tasks.engine import OverGroups
 from elf.batch import encode
+from elf.errors import UserError
 from elf.job.contributions import Piece
 from elf.job.effects import CommitPanes
 from elf.job.spec import Flow
+from elf.ql.plan import Fragment
 from elf.ql.planner import plan_text
 from tests.support.ql_table import SCHEMA
 
@@ -47,7 +49,28 @@ def test_a_pane_that_it_fails_on_takes_nothing_from_the_others(failing: set[int]
     assert f" of the pane from 1970-01-01 00:0{first // 2}:{first % 2 * 3}0 " in made.unstaged
 
 
-def committed(clicks: dict[int, int]) -> MadePanes:
+def test_many_panes_that_it_fails_on_are_left_out_together() -> None:
+    """Twice as many tries as panes would hold up the root."""
+    real, failed = RangeStages(OverGroups), 0
+
+    def stages(fragment: Fragment, groups: pa.Table) -> pa.Table:
+        nonlocal failed
+        if LARGE in groups[fragment.states[0].name].to_pylist():
+            failed += 1
+            raise UserError("too large")
+        return real(fragment, groups)
+
+    good, failing = range(4, 14), range(14, 314)
+    made = committed(dict.fromkeys(good, 3) | dict.fromkeys(failing, LARGE), stages)
+    assert unreduced_of(made) == list(failing)
+    assert {row["_pane"] for row in rows_of(made)} == set(good)
+    tries = FAILURES_MAX + 9  # and the halves that were still to come
+    assert failed <= tries * (HALVED_MAX + 1)
+    assert made.unstaged.startswith("too large of the pane from 1970-01-01 00:07:00 ")
+    assert made.unstaged.endswith(" other panes were left out without a try of each")
+
+
+def committed(clicks: dict[int, int], stages: Stages | None = None) -> MadePanes:
     """Panes of thirty groups each, of so many clicks."""
     fragment = plan_text(QUERY, SCHEMA).fragment
     groups = pa.table(
@@ -72,7 +95,7 @@ def committed(clicks: dict[int, int]) -> MadePanes:
         1,
     )
     try:
-        return merged_panes(work, store, makers=Makers(stages=RangeStages(OverGroups)))
+        return merged_panes(work, store, makers=Makers(stages=stages or RangeStages(OverGroups)))
     finally:
         store.close()
 
