@@ -175,8 +175,9 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "rows, AVG is that of the sample, and COUNT(DISTINCT key) is estimated where key is that of BY. "
            "Beside each of these, name_error is half the width of an interval that holds the truth in 99 of "
            "100 cases; NULL where fewer than four keys make up the value. An expression of several has "
-           "none, and other aggregates are refused. Where a few keys have most of a sum, a sample cannot "
-           "know. Not in subqueries, nor with joins of streams, FROM JOB, sessions or windows of rows.",
+           "none, and other aggregates are refused. A group none of whose rows is in the sample is not in "
+           "the answer. Where a few keys have most of a sum, a sample cannot know. Not in subqueries, nor "
+           "with GROUP BY key, APPROXIMATE, joins of streams, FROM JOB, sessions or windows of rows.",
            "SELECT cs_method, COUNT(*) AS hits FROM log SAMPLE BY c_ip 1 % GROUP BY cs_method "
            "WINDOWING 30 SECONDS"),
     Clause("TREES", "TREES n",

@@ -9,7 +9,7 @@ that occurs twice gives its rows twice.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations, product
 from math import prod
 from typing import Final
@@ -42,6 +42,12 @@ def sets_of(items: Sequence[exp.Expr]) -> list[Set]:
     """The grouping sets of the items of GROUP BY: of several lists every combination."""
     ways = [_ways(item) for item in items]
     return [tuple(dict.fromkeys(node for part in parts for node in part)) for parts in product(*ways)]
+
+
+def nodes_of(items: Iterable[exp.Expr]) -> Iterator[exp.Expr]:
+    """The items of GROUP BY, and those inside ROLLUP, CUBE and GROUPING SETS."""
+    for item in items:
+        yield from nodes_of(item.expressions) if isinstance(item, SetsNode) else _members(item)
 
 
 def _ways(item: exp.Expr) -> list[Set]:

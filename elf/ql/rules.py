@@ -386,12 +386,12 @@ def read_plain(draft: Draft) -> Draft:
 RULES: Final[tuple[Rule, ...]] = (
     refuse_unsupported,
     read_places,
-    read_sample,
     read_with,
     read_window,
     read_from,
     read_joins,
     read_job_joins,
+    read_sample,
     read_aliases,
     read_members,
     bind_where,

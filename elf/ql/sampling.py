@@ -1,9 +1,9 @@
 """``FROM access SAMPLE 1 %`` and ``SAMPLE BY c_ip 1 %``: some rows stand for all, and each estimate says how
 far it may be off. ``FROM access ON place = 'eu'``: the rows of agents with such labels.
 
-Both are written out in the language itself before anything is bound, so agents, windows and Spark read one
-query. A row is in the sample where the md5 of its key (or of the whole line) is below the share, so
-each agent, each day and Spark choose the same keys, and all rows of a key go together.
+Both are written out in the language itself before SELECT and WHERE are bound, so agents, windows and
+Spark read one query. A row is in the sample where the md5 of its key (or of the whole line) is below the
+share, so each agent, each day and Spark choose the same keys, and all rows of a key go together.
 
 COUNT and SUM are divided by the share; AVG stays. Beside each stands half the width of its interval of 99 %
 (``elf.paos.builtin``), which is made of 16 parts of the keys, told by another digit of the md5. A key that is
@@ -23,8 +23,11 @@ from elf.paos.builtin import T_99
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.bind_intervals import Interval
 from elf.ql.dialect import Elf, Sample
-from elf.ql.draft import Draft, about
+from elf.ql.draft import Draft, about, ordinal
+from elf.ql.expressions import Ref, walk
+from elf.ql.grouping import nodes_of
 from elf.ql.rules_joins import is_comma, is_file
+from elf.schema import LINE
 
 _DIGITS: Final = 8
 """Of the md5, which choose; the next one is the part."""
@@ -51,8 +54,13 @@ def read_sample(draft: Draft, clause: Sample) -> Draft:
     """SAMPLE: the query of estimates over the rows of the sample. Raises ``QueryError``."""
     share = _share(draft, clause)
     _check(draft, clause)
-    estimates = _Estimates(draft, clause.args.get("by"), share)
     tree = draft.tree.copy()
+    draft = replace(draft, tree=tree)
+    _name_places(draft)
+    estimates = _Estimates(draft, clause.args.get("by"), share)
+    if estimates.groups_by_key():
+        text = "counts a group of its own key as a whole or not at all: sample lines, or by another key"
+        raise draft.source.at(clause, f"SAMPLE {text}")
     items: list[exp.Expr] = []
     for item in list(tree.expressions):
         aliased = isinstance(item, exp.Alias)
@@ -72,7 +80,24 @@ def read_sample(draft: Draft, clause: Sample) -> Draft:
     if not estimates.found:
         raise draft.source.at(clause, "SAMPLE estimates COUNT, SUM and AVG, and this query has none of them")
     below = f"{int(share * 16**_DIGITS):0{_DIGITS}x}"
-    return _where(replace(draft, tree=tree), _made(f"{_DIGEST} < '{below}'", x_=estimates.key), "sampling")
+    return _where(draft, _made(f"{_DIGEST} < '{below}'", x_=estimates.key), "sampling")
+
+
+def _name_places(draft: Draft) -> None:
+    """Numbers in GROUP BY and ORDER BY are those of the items that were written."""
+    order = draft.tree.args.get("order")
+    nodes = [(node, "GROUP BY") for node in _grouped(draft)]
+    nodes += [] if order is None else [(one.this, "ORDER BY") for one in order.expressions]
+    for node, clause in nodes:
+        if (item := ordinal(draft, node, clause)) is not None:
+            named = exp.Paren(this=item.copy())  # so that ORDER BY takes it for no alias
+            named.meta.update(node.meta)
+            node.replace(named)
+
+
+def _grouped(draft: Draft) -> list[exp.Expr]:
+    group = draft.tree.args.get("group")
+    return [] if group is None else list(nodes_of(group.expressions))
 
 
 def _written(draft: Draft, item: exp.Expr) -> str:
@@ -111,6 +136,7 @@ def _check(draft: Draft, clause: Sample) -> None:
             not (is_comma(join) or is_file(join.this)) for join in tree.args.get("joins") or []
         ),
         "does not go with SELECT DISTINCT": tree.args.get("distinct"),
+        "does not go with APPROXIMATE": tree.args.get("approximate"),
     }
     for why, found in wrong.items():
         if found:
@@ -139,10 +165,20 @@ class _Estimates:
     def __init__(self, draft: Draft, by: exp.Expr | None, share: Fraction) -> None:
         self._draft = draft
         self._of_lines = by is None
-        self.key = exp.column("_line") if by is None else by
+        self.key = exp.column(LINE) if by is None else by
+        named = {item.alias.lower(): item.this for item in draft.tree.expressions[::-1] if item.alias}
+        self._scope = replace(draft, aliases=named).scope("SAMPLE BY", aggregates=False)
+        self._bound = self._scope.bind(self.key)
         self._weight = 1 / share
         self._rest = float(1 - share) ** 0.5
         self.found = False
+
+    def groups_by_key(self) -> bool:
+        """Whether all rows of a group have one key."""
+        scope = replace(self._scope, clause="GROUP BY")
+        keys = {scope.bind(node) for node in _grouped(self._draft)}
+        columns = {part for part in walk(self._bound) if isinstance(part, Ref)}
+        return bool(keys) and (self._bound in keys or columns <= keys)
 
     def of(self, node: exp.Expr) -> exp.Expr:
         """An expression with its aggregates estimated. Raises ``QueryError``."""
@@ -183,7 +219,9 @@ class _Estimates:
         return bool(call.expressions) and isinstance(call.expressions[0], exp.Distinct)
 
     def _counts_keys(self, call: exp.Anonymous) -> bool:
-        return call.name.lower() == "count" and list(call.expressions[0].expressions) == [self.key]
+        counted = call.expressions[0].expressions
+        one = len(counted) == 1 and call.name.lower() == "count"
+        return one and self._scope.bind(counted[0]) == self._bound
 
     def interval(self, node: exp.Expr) -> exp.Expr | None:
         """Half the width of the interval of an estimate; None of anything but an aggregate alone."""

@@ -4,16 +4,20 @@ cases of ``test_differential``."""
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 
 import duckdb
 import pyarrow as pa
 import pytest
 
+from elf.batch import encode
+from elf.errors import QueryError
 from elf.fields import replace
 from elf.ql.looks import is_look, look_of
-from elf.ql.plan import Plan
+from elf.ql.plan import Plan, Table
 from elf.ql.planner import plan_text
 from elf.ql.statements import parse_query
+from elf.ql.tables import table_of
 from elf.schema import Column, Schema
 from tests.support.ql_pipeline import run_live
 
@@ -22,8 +26,8 @@ SCHEMA = Schema(
 )
 
 
-def planned(sql: str) -> Plan:
-    return plan_text(sql, SCHEMA)
+def planned(sql: str, tables: Mapping[str, Table] | None = None) -> Plan:
+    return plan_text(sql, SCHEMA, stream="x", tables=tables)
 
 
 @pytest.mark.parametrize(
@@ -60,10 +64,50 @@ def test_all_rows_of_a_key_are_in_the_sample_or_none() -> None:
     assert 20 < len(chosen) < 80
     table = pa.table({"c_ip": keys * 3, "n": list(range(600)), "ts": pa.array([0] * 600, pa.timestamp("us"))})
     con = duckdb.connect()
-    plan = planned("SELECT c_ip, COUNT(*) AS n FROM x SAMPLE BY c_ip 25 % GROUP BY c_ip")
+    plan = planned("SELECT n, COUNT(*) AS hits FROM x SAMPLE BY c_ip 25 % GROUP BY n")
     names, rows = run_live(con, plan, table, parts=3, seed=1)
-    assert names == ["c_ip", "n", "n_error"]
-    assert {row[0]: row[1] for row in rows} == dict.fromkeys(chosen, 12)
+    assert names == ["n", "hits", "hits_error"]
+    lines = [line for line in range(600) if keys[line % 200] in chosen]
+    assert {row[0]: row[1] for row in rows} == dict.fromkeys(lines, 4)
+
+
+@pytest.mark.parametrize("number", ["GROUP BY 2 ORDER BY 3 DESC, 2", "GROUP BY ROLLUP (2, 4) ORDER BY 4, 1"])
+def test_numbers_are_those_of_the_items_that_were_written(number: str) -> None:
+    query = "SELECT COUNT(*) AS a, c_ip, AVG(n) AS b, LENGTH(c_ip) AS c FROM x SAMPLE 1 % {}"
+    names: dict[str, str | int | None] = {"1": "a", "2": "c_ip", "3": "b", "4": "c"}
+    one, other = (planned(query.format(tail)) for tail in (number, number.translate(str.maketrans(names))))
+    assert one.final_sql == other.final_sql
+
+
+def test_a_number_means_no_alias_of_another_item() -> None:
+    query = "SELECT n, AVG(n) AS a, c_ip AS n FROM x SAMPLE 1 % GROUP BY c_ip, n ORDER BY {}"
+    assert planned(query.format("3")).final_sql == planned(query.format("c_ip")).final_sql
+
+
+@pytest.mark.parametrize("key", ["c_ip", "C_IP", "(c_ip)", "X.c_ip"])
+@pytest.mark.parametrize("counted", ["c_ip", "x.C_ip", "(c_ip)", "x['c_ip']"])
+def test_a_key_is_known_however_it_is_written(key: str, counted: str) -> None:
+    plan = planned(f"SELECT COUNT(DISTINCT {counted}) AS n FROM x SAMPLE BY {key} 1 %")
+    assert plan.outputs == ("n", "n_error")
+    with pytest.raises(QueryError, match="counts a group of its own key"):
+        planned(f"SELECT COUNT(*) FROM x SAMPLE BY {key} 1 % GROUP BY {counted}")
+
+
+@pytest.mark.parametrize("group", ["1", "k", "ROLLUP (n, 1)", "GROUPING SETS ((n), (1, n))", "n, k"])
+def test_a_group_of_the_samples_own_key_is_refused(group: str) -> None:
+    for key in ("c_ip", "UPPER(c_ip)"):
+        with pytest.raises(QueryError, match="counts a group of its own key"):
+            planned(f"SELECT c_ip AS k, COUNT(*) FROM x SAMPLE BY {key} 1 % GROUP BY {group}")
+    planned(f"SELECT c_ip AS k, COUNT(*) FROM x SAMPLE BY ts 1 % GROUP BY {group}")
+
+
+def test_a_column_of_a_file_is_not_the_key_of_the_same_name() -> None:
+    from_ = "FROM x SAMPLE BY x.c_ip 1 % JOIN 'f.csv' AS f ON n = f.m"
+    tables = {"f": table_of("f.csv", encode(pa.table({"c_ip": ["a"], "m": [1]})))}
+    planned(f"SELECT f.c_ip, COUNT(*) {from_} GROUP BY f.c_ip", tables)
+    planned(f"SELECT COUNT(DISTINCT x.c_ip) {from_}", tables)
+    with pytest.raises(QueryError, match="DISTINCT goes with SAMPLE where"):
+        planned(f"SELECT COUNT(DISTINCT f.c_ip) {from_}", tables)
 
 
 def test_an_unnamed_estimate_keeps_its_text_as_its_name() -> None:
