@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 POLL_SECS: Final = 0.5
 _NAME: Final = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+_OF_SCHEDULE: Final = re.compile(r"-\d{8}T\d{4}$")
+"""How the names of the runs of schedules end."""
 
 
 def folder_of(queue: Path | None) -> Path:
@@ -164,6 +166,8 @@ def submit(options: SubmitOptions) -> int:
     asked = options.wanted.asked()
     if options.name is not None:
         check_name(options.name, "--name")
+        if _OF_SCHEDULE.search(options.name):
+            raise UserError(f"--name {options.name}: only runs of schedules are called after a moment")
     secs = None if options.deadline is None else seconds_of(options.deadline, "--deadline")
     out = options.out.absolute()
     check_suffix(out)
@@ -404,7 +408,7 @@ def serve(options: ServeOptions) -> int:
                 _facts,
                 rights,
             )
-            scheduler = Scheduler(store, specified, lambda line: say(f"elf: {line}"))
+            scheduler = Scheduler(store, specified, lambda line: say(f"elf: {line}"), rights.refused_schedule)
             daemon.run(stop, before=scheduler.tick, until_idle=options.until_idle)
         store.close()
     return 0

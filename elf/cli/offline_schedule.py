@@ -88,7 +88,9 @@ def schedule(options: ScheduleOptions) -> int:
 
 
 def unschedule(folder: Path, names: Sequence[str], creator: str | None) -> int:
-    """Drop schedules; runs that they have made stay. Raises ``UserError``."""
+    """Drop schedules; runs that they have made stay. In a signed queue their signature goes with the
+    schedule, so a run fails that the daemon has still to begin, or to go on with when it is started again.
+    Raises ``UserError``."""
     from spark_backend.queue.rights import Rights
     from spark_backend.queue.schedules import Schedules
 

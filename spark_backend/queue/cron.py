@@ -33,7 +33,7 @@ class Cron:
     """
 
     def __init__(self, expression: str, zone: str) -> None:
-        self._said, self._zone = expression, zone_of(zone)
+        self._said, self.zone = expression, zone_of(zone)
         fields = expression.split()
         if len(fields) != 5 and not (len(fields) == 1 and expression.startswith("@")):
             raise UserError(f"'{expression}' is no cron expression: {_HOW}")
@@ -61,7 +61,7 @@ class Cron:
         return found[::-1]
 
     def _from(self, at_ms: int) -> croniter:
-        return croniter(self._said, datetime.fromtimestamp(at_ms / 1e3, self._zone))
+        return croniter(self._said, datetime.fromtimestamp(at_ms / 1e3, self.zone))
 
 
 def zone_of(name: str) -> ZoneInfo:

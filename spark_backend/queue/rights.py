@@ -8,8 +8,9 @@ revoked as the daemon's own keys know, ends that. ``write`` is needed for a run,
 ``code`` for aggregates of one's own, ``read`` for a check. Owners and admins alone change a run.
 
 What is signed is a digest of all that was asked for (``elf.security.authorship``). A signature does not
-expire before the daemon has seen it: it may be down meanwhile. Nobody gains by saying it again: names are
-given once.
+expire before the daemon has seen it: it may be down meanwhile. A run that is put in again is what its owner
+has asked for, under the same name. A change is signed for one run and not for one time: who may write to the
+folder can put an owner's ``suspend`` back after the ``resume``.
 """
 
 from __future__ import annotations
@@ -202,9 +203,10 @@ class Rights:
 
     # -- for the daemon --------------------------------------------------------------------------------------
 
-    def refused(self, run: Run, spec: Spec, now_s: float) -> str:
-        """Why a run must not begin; empty: it may."""
-        if run.schedule or self.signed:  # others have been counted by the command that submitted them
+    def refused(self, run: Run, spec: Spec, now_s: float, *, begun: bool = False) -> str:
+        """Why a run must not begin, or go on where it has ``begun``; empty: it may. Raises ``UserError``
+        where its schedule is not there."""
+        if not begun and (run.schedule or self.signed):  # others were counted by who submitted them
             ahead = [one for one in self._store.runs(over=False) if one.number < run.number]
             if why := self.quotas.refused(run.owner, spec, run.production, ahead):
                 return why
@@ -215,7 +217,17 @@ class Rights:
             whole = signed_run(run.name, spec, run.out, run.production, run.deadline_ms)
             return self._refused(run.said, "submit", whole, run.owner, roles, now_s)
         schedule = Schedules(self._store).named(run.schedule)
-        return self._refused(run.said, "schedule", terms(schedule), run.owner, roles, now_s)
+        if why := self._refused(run.said, "schedule", terms(schedule), run.owner, roles, now_s):
+            return why
+        return "" if schedule.makes(run, spec) else f"it is not what schedule {schedule.name} asks for"
+
+    def refused_schedule(self, schedule: Schedule, now_s: float) -> str:
+        """Why a schedule must not make a run; empty: it may."""
+        if not self.signed:
+            return ""
+        asked = schedule.asked
+        roles = roles_of(asked.text, asked.texts, bool(asked.job))
+        return self._refused(schedule.said, "schedule", terms(schedule), schedule.owner, roles, now_s)
 
     def refused_change(self, run: Run, now_s: float) -> str:
         """Why what a run is asked to do must not be done; empty: it may."""

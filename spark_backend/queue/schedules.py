@@ -15,13 +15,12 @@ from datetime import UTC, datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from zoneinfo import ZoneInfo
 
 import msgspec
 
 from elf.errors import ElfError, UserError
 from elf.schema import ColumnType
-from spark_backend.queue.store import Run, Spec, Store
+from spark_backend.queue.store import Check, Run, Spec, Store
 
 if TYPE_CHECKING:
     from spark_backend.queue.cron import Cron
@@ -124,8 +123,28 @@ class Schedule:
         return f"{self.name}-{datetime.fromtimestamp(at_ms / 1e3, UTC):%Y%m%dT%H%M}"
 
     def out_of(self, at_ms: int) -> Path:
-        """The file of the run of a moment."""
-        return Path(datetime.fromtimestamp(at_ms / 1e3, ZoneInfo(self.zone)).strftime(self.out))
+        """The file of the run of a moment. Raises ``UserError`` as ``times`` does."""
+        return Path(datetime.fromtimestamp(at_ms / 1e3, self.times.zone).strftime(self.out))
+
+    def makes(self, run: Run, spec: Spec) -> bool:
+        """Whether a run is what this asks for at the moment in the run's name. The span and the types of
+        columns are told from that moment and the archives, and are not looked at. Raises ``UserError`` as
+        ``times`` does."""
+        try:
+            at = datetime.strptime(run.name.removeprefix(f"{self.name}-"), "%Y%m%dT%H%M")
+            at_ms = round(at.replace(tzinfo=UTC).timestamp() * 1_000)
+            out = str(self.out_of(at_ms))
+        except (ValueError, OverflowError):
+            return False
+        asked, check = self.asked, None
+        if asked.job:
+            span = None if spec.check is None else spec.check.span
+            check = Check(asked.job, asked.connect, asked.cluster, asked.windows, span, asked.follow)
+        own = Spec(asked.text, asked.archives, spec.span, spec.schemas, asked.tables, asked.texts, check)
+        deadline_ms = None if self.deadline_ms is None else at_ms + self.deadline_ms
+        return (spec, run.name, run.out, run.production, run.deadline_ms) == (
+            *(own, self.run_name(at_ms), out, self.production, deadline_ms),
+        )
 
 
 @dataclass(frozen=True)
@@ -174,6 +193,7 @@ class Schedules:
                 if one.name == schedule.name and one.owner != schedule.owner:
                     raise UserError(f"{one.name} is the schedule of {one.owner}")
             con.execute("DELETE FROM schedules WHERE name = ?", (schedule.name,))
+            con.execute("DELETE FROM missed WHERE schedule = ?", (schedule.name,))
             con.execute(
                 "INSERT INTO schedules (name, owner, cron, zone, asked, out, production, deadline_ms, "
                 "late_ms, next_ms, said) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -232,10 +252,15 @@ class Schedules:
             row = con.execute("SELECT judged FROM schedules WHERE name = ?", (name,)).fetchone()
         return b"" if row is None else bytes(row[0])
 
-    def remember(self, name: str, judged: bytes) -> None:
-        """For the next run of a check that follows."""
+    def remember(self, name: str, number: int, judged: bytes) -> None:
+        """For the next run of a check that follows; what a run says that is not its schedule's last one
+        does not count."""
         with self._store.writing() as con:
-            con.execute("UPDATE schedules SET judged = ? WHERE name = ?", (judged, name))
+            con.execute(
+                "UPDATE schedules SET judged = ? WHERE name = ? AND NOT EXISTS "
+                "(SELECT 1 FROM runs WHERE schedule = ? AND number > ?)",
+                (judged, name, name, number),
+            )
 
     def pass_on(self, schedule: Schedule, next_ms: int, missed: Sequence[Missed]) -> None:
         """Its next moment is another one, and these were missed."""
@@ -268,22 +293,40 @@ class Scheduler:
         store (Store): the queue.
         specify (Specify): makes a run of what is asked for.
         tell (Callable[[str], None]): is told what was missed, a line each.
+        refused (Callable[[Schedule, float], str]): why a schedule's run must not begin at a time in s; it is
+            asked before anything is read. Empty: it may.
 
     Example:
         >>> Scheduler(store, specify, print).tick(now_ms=0)
     """
 
-    def __init__(self, store: Store, specify: Specify, tell: Callable[[str], None]) -> None:
-        self._store, self._specify, self._tell = store, specify, tell
+    def __init__(
+        self,
+        store: Store,
+        specify: Specify,
+        tell: Callable[[str], None],
+        refused: Callable[[Schedule, float], str] = lambda *_: "",
+    ) -> None:
+        self._store, self._specify, self._tell, self._refused = store, specify, tell, refused
         self._schedules = Schedules(store)
+        self._untimed: dict[str, str] = {}
 
     def tick(self, now_ms: int) -> None:
         """Serve what is due. Raises ``UserError`` where the database cannot be used."""
         for schedule in self._schedules.due(now_ms):
-            self._serve(schedule, now_ms)
+            try:
+                times = schedule.times
+                next_ms = times.next_after(now_ms)
+            except UserError as error:  # croniter or the zone is not here: its moments wait
+                if self._untimed.get(schedule.name) != str(error):
+                    self._untimed[schedule.name] = str(error)
+                    self._tell(f"schedule {schedule.name} waits: {error}")
+                continue
+            self._untimed.pop(schedule.name, None)
+            moments = times.between(schedule.next_ms - 1, now_ms) or [schedule.next_ms]
+            self._serve(schedule, moments, next_ms, now_ms)
 
-    def _serve(self, schedule: Schedule, now_ms: int) -> None:
-        moments = schedule.times.between(schedule.next_ms - 1, now_ms) or [schedule.next_ms]
+    def _serve(self, schedule: Schedule, moments: Sequence[int], next_ms: int, now_ms: int) -> None:
         before, at_ms = moments[:-1], moments[-1]
         missed = [Missed(at, "nobody served the queue then") for at in before]
         last = self._schedules.last(schedule.name)
@@ -292,18 +335,22 @@ class Scheduler:
         elif last is not None and not last.over:
             missed.append(Missed(at_ms, f"{last.name} was not over then"))
         else:
-            self._submit(schedule, at_ms, now_ms, missed)
+            self._submit(schedule, at_ms, next_ms, now_ms, missed)
             return
-        self._schedules.pass_on(schedule, schedule.times.next_after(now_ms), missed)
+        self._schedules.pass_on(schedule, next_ms, missed)
         self._name(schedule, missed)
 
-    def _submit(self, schedule: Schedule, at_ms: int, now_ms: int, missed: list[Missed]) -> None:
-        """A query that cannot be planned any more is a run that has failed."""
-        why = ""
+    def _submit(
+        self, schedule: Schedule, at_ms: int, next_ms: int, now_ms: int, missed: list[Missed]
+    ) -> None:
+        """A query that may not be asked, or cannot be planned any more, is a run that has failed."""
+        why = self._refused(schedule, now_ms / 1e3)
+        spec = Spec(schedule.asked.text, schedule.asked.archives)
         try:
-            spec = self._specify(schedule.asked, at_ms)
+            if not why:
+                spec = self._specify(schedule.asked, at_ms)
         except (ElfError, OSError) as error:
-            spec, why = Spec(schedule.asked.text, schedule.asked.archives), str(error)
+            why = str(error)
         with self._store.writing():
             try:
                 run = self._store.submit(
@@ -322,7 +369,7 @@ class Scheduler:
                     self._tell(f"{run.name} has failed: {why}")
             except UserError as error:  # the queue is full
                 missed.append(Missed(at_ms, str(error)))
-            self._schedules.pass_on(schedule, schedule.times.next_after(now_ms), missed)
+            self._schedules.pass_on(schedule, next_ms, missed)
             self._store.forget(schedule.name, KEPT_MAX)
         self._name(schedule, missed)
 

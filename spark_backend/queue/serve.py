@@ -229,7 +229,7 @@ class Daemon:
     def _start(self, run: Run, now_ms: int) -> None:
         try:
             spec, inputs = self._store.spec(run.number), self._store.tasks(run.number)
-            if not inputs and (why := self._rights.refused(run, spec, now_ms / 1e3)):
+            if why := self._rights.refused(run, spec, now_ms / 1e3, begun=bool(inputs)):
                 self._fail(run.number, run.name, why, now_ms)
                 return
             work = self._work(run, spec)
@@ -330,10 +330,11 @@ class Daemon:
             if not live.cancelled and (rows.num_rows or not follows):
                 self._write(rows, live.out)
             if follows and not live.cancelled:
-                Schedules(self._store).remember(live.schedule, remembered(rows))
+                Schedules(self._store).remember(live.schedule, live.number, remembered(rows))
             if live.check is not None and (wrong := complaint(rows)):
                 why = f"{wrong}: {live.out} has all verdicts"
-                self._store.drop(live.number)  # who resumes it has it judged anew
+                if not follows:  # who resumes it has it judged anew; one that follows says the same again
+                    self._store.drop(live.number)
         except (ElfError, OSError) as error:
             why = str(error)
         with self._lock:

@@ -124,6 +124,30 @@ def test_a_window_that_is_unexplained_fails_the_run_which_is_judged_anew_when_it
     assert starts(out)
 
 
+def test_a_check_that_follows_says_again_what_was_unexplained(fleet: Fleet, queue: Queue) -> None:
+    pytest.importorskip("croniter", reason="it comes with elf-stream[spark]")
+    asked = Asked(job="busy", follow=True)
+    Schedules(queue.store).add(Schedule("f", "me", "@daily", "UTC", asked, "/o.json", True, None, 1), 0)
+    follow = Check("busy", "127.0.0.1:7071", "elf", follow=True)
+    store_clicks(fleet.path, [Click(BASE_US + 11 * SECOND, "doom", None, 1, 0.5)], agent="b")
+    for number, committed in enumerate((3, 4, 4)):  # from now on; it is suspect; it is said
+        fleet.committed = committed
+        out = submit(queue, f"f-{number}", follow, "f")
+    why = queue.run("f-2").why
+    assert "1 of 1 windows are unexplained" in why
+    out.unlink()
+    queue.store.ask("f-2", "resume")
+    queue.until(lambda: queue.run("f-2").over)
+    assert (queue.run("f-2").state, queue.run("f-2").why) == ("failed", why)
+    assert pj.read_json(out)["outcome"].to_pylist() == ["unexplained"]
+    queue.store.update(3, state="committing", why="")  # killed before it was said
+    queue.again()
+    queue.until(lambda: queue.run("f-2").over)
+    assert (queue.run("f-2").state, queue.run("f-2").why) == ("failed", why)
+    submit(queue, "f-3", follow, "f")
+    assert queue.run("f-3").state == "done"
+
+
 def test_a_fleet_that_is_not_there_fails_the_run(fleet: Fleet, queue: Queue) -> None:
     fleet.wrong = "no agent answers at 127.0.0.1:7071"
     submit(queue, "check", Check("busy", "127.0.0.1:7071", "elf"))

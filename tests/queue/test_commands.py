@@ -80,6 +80,11 @@ def test_what_is_asked_for_while_the_daemon_does_the_last_thing_is_not_lost(fold
         (["submit", "-q", "SELECT 1", "--out", "n.csv"], "give the archive to read"),
         (["submit", "-q", "SELECT 1", "--out", "n.csv", "--archive", "/a", "--name", "a b"], "--name a b"),
         (
+            ["submit", "-q", "SELECT 1", "--out", "n.csv", "--archive", "/a", "--name", "n-20260328T0300"],
+            "only runs of schedules are called after a moment",
+        ),
+        (["submit", "-q", "SELECT 1", "--out", "checks/n.csv", "--archive", "/a"], "checks is no folder"),
+        (
             ["submit", "-q", "SELECT 1", "--out", "n.csv", "--archive", "/a", "--deadline", "soon"],
             "such as 90s",
         ),

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
+from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
+from pyspark.sql import SparkSession
 
 from elf.cli.main import app
 from elf.errors import UserError
 from elf.security.folder import load
 from elf.security.roles import Role
 from spark_backend.queue.rights import Author, Quotas, Rights, roles_of, signed_run, terms
-from spark_backend.queue.schedules import Asked, Schedule, Schedules
+from spark_backend.queue.schedules import Asked, Schedule, Scheduler, Schedules
 from spark_backend.queue.store import Check, Run, Spec, Store
 from tests.support.keys import Authority
 from tests.support.offline import clicks, store_clicks
+from tests.support.queued import Queue
 
 SPEC = Spec("SELECT COUNT(*) AS n FROM clicks", ("/a",))
+MIDNIGHT = int(datetime(2026, 3, 28, tzinfo=UTC).timestamp() * 1_000)
+DAY = 24 * 3_600_000
 
 
 def call(*args: str) -> int:
@@ -113,7 +120,10 @@ def test_what_needs_more(guarded: Guarded, spec: Spec, role: Role) -> None:
 def test_a_run_of_a_schedule_has_its_signature(guarded: Guarded) -> None:
     schedules, ada = Schedules(guarded.store), guarded.author("ada")
     made = Schedule("n", "ada", "@daily", "UTC", Asked(SPEC.text, SPEC.archives), "/n.csv", True, None, 1)
-    for cron, wrong in (("@daily", ""), ("* * * * *", "its signature is of something else")):
+    for name, cron, wrong in (
+        ("n-20260328T0000", "@daily", ""),
+        ("n-20260329T0000", "* * * * *", "its signature is of something else"),
+    ):
         with guarded.store.writing() as con:
             con.execute("DELETE FROM schedules")
             con.execute(
@@ -122,11 +132,78 @@ def test_a_run_of_a_schedule_has_its_signature(guarded: Guarded) -> None:
                 (cron, msgspec.msgpack.encode(made.asked)),
             )
         run = guarded.store.submit(
-            f"n-{len(cron)}", SPEC, Path("/n.csv"), owner="ada", production=True, deadline_ms=None, now_ms=0,
+            name, SPEC, Path("/n.csv"), owner="ada", production=True, deadline_ms=None, now_ms=0,
             schedule="n", said=ada.say("schedule", *terms(made)),
         )  # fmt: skip
         assert guarded.refused(run) == wrong
     assert schedules.named("n").cron == "* * * * *"
+
+
+OTHER = Spec("SELECT SUM(clicks) AS n FROM clicks", ("/a",))
+CHECK = Spec(SPEC.text, SPEC.archives, check=Check("busy", "127.0.0.1:7071", "test"))
+
+
+@pytest.mark.parametrize(
+    ("name", "spec", "out", "production", "deadline_ms", "ours"),
+    [
+        ("n-20260328T0000", SPEC, "/n-28.csv", True, MIDNIGHT + 5, True),
+        ("n-20260328T0000", replace(SPEC, span=(0, 1)), "/n-28.csv", True, MIDNIGHT + 5, True),
+        ("n-20260328T0000", OTHER, "/n-28.csv", True, MIDNIGHT + 5, False),
+        ("n-20260328T0000", replace(SPEC, archives=("/b",)), "/n-28.csv", True, MIDNIGHT + 5, False),
+        ("n-20260328T0000", replace(SPEC, tables={"t.csv": b"1"}), "/n-28.csv", True, MIDNIGHT + 5, False),
+        ("n-20260328T0000", replace(SPEC, texts={"f.py": "1"}), "/n-28.csv", True, MIDNIGHT + 5, False),
+        ("n-20260328T0000", CHECK, "/n-28.csv", True, MIDNIGHT + 5, False),
+        ("n-20260328T0000", SPEC, "/n-29.csv", True, MIDNIGHT + 5, False),
+        ("n-20260328T0000", SPEC, "/n-28.csv", False, MIDNIGHT + 5, False),
+        ("n-20260328T0000", SPEC, "/n-28.csv", True, None, False),
+        ("m-20260328T0000", SPEC, "/n-28.csv", True, MIDNIGHT + 5, False),
+        ("n-99991399T0000", SPEC, "/n-28.csv", True, MIDNIGHT + 5, False),
+    ],
+)
+def test_a_run_of_a_schedule_is_what_the_schedule_asks_for(
+    guarded: Guarded, name: str, spec: Spec, out: str, production: bool, deadline_ms: int | None, ours: bool
+) -> None:
+    made = Schedule("n", "bob", "@daily", "UTC", Asked(SPEC.text, SPEC.archives), "/n-%d.csv", True, 5, 1)
+    said = guarded.author("bob").say("schedule", *terms(made))
+    Schedules(guarded.store).add(dataclasses.replace(made, said=said), 0)
+    run = guarded.store.submit(
+        name, spec, Path(out), owner="bob", production=production, deadline_ms=deadline_ms, now_ms=0,
+        schedule="n", said=said,
+    )  # fmt: skip
+    assert guarded.refused(run, spec) == ("" if ours else "it is not what schedule n asks for")
+
+
+@pytest.mark.parametrize("signed", [True, False])
+def test_nothing_is_read_for_a_schedule_that_nobody_has_signed(guarded: Guarded, signed: bool) -> None:
+    made = Schedule("n", "ada", "@daily", "UTC", Asked(SPEC.text, SPEC.archives), "/n.csv", True, None, DAY)
+    by = guarded.author("ada") if signed else Author("ada")
+    made = dataclasses.replace(made, said=by.say("schedule", *terms(made)))
+    now_ms = round(time.time() * 1e3)
+    [next_ms] = made.times.between(now_ms - DAY, now_ms)
+    Schedules(guarded.store).add(made, next_ms - 1)
+    read: list[Asked] = []
+
+    def specify(asked: Asked, at_ms: int) -> Spec:
+        read.append(asked)
+        return SPEC
+
+    Scheduler(guarded.store, specify, lambda line: None, guarded.rights.refused_schedule).tick(now_ms)
+    [run] = guarded.store.runs()
+    assert len(read) == signed
+    assert (run.state, run.why) == (
+        ("waiting", "") if signed else ("failed", "no person of cluster test has signed it")
+    )
+
+
+def test_a_run_that_seems_to_have_begun_is_asked_for_its_signature(
+    guarded: Guarded, tmp_path: Path, quick_spark: SparkSession
+) -> None:
+    run = guarded.submit("a", Author("ada"))
+    guarded.store.plan(run.number, [[b""]])
+    queue = Queue(tmp_path / "queue", quick_spark, now_ms=round(time.time() * 1e3), rights=guarded.rights)
+    queue.tick()
+    assert (queue.run("a").state, queue.run("a").why) == ("failed", "no person of cluster test has signed it")
+    queue.daemon.close()
 
 
 def test_who_changes_a_run(guarded: Guarded) -> None:

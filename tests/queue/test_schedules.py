@@ -179,8 +179,34 @@ def test_a_name_is_taken_once_and_replaced_by_its_owner(clock: Clock) -> None:
         clock.schedules.add(NIGHTLY, MIDNIGHT)
     with pytest.raises(UserError, match="is the schedule of ada"):
         clock.schedules.add(replace(NIGHTLY, owner="bob"), MIDNIGHT, instead=True)
+    clock.schedules.pass_on(NIGHTLY, THREE, [module.Missed(THREE, "nobody served the queue then")])
     clock.schedules.add(replace(NIGHTLY, cron="0 5 * * *"), MIDNIGHT, instead=True)
     assert clock.schedules.named("nightly").next_ms == MIDNIGHT + 5 * HOUR
+    assert clock.missed() == []
+
+
+def test_a_schedule_whose_zone_is_not_here_waits_and_is_named_once(clock: Clock) -> None:
+    clock.schedules.add(replace(NIGHTLY, name="early", cron="0 1 * * *"), MIDNIGHT)
+    with clock.store.writing() as con:
+        con.execute("UPDATE schedules SET zone = 'Mars/Olympus' WHERE name = 'early'")
+    for later in range(2):
+        clock.scheduler.tick(THREE + later)
+    assert clock.names() == ["nightly-20260328T0300"]
+    [line] = clock.said
+    assert line.startswith("schedule early waits: --zone Mars/Olympus")
+    with clock.store.writing() as con:
+        con.execute("UPDATE schedules SET zone = 'UTC' WHERE name = 'early'")
+    clock.scheduler.tick(THREE + 2)
+    assert "early has missed" in clock.said[-1]
+
+
+def test_the_last_run_of_a_schedule_alone_is_remembered(clock: Clock) -> None:
+    clock.scheduler.tick(THREE)
+    clock.store.update(1, state="failed")
+    clock.scheduler.tick(THREE + 24 * HOUR)
+    for number, judged in ((2, b"later"), (1, b"before")):
+        clock.schedules.remember("nightly", number, judged)
+    assert clock.schedules.judged("nightly") == b"later"
 
 
 def call(*args: str) -> int:
