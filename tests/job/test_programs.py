@@ -12,6 +12,7 @@ from elf.job.program.messages import DropProgram, ProgramStatus, SubmitProgram
 from elf.job.program.running import SENDS_MAX
 from elf.job.program.seats import uid_of
 from elf.job.program.spec import ProgramSpec, Tap
+from elf.job.program.submitting import GIVE_UP_MS
 from elf.wire.base import Answer
 from lab.chaos.agent import SimAgent
 from lab.chaos.engine import plan, tapped
@@ -169,6 +170,31 @@ def test_replace_is_a_new_generation_and_drop_ends_it_everywhere() -> None:
     assert jobs(world) == []
     assert all(not a.node.log.programs() for a in world.agents)
     assert all(program("").app not in a.node.overlay.topics() for a in world.agents)
+
+
+def test_who_replaces_a_job_while_the_log_has_no_majority_leaves_no_other_generation() -> None:
+    """The request is given up meanwhile; the new generation's job group is not."""
+    world = World(4, 5)
+    world.start_all()
+    submit(world, 1, program(BATCHES))
+    running(world, 5)
+    first = master(world)
+    voters = [a for a in world.agents if a is not first and a.address in first.node.membership.voters]
+    for agent in voters[:3]:
+        agent.crash()
+    world.run(300)
+    better = program(BATCHES + "\n# better\n", subscription="again")
+    submit(world, first.index, better, replace=True, id_=2)
+    world.run(GIVE_UP_MS + 1_000)
+    assert {spec.generation for spec in first.node.log.programs()} == {1}
+    for agent in voters[:3]:
+        world.restart(agent)
+    world.run_until(
+        lambda: all([s.generation for s in a.node.log.programs()] == [2] for a in world.agents),
+        limit_ms=60_000,
+    )
+    running(world, 5)
+    assert {uid_of(key)[-2:] for a in world.agents for key in a.jobs.runners} == {".2"}
 
 
 EARS = """

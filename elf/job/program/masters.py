@@ -20,7 +20,7 @@ from typing import Final
 
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Send
-from elf.job.messages.log import AddProgram, MoveJobGroup
+from elf.job.messages.log import AddProgram, DropJobEntry, MoveJobGroup
 from elf.job.program.keeping import Checkpoint
 from elf.job.program.spec import ProgramSpec
 
@@ -97,11 +97,15 @@ class Masters:
         if self._led:
             self._next_ms = 0
 
-    def _lacking(self, uid: str, led: Led) -> list[AddProgram | MoveJobGroup]:
+    def _lacking(self, uid: str, led: Led) -> list[AddProgram | DropJobEntry | MoveJobGroup]:
         if self._log.is_dropped(uid) or self.is_misfounded(uid):
             return []
         if self._log.program(uid) is None:
-            return [AddProgram(spec=led.spec)]
+            spec = led.spec
+            older = [s for s in self._log.programs() if s.app == spec.app and s.generation < spec.generation]
+            if older:  # which it replaces: the agent that was asked for that may be gone
+                return [DropJobEntry(uid=one.uid, author=spec.author) for one in older]
+            return [AddProgram(spec=spec)]
         if self._log.leader(uid) != self._address:
             return [MoveJobGroup(uid=uid, leader=self._address, term=led.term)]
         return []
