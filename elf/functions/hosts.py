@@ -136,7 +136,7 @@ class Host:
         self._uid = start.uid
         self._sandbox = sandbox
         self._limits = limits
-        self._post = post
+        self._tell = post
         self._lock = threading.Condition()
         self._calls: deque[CallProgram] = deque()
         self._bytes = 0
@@ -182,6 +182,12 @@ class Host:
         self._thread.join()
 
     # -- on the job's thread ---------------------------------------------------------------------------------
+
+    def _post(self, event: ProgramEvent) -> None:
+        """A host that is stopped says nothing more: another one may have its uid by then."""
+        with self._lock:
+            if not self._stopping:
+                self._tell(event)
 
     def _run(self) -> None:
         try:

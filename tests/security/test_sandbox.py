@@ -34,7 +34,7 @@ from elf.functions.hosts import Hosts, Settings
 from elf.functions.sandbox import LINE_BYTES_MAX, Limits, Sandboxes
 from elf.functions.syscalls import Filter
 from elf.job.program.calls import Place, Timer
-from elf.job.program.port import CallProgram, ProgramEvent, ProgramState, StartProgram
+from elf.job.program.port import CallProgram, ProgramEvent, ProgramState, StartProgram, StopProgram
 from elf.job.program.spec import ProgramSpec
 from elf.ql.plan import Function
 from tests.support.confined import needs_confinement
@@ -577,6 +577,35 @@ def test_what_a_job_in_python_takes_is_told() -> None:
     hosts.perform(CallProgram(program.uid, Timer(), place))
     until(lambda: sum(getattr(one, "cpu_us", 0) for one in said) >= 60_000, 20)
     hosts.close()
+
+
+SLOW_JOB = """
+import time
+from elf.job import Job
+class J(Job):
+    def on_timer(self):
+        print("began", flush=True)
+        time.sleep(0.5)
+        self.multicast("late")
+"""
+
+
+@needs_confinement
+def test_a_job_that_is_stopped_says_nothing_under_the_name_of_the_next_one() -> None:
+    sandboxes, said, lines = Sandboxes(), list[ProgramEvent](), list[str]()
+    hosts = Hosts(said.append, lambda spec, line: lines.append(line), None, sandboxes)
+    program, place = ProgramSpec("job", "me", 1, SLOW_JOB, "job.py", "J"), Place("web-1:7071", 0)
+    hosts.perform(StartProgram(program, place))
+    first = hosts._hosts[program.uid]
+    hosts.perform(CallProgram(program.uid, Timer(), place))
+    until(lambda: bool(lines), 20)
+    hosts.perform(StopProgram(program.uid))
+    said.clear()
+    hosts.perform(StartProgram(program, place))
+    first.join()
+    until(lambda: bool(said), 20)
+    hosts.close()
+    assert said == [ProgramState(program.uid, "running")]
 
 
 THIEF = """
