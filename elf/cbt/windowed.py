@@ -67,7 +67,13 @@ class WindowedTree:
     def insert_panes(self, groups: pa.Table, panes: pa.ChunkedArray) -> None:
         """Add partial aggregates, and the pane of each row."""
         numbers = panes.to_numpy()
-        for pane in np.unique(numbers).tolist():
+        if not len(numbers):
+            return
+        last = int(numbers.max())
+        newest = last if self._newest is None else max(last, self._newest)
+        for pane in np.unique(
+            numbers[numbers > newest - self.panes]
+        ).tolist():  # others are forgotten at once
             self._insert(groups.filter(pa.array(numbers == pane)), pane)
 
     def _insert(self, groups: pa.Table, pane: int) -> None:

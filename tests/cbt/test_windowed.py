@@ -91,6 +91,25 @@ def test_what_is_older_than_the_window_is_not_kept_and_a_load_of_other_bytes_cha
     assert said(tree.partials()) == {"b": (1, 1, 1)}
 
 
+def test_of_a_chunk_over_many_panes_only_those_of_the_window_are_inserted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tree, inserted = a_tree(), list[int]()
+    insert = tree._insert
+
+    def noted(some: pa.Table, pane: int) -> None:
+        inserted.append(pane)
+        insert(some, pane)
+
+    monkeypatch.setattr(tree, "_insert", noted)
+    rows = [(at, f"k{at % 7}", at) for at in range(0, 1000, 5)]
+    tree.insert_panes(*groups(rows))
+    assert inserted == tree.held() == list(range(94, 100))
+    assert said(tree.partials()) == truth(rows, 94)
+    tree.insert_panes(*groups(rows[:180]))
+    assert inserted == list(range(94, 100)), "all of them are too old"
+
+
 @pytest.mark.parametrize(("pane_us", "panes"), [(0, 1), (1, 0)])
 def test_a_window_has_panes_and_panes_have_a_length(pane_us: int, panes: int) -> None:
     with pytest.raises(ValueError, match="a window has"):
