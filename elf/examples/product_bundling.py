@@ -40,6 +40,7 @@ Joins = dict[str, str]
 """Products that are joined: from each but the least one of a bundle to a lesser one of it."""
 
 JOINED = pa.schema([("one", pa.string()), ("other", pa.string())])
+EDGES_BYTES_MAX = 7 << 19  # of an epoch's edges: with what is beside them they fit a message
 
 
 class ProductBundling(Rounds):
@@ -126,7 +127,8 @@ class ProductBundling(Rounds):
             return
         self.epochs += 1
         if total["edges"] is None:
-            self.wanted_parts = -(-total["users"] * message["parts"] // self.users_max)
+            by_users = -(-total["users"] * message["parts"] // self.users_max)
+            self.wanted_parts = max(by_users, 2 * message["parts"])  # where ids are long, by their bytes
             self.look()
         else:
             self.users += total["users"]
@@ -184,7 +186,7 @@ class ProductBundling(Rounds):
         join(joins, zip(*value["joins"].to_pydict().values(), strict=True))
         edges = joined(value["edges"], joins)
         users = edges.num_rows
-        kept = edges if users <= 2 * self.users_max else None
+        kept = edges if users <= 2 * self.users_max and edges.nbytes <= EDGES_BYTES_MAX else None
         return {**value, "edges": kept, "users": users, "joins": table_of(joins)}
 
     def deliver(self, app: bytes, message: Any) -> Any:

@@ -242,6 +242,19 @@ def test_many_users_are_brought_together_in_parts_that_fit_a_message(users: int)
     assert len(tree.runners["master"].state()) < calls.STATE_BYTES_MAX // 8
 
 
+def test_users_with_long_ids_are_brought_together_in_parts_that_fit_a_message() -> None:
+    tree = bundling(1)
+    pane = round((NOW - datetime(1970, 1, 1)).total_seconds() * 1e6) // EVERY_US
+    who = [f"{user:0250}" for user in range(20_000)]  # 5 MB, of fewer users than ``users_max``
+    edges: dict[str, Sequence[object]] = {"user_id": who, "product": ["Doom"] * len(who)}
+    tree.rows("b", edges | {"lines": [1] * len(who)}, "edges", pane)
+    tree.now = NOW
+    for count in (1, 2):
+        tree.timer()
+        looks = tree.jobs["master"].state["looks"]
+        assert [(look["users"], look["epochs"]) for look in looks] == [(len(who), 2)] * count
+
+
 def test_a_cycle_in_which_a_process_ends_is_given_up_and_so_is_one_that_somebody_is_too_late_for() -> None:
     rng = random.Random(1)
     tree = bundling(1, users_max=5)
