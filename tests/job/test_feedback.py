@@ -155,6 +155,20 @@ def test_nobody_is_believed_but_who_was_asked() -> None:
     assert line.agents["b"].came("master", piece, 0) == ([], []), "it has it already"
 
 
+def test_large_ones_that_wait_for_another_are_bounded_too() -> None:
+    line = Line()
+    line.lost = {("b", "master")}
+    line.tell("b", line.multicast(BIG))
+    line.lost.clear()
+    large = bytes(MULTICAST_BYTES_MAX)
+    for count in range(1, HELD_BYTES_MAX // MULTICAST_BYTES_MAX + 1):
+        line.tell("b", line.multicast(large))
+        assert line.given["b"] == []
+        assert sum(one.is_whole for one in line.agents["b"]._large.values()) == count
+    line.tell("b", line.multicast(large))
+    assert line.given["b"] == [1, *[large] * (count + 1)]
+
+
 def test_too_much_does_not_wait_and_what_is_held_is_bounded() -> None:
     line = Line()
     line.lost = {("b", "master")}

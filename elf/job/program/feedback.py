@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 from elf.job.effects import Send
@@ -38,7 +39,7 @@ HOLD_MS: Final = 30_000
 HELD_BYTES_MAX: Final = 2 * calls.MULTICAST_BYTES_MAX
 WAITING_MAX: Final = 1_000
 WAITING_BYTES_MAX: Final = calls.MULTICAST_BYTES_MAX
-"""What may wait behind a large multicast of an application."""
+"""What may wait behind a large multicast of an application; of other large ones, ``HELD_BYTES_MAX``."""
 ASKERS_MAX: Final = 64
 """Agents that are remembered to want a piece that has not come yet."""
 
@@ -187,7 +188,7 @@ class Feedback:
         queue = self._queues.setdefault(app, deque())
         queue.append(one)
         given = self._take(app)
-        while (queue := self._queues.get(app, deque())) and _is_too_much(queue):
+        while (queue := self._queues.get(app, deque())) and self._is_too_much(queue):
             given += self._give_up(app)
         return given
 
@@ -207,6 +208,13 @@ class Feedback:
         self._queues.pop(app, None)
         self._bound()
         return found
+
+    def _is_too_much(self, queue: deque[_Waiting]) -> bool:
+        ready = [one.event for one in queue if isinstance(one, Given)]
+        size = sum(len(event.value) for event in ready if isinstance(event, calls.Cast))
+        behind = [one for one in islice(queue, 1, None) if isinstance(one, Name)]
+        held = sum(self._large[one].size for one in behind if one in self._large)
+        return len(queue) > WAITING_MAX or size > WAITING_BYTES_MAX or held > HELD_BYTES_MAX
 
     def _give_up(self, app: bytes) -> list[Given]:
         """The one that the others wait for does not come."""
@@ -241,12 +249,6 @@ class Feedback:
             if now_ms - large.seen_ms >= (HOLD_MS if large.is_whole else GIVE_UP_MS):
                 del self._large[name]
         return [given for app in list(self._queues) for given in self._take(app)], sends
-
-
-def _is_too_much(queue: deque[_Waiting]) -> bool:
-    ready = [one.event for one in queue if isinstance(one, Given)]
-    size = sum(len(event.value) for event in ready if isinstance(event, calls.Cast))
-    return len(queue) > WAITING_MAX or size > WAITING_BYTES_MAX
 
 
 def _length(large: _Large, place: int) -> int:
