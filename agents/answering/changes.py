@@ -109,7 +109,14 @@ class Changes:
 
     def move(self, asked: Execute, statement: changes.MoveJob) -> Procedure:
         """Another agent is to lead the job's group. What it had and what it does stays."""
-        spec = self._masters.own(statement.name, asked.creator)
+        name = statement.name
+        there = self._log.find_program(name, asked.creator) is not None
+        if there and self._log.find_job(name, asked.creator) is None:
+            raise UserError(
+                f"job {name} is written in Python: its master goes elsewhere only when its agent leaves or "
+                "dies"
+            )
+        spec = self._masters.own(name, asked.creator)
         at = self._address_of(statement.agent)
         author = yield from offload(partial(author_of, asked, statement))
         request = HandOverJob(id=0, origin="", uid=spec.uid, agent=statement.agent, address=at, author=author)

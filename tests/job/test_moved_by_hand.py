@@ -6,6 +6,7 @@ import pytest
 
 from elf.job.spec import JobSpec
 from elf.wire.clients import Failed, Reply
+from lab.chaos import programs
 from lab.chaos.agent import SimAgent
 from lab.chaos.world import World
 from tests.support.histories import begun, said
@@ -42,6 +43,19 @@ def test_it_goes_to_a_member_to_another_agent_and_back(agents: int) -> None:
     assert len(members(world, spec)) == (3 if agents > 2 else 1), "who has made room comes back"
     world.run(max(0, until - world.now) + 6_000)
     exact(world, spec, until, 10)
+
+
+def test_the_master_of_a_job_in_python_is_not_moved() -> None:
+    world = World(103, 1)
+    world.start_all()
+    uid = programs.submit(world, world.agents[0])
+    world.run_until(lambda: programs.is_begun(world.agents[0], uid))
+    name = programs.counting().name
+    reply = said(world, 0, f"ALTER JOB {name} MOVE TO 'a0'")
+    assert isinstance(reply, Failed)
+    assert reply.text == (
+        f"job {name} is written in Python: its master goes elsewhere only when its agent leaves or dies"
+    )
 
 
 def test_it_stays_where_it_is_when_nobody_is_there_to_take_it() -> None:
