@@ -293,7 +293,7 @@ class EndVersion(Message, frozen=True, kw_only=True, tag=True):
 
 
 class AddProgram(Message, frozen=True, kw_only=True, tag=True):
-    """The node nearest to an app id to a voter, until it sees the entry of this job in Python."""
+    """The leader of the job's group to a voter, until it sees the entry of this job in Python."""
 
     spec: ProgramSpec
 

@@ -127,7 +127,7 @@ class ProgramSpec:
 
     @property
     def app(self) -> bytes:
-        """App id, and key of its tree: the node nearest to it is the root and the master."""
+        """App id, and key of its tree: requests for the job go to the node nearest to it."""
         return app_id(self.name, self.creator)
 
     @property
