@@ -264,6 +264,8 @@ def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | Non
 
 def _size_of(inputs: Inputs) -> int | None:
     """The bytes that will be read; None where files are compressed, or there are none."""
+    if inputs.pipe is not None:
+        return None
     paths = [path for some in inputs.streams.values() for path in some]
     if any(map(is_packed, paths)):
         return None

@@ -56,7 +56,7 @@ def test_what_is_steered() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("ALTER JOB busy", "expected AS SELECT, SET or DROP FUNCTION, but the statement ends here"),
+        ("ALTER JOB busy", "expected AS SELECT, SET, DROP FUNCTION or MOVE TO, but the statement ends here"),
         ("ALTER JOB busy SET", "expected a parameter's name, but"),
         ("ALTER JOB busy SET k =", "expected a constant, but"),
         ("ALTER JOB busy SET FUNCTION fold FROM 'a.py'", 'expected map, reduce or final, not "fold"'),
