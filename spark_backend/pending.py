@@ -74,6 +74,10 @@ columns=(), reasons=(), compared=True)]
 
         Raises:
             Nothing.
+
+        Example:
+            >>> Pending().kept()
+            b'\\x93\\x90\\x90\\xc0'
         """
         return msgspec.msgpack.encode((sorted(self._final), sorted(self._suspects), self._newest))
 

@@ -67,7 +67,8 @@ class Cycle(Job):
             self.multicast(self.epoch + 1)
 
     def on_multicast(self, app, epoch):
-        self.epoch, self.waiting, self.sum = epoch, set(self.children), 1
+        self.epoch, self.waiting = epoch, set(self.children)
+        self.sum = int(not self.is_root)
         self.up()
 
     def on_recv(self, node, message):
@@ -84,7 +85,8 @@ class Cycle(Job):
         elif self.parent:
             self.send_to(self.parent, [self.epoch, self.sum])
 """
-"""Each agent counts for one, so that the master sees whether an epoch has come from all of them."""
+"""Each agent counts for one, and the master beside them for none: so it sees whether an epoch has come from
+all of them."""
 
 ANSWERS: Final = """
 from elf.job import Job

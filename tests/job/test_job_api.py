@@ -142,10 +142,10 @@ def test_a_mistake_is_one_line_at_its_place(body: str, line: str) -> None:
     assert told(body).startswith(line)
 
 
-def test_a_multicast_has_less_room_than_other_messages() -> None:
-    body = '  def on_timer(self): self.multicast(b"x" * (1 << 20))\n'
+def test_a_multicast_has_more_room_than_other_messages() -> None:
+    body = '  def on_timer(self): self.multicast(b"x" * (16 << 20))\n'
     root = Place("a:1", 0, root=True)
-    assert told(body, place=root) == "3: JobError: a message of 1048581 bytes; at most 1048576 can be sent"
+    assert told(body, place=root) == "3: JobError: a message of 16777221 bytes; at most 16777216 can be sent"
 
 
 @pytest.mark.parametrize(
