@@ -156,8 +156,14 @@ def _log_as(config: Config, agents: int) -> Callable[[], None]:
 
 def _at_once(configs: Sequence[Config]) -> Callable[[], None]:
     """See ``Reloading``."""
-    LOOKUPS.open(configs[0].geoip.databases)
-    return _log_as(configs[0], len(configs))
+    log_as_said = _log_as(configs[0], len(configs))
+
+    def do() -> None:
+        LOOKUPS.open(configs[0].geoip.databases)  # tried when they were read
+        LIMIT.set(sum(config.memory_max_bytes for config in configs) // 2)
+        log_as_said()
+
+    return do
 
 
 @dataclass(frozen=True)
@@ -308,9 +314,16 @@ async def _run(lives: Lives, process: _Process, listening: _Told | None) -> End:
         shown_at = await opened.enter_async_context(shown)
         if listening is not None:
             listening(transport.address, shown_at)
-        process.asked.add_done_callback(lambda done: driver.stop(done.result()))
+
+        def stop(done: asyncio.Future[str]) -> None:
+            driver.stop(done.result())
+
+        process.asked.add_done_callback(stop)
+        opened.callback(process.asked.remove_done_callback, stop)
         opened.callback(lives.ends)
-        lives.begins(functools.partial(driver.stop, "its configuration was read again", again=True))
+        end = functools.partial(driver.stop, "its configuration was read again", again=True)
+        if not lives.begins(end, config):
+            asyncio.get_running_loop().call_soon(end)  # ``run`` can be stopped by then
         return await driver.run(contacts)
 
 

@@ -67,6 +67,8 @@ class Report:
 
 
 Mark = tuple[int, int, int] | None
+STUCK: Final = "could not go back"
+"""Said of an agent that has the new configuration, though another one of its process has not."""
 
 
 class Lives:
@@ -97,12 +99,16 @@ class Lives:
             self._end()
         return await self._swapped
 
-    def begins(self, end: Callable[[], None]) -> None:
-        """A life can be reached, and ``end`` ends it."""
+    def begins(self, end: Callable[[], None], config: Config) -> bool:
+        """A life with this configuration can be reached, and ``end`` ends it. False: it began before a swap
+        that was asked for meanwhile, and is to end at once."""
+        if self._swapped is not None and config is not self.config:
+            return False
         self._end = end
         if self._swapped is not None and not self._swapped.done():
             self._swapped.set_result(self._why_not)
         self._swapped = None
+        return True
 
     def ends(self) -> None:
         self._end = None
@@ -142,7 +148,12 @@ class Reloading:
             await self._wanted.wait()
             self._wanted.clear()
             self._systemd.reloading()
-            await self._tell(await self.once())
+            try:
+                report = await self.once()
+            except Exception as error:  # whatever it is, the agents go on, and can be asked again
+                get_logger().error("the configuration could not be read again", exc_info=error)
+                report = Report(False, (str(error) or repr(error),))
+            await self._tell(report)
             self._systemd.started()
 
     async def once(self) -> Report:
@@ -160,8 +171,11 @@ class Reloading:
         except ElfError as error:
             return Report(False, (str(error),))
         if why := await self._swap(again, changed):
-            return Report(False, (why, "all is as it was before"))
-        do_at_once()
+            return Report(False, (why, *(() if STUCK in why else ("all is as it was before",))))
+        try:
+            do_at_once()
+        except ElfError as error:
+            return Report(False, (str(error),))
         return Report(True, (*self._said(changed), *(f"note: {note}" for note in again.notes)))
 
     async def _swap(self, again: Again, changed: Sequence[Sequence[str]]) -> str:
@@ -171,14 +185,15 @@ class Reloading:
             self._agents, again.configs, again.keyrings, changed, strict=True
         ):
             if all(line.startswith(AT_ONCE) for line in lines):
-                agent.config = config
-                continue
+                continue  # below, when all others have theirs
             before = agent.config, agent.keyring
             if why := await agent.swap(config, keyring):
-                for other, old, keys in done:
-                    await other.swap(old, keys)
-                return f"{config.agent.name}: {why}"
+                back = [(other, await other.swap(old, keys)) for other, old, keys in done]
+                stuck = [f"{one.config.agent.name} {STUCK}: {text}" for one, text in back if text]
+                return "; ".join((f"{config.agent.name}: {why}", *stuck))
             done.append((agent, *before))
+        for agent, config in zip(self._agents, again.configs, strict=True):
+            agent.config = config
         return ""
 
     def _said(self, changed: Sequence[Sequence[str]]) -> Iterator[str]:

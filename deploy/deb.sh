@@ -53,6 +53,7 @@ doc=$root/usr/share/doc/elf-stream && mkdir -p "$doc"
 cp -RL docs/*.md CHANGELOG.md deploy/elf.example.yaml deploy/nginx deploy/prometheus deploy/logrotate deploy/queries "$doc"
 cp LICENSE "$doc/copyright"
 find "$root" -type d -exec chmod 755 {} + && chmod -R u+rwX,go+rX,go-w "$root"
+chmod 600 "$root/etc/default/elf-agent" # it may have a token
 
 version=$("$home/bin/python" -c 'from elf import __version__; print(__version__)')
 set -- $("$python" -c 'import sys; print("%d.%d %d.%d" % (*sys.version_info[:2], 3, sys.version_info[1] + 1))')

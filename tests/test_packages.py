@@ -207,6 +207,7 @@ def test_a_package_is_installed_run_as_its_user_upgraded_and_purged(tmp_path: Pa
     try:
         sh(f"dpkg -i {first}")
         assert sh("stat -c '%U %a' /var/lib/elf").split() == ["elf", "700"]
+        assert sh("stat -c %a /etc/default/elf-agent").strip() == "600", "it may have a token"
         assert "adm" in sh("id -nG elf").split()
         assert sh("elf --version").startswith("elf 0.")
         sh("grep -q '^streams:' /etc/elf/elf.yaml")

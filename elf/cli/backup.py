@@ -62,6 +62,11 @@ class Backup:
         return path
 
 
+def _one_line(name: str) -> str:
+    """A name in a comment, which ends with its line; clients of open fleets call themselves as they like."""
+    return " ".join(name.split())
+
+
 def back_up(folder: Path, out: Path, *, keys: bool) -> int:
     """``elf backup``. Raises ``UserError``."""
     log = _log(folder)
@@ -69,7 +74,9 @@ def back_up(folder: Path, out: Path, *, keys: bool) -> int:
     jobs = [spec for spec in log.jobs() if not spec.name.startswith(ONE_SHOT_PREFIX)]
     for own in log.aggregates():
         path = found.file(own.filename, own.text.encode())
-        found.statements.append(f"CREATE AGGREGATE {_name(own.name)} FROM {_text(path)}; -- {own.creator}")
+        found.statements.append(
+            f"CREATE AGGREGATE {_name(own.name)} FROM {_text(path)}; -- {_one_line(own.creator)}"
+        )
     changed: set[str] = set()
     count = 0
     for spec in _ordered(jobs):
@@ -79,11 +86,13 @@ def back_up(folder: Path, out: Path, *, keys: bool) -> int:
         into = found.later if waits else found.statements
         into += _job(spec, found)
         outputs = log.outputs(spec.uid)
-        into += (f"{_output(one, spec.name)}; -- {one.creator}" for one in outputs)
+        into += (f"{_output(one, spec.name)}; -- {_one_line(one.creator)}" for one in outputs)
         count += len(outputs)
     for program in log.programs():
         path = found.file(program.filename, program.text.encode())
-        found.statements.append(f"-- of {program.creator}: elf submit {path} --name {program.name}")
+        found.statements.append(
+            f"-- of {_one_line(program.creator)}: elf submit {path} --name {program.name}"
+        )
     head = _RESTORE.format(
         jobs=len(jobs) + len(log.programs()), outputs=count, aggregates=len(log.aggregates()),
         agent=folder, at=datetime.now(UTC).isoformat(timespec="seconds"), file=SQL_FILE,
@@ -143,7 +152,7 @@ def _job(spec: JobSpec, found: Backup) -> Iterator[str]:
         pq.write_table(decode(table.data), data)
         path = found.file(f"{Path(table.file.partition(':')[0]).stem}.parquet", data.getvalue())
         sql = sql.replace(_text(table.file), _text(path))
-    yield f"CREATE JOB {_name(spec.name)} AS {sql}; -- {spec.creator}"
+    yield f"CREATE JOB {_name(spec.name)} AS {sql}; -- {_one_line(spec.creator)}"
     for function in definition.functions:
         path = found.file(function.filename, function.text.encode())
         yield f"ALTER JOB {_name(spec.name)} SET FUNCTION {function.kind} FROM {_text(path)};"

@@ -77,4 +77,4 @@ def _say(out: Path, found: Discovered) -> None:
 def _become_agent(config: Path) -> None:
     """This process goes on as an agent, under its number."""
     sys.stdout.flush()
-    os.execv(sys.executable, [sys.executable, "-m", "agents.main", "--config", str(config)])
+    os.execv(sys.executable, [sys.executable, "-P", "-m", "agents.main", "--config", str(config)])

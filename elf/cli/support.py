@@ -46,8 +46,10 @@ _HIDDEN: Final = re.compile(
     r"|\b\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?"  # IPv4
     r"|\b(?:[0-9A-Fa-f]{0,4}:){2,}[0-9A-Fa-f]{0,4}"  # IPv6
     r"|\d{5,}"
+    r"|\d+(?:-\d+)+"
     r"|[^\W\d_][\w-]*"
 )
+_MOMENT: Final = re.compile(r"[\dT:.+Z -]+")
 
 
 class Words:
@@ -62,7 +64,7 @@ class Words:
 
     def _word(self, word: str) -> str:
         parts = re.findall(r"[^\W\d_]+", word)
-        plain = "@" not in word and ":" not in word and not re.search(r"\d{5,}|\d\.\d", word)
+        plain = "@" not in word and ":" not in word and not re.search(r"\d{3,}|\d[.-]\d", word)
         if plain and all(part.lower() in self._known for part in parts):
             return word
         return self._hidden.setdefault(word, f"‹{len(self._hidden) + 1}›")
@@ -70,7 +72,7 @@ class Words:
     def value(self, value: object, key: str = "") -> object:
         """The same in what JSON has; keys of objects are elf's own, or hidden, too."""
         if isinstance(value, str):
-            return value if key == "timestamp" else self.shown(value)
+            return value if key == "timestamp" and _MOMENT.fullmatch(value) else self.shown(value)
         if isinstance(value, Mapping):
             return {self.shown(str(name)): self.value(one, str(name)) for name, one in value.items()}
         if isinstance(value, list | tuple):

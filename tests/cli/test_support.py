@@ -17,7 +17,7 @@ from tests.support.fleet import free_ports
 
 PERSONAL = (
     "Grandisson", "grandisson@example.org", "203.0.113.77", "2001:db8::77", "4915112345678", "kundennummer",
-    "db-berta", "s3cr3t",
+    "db-berta", "s3cr3t", "ip-10-0-0-4", "4111-1111-1111-1111", "birthdate_patient",
 )  # fmt: skip
 LOG: list[dict[str, object]] = [
     {
@@ -30,6 +30,8 @@ LOG: list[dict[str, object]] = [
     {"event": "a notice", "text": "Grandisson called 4915112345678 from 203.0.113.77", "level": "info"},
     {"event": "grandisson@example.org printed by a function", "job": "kundennummer", "level": "info"},
     {"event": "an agent is silent", "member_address": "[2001:db8::77]:7071", "level": "warning"},
+    {"event": "paid with 4111-1111-1111-1111", "peer": "ip-10-0-0-4.ec2.internal", "level": "info"},
+    {"event": "a row", "timestamp": "birthdate_patient", "level": "info"},
 ]
 
 
