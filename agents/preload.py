@@ -196,7 +196,8 @@ def _prepare_everything() -> None:
     and its forks share nothing but memory that they copy when they write."""
     import h11  # noqa: F401
     import numpy.ma  # noqa: F401
-    import pyarrow.acero  # noqa: F401
+    import pyarrow.acero
+    import pyarrow.parquet  # noqa: F401
     import uvicorn.lifespan.off
     import uvicorn.protocols.http.h11_impl  # noqa: F401
 
@@ -205,6 +206,7 @@ def _prepare_everything() -> None:
     import agents.tasks.finishing
     import agents.tasks.mapping  # noqa: F401
     import elf.ql.conditions
+    import elf.ql.groups
     import elf.ql.jobs
     import elf.ql.looks
     import elf.ql.planner

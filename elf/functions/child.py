@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 import msgspec
 import pyarrow as pa
+import pyarrow.acero  # with it groups are made: not by each process anew
 
 from elf.functions import wire
 from elf.functions.aggregate import aggregate_of
