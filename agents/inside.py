@@ -14,7 +14,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from agents.driver import Driver
-from elf.client.asking import ANSWER_SECS, KEEP_ALIVE_SECS
+from elf.client.asking import ANSWER_SECS, KEEP_ALIVE_SECS, answer_of
 from elf.errors import ElfError, UserError
 from elf.security.principals import Principal
 from elf.wire.clients import Call, Cancel, Execute, Failed, KeepAlive, Published, Reply
@@ -48,11 +48,7 @@ class Inside:
     async def ask(self, verb: str, argument: str, limit_secs: float) -> Reply:
         """See ``elf.client.asking``."""
         call = Call(request=1, verb=verb, argument=argument, creator=self._creator)
-        async with contextlib.aclosing(self._replies(call, limit_secs)) as replies:
-            async for reply in replies:
-                if isinstance(reply, Reply) and reply.done:
-                    return reply
-        raise ElfError(f"the agent ended {verb} without an answer")
+        return await answer_of(self._replies(call, limit_secs), f"the agent ended {verb} without an answer")
 
     def anywhere(self, message: Execute) -> AsyncGenerator[Reply | Published]:
         """See ``elf.client.asking``."""

@@ -31,6 +31,13 @@ from elf.cli.usage import examples
 
 _CLUSTER = "elf"
 
+Every = Annotated[
+    float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks at the agents.")
+]
+Rounds = Annotated[
+    int | None, typer.Option("--rounds", min=1, help="Print so many, one below the other, and end.")
+]
+
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
@@ -175,12 +182,8 @@ def streams(
 
 def top(
     connect: Connect = DEFAULT_ADDRESS,
-    every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks.")
-    ] = 2.0,
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", min=1, help="Print so many, one below the other, and end.")
-    ] = None,
+    every: Every = 2.0,
+    rounds: Rounds = None,
     output: Annotated[Shown, typer.Option("--output", help="How it is written.")] = Shown.TABLE,
     cluster: Cluster = _CLUSTER,
     keys: KeysOption = None,
@@ -196,12 +199,8 @@ def dash(
         list[str] | None, typer.Argument(metavar="[JOB]...", help="Whose windows are shown (default: four).")
     ] = None,
     connect: Connect = DEFAULT_ADDRESS,
-    every: Annotated[
-        float, typer.Option("--every", metavar="SECONDS", min=0.1, help="Between two looks at the agents.")
-    ] = 2.0,
-    rounds: Annotated[
-        int | None, typer.Option("--rounds", min=1, help="Print so many, one below the other, and end.")
-    ] = None,
+    every: Every = 2.0,
+    rounds: Rounds = None,
     cluster: Cluster = _CLUSTER,
     keys: KeysOption = None,
 ) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -42,6 +43,15 @@ class Asking(Protocol):
 
     def anywhere(self, message: Execute) -> AsyncGenerator[Reply | Published]:
         """The replies to a statement, and its results, each once."""
+
+
+async def answer_of(replies: AsyncGenerator[Reply | Published], ended: str) -> Reply:
+    """The reply that is the last one; ``ended``: what is said where there is none."""
+    async with contextlib.aclosing(replies):
+        async for reply in replies:
+            if isinstance(reply, Reply) and reply.done:
+                return reply
+    raise ElfError(ended)
 
 
 def object_of(reply: Reply) -> dict[str, object]:

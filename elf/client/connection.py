@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from elf.client.asking import ANSWER_SECS, KEEP_ALIVE_SECS, object_of
+from elf.client.asking import ANSWER_SECS, KEEP_ALIVE_SECS, answer_of, object_of
 from elf.client.credentials import Credential, credentials, renewed
 from elf.errors import AuthError, ElfError, PeerError, UserError
 from elf.security.principals import Security
@@ -256,11 +256,8 @@ class Connection:
     async def ask(self, verb: str, argument: str, limit_secs: float) -> Reply:
         """The answer to one of the proposals that are no statements."""
         message = Call(request=0, verb=verb, argument=argument, creator=self._creator)
-        async with contextlib.aclosing(self._stream(message, limit_secs)) as replies:
-            async for reply in replies:
-                if isinstance(reply, Reply) and reply.done:
-                    return reply
-        raise ElfError(f"the agent at {self.address} ended {verb} without an answer")
+        ended = f"the agent at {self.address} ended {verb} without an answer"
+        return await answer_of(self._stream(message, limit_secs), ended)
 
     async def anywhere(self, message: Execute) -> AsyncGenerator[Reply | Published]:
         """The replies to a statement; of a SUBSCRIBE, from one agent after the other. Each result once."""
