@@ -1,0 +1,14 @@
+"""What is best for a fleet, as pure functions of what was measured: a planner gets loads or rates, and
+returns a decision with its reasons. Nothing here acts, remembers or reads a clock.
+
+| module | asks | after |
+|---|---|---|
+| ``balance`` | which units of work go from which agent to which | Flux (ICDE 2003), as Enorm uses it (3.2) |
+| ``pacing`` | whether it is time to change anything, and which units may change | – |
+| ``etp`` | which operator grows on new machines, which machine leaves | Stela (*Assured cloud computing*) |
+| ``fusion`` | which operators belong in one component | Enorm (DEBS 2016), Algorithm 1 |
+| ``splitting`` | whether a windowed component is split or combined | Enorm, 5.1.1 and 5.1.2 |
+
+Equal arguments give equal decisions, whoever decides: ties fall to the first by name. So another agent that
+goes on with the same facts goes on with the same decisions.
+"""
