@@ -70,6 +70,18 @@ def test_a_link_brings_a_name_and_no_statement(pages: Pages, browser: Browser) -
         page.until("document.querySelector('.title .badge')?.textContent === 'active'")
 
 
+def test_a_link_does_not_replace_a_token_unasked(pages: Pages, browser: Browser) -> None:
+    with tab(browser) as page:
+        page.open(pages.link(pages.own))
+        page.until(NAV)
+        no = "window.confirm = (text) => { window.asked = text; return false; }"
+        page.call("Page.addScriptToEvaluateOnNewDocument", source=no)
+        page.open(f"http://127.0.0.1:{pages.own.port}/?again#key=elf_nothing")
+        page.until(NAV)
+        assert "token" in page.evaluate("window.asked")
+        assert page.evaluate("localStorage.getItem('elf token')") == pages.own.token
+
+
 def test_a_reader_at_an_agent_reads_on_a_phone_and_what_is_logged_stays_text(
     pages: Pages, browser: Browser
 ) -> None:

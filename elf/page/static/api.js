@@ -10,11 +10,16 @@ export class Refused extends Error {
   }
 }
 
-/** Take the token out of the address, where a link has brought one. */
+/** Take the token out of the address, where a link has brought one. Anybody can make a link: a person who has
+ * another token is asked first. */
 export function arrive() {
   const found = /^#key=(.+)$/.exec(location.hash);
   if (!found) return;
-  keep(decodeURIComponent(found[1]));
+  const brought = decodeURIComponent(found[1]);
+  const known = localStorage.getItem(KEPT);
+  if (!known || known === brought || confirm("Use the link's token in place of the one that is kept here?")) {
+    keep(brought);
+  }
   history.replaceState(null, "", `${location.pathname}#/fleet`);
 }
 

@@ -65,6 +65,14 @@ def stopped_over(rotations: int) -> tuple[str, ...]:
     return ("wait:2.5", "stop", "wait:0.5", *("rotate", "wait:1.2") * rotations, "go", "wait:3")
 
 
+_TEN: Final = ("wait:10", "rotate&")
+TWO_MINUTES: Final = (
+    *(*_TEN * 3, "wait:5", "kill", "wait:5", "rotate&", "wait:2", "start", "wait:8", "rotate&"),
+    *(*_TEN * 3, "wait:9", "kill", "wait:1", "rotate&", "start", *_TEN * 3, "wait:10"),
+)
+"""Rotated every ten seconds; once dead while it is, and once dead just before."""
+
+
 def cells() -> Iterator[Cell]:
     """The whole matrix, slow ones of their kind last."""
     for row, rotation in ROWS.items():
@@ -76,6 +84,7 @@ def cells() -> Iterator[Cell]:
             yield Cell(row, "gone", rate, rotation, killed_over(2), kept=1, gone=True)
     yield from _folders()
     yield from _interventions()
+    yield Cell("two minutes", "restarted", 2000, "compress", TWO_MINUTES)
 
 
 def _folders() -> Iterator[Cell]:
