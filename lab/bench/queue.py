@@ -18,7 +18,7 @@ from typing import Annotated, Final
 
 from typer import Option
 
-from lab.bench.offline import DAY_US, HOUR_US, START, START_US, archived
+from lab.bench.offline import DAY_US, START, START_US, archived
 from lab.bench.options import Repeat
 from lab.bench.runner import Bench, Figure, Report, Scratch
 from lab.cli.generate import GenerateOptions, write
@@ -49,9 +49,9 @@ class Took:
 class Queue(Bench[str, Took]):
     """Generated lines of an access log, a file an hour."""
 
-    rows: Annotated[int, Option("--rows", min=1_000, help="Lines.")] = 3_000_000
+    rows: Annotated[int, Option("--rows", min=1_000, help="Lines.")] = 8_000_000
     days: Annotated[int, Option("--days", min=1, help="Of 24 files each; the research run reads all.")] = 10
-    production_days: Annotated[int, Option("--production-days", min=1, help="That the other reads.")] = 4
+    production_days: Annotated[int, Option("--production-days", min=1, help="That the other reads.")] = 7
     repeat: Repeat = 3
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], Took]]:
@@ -65,7 +65,7 @@ class Queue(Bench[str, Took]):
         served = Served(scratch.folder / "queue", archive, cluster.url, {"spark.executor.memory": "1g"})
         scratch.callback(served.kill)
         served.begin()
-        served.submit("warm", QUERY, (START_US, START_US + 8 * HOUR_US), production=True)
+        served.submit("warm", QUERY, None, production=True)  # all of it: Java compiles what it runs often
         served.until_over("warm")
         numbers = count(1)
 
