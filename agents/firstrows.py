@@ -11,12 +11,14 @@ from typing import Final
 import pyarrow as pa
 
 from agents import logs
+from agents.formats import Format
 from agents.inputs.ranges import Range
-from agents.inputs.values import Input
+from agents.inputs.values import Chunk, Input
 from agents.inputs.whole import Whole
 from agents.replay import Replayed
 from agents.runinputs import FleetStream, RunRequest, streams_of
 from agents.tasks.looking import Looking
+from agents.tasks.sinks import RejectFile, rejected_line
 from elf.batch import encode
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.looks import TIME, look_of
@@ -36,6 +38,7 @@ def first_rows(request: RunRequest) -> Reply:
     look = look_of(query, schema)
     found: list[pa.Table] = []
     left, rejected, problems = look.rows, 0, dict[str, str]()
+    kept = None if request.rejects is None else RejectFile(request.rejects / f"{facts.stream}.jsonl")
     for settings, source in _sources(request, stream):
         looking = Looking(look, facts.format, schema.event_time, settings)
         try:
@@ -43,10 +46,14 @@ def first_rows(request: RunRequest) -> Reply:
                 of = pa.array([chunk.source.log] * len(chunk.lines), pa.string())
                 found.append(looking.rows(chunk.lines, of).slice(0, left).drop_columns([TIME]))
                 left -= found[-1].num_rows
+                if kept is not None:
+                    _keep(chunk, looking, facts.format, kept)
         finally:
             source.close()
             looking.close()
         rejected, problems = rejected + looking.rejected, problems | source.counters.problems
+    if kept is not None:
+        kept.close()
     count = look.rows - left
     whole, part = (
         f"all {count:,} rows that match",
@@ -58,6 +65,12 @@ def first_rows(request: RunRequest) -> Reply:
     return Reply(
         request=1, text="; ".join([*told, *notes]), payload=encode(pa.concat_tables(found)) if found else b""
     )
+
+
+def _keep(chunk: Chunk, looking: Looking, fmt: Format, kept: RejectFile) -> None:
+    """What of a chunk that was looked at is no line of its format."""
+    for reject in (*chunk.rejects, *(rejected_line(chunk, int(one), fmt) for one in looking.refused)):
+        kept.add(reject)
 
 
 def _sources(request: RunRequest, stream: FleetStream) -> Iterator[tuple[WorkerSettings, Input]]:

@@ -20,6 +20,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -33,6 +34,7 @@ from agents.node.beginning import NodeSettings, Restored, raft_config
 from agents.node.node import Node
 from agents.replay import Replayed, pace_of
 from agents.runinputs import FleetStream, RunRequest, Share, streams_of
+from agents.tasks.sinks import RejectFile, Sinks
 from agents.tasks.streams import FunctionsAt, StreamEngine
 from agents.tasks.streamtask import StreamTask
 from elf.batch import decode
@@ -108,7 +110,7 @@ def run(request: RunRequest, on_windows: Callable[[WindowResult], None]) -> Summ
     made, notes = streams_of(request)
     pipe, replay = request.pipe, request.replay
     with _functions(request) as functions:
-        fleet = partial(Fleet, made, functions=functions)
+        fleet = partial(Fleet, made, functions=functions, rejects=request.rejects)
         if replay is not None:
             pace = pace_of(made[0].agents, replay.span, replay.speed)
             again = partial(Replayed, span=replay.span, pace=pace)
@@ -201,7 +203,8 @@ async def _telling(fleet: Fleet, request: RunRequest) -> AsyncIterator[None]:
 
 class Fleet:
     """N drivers in one process: each reads one of ``shares``. Columns are inferred from ``samples``.
-    ``live``: windows are closed while inputs are read. Made where a loop runs.
+    ``live``: windows are closed while inputs are read. ``rejects``: where rejected lines are kept. Made where
+    a loop runs.
     """
 
     def __init__(
@@ -212,8 +215,10 @@ class Fleet:
         open_input: Callable[[Sequence[Any]], Input] = Whole,
         live: bool = False,
         functions: FunctionsAt | None = None,
+        rejects: Path | None = None,
     ) -> None:
         self._live = live
+        self._rejects = rejects
         self._functions = functions
         self._network = network or MemoryNetwork(UNBOUNDED)
         self._open_input = open_input
@@ -245,7 +250,7 @@ class Fleet:
         inputs = [self._open_input(one.shares[index]) for one in streams]
         self._inputs += inputs
         tasks = [
-            (StreamTask(one.facts, settings, store, samples=one.samples, engine=self._engine(one)), source)
+            (self._task(one, settings, store, index), source)
             for one, source in zip(streams, inputs, strict=True)
         ]
         rng = random.Random(index)
@@ -274,8 +279,12 @@ class Fleet:
         driver.reading.clear()
         return driver
 
-    def _engine(self, stream: FleetStream) -> StreamEngine:
-        return StreamEngine(stream.facts.format, stream.facts.timestamp, self._functions)
+    def _task(self, stream: FleetStream, settings: WorkerSettings, store: Store, index: int) -> StreamTask:
+        facts, sinks = stream.facts, Sinks()
+        if self._rejects is not None:
+            sinks = Sinks(rejects=RejectFile(self._rejects / f"{facts.stream}.{index}.jsonl"))
+        engine = StreamEngine(facts.format, facts.timestamp, self._functions)
+        return StreamTask(facts, settings, store, samples=stream.samples, engine=engine, sinks=sinks)
 
     async def start(self) -> None:
         """All agents in one ring, all of them members of all streams."""

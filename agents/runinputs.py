@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -122,6 +123,16 @@ class Replay:
 
 
 @dataclass(frozen=True)
+class Stated:
+    """What is said of the lines of one stream; what is not is told from samples."""
+
+    format: str | None = None
+    timestamp: str | None = None
+    timezone: str | None = None
+    columns: Mapping[str, ColumnType] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class RunRequest:
     """What to run. ``inputs``: paths by stream name; any name after FROM means the only stream there is.
     ``format`` and ``timestamp`` None: guessed from the first lines.
@@ -146,6 +157,15 @@ class RunRequest:
     """In place of inputs."""
     told: Callable[[int], None] | None = None
     """Called again and again with the bytes that were read, as long as the run goes on."""
+    stated: Mapping[str, Stated] = field(default_factory=dict)
+    """Of single streams, in place of ``format``, ``timestamp``, ``timezone`` and ``columns``."""
+    rejects: Path | None = None
+    """A folder for what is rejected, in files as agents have them (``agents.tasks.sinks``)."""
+
+    def stated_of(self, stream: str) -> Stated:
+        """What is said of a stream."""
+        said = Stated(self.format, self.timestamp, self.timezone, self.columns)
+        return self.stated.get(stream, said)
 
 
 Share: TypeAlias = Range | ArchivedFile
@@ -170,21 +190,27 @@ def streams_of(request: RunRequest) -> tuple[list[FleetStream], tuple[str, ...]]
     whole = any(query.goes_by_source for query in request.asked.queries)
     paths = _paths_of(request)
     samples = {name: _samples(of, request.pipe) for name, of in paths.items()}
+    said = {name: request.stated_of(name) for name in paths}
     formats = {
-        name: _zoned(_format(request.format, some), request.timezone) for name, some in samples.items()
+        name: _zoned(_format(said[name].format, some), said[name].timezone) for name, some in samples.items()
     }
     lines = {name: pa.array(some, pa.string()) for name, some in samples.items()}
-    schemas = {name: (one, one.schema(lines[name], request.timestamp)) for name, one in formats.items()}
+    schemas = {name: (one, one.schema(lines[name], said[name].timestamp)) for name, one in formats.items()}
     for name, (format_, schema) in schemas.items():
         if samples[name] and not schema.columns:
             raise InputError(f"no line of the input is of format {format_.name}, where it was looked at")
-    if request.timestamp is not None:
-        without = {name: (one, one.schema(lines[name], None)) for name, one in formats.items()}
-        check_timestamp(without, request.timestamp)
-    types = declared_columns(schemas, request.columns)
+    for timestamp in sorted({one.timestamp for one in said.values() if one.timestamp is not None}):
+        of = [name for name in formats if said[name].timestamp == timestamp]
+        without = {name: (formats[name], formats[name].schema(lines[name], None)) for name in of}
+        check_timestamp(without, timestamp)
+    types = declared_columns(
+        {name: one for name, one in schemas.items() if name not in request.stated}, request.columns
+    )
+    for name in schemas.keys() & request.stated.keys():
+        types |= declared_columns({name: schemas[name]}, said[name].columns)
     made = [
         FleetStream(
-            TaskStatus(name, format_, request.timestamp, "", types[name]),
+            TaskStatus(name, format_, said[name].timestamp, "", types[name]),
             _shares(request, paths[name], whole=whole),
             samples[name],
         )

@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from agents.formats import Format
+from agents.inputs.values import Int64s
 from agents.lookups import LOOKUPS
 from agents.tasks.engine import Mapper, SqlExtractor
 from elf.errors import UserError
@@ -30,11 +31,14 @@ class Looking:
         self._mapper = Mapper(look.sql, (Column(TIME, "bigint"), *look.columns))
         self.rejected = 0
         """Lines that did not parse."""
+        self.refused: Int64s = np.empty(0, np.int64)
+        """Which of those that were looked at last."""
 
     def rows(self, lines: pa.StringArray, logs: pa.StringArray) -> pa.Table:
         """``TIME`` and the columns of the look, in the order of the lines. ``logs``: the log of each."""
         found = self._extractor.extract(lines)
-        self.rejected += len(found.rejected)
+        self.refused = found.rejected
+        self.rejected += len(self.refused)
         rows = with_origins(
             found.table,
             self._origins,

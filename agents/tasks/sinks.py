@@ -120,6 +120,16 @@ class RejectFile:
             raise UserError(f"cannot write to the reject file {self._path}: {error.strerror}") from error
 
 
+def rejected_line(chunk: Chunk, index: int, fmt: Format) -> Reject:
+    """A line of a chunk that does not parse, and why."""
+    line = chunk.lines[index].as_py().encode()
+    kept = line[:REJECT_KEPT_BYTES]
+    why = "" if kept == WITHHELD.encode() else fmt.why_not(kept.decode(errors="replace"))
+    reason = f"no {fmt.name} line" + (f": {why}" if why else "")
+    offset = int(chunk.offsets[index])
+    return Reject(chunk.source.id, chunk.source.path, offset, reason, kept, len(line))
+
+
 def _open(path: Path) -> tuple[BinaryIO, int]:
     # Appending: after a truncation the next record goes to the new end.
     file = path.open("ab")
@@ -155,12 +165,7 @@ class Sinks:
         for reject in chunk.rejects:
             self._rejects.add(reject)
         for index in rejected if rejected is not None else np.empty(0, np.int64):
-            line = chunk.lines[int(index)].as_py().encode()
-            offset = int(chunk.offsets[int(index)])
-            kept = line[:REJECT_KEPT_BYTES]
-            why = "" if kept == WITHHELD.encode() else fmt.why_not(kept.decode(errors="replace"))
-            reason = f"no {fmt.name} line" + (f": {why}" if why else "")
-            self._rejects.add(Reject(chunk.source.id, chunk.source.path, offset, reason, kept, len(line)))
+            self._rejects.add(rejected_line(chunk, int(index), fmt))
 
     def sync(self) -> tuple[int, int]:
         """Make all that was taken durable: the positions in archive and rejects that the checkpoint must

@@ -53,6 +53,7 @@ class DemoApp(StrEnum):
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     app.command(cls=SeveralValues, epilog=examples("run"))(run)
+    app.command("test", epilog=examples("test"))(try_out)
     app.command(epilog=examples("demo"))(demo)
     app.command(epilog=examples("audit"))(audit)
     app.command(epilog=examples("backup"))(backup)
@@ -148,6 +149,28 @@ def run(
         speed,
     )
     return run_query(sql, options)
+
+
+def try_out(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Files of tests (docs/testing.md).", show_default=False),
+    ],
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="TEXT", help="Tests with this in their names.")
+    ] = None,
+    output: Annotated[
+        Shown, typer.Option("--output", help="A line a test and what differs, or an object a test.")
+    ] = Shown.TABLE,
+    junit: Annotated[
+        Path | None, typer.Option("--junit", metavar="FILE", help="Write it there as well, for a CI server.")
+    ] = None,
+) -> int:
+    """Give lines to formats, queries and configurations, and compare windows, rows and rejects with what is
+    expected. 1 if something differs."""
+    from elf.cli.testing.report import try_files
+
+    return try_files(files, only, output, junit)
 
 
 def demo(

@@ -10,6 +10,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "elf run -q 'SELECT status, COUNT(*) AS n FROM log GROUP BY status' --input access.log",
         "zcat access.log.*.gz | elf run -f slow.sql --input -",
     ),
+    "test": ("elf test tests/*.yaml", "elf test access.yaml --only 'failures' --junit report.xml"),
     "demo": ("elf demo", "elf demo --app product-bundling"),
     "audit": ("elf audit --data-dir /var/lib/elf",),
     "backup": ("elf backup --out fleet.tar.gz", "elf backup --out fleet.tar.gz --keys"),
