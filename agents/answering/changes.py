@@ -25,6 +25,7 @@ from agents.answering.sharing import Instead
 from elf.errors import UserError
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
+from elf.job.group.versions import is_kept
 from elf.job.messages.groups import HandOverJob, JobStatus, ReconfigureJob
 from elf.job.spec import JobSpec
 from elf.ql.definition import Definition
@@ -65,6 +66,27 @@ class Changes:
             author=author,
         )
         return (yield from self._ask(asked, spec, request))
+
+    def previewed(
+        self, asked: Execute, statement: changes.AlterJob
+    ) -> Generator[list[Ask], list[Answer], tuple[JobSpec, Definition]]:
+        """A job, and what the statement would make of it. Raises ``UserError`` where its master would refuse
+        that."""
+        from elf.ql.user_functions import functions_of
+
+        spec = self._masters.own(statement.name, asked.creator)
+        definition = yield from self._new_query(asked, statement, spec)
+        if definition.plan == spec.plan:
+            raise UserError(f"job {spec.name}: nothing changes: that is what version {spec.version} does")
+        kept, why = is_kept(spec.plan, definition.plan)
+        if kept and why and not statement.reset:
+            raise UserError(f"job {spec.name}: {why}, which the new one can't go on with; say RESET")
+        if self._log.roster is not None and functions_of(definition.plan):
+            raise UserError(
+                f"job {spec.name}: what runs beside it for a preview is a SELECT, and with keys none runs "
+                "functions; ALTER it, and ROLLBACK if it is not what you meant"
+            )
+        return spec, definition
 
     def _new_query(
         self, asked: Execute, statement: changes.AlterJob, spec: JobSpec

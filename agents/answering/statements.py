@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from agents.answering.about import current_only, describe, job_row, not_comparable, summary, trees
 from agents.answering.aggregates import Aggregates
-from agents.answering.asks import SILENT, Ask, Procedure, Reading, ToKey, Until, offload
+from agents.answering.asks import SILENT, Ask, Procedure, Reading, Tell, ToKey, Until, offload
 from agents.answering.changes import Changes
 from agents.answering.explain import Explanations
 from agents.answering.filling import fill
@@ -47,15 +47,24 @@ from elf.job.own import OwnSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
+from elf.ql.definition import Definition
 from elf.ql.plan import Plan
 from elf.security.authored import Authorship
 from elf.security.principals import Principal
 from elf.security.roles import CALLS, RAW_COLUMN, Role, is_change, role_of_statement
 from elf.wire.base import Answer
-from elf.wire.clients import ONE_SHOT_PREFIX, Call, CompareOptions, Execute, Reply, authorship_of
+from elf.wire.clients import (
+    ONE_SHOT_PREFIX,
+    Call,
+    CompareOptions,
+    Execute,
+    Preview,
+    Reply,
+    authorship_of,
+)
 
 if TYPE_CHECKING:  # sqlglot takes 10 MB: it is imported at the first statement, which most agents never see
-    from elf.ql import statements
+    from elf.ql import changes, statements
 
 STREAM_PREFIX = "stream:"
 """What stands before a stream's name where a job's might stand."""
@@ -108,13 +117,17 @@ class Statements:
         parsed = yield from offload(partial(_parsed, asked.sql, who))
         changes = any(is_change(role_of_statement(type(one).__name__)) for one in parsed)
         asked = self._once.taken(asked, who, now_ms, changes=changes)
+        from elf.ql import changes as changed
         from elf.ql import past, statements
 
         for statement in parsed[:-1]:
             if isinstance(
-                statement, statements.Select | statements.Subscribe | past.PastSelect | past.RowsOf
+                statement,
+                statements.Select | statements.Subscribe | past.PastSelect | past.RowsOf | changed.PreviewJob,
             ):
-                raise UserError("a SELECT, SUBSCRIBE or ROWS OF can only be the last of several statements")
+                raise UserError(
+                    "a SELECT, SUBSCRIBE, ROWS OF or PREVIEW can only be the last of several statements"
+                )
             yield from self._statement(asked, statement, now_ms, who)
         return (yield from self._statement(asked, parsed[-1], now_ms, who))
 
@@ -124,6 +137,7 @@ class Statements:
 
         kinds = (
             changes.AlterJob
+            | changes.PreviewJob
             | changes.MoveJob
             | changes.ReconfigureJob
             | statements.DropJob
@@ -155,6 +169,8 @@ class Statements:
                 return (yield from self._create(asked, statement, now_ms))
             case changes.AlterJob():
                 return (yield from self._changes.alter(asked, statement))
+            case changes.PreviewJob():
+                return (yield from self._preview(asked, statement))
             case changes.MoveJob():
                 return (yield from self._changes.move(asked, statement))
             case changes.ReconfigureJob():
@@ -208,6 +224,18 @@ class Statements:
         definition = yield from self.planning.plan(asked, query, None, [name], instead, now_ms)
         if replaced is not None:
             self.planning.unread(replaced)
+        return (yield from self._begun(name, creator, definition, replaced, replacing, authors))
+
+    def _begun(
+        self,
+        name: str,
+        creator: str,
+        definition: Definition,
+        replaced: JobSpec | None = None,
+        replacing: bool = False,
+        authors: tuple[Authorship, ...] = (),
+    ) -> Generator[list[Ask], list[Answer], JobStatus]:
+        """A job that is planned is made."""
         self.creators.plan(creator, definition.plan, replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
@@ -258,11 +286,29 @@ class Statements:
         self, asked: Execute, query: statements.Query, now_ms: int
     ) -> Generator[list[Ask], list[Answer], JobSpec]:
         """The job of a SELECT that somebody reads."""
-        self._one_shots += 1
-        name = f"{ONE_SHOT_PREFIX}{self._me.agent_id[:8]}_{self._me.incarnation}_{self._one_shots}"
-        facts = yield from self._found_job(name, asked, query, now_ms, replacing=False)
+        facts = yield from self._found_job(self._name_once(), asked, query, now_ms, replacing=False)
         spec = self._log.job(facts.spec.uid)
         return facts.spec if spec is None else spec
+
+    def _name_once(self) -> str:
+        """For a job that ends with who reads it."""
+        self._one_shots += 1
+        return f"{ONE_SHOT_PREFIX}{self._me.agent_id[:8]}_{self._me.incarnation}_{self._one_shots}"
+
+    def _preview(self, asked: Execute, statement: changes.PreviewJob) -> Procedure:
+        """What a job would be runs beside it, as a SELECT that ends with who reads it; the job knows nothing
+        of it. Who reads is told first which windows to put beside these."""
+        name = self._name_once()
+        self.creators.job(name, asked.creator)
+        job, definition = yield from self._changes.previewed(asked, statement.change)
+        facts = yield from self._begun(name, asked.creator, definition)
+        readers = self._log.read_by(job.uid)
+        beside = Preview(job.name, name, job.version, statement.windows, statement.change.sql, tuple(readers))
+        text = f"the new version of job {job.name} runs beside version {job.version}; nothing is changed"
+        body = msgspec.json.encode({"preview": beside})
+        yield [Tell(Reply(request=asked.request, text=text, body=body, done=False))]
+        spec = self._log.job(facts.spec.uid)
+        return Reading(facts.spec if spec is None else spec, drops=True)
 
     def _drop(self, asked: Execute, statement: statements.DropJob) -> Procedure:
         program = self._log.find_program(statement.name, asked.creator)
@@ -473,9 +519,11 @@ def _parsed(text: str, who: Principal | None) -> list[statements.Statement]:
 
 def _allow(statement: statements.Statement, who: Principal | None) -> None:
     """Raises ``UserError`` where somebody has not all the roles that a statement needs."""
-    from elf.ql import statements
+    from elf.ql import changes, statements
     from elf.ql.looks import is_look
 
+    if isinstance(statement, changes.PreviewJob):
+        statement = statement.change
     kind = type(statement).__name__
     what = " ".join(statement.sql.split(maxsplit=2)[:2]).upper()
     _must_have(role_of_statement(kind), what, who)

@@ -24,10 +24,12 @@ import pyarrow as pa
 
 from elf.cli.errors import INTERRUPTED
 from elf.cli.options import Output, one_text
+from elf.cli.previewing import Pending, show
 from elf.cli.printing import Printer, printer, say, use_utf8
 from elf.cli.together import until_live
 from elf.client import Client, Window, connect
 from elf.client.coverage import coverage, is_whole
+from elf.client.previews import preview_of
 from elf.client.values import plain, printable_json, rfc3339
 from elf.errors import UserError
 
@@ -110,34 +112,42 @@ def perform(
 
 
 async def _perform(reached: Client, asked: tuple[str, ...], out: Printer, windows: int | None) -> int:
+    pending = Pending()
     async with reached as client:
         for statement in asked:
-            if await answer(client, statement, out, windows):
+            if await answer(client, statement, out, windows, pending):
                 return INTERRUPTED
     return 0
 
 
-async def answer(client: Client, statement: str, out: Printer, windows: int | None = None) -> bool:
-    """Print all that one statement gives. True when Ctrl-C ended a statement that was not giving windows."""
+async def answer(client: Client, statement: str, out: Printer, windows: int | None, pending: Pending) -> bool:
+    """Print all that one statement gives. True when Ctrl-C ended a statement that was not giving windows.
+    ``pending``: what was previewed before it."""
     watching = False
     waiting = Waiting(out.beside)
+    statement = pending.statement(statement)
     try:
-        async for found in client.execute(statement, windows):
-            if isinstance(found, Window):
-                watching = True
-                out.windows([found])
-                waiting.window(found)
-                continue
-            if found.waiting:
-                watching = True
-                waiting.say(f"no window for some seconds: {found.text}")
-                continue
-            if found.table is not None:
-                out.table(found.table)
-            if found.data is not None and found.table is None and out.data(found.data):
-                continue
-            if found.text:
-                say(found.text, sys.stderr if watching or found.table is not None else sys.stdout)
+        async with contextlib.aclosing(client.execute(statement, windows)) as answers:
+            async for found in answers:
+                if isinstance(found, Window):
+                    watching = True
+                    out.windows([found])
+                    waiting.window(found)
+                    continue
+                if (preview := preview_of(found)) is not None:
+                    watching = True
+                    await show(client, preview, answers, out, pending)
+                    return False
+                if found.waiting:
+                    watching = True
+                    waiting.say(f"no window for some seconds: {found.text}")
+                    continue
+                if found.table is not None:
+                    out.table(found.table)
+                if found.data is not None and found.table is None and out.data(found.data):
+                    continue
+                if found.text:
+                    say(found.text, sys.stderr if watching or found.table is not None else sys.stdout)
     except asyncio.CancelledError:
         # Ctrl-C is how a SELECT ends. asyncio.run has cancelled us once and will not do so again.
         task = asyncio.current_task()

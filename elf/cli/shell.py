@@ -25,6 +25,7 @@ from elf.cli.completing import Names, completer
 from elf.cli.errors import fail
 from elf.cli.livetable import ScreenPrinter
 from elf.cli.options import Output, one_text
+from elf.cli.previewing import Pending
 from elf.cli.printing import Printer, printer, say
 from elf.client import Client, connect
 from elf.errors import ElfError, UserError
@@ -40,6 +41,7 @@ SELECT … FROM JOB name WINDOWS SINCE '-1 hour';   ROWS OF name WINDOW 'start' 
 CREATE OUTPUT name FROM JOB job TO 'https://…';   DROP OUTPUT name;
 CREATE ALERT name ON JOB job WHEN condition FOR 3 WINDOWS NOTIFY 'https://…';   DROP ALERT name;
 CREATE AGGREGATE name FROM 'file.py';   DROP AGGREGATE name;
+ALTER JOB name AS SELECT … PREVIEW 3 WINDOWS;   COMMIT;
 SHOW JOBS | OUTPUTS | ALERTS | AGGREGATES | STREAMS | MEMBERS | ARCHIVES;   DESCRIBE name;   EXPLAIN name;
 all of it: docs/elf-ql.md"""
 LEARN_SECS: Final = 20.0
@@ -102,6 +104,7 @@ class Shell:
         self._client = client
         self.names = Names(commands=tuple(backslash.COMMANDS))
         self._settings = backslash.Settings()
+        self._pending = Pending()
         self._last = ""
         """The statements that were performed last, which ``\\g`` performs again."""
 
@@ -189,7 +192,9 @@ class Shell:
         """Perform the statements of a text; the first that fails ends it."""
         for statement in statements(text):
             began = time.perf_counter()
-            await _interruptible(asyncio.ensure_future(answer(self._client, statement, out)))
+            await _interruptible(
+                asyncio.ensure_future(answer(self._client, statement, out, None, self._pending))
+            )
             if self._settings.timing:
                 print(f"Time: {1e3 * (time.perf_counter() - began):.3f} ms", flush=True)
             if statement.split(maxsplit=1)[0].upper() in ("CREATE", "DROP", "ALTER"):

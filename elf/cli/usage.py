@@ -19,6 +19,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "sql": (
         "elf sql 'SHOW JOBS'",
         "elf sql 'SELECT COUNT(*) AS n FROM access WINDOWING 5 SECONDS' --windows 3 --output json",
+        "elf sql 'ALTER JOB busy SET least = 500 PREVIEW 3 WINDOWS'",
         "elf sql -f jobs.sql --connect web-1:7071",
     ),
     "shell": ("elf shell", "elf shell --connect web-1:7071,web-2:7071"),

@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from elf.client.client import Client, connect, user_name
+    from elf.client.previews import Costs, Previewed
     from elf.client.results import ArchiveStatus, CompareFacts, Result, Tapped
     from elf.client.windows import Window, split
 
 _PLACES: Final = {
     "client": ("Client", "connect", "user_name"),
+    "previews": ("Costs", "Previewed"),
     "results": ("ArchiveStatus", "CompareFacts", "Result", "Tapped"),
     "windows": ("Window", "split"),
 }
@@ -27,6 +29,8 @@ __all__ = [
     "ArchiveStatus",
     "Client",
     "CompareFacts",
+    "Costs",
+    "Previewed",
     "Result",
     "Tapped",
     "Window",

@@ -42,6 +42,7 @@ from elf.wire.clients import (
 )
 
 if TYPE_CHECKING:
+    from elf.client.previews import Costs, Previewed
     from elf.functions.sandbox import Sandboxes
     from elf.job import Message
     from elf.wire.clients import Filled, WindowResult
@@ -335,6 +336,33 @@ class Client:
                         spans.add((window.start, window.end))
                         if len(spans) >= windows:
                             return
+
+    async def preview(self, statement: str) -> AsyncGenerator[Previewed | Costs]:
+        """The version that an ALTER would make, beside the job that it would change, which stays as it is.
+
+        Args:
+            statement (str): ``ALTER JOB … PREVIEW n WINDOWS``.
+
+        Yields:
+            Previewed | Costs: each window of the new version beside the job's, and at the end what both have
+            cost.
+
+        Raises:
+            UserError: for a statement that is wrong or refused, or no preview.
+            ElfError: when the agent is lost.
+
+        Example:
+            >>> wanted = "SELECT product, COUNT(*) AS clicks FROM clicks GROUP BY product WINDOWING 1 SECONDS"
+            >>> async for one in client.preview(f"ALTER JOB busy AS {wanted} PREVIEW 1 WINDOWS"):
+            ...     print(type(one).__name__)
+            Previewed
+            Costs
+        """
+        from elf.client.previews import previewed
+
+        async with contextlib.aclosing(previewed(self, statement)) as told:
+            async for one in told:
+                yield one
 
     def _named(self, text: str) -> tuple[dict[str, str], dict[str, bytes]]:
         """The files and tables that a statement names, where they are this client's to read."""

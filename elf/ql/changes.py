@@ -1,15 +1,20 @@
-"""Statements that change a job while it runs, or where it does: ALTER, PAUSE, RESUME, EMPTY and ROLLBACK."""
+"""Statements that change a job while it runs, or where it does: ALTER, PAUSE, RESUME, EMPTY and ROLLBACK; and
+ALTER … PREVIEW, which changes nothing and is a statement of its own: what is signed for one is not signed for
+the other."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from sqlglot import TokenType
 
 if TYPE_CHECKING:  # they are read by its parser
     from elf.ql.statements import Query, Words
+
+PREVIEW_MAX: Final = 100
+"""Windows of a preview."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,20 @@ class AlterJob:
     """Its name in the query, and the file with its new contents."""
     reset: bool = False
     immediately: bool = False
+
+
+@dataclass(frozen=True)
+class PreviewJob:
+    """``ALTER JOB name … PREVIEW n WINDOWS``: the version that the ``change`` would make, beside the job, for
+    so many windows."""
+
+    sql: str
+    change: AlterJob
+    windows: int
+
+    @property
+    def name(self) -> str:
+        return self.change.name
 
 
 @dataclass(frozen=True)
@@ -55,7 +74,31 @@ class ReconfigureJob:
     immediately: bool = False
 
 
-def read_alter(words: Words) -> AlterJob | MoveJob:
+def read_alter(words: Words) -> AlterJob | MoveJob | PreviewJob:
+    whole, previewed = words.text, _previewed(words)
+    change = _read_alter(words)
+    if not previewed:
+        return change
+    if isinstance(change, MoveJob):
+        raise words.source.error(
+            "MOVE TO changes no window: there is nothing to PREVIEW", words.tokens[0].start
+        )
+    return PreviewJob(whole, change, previewed)
+
+
+def _previewed(words: Words) -> int:
+    """The windows of a PREVIEW at the end, which is taken off; 0: there is none."""
+    end = words.tokens[-3:]
+    texts = [token.text.upper() for token in end]
+    if len(end) < 3 or texts[0] != "PREVIEW" or texts[2] not in ("WINDOWS", "WINDOW"):
+        return 0
+    if not texts[1].isdecimal() or not 1 <= int(texts[1]) <= PREVIEW_MAX:
+        raise words.source.error(f"PREVIEW wants 1 to {PREVIEW_MAX} WINDOWS", end[1].start)
+    del words.tokens[-3:]
+    return int(texts[1])
+
+
+def _read_alter(words: Words) -> AlterJob | MoveJob:
     sql = words.text
     words.expect("ALTER", "JOB")
     name = words.name("the job's name")

@@ -23,7 +23,14 @@ from elf.ql.aggregates import (
     read_create_aggregate,
     read_drop_aggregate,
 )
-from elf.ql.changes import AlterJob, MoveJob, ReconfigureJob, read_alter, read_reconfiguration
+from elf.ql.changes import (
+    AlterJob,
+    MoveJob,
+    PreviewJob,
+    ReconfigureJob,
+    read_alter,
+    read_reconfiguration,
+)
 from elf.ql.dialect import Elf, Lateness, Windowing
 from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, LEVELS_MAX, STATEMENTS_MAX, TOKENS_MAX
 from elf.ql.outputs import (
@@ -147,6 +154,7 @@ Statement = (
     Select
     | CreateJob
     | AlterJob
+    | PreviewJob
     | MoveJob
     | ReconfigureJob
     | DropJob

@@ -30,6 +30,7 @@ STATEMENTS: Final[dict[str, Role]] = {
     "DropAggregate": "code",
     "NotifyJob": "write",
     "AlterJob": "write",
+    "PreviewJob": "write",
     "MoveJob": "write",
     "ReconfigureJob": "write",
 }

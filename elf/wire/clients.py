@@ -168,6 +168,19 @@ class CompareOptions(msgspec.Struct, frozen=True):
     versions: bool = False
 
 
+class Preview(msgspec.Struct, frozen=True):
+    """What is told before the windows of ALTER JOB … PREVIEW, in the body of a reply: the ``job``, whose
+    ``version`` goes on, the name under which the new one runs ``beside`` it, how many ``windows`` are wanted,
+    the statement that would ``change`` the job, and the jobs that read it, for which it is refused."""
+
+    job: Name
+    beside: Name
+    version: Serial
+    windows: int
+    change: Statement
+    readers: tuple[Name, ...] = ()
+
+
 class TapOptions(msgspec.Struct, frozen=True):
     """Rows of ``stream`` for which ``where`` is true (ELF-QL; empty: all), since the last request of this
     ``tap``, a name that the client has made up; the first one begins it. ``columns``: which of them, beside

@@ -20,7 +20,8 @@ from tests.support.public_api import all_faults, cases_of, public, run_examples
 
 PUBLIC = {
     "elf.job": "Job JobError QueryFailed Rounds all_lines lines_of",
-    "elf.client": "ArchiveStatus Client CompareFacts Result Tapped Window connect split user_name",
+    "elf.client": "ArchiveStatus Client CompareFacts Costs Previewed Result Tapped Window connect split "
+    "user_name",
     "elf.client.files": "files_of tables_of",
     "elf.client.coverage": "coverage is_whole",
     "elf.client.tables": "read_table",
@@ -37,7 +38,10 @@ PUBLIC = {
 }
 """Modules, and the classes and functions that users import from them; ``docs/api.md`` names them all."""
 NAMES = [(module, name) for module, names in PUBLIC.items() for name in names.split()]
-OF_A_FLEET = {"ArchiveStatus", "Client", "CompareFacts", "Result", "Tapped", "connect", "user_name"}
+OF_A_FLEET = {
+    "ArchiveStatus", "Client", "CompareFacts", "Costs", "Previewed", "Result", "Tapped", "connect",
+    "user_name",
+}  # fmt: skip
 BUSY = """CREATE JOB busy AS SELECT product, SUM(clicks_count) AS clicks FROM clicks GROUP BY product
     WINDOWING 1 SECONDS"""
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"

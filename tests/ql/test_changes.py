@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elf.errors import QueryError
-from elf.ql.changes import AlterJob, ReconfigureJob
+from elf.ql.changes import AlterJob, PreviewJob, ReconfigureJob
 from elf.ql.statements import parse
 
 QUERY = "SELECT COUNT(*) AS n FROM access WHERE sc_bytes > :least WINDOWING 5 SECONDS WITH (least = 5)"
@@ -45,6 +45,16 @@ def test_what_is_altered() -> None:
     assert altered("ALTER JOB busy DROP FUNCTION map").function == ("map", "")
 
 
+def test_what_is_previewed() -> None:
+    change = f"ALTER JOB busy AS {QUERY} RESET"
+    (found,) = parse(f"{change} preview 3 windows;")
+    assert found == PreviewJob(f"{change} preview 3 windows", altered(change), 3)
+    assert found.name == "busy"
+    (found,) = parse("ALTER JOB busy SET preview = 3 PREVIEW 1 WINDOW")
+    assert isinstance(found, PreviewJob)
+    assert found.change.settings == {"preview": "3"}
+
+
 def test_what_is_steered() -> None:
     assert one("PAUSE JOB busy") == ReconfigureJob("PAUSE JOB busy", "busy", "pause")
     assert steered("RESUME JOB busy").verb == "resume"
@@ -57,6 +67,9 @@ def test_what_is_steered() -> None:
     ("text", "said"),
     [
         ("ALTER JOB busy", "expected AS SELECT, SET, DROP FUNCTION or MOVE TO, but the statement ends here"),
+        ("ALTER JOB busy SET a = 1 PREVIEW 101 WINDOWS", "PREVIEW wants 1 to 100 WINDOWS"),
+        ("ALTER JOB busy SET a = 1 PREVIEW x WINDOWS", "PREVIEW wants 1 to 100 WINDOWS"),
+        ("ALTER JOB busy MOVE TO 'web-3' PREVIEW 1 WINDOWS", "there is nothing to PREVIEW"),
         ("ALTER JOB busy SET", "expected a parameter's name, but"),
         ("ALTER JOB busy SET k =", "expected a constant, but"),
         ("ALTER JOB busy SET FUNCTION fold FROM 'a.py'", 'expected map, reduce or final, not "fold"'),

@@ -11,7 +11,9 @@ from elf.fields import replace
 from elf.job.catalog.admission import entry_for, grow
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
 from elf.job.catalog.voters import Proposed, ReplicatedLog, bootstrap, encode
+from elf.job.catalog.wishes import refused_change
 from elf.job.group.reconfiguration import proposed
+from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.log import (
     AddJob,
     AddOutput,
@@ -105,6 +107,7 @@ def test_what_a_person_has_signed_is_taken_by_all() -> None:
         (job(said(CREATE), sql=QUERY.replace("FROM s", "FROM t")), "not the one that was signed"),
         (job(said(CREATE), creator="root"), "said to be of root, and ada has signed it"),
         (job(said(CREATE, BOB)), "said to be of ada, and bob has signed it"),
+        (job(said(WITH_A), said("ALTER JOB busy SET a = 2 PREVIEW 3 WINDOWS")), "about another job"),
         (job(said(CREATE), code=EVIL), "functions are not those that were signed"),
         (job(said(CREATE), said(ALTER, files=(("f.py", CODE),)), code=EVIL), "functions are not those"),
         (job(said(CREATE), said(ALTER, files=(("f.py", CODE),))), "functions are not those"),
@@ -363,6 +366,19 @@ def test_versions_are_forgotten_and_all_copies_still_agree() -> None:
     assert len(copy.after(0)) == log.last
     assert copy.jobs() == log.jobs()
     assert copy.authors.unsigned(CODE) == log.authors.unsigned(CODE) == ""
+
+
+def test_what_is_signed_for_a_preview_alters_nothing() -> None:
+    log, create = log_with(), said(WITH_A)
+    grow(log, AddJob(spec=job(create, sql=WITH_A.partition(" AS ")[2])))
+    (spec,) = log.jobs()
+    for text, why in (
+        ("ALTER JOB busy SET a = 2", ""),
+        ("ALTER JOB busy SET a = 2 PREVIEW 3 WINDOWS", "another statement was signed"),
+    ):
+        author = said(text)
+        asked = ReconfigureJob(id=1, origin="m:1", uid=spec.uid, verb="alter", author=author)
+        assert refused_change(log, asked, spec, 1_001_000) == why
 
 
 def test_statements_that_change_nothing_more_are_left_out() -> None:
