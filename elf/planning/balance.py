@@ -15,7 +15,7 @@ import msgspec
 
 from elf.planning.decision import Decision
 
-GAIN_LEAST: Final = 0.05
+GAIN_LEAST: Final = 0.02
 """A move takes at least so much off the busier of two agents, as a share of its load."""
 
 
@@ -32,12 +32,14 @@ class Load(msgspec.Struct, frozen=True):
 
 
 class Move(msgspec.Struct, frozen=True):
-    """A unit goes from one agent to another; ``why`` in words."""
+    """A unit goes from one agent to another: what it takes, and what the two did before."""
 
     unit: str
     origin: str
     target: str
-    why: str
+    size: float
+    origin_load: float
+    target_load: float
 
 
 class Moves(Decision, frozen=True):
@@ -63,9 +65,11 @@ def balance(loads: Mapping[str, Load], held: Collection[str] = (), gain: float =
             break
         unit = _biggest(loads[hot], loads[cold].total, held, gain)
         if unit is None:
-            kept.append(f"no unit of {hot} suits {cold}: {_both(loads, hot, cold)}")
+            both = f"{loads[hot].total:.0f} and {loads[cold].total:.0f}"
+            kept.append(f"no unit of {hot} suits {cold}, which are at {both}")
         else:
-            found.append(Move(unit, hot, cold, _why(loads, unit, hot, cold)))
+            size = loads[hot].units[unit]
+            found.append(Move(unit, hot, cold, size, loads[hot].total, loads[cold].total))
     reasons = (f"the busiest of {len(loads)} agents has {imbalance(loads):.2f} times the mean load", *kept)
     return Moves(reasons=reasons, moves=tuple(found))
 
@@ -78,12 +82,3 @@ def _biggest(hot: Load, cold: float, held: Collection[str], gain: float) -> str 
         if name not in held and size > 0 and max(hot.total - size, cold + size) <= most
     ]
     return min(units)[1] if units else None
-
-
-def _why(loads: Mapping[str, Load], unit: str, hot: str, cold: str) -> str:
-    size = loads[hot].units[unit]
-    return f"{_both(loads, hot, cold)}; it is {size:.0f}, the most that makes the busier of them less busy"
-
-
-def _both(loads: Mapping[str, Load], hot: str, cold: str) -> str:
-    return f"{hot} is at {loads[hot].total:.0f}, {cold} at {loads[cold].total:.0f}"

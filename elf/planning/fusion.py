@@ -7,7 +7,8 @@ several, one is enough to divide it by). It is greedy: the pair with the highest
 left.
 
 The score is the rate of tuples between two operators (``comm``), which needs a trial run; or the number of
-attributes that their components have in common (``attributes``), so that more can be fused afterwards.
+attributes that the two have in common (``attributes``), so that more can be fused afterwards. Both are of the
+operators, as in the algorithm's line 16, while whether they can be fused is a matter of their components.
 """
 
 from __future__ import annotations
@@ -66,12 +67,12 @@ class Fusing:
         edges = sorted(graph.rates)
         self._ends = np.array(edges, dtype=np.int64).reshape(-1, 2)
         self._rates = np.array([graph.rates[edge] for edge in edges], dtype=float)
+        self._alike = (self._divided[self._ends[:, 0]] & self._divided[self._ends[:, 1]]).sum(axis=1)
         self._fused = 0
 
     def best(self, score: Score) -> int | None:
         """The number of the edge with the highest score of those that can be fused, and have one."""
-        common = self._common()
-        scores = np.where(common > 0, self._rates if score == "comm" else common, 0.0)
+        scores = np.where(self._common() > 0, self._rates if score == "comm" else self._alike, 0.0)
         if not len(scores) or scores.max() <= 0:
             return None
         return int(scores.argmax())

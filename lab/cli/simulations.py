@@ -169,3 +169,20 @@ def queue(
     from lab.cli.simqueue import QueueOptions, simulate_queue
 
     return simulate_queue(QueueOptions(tuple(scenario or ()), seed, json))
+
+
+@app.command()
+def moving(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario", metavar="NAME", help="pause, figure_13, scale_in …; may be repeated (all)."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same draws.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Moving, fusing and scaling jobs: Enorm's and Stela's figures; non-zero below a target."""
+    from lab.cli.simmoving import MovingOptions, simulate_moving
+
+    return simulate_moving(MovingOptions(tuple(scenario or ()), seed, json))
