@@ -367,6 +367,18 @@ class LogConfig:
 
 
 @dataclass(frozen=True)
+class TracesConfig:
+    """What becomes of panes in the tree, for OpenTelemetry."""
+
+    target: str = setting(
+        "",
+        empty_or(matching(r"https?://[^\s/]+(/\S*)?", "a URL (http:// or https://)")),
+        "The collector that takes traces by OTLP over HTTP, as http://127.0.0.1:4318/v1/traces; empty: none.",
+    )
+    one_in: int = setting(16, whole(1), "Of so many panes one is traced; all agents need the same number.")
+
+
+@dataclass(frozen=True)
 class ProtocolConfig:
     """Time limits of rolling up (protocol 3.4, protocol 4.4, protocol 8.1, protocol 10.1)."""
 
@@ -576,6 +588,7 @@ class Config:
         AuditConfig, "What was done for whom, kept so that nobody changes it unseen (elf audit)."
     )
     log: LogConfig = section(LogConfig, "What the agent says about itself.")
+    traces: TracesConfig = section(TracesConfig, "What becomes of panes in the tree, for OpenTelemetry.")
     protocol: ProtocolConfig = section(
         ProtocolConfig, "Time limits of rolling up; the defaults suit a fleet in one place."
     )

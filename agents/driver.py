@@ -35,6 +35,7 @@ from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.running import Running
 from agents.tasks.streams import FunctionsAt
 from agents.tasks.streamtask import StreamTask
+from agents.traces.spans import Tracing
 from elf import __version__
 from elf.errors import ElfError
 from elf.functions.hosts import Hosts, Settings
@@ -52,11 +53,17 @@ from elf.wire.frames import FrameRefused, OtherCluster
 if TYPE_CHECKING:  # as in agents.outputs.delivering
     from prometheus_client.core import Metric
 
+    from agents.traces.sending import Sender
+
 MESSAGE_BYTES_MAX: Final = 64 << 20
 LET_GO_MS: Final = 30_000
 """Between two looks at connections of outputs that are another agent's by now."""
 REFUSED_SECS: Final = 60.0
 """Between two lines of the log about messages of a key that are refused for the same reason."""
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1_000
 
 
 @dataclass(frozen=True)
@@ -94,9 +101,11 @@ class Driver:
         outputs: Deliveries | None = None,
         receivers: Mapping[str, Receiver] = {},
         housekeeping: Housekeeping | None = None,
+        traces: Sender | None = None,
+        traced_one_in: int = 1,
     ) -> None:
         """``know`` is told what the catalog log says was signed; ``receivers`` write to the inputs of
-        streams."""
+        streams; one pane in ``traced_one_in`` is told to ``traces``."""
         self.node = node
         self.store = store
         self.transport = transport
@@ -149,7 +158,9 @@ class Driver:
             self._outputs,
             process=self,
             reports=reports,
+            seen=None if traces is None else Tracing(node.me.name, traced_one_in, _now_us, traces.put),
         )
+        self._traces = traces
         self._loop = Loop(node, store, self._making, ports)
         self.now_ms = self._clock.now_ms
         self.reading = self._feeding.reading
@@ -206,6 +217,8 @@ class Driver:
         await self._feeding.close(clean=self._end is not None and self._end.result().status == 0)
         self._making.stop()
         self._outputs.close()
+        if self._traces is not None:
+            await asyncio.to_thread(self._traces.close)
         await asyncio.to_thread(self._threads.end_outputs)
         await asyncio.to_thread(self._threads.end_functions)
         await asyncio.to_thread(self._hosts.close)

@@ -88,6 +88,8 @@ class Loop:
         self._look()
 
     def handle(self, event: NodeEvent) -> None:
+        if self._ports.seen is not None:
+            self._ports.seen(event)
         self.perform(self.node.handle(event, self._ports.clock.now_ms()))
 
     def tick(self) -> None:
@@ -130,6 +132,8 @@ class Loop:
 
     def _perform(self, effect: Effect) -> None:
         ports = self._ports
+        if ports.seen is not None:
+            ports.seen(effect)
         match effect:
             case do.Send() | ring.Send() | raft.Send():
                 ports.links.send(effect.to, effect.message)

@@ -198,6 +198,7 @@ class Metrics:
         )
         self._gaps = self._counter("gaps", "Places in logs whose lines are gone unread.", "stream")
         self._gap_bytes = self._counter("gap_bytes", "Bytes in these, as far as it is known.", "stream")
+        self._spans_dropped = self._counter("spans_dropped", "Spans of traces that no collector has taken.")
         self._losses = self._counter("losses", "What could not be read, used or kept.", "kind")
         self._members = self._gauge(
             "members_live", "Live nodes of the ring that this node knows, and itself."
@@ -294,6 +295,9 @@ class Metrics:
 
     def noticed(self) -> None:
         self._broadcasts.add()
+
+    def spans_dropped(self, spans: int) -> None:
+        self._spans_dropped.add(spans)
 
     def panes_committed(self, panes: int = 1) -> None:
         self._panes.add(panes)

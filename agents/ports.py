@@ -56,7 +56,7 @@ Queue = Literal[
 - ``functions``: a user's function is called, which may take its time.
 - ``commit``: several at a time; something is durable in the store before it is told.
 - ``persist``: logs of Raft groups, in order; durable before it is told.
-- ``job_groups``: what groups have committed, in one order with ``persist``; it need not be durable.
+- ``groups``: what groups have committed, in one order with ``persist``; it need not be durable.
 - ``replicas``: other agents' snapshots, in order.
 - ``programs``: checkpoints of jobs in Python, in order; durable before it is told.
 - ``outputs``: results are brought out of the fleet, several at a time; the store is only read.
@@ -180,3 +180,5 @@ class Ports:
     outputs: Outputs
     process: Process
     reports: Reports
+    seen: Callable[[object], None] | None = None
+    """Sees each event before the node does, and each effect before it is performed (``agents.traces``)."""

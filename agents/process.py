@@ -31,7 +31,7 @@ from agents.answering.keys import NodeKeys
 from agents.answering.quotas import Quotas
 from agents.audit import Audit
 from agents.bearers import Tls
-from agents.config import Config, FunctionsConfig, OutputsConfig
+from agents.config import Config, FunctionsConfig, OutputsConfig, TracesConfig
 from agents.connections import Bounds, names_of
 from agents.disk import modes
 from agents.disk.folder import held, open_folders
@@ -83,6 +83,7 @@ from elf.transport.zeromq import ZeroMqTransport
 from overlay import raft
 
 if TYPE_CHECKING:
+    from agents.traces.sending import Sender
     from elf.page.visitors import Host
 
 STORE_FILE = "elf.sqlite"
@@ -421,6 +422,8 @@ def _driver(
         outputs=_outputs(config.outputs, me.address),
         receivers=receivers,
         housekeeping=housekeeping_of(config.archive, [task for task, _ in streams], metrics),
+        traces=_traces(config.traces, me.name, metrics),
+        traced_one_in=config.traces.one_in,
     )
     return driver, _contacts(config, keyring, restored, store, me)
 
@@ -432,6 +435,15 @@ def _audit(config: Config, store: Store) -> Audit | None:
         return None
     folder, size = Path(audit.path), audit.file_bytes_max
     return Audit(folder, store, file_bytes_max=size, files_max=audit.files_max, agent=agent)
+
+
+def _traces(config: TracesConfig, agent: str, metrics: Metrics) -> Sender | None:
+    """None: there is no collector."""
+    if not config.target:
+        return None
+    from agents.traces.sending import Sender  # HTTP, which most agents do without
+
+    return Sender(config.target, agent, metrics.spans_dropped)
 
 
 def _outputs(config: OutputsConfig, address: str) -> Deliveries:

@@ -1,0 +1,71 @@
+"""Traces of panes: what a real fleet tells a collector, as OpenTelemetry's own types read it."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from pathlib import Path
+
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from tests.support.fleet import Fleet
+from tests.support.receiver import serving
+from tests.support.waiting import eventually
+from tests.support.watching import connected, create, watched
+
+
+async def test_each_step_of_a_pane_is_a_span_of_one_trace(tmp_path: Path) -> None:
+    with serving() as collector:
+        fleet = Fleet(tmp_path, 3)
+        for agent in fleet.agents:
+            agent.more = {"traces": {"target": collector.url, "one_in": 1}}
+        try:
+            fleet.start()
+            client = await connected(fleet, 0)
+            fleet.begin_writing()
+            await create(client)
+            async with watched(client, "popular") as windows:
+                await eventually(lambda: len(windows) >= 2, "windows")
+            pane = await eventually(lambda: _whole([body for _, body in collector.requests]), "a trace")
+            fleet.end_writing()
+            await client.close()
+            assert not any(agent.metric("spans_dropped_total") for agent in fleet.agents)
+        finally:
+            fleet.stop()
+    assert pane is not None
+    (root,) = (span for span, _ in pane if span.name == "pane")
+    assert not root.parent_span_id
+    steps: defaultdict[str, list[str]] = defaultdict(list)
+    for span, name in pane:
+        steps[span.name].append(name)
+        assert span.start_time_unix_nano <= span.end_time_unix_nano <= time.time_ns()
+        assert span is root or span.parent_span_id == root.span_id
+    assert sorted(steps["seal"]) == sorted(agent.name for agent in fleet.agents)
+    assert steps["gather"] == steps["draft"] == steps["commit"] == steps["pane"]
+    (gathered,) = (span for span, _ in pane if span.name == "gather")
+    slices = {event.name for event in gathered.events}
+    slices |= {event.name for span, _ in pane if span.name == "combine" for event in span.events}
+    assert len(slices) == 2, "the root's own needs no message"
+    windows_of = [span for span, _ in pane if span.name == "window"]
+    assert [one.value.string_value for span in windows_of for one in span.attributes] == [
+        "popular",
+        *steps["pane"],
+    ]
+    assert len({span.span_id for span, _ in pane}) == len(pane)
+
+
+def _whole(bodies: list[bytes]) -> list[tuple[Span, str]] | None:
+    """The spans of one trace that has all three agents' and a window, each with the agent that told it."""
+    traces: defaultdict[bytes, list[tuple[Span, str]]] = defaultdict(list)
+    for body in bodies:
+        for told in json_format.Parse(body, ExportTraceServiceRequest()).resource_spans:
+            facts = {one.key: one.value.string_value for one in told.resource.attributes}
+            for span in told.scope_spans[0].spans:
+                traces[span.trace_id].append((span, facts["service.instance.id"]))
+    for spans in traces.values():
+        names = [span.name for span, _ in spans]
+        if names.count("seal") == 3 and "window" in names and "pane" in names and "gather" in names:
+            return spans
+    return None
