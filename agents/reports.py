@@ -205,7 +205,7 @@ def outputs_of(node: Node) -> list[OutputWork]:
 def _mastered(node: Node) -> int:
     """Jobs whose master is here, in SQL or in Python; a SELECT is none."""
     here = sum(not job.spec.name.startswith(ONE_SHOT_PREFIX) for job in node.job_groups.jobs())
-    return here + sum(node.overlay.is_root(spec.app) for spec in node.log.programs())
+    return here + sum(node.overlay.is_root(topic) for spec in node.log.programs() for topic in spec.topics)
 
 
 @cache

@@ -396,7 +396,7 @@ class Statements:
         if self._log.find_job(name, asked.creator) is None:
             for program, known in (yield from self._submissions.inspect()):
                 if program == self._log.find_program(name, asked.creator):
-                    about = described(program, known).items()
+                    about = described(program, known, self._log).items()
                     return _table_of(asked.request, [{"fact": k, "value": v} for k, v in about], name)
         spec = self.masters.find(name, asked.creator)
         facts = yield from self.masters.inspect(spec, LEAPT_WINDOWS if spec.plan.fragment.leap else 1)

@@ -17,7 +17,9 @@ from agents.answering.fleet import Fleet
 from agents.answering.planning import Planning
 from agents.answering.quotas import Creators
 from elf.errors import UserError
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
+from elf.job.messages.groups import WhoIsThere
 from elf.job.program import messages as note
 from elf.job.program.calls import Subscription
 from elf.job.program.spec import TEXT_BYTES_MAX, ProgramSpec, Question, Submission
@@ -85,7 +87,9 @@ class Submissions:
             asked.subscription,
             authorship_of(call),
             asked.loaded.pane_ms,
+            trees=asked.loaded.trees,
         )
+        spec = replace(spec, roots=(yield from self._roots(spec)))
         request = note.SubmitProgram(id=0, origin="", spec=spec, replace=asked.replace)
         (answer,) = yield [ToKey(spec.app, request)]
         if answer.error == SILENT:
@@ -98,6 +102,15 @@ class Submissions:
         yield [Until(lambda: self._log.has_program(body["uid"]))]
         text = f"job {spec.name} submitted ({spec.title}, {spec.hash})"
         return Reply(request=call.request, text=text, body=json.dumps(body).encode())
+
+    def _roots(self, spec: ProgramSpec) -> Generator[list[Ask], list[Answer], tuple[str, ...]]:
+        """The nodes that are to found the job groups of the job's trees after the first. Where one does not
+        say, the catalog log has another."""
+        topics = spec.topics[1:]
+        if topics and not self._log.addresses():
+            raise UserError(f"job {spec.name}: several trees need agents with streams, and there are none")
+        answers = (yield [ToKey(key, WhoIsThere(id=0, origin="")) for key in topics]) if topics else []
+        return tuple("" if a.error else msgspec.msgpack.decode(a.body, type=str) for a in answers)
 
     def _tap(self, subscription: Subscription) -> Generator[list[Ask], list[Answer], TapDefinition]:
         from elf.ql import planner, statements
@@ -200,7 +213,7 @@ def program_row(spec: ProgramSpec, facts: note.ProgramStatus | None) -> dict[str
     }
 
 
-def described(spec: ProgramSpec, facts: note.ProgramStatus | None) -> dict[str, str]:
+def described(spec: ProgramSpec, facts: note.ProgramStatus | None, log: CatalogLog) -> dict[str, str]:
     """For DESCRIBE."""
     state, reason = told(spec, facts)
     found = {
@@ -212,6 +225,9 @@ def described(spec: ProgramSpec, facts: note.ProgramStatus | None) -> dict[str, 
         "panes": f"of {spec.pane_ms / 1000:g} s" if spec.pane_ms else "none",
         "streams": ", ".join(sorted({tap.fragment.stream for tap in spec.taps})) or "none",
     }
+    if len(spec.trees) > 1:
+        at = zip(spec.trees, spec.groups, strict=True)
+        found["trees"] = ", ".join(f"{tree} at {log.leader(group) or 'nobody'}" for tree, group in at)
     if reason:
         found["reason"] = reason
     if facts is not None and facts.counts:

@@ -85,6 +85,8 @@ def apply(store: Store, record: bytes) -> tuple[int, ...]:
             case log.WindowsDropped():
                 store.prune_windows(fact.job, fact.below_us)
             case log.MasterKept():
+                if is_range(fact.uid):
+                    store.bootstrap_master(fact.uid, b"")  # the catalog log has the job
                 store.save_master(fact.uid, fact.number, fact.checkpoint)
             case OutputKept(over=True):
                 store.drop_output(fact.job, fact.output)
@@ -159,7 +161,9 @@ def summary(store: Store, effect: SummariseJobGroup) -> bytes:
     """The state of a job group."""
     if (row := store.master(effect.uid)) is not None:
         last = log.MasterKept(effect.uid, row.number, row.checkpoint) if row.number else None
-        return log.encode(log.JobGroupState(log.program_of(row.bootstrapped), master=last))
+        ranged = is_range(effect.uid)
+        of = log.RangeKept(effect.uid, effect.founder) if ranged else log.program_of(row.bootstrapped)
+        return log.encode(log.JobGroupState(of, master=last))
     job = _kept_job(store, effect.uid, effect.founder)
     firsts = store.flows()
     flows = [log.FlowKept(uid, first) for uid in effect.flows if (first := firsts.get(uid)) is not None]
@@ -220,7 +224,7 @@ def _size(row: WindowCommit) -> int:
 def load(store: Store, effect: LoadJobGroup) -> JobGroupLoaded:
     """A job group as another leader, or another life, left it."""
     if (kept := store.master(effect.uid)) is not None:
-        spec = log.program_of(kept.bootstrapped).spec
+        spec = None if is_range(effect.uid) else log.program_of(kept.bootstrapped).spec
         master = StoredMaster(spec, kept.number, kept.checkpoint)
         return JobGroupLoaded(effect.group, effect.term, None, {}, master)
     row = store.job(effect.uid)

@@ -554,7 +554,7 @@ class Store:
             return {str(uid): bytes(record) for uid, record in found}
 
     def bootstrap_master(self, uid: str, record: bytes) -> None:
-        """The job in Python of a job group; the first record stays."""
+        """The job in Python of a job group; of a further tree of one there is no record. The first stays."""
         with self._file.writing() as con:
             con.execute("INSERT OR IGNORE INTO masters VALUES (?, ?, 0, x'')", (uid, record))
 

@@ -47,6 +47,7 @@ from elf.job.group.records import group_key
 from elf.job.messages.groups import HandOverJob
 from elf.job.program import outgoing
 from elf.job.program.programs import Programs
+from elf.job.program.spec import ProgramSpec
 from elf.job.spec import END_OF_TIME, is_range, job_of
 from elf.wire.base import Answer
 
@@ -170,9 +171,11 @@ class Hosting:
         machine = self._machines[key]
         machine.wants_no_more()
         self._job_groups.wait_no_more(machine.uid)
-        if machine.is_program:
-            return self._programs.release(machine.uid, now_ms)
-        return self._job_groups.release(machine.uid, now_ms) if led.begun else ()
+        left = self._programs.release(machine.uid, now_ms)
+        self._job_groups.programs.discard(machine.uid)
+        if machine.is_program or not led.begun:
+            return left
+        return [*left, *self._job_groups.release(machine.uid, now_ms)]
 
     def _retired(self, key: bytes) -> Sequence[Step]:
         """We are no member any more, or the job group is over."""
@@ -245,6 +248,14 @@ class Hosting:
         } | {uid}
         return [SaveFact(BOOTSTRAPPED_FACT, as_lines(self._bootstrapped))]
 
+    def _take_up(self, spec: ProgramSpec, uid: str, event: JobGroupLoaded, now_ms: int) -> Sequence[Step]:
+        """We lead a job group of a job in Python."""
+        if uid == spec.uid and len(spec.trees) > 1:
+            self._job_groups.programs.add(uid)
+        kept = event.master
+        last = (0, b"") if kept is None else (kept.number, kept.checkpoint)
+        return self._programs.take_up(spec, uid, event.term, last, now_ms, self._voter())
+
     # -- what has been done ----------------------------------------------------------------------------------
 
     def heard(self, event: Summarised | JobGroupLoaded, now_ms: int) -> Sequence[Step]:
@@ -259,11 +270,12 @@ class Hosting:
                 if led is None or led.term != event.term:
                     return []
                 uid = self._machines[event.group].uid
+                program = self._log.program(job_of(uid)) if is_range(uid) else None
+                program = event.master.spec if program is None and event.master is not None else program
+                if program is not None:
+                    return self._take_up(program, uid, event, now_ms)
                 if is_range(uid):
                     return self._job_groups.take_up_range(uid, event.flows, event.term, now_ms)
-                if (kept := event.master) is not None:
-                    last = kept.number, kept.checkpoint
-                    return self._programs.take_up(kept.spec, event.term, last, now_ms, self._voter())
                 if event.job is None or not event.job.versions:
                     return []
                 return self._job_groups.take_up(event.job, event.flows, event.term, now_ms)
@@ -272,7 +284,7 @@ class Hosting:
         """What a group of ours keeps, for people; empty: nothing any more, or nothing yet."""
         machine = self._machines.get(key)
         uid = machine.uid if machine is not None else ""
-        spec = self._log.ever(job_of(uid)) or self._log.program(uid) if uid else None
+        spec = self._log.ever(job_of(uid)) or self._log.program(job_of(uid)) if uid else None
         return "" if spec is None or self._is_over(uid, machine) else f"job {spec.name}"
 
     def leader_of(self, key: bytes) -> str:

@@ -113,7 +113,9 @@ class _Sandbox:
                 return wire.Done(), self._call(call, payload)
             case wire.LoadJob():
                 self._filename = call.filename
-                self._job = JobRunner(call.text, call.filename, call.name, call.creator, self._ask, call.taps)
+                self._job = JobRunner(
+                    call.text, call.filename, call.name, call.creator, self._ask, call.taps, call.trees
+                )
                 return wire.Ready(self._job.start(call.place, payload)), b""
             case wire.CallJob() if self._job is not None:
                 self._job.handle(call.event, call.place, payload, before)

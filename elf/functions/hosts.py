@@ -207,9 +207,8 @@ class Host:
         """A process with a fresh job in it; False when that cannot be. ``again``: what has ended the last one
         stays to be seen until such a call returns."""
         spec = self._spec
-        message = wire.LoadJob(
-            spec.text, spec.filename, spec.name, spec.creator, self._start.place, spec.taps
-        )
+        text, place, trees = spec.text, self._start.place, len(spec.trees)
+        message = wire.LoadJob(text, spec.filename, spec.name, spec.creator, place, spec.taps, trees)
         try:
             self._sandbox.call(message, self._lasting.state, secs=LOAD_SECS)
         except SandboxError as error:

@@ -39,7 +39,7 @@ class LoadFunction(msgspec.Struct, frozen=True, tag=True):
 
 class LoadJob(msgspec.Struct, frozen=True, tag=True):
     """Agent: run this text, make the job of its subclass of ``Job``, and call its ``start``; the payload is
-    the state that it had. ``Ready``."""
+    the state that it had. ``trees``: how many it has, 0 where that is not known yet. ``Ready``."""
 
     text: str
     filename: str
@@ -47,6 +47,7 @@ class LoadJob(msgspec.Struct, frozen=True, tag=True):
     creator: str
     place: Place
     taps: tuple[Tap, ...] = ()
+    trees: int = 0
 
 
 class CallFunction(msgspec.Struct, frozen=True, tag=True):

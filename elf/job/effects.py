@@ -261,8 +261,8 @@ class BootstrapProgram(msgspec.Struct, frozen=True):
 
 
 class SaveMaster(msgspec.Struct, frozen=True):
-    """The checkpoint with this number of the master of a job in Python, which leads the job group in
-    ``term``; comes back as ``Programs.committed``."""
+    """The checkpoint with this number of a master of a job in Python, which leads the job group of that uid
+    in ``term``; comes back as ``Programs.committed``."""
 
     uid: str
     term: int

@@ -70,8 +70,14 @@ def range_topic(name: str, creator: str, place: int) -> bytes:
 
 
 def group_uid(job: str, place: int) -> str:
-    """Uid of the job group of a job's key range; the first range is in the job's own."""
+    """Uid of the job group of a job's key range; the first range is in the job's own. Likewise of a tree of a
+    job in Python."""
     return f"{job}#{place}" if place else job
+
+
+def place_of(group: str) -> int:
+    """The opposite: the place of the key range, or of the tree."""
+    return int(group.partition("#")[2] or 0)
 
 
 def job_of(leader: str) -> str:

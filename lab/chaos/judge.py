@@ -96,7 +96,7 @@ class Judge:
             for output in log.outputs():
                 self._outside(output, log)
             for program in log.programs():
-                for text in programs.wrong(self._world, program.uid):
+                for text in programs.wrong(self._world, program):
                     self._say(WRONG, text)
         return self._found
 

@@ -9,8 +9,11 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import pyarrow as pa
 
 from agents.codec import pack
+from elf.aggregates import split_by_range
+from elf.fields import replace
 from elf.job.program.calls import LASTING, JobEffect, Keep
 from elf.job.program.keeping import Lasting
 from elf.job.program.messages import SubmitProgram
@@ -24,8 +27,8 @@ from elf.job.program.port import (
     StopProgram,
 )
 from elf.job.program.runner import JobRunner, failure_of
-from elf.job.program.seats import MASTER, key_of, uid_of
-from elf.job.program.spec import ProgramSpec, Tap
+from elf.job.program.seats import key_of, seat_of, uid_of
+from elf.job.program.spec import ProgramSpec, Tap, with_settings
 from lab.chaos.engine import GONE, STREAM, plan, tapped
 
 if TYPE_CHECKING:
@@ -38,10 +41,11 @@ from elf.job import Job
 class Counts(Job):
     every = 0.7
     every_pane = 1.0
+    first = ""
 
     def start(self):
         counts = "SELECT key, COUNT(*) AS n FROM clicks GROUP BY key"
-        self.subscribe(counts)
+        self.subscribe(counts, tree=self.first)
         self.subscribe(counts + " WINDOWING 100000 SECONDS SLIDE 2 SECONDS", name="lately")
         self.state.setdefault("panes", [])
 
@@ -57,10 +61,8 @@ class Counts(Job):
     def up(self, paos):
         if self.is_root:
             self.state["total"] = self.merge(self.state.get("total"), paos)
-        elif self.parent:
-            self.send_to(self.parent, paos)
         else:
-            self.insert(paos)
+            self.send_up(paos)
 
     def on_pane(self, start, end):
         self.state["panes"] = [*self.state["panes"], start][-200:]
@@ -68,8 +70,33 @@ class Counts(Job):
     def deliver(self, app, message):
         return {row["key"]: row["n"] for row in self.merge(self.state.get("total")).to_pylist()}
 """
-"""A job that counts the rows of all agents by key, wherever its master is, and on each agent those of a
+"""A job that counts the rows of all agents by key, wherever its masters are, and on each agent those of a
 window that none leaves."""
+NAMED: Final = (
+    COUNTS
+    + """
+class Twice(Counts):
+    trees = ("one", "two")
+    first = "one"
+
+    def start(self):
+        super().start()
+        self.subscribe("SELECT key, COUNT(*) AS n FROM clicks GROUP BY key", name="two", tree="two")
+
+    def on_timer(self):
+        for name in () if self.is_root else ("main", "two"):
+            self.send_up(self.flush(name), name)
+            self.empty(name)
+
+    def up(self, paos):
+        if self.is_root:
+            super().up(paos)
+        else:
+            self.send_up(paos, "main" if self.tree == "one" else "two")
+"""
+)
+"""The same, twice: up two trees that have names."""
+TWO: Final = ("one", "two")
 LIVES_PANES: Final = 50_000
 
 
@@ -109,7 +136,8 @@ class InlineJobs:
 
     def _start(self, uid: str) -> None:
         spec = self._started[uid].spec
-        runner = JobRunner(spec.text, spec.filename, spec.name, spec.creator, no_queries, spec.taps)
+        trees = len(spec.trees)
+        runner = JobRunner(spec.text, spec.filename, spec.name, spec.creator, no_queries, spec.taps, trees)
         runner.start(self._started[uid].place, self._lasting[uid].state)
         self.runners[uid] = runner
 
@@ -130,11 +158,12 @@ class InlineJobs:
 # -- a job that counts, and what must have come of it --------------------------------------------------------
 
 
-def counting() -> ProgramSpec:
-    """A job of ``COUNTS``, as its creator has sent it."""
+def counting(trees: int = 1) -> ProgramSpec:
+    """A job of ``COUNTS``, as its creator has sent it. ``trees``: 0 for two with names."""
     tap = Tap("main", plan().fragment, (("k0", "key"),), (("s0", "n"),))
     lately = msgspec.structs.replace(tap, name="lately", panes=LIVES_PANES)
-    text, every_ms, pane_ms = COUNTS, 700, 1_000
+    two = () if trees else (tapped(msgspec.structs.replace(tap, name="two")),)
+    text, every_ms, pane_ms = with_settings(COUNTS, {"trees": trees}) if trees else NAMED, 700, 1_000
     return ProgramSpec(
         "counts",
         "me",
@@ -143,25 +172,27 @@ def counting() -> ProgramSpec:
         "counts.py",
         "Counts",
         every_ms,
-        (tapped(tap), tapped(lately)),
+        (tapped(tap), tapped(lately), *two),
         subscription="w",
         pane_ms=pane_ms,
+        trees=tuple(map(str, range(trees))) or TWO,
     )
 
 
-def submit(world: World, through: SimAgent) -> str:
+def submit(world: World, through: SimAgent, trees: int = 1) -> str:
     """Send it to the fleet, as an agent's client would; its uid."""
-    spec = counting()
+    spec = counting(trees)
+    spec = replace(spec, roots=world.nearest(spec.topics[1:]))
     request = SubmitProgram(id=1, origin=f"client:{spec.name}", spec=spec)
     node = through.node
     through.perform(node.settle(node.overlay.route(spec.app, pack(request), world.now), world.now))
     return f"{spec.app.hex()}.1"
 
 
-def master(world: World) -> SimAgent | None:
-    """The agent that the master of the job is at."""
+def masters(world: World) -> list[SimAgent]:
+    """The agents that masters of the job are at."""
     up = (agent for agent in world.agents if agent.up)
-    return next((agent for agent in up if any(uid_of(key) != key for key in agent.jobs.runners)), None)
+    return [agent for agent in up if any(uid_of(key) != key for key in agent.jobs.runners)]
 
 
 def is_begun(agent: SimAgent, uid: str) -> bool:
@@ -169,32 +200,68 @@ def is_begun(agent: SimAgent, uid: str) -> bool:
     return uid in agent.jobs.runners and (STREAM not in agent.streams or uid in agent.tasks[STREAM].tapped)
 
 
-def wrong(world: World, uid: str) -> Iterator[str]:
-    """What its master has counted, and should not have, or has not; what an agent has in its window of its
+def wrong(world: World, spec: ProgramSpec) -> Iterator[str]:
+    """What its masters have counted, and should not have, or have not; what an agent has in its window of its
     own rows; and panes that were told twice, or not in order. What agents read that are gone for good may be
     counted, or not."""
+    uid = spec.uid
     agents = [agent for agent in world.agents if agent.up and uid in agent.jobs.runners]
-    masters = [agent for agent in agents if key_of(uid, MASTER) in agent.jobs.runners]
-    if len(masters) != 1:
-        yield f"a job in Python has {len(masters)} masters"
-        return
-    job: Any = masters[0].jobs.runners[key_of(uid, MASTER)].job
-    counted: dict[str, int] = job.deliver(b"", None)
     truth, may_be = Counter[str](), Counter[str]()
     for agent in world.agents:
         if STREAM in agent.streams and (agent in agents or agent.ended == GONE):
             rows = agent.logs[STREAM].rows[agent.tapped[STREAM].get(uid, 0) :]
             (may_be if agent.ended == GONE else truth).update(key for _, key in rows)
+    counts = [counted(agents, uid, tree) for tree in range(len(spec.trees))]
+    lacking = [found for found in counts if isinstance(found, str)]
+    yield from lacking
+    there = [found for found in counts if not isinstance(found, str)]
+    for one in () if lacking else together(there, len(spec.trees) if spec.trees != TWO else 0):
+        if isinstance(one, str):
+            yield one
+            continue
+        for key in sorted({*one, *truth}):
+            if not 0 <= one.get(key, 0) - truth[key] <= may_be[key]:
+                yield f"a job in Python has counted {key!r} {one.get(key, 0)} times, of {truth[key]} rows"
     for agent in agents:
-        own: Any = agent.jobs.runners[uid].job
-        if STREAM in agent.streams:
-            read = Counter(key for _, key in agent.logs[STREAM].rows[agent.tapped[STREAM].get(uid, 0) :])
-            lately = {row["key"]: row["n"] for row in own.flush("lately").to_pylist()}
-            if lately != read:
-                yield f"the window of a{agent.index} has {lately}, of {dict(read)}"
-        panes = own.state["panes"]
-        if any(b - a != 1.0 for a, b in pairwise(panes)):
-            yield f"panes of a{agent.index} were told as {panes}"
-    for key in sorted({*counted, *truth}):
-        if not 0 <= counted.get(key, 0) - truth[key] <= may_be[key]:
-            yield f"a job in Python has counted {key!r} {counted.get(key, 0)} times, of {truth[key]} rows"
+        yield from wrong_here(agent, uid)
+
+
+def counted(agents: list[SimAgent], uid: str, tree: int) -> dict[str, int] | str:
+    """What the master of a tree has counted; or that it is not there once."""
+    key = key_of(uid, seat_of(tree))
+    found = [agent.jobs.runners[key] for agent in agents if key in agent.jobs.runners]
+    if len(found) != 1:
+        return f"tree {tree} of a job in Python has {len(found)} masters"
+    counts: Any = found[0].job.deliver(b"", None)
+    return dict(counts)
+
+
+def together(counts: list[dict[str, int]], keyed: int) -> Iterator[dict[str, int] | str]:
+    """Those of named trees, of which each has all keys; or all of keyed ones, of which each has its own."""
+    if not keyed:
+        yield from counts
+        return
+    found: dict[str, int] = {}
+    for tree, one in enumerate(counts):
+        places = (
+            [len(part) for part in split_by_range(pa.table({"key": list(one)}), ["key"], keyed)]
+            if one
+            else []
+        )
+        if any(rows and place != tree for place, rows in enumerate(places)):
+            yield f"tree {tree} of a job in Python has keys of other trees: {places}"
+        found |= one
+    yield found
+
+
+def wrong_here(agent: SimAgent, uid: str) -> Iterator[str]:
+    """The same of one agent's own part."""
+    own: Any = agent.jobs.runners[uid].job
+    if STREAM in agent.streams:
+        read = Counter(key for _, key in agent.logs[STREAM].rows[agent.tapped[STREAM].get(uid, 0) :])
+        lately = {row["key"]: row["n"] for row in own.flush("lately").to_pylist()}
+        if lately != read:
+            yield f"the window of a{agent.index} has {lately}, of {dict(read)}"
+    panes = own.state["panes"]
+    if any(b - a != 1.0 for a, b in pairwise(panes)):
+        yield f"panes of a{agent.index} were told as {panes}"

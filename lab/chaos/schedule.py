@@ -40,6 +40,7 @@ PASTS_SHARE = 0.3
 OUTPUTS_SHARE = 0.3
 """The share of schedules in which windows go out of the fleet."""
 PROGRAM_SHARE = 0.4
+TREES = (1, 1, 0, 2, 3)
 """The share of schedules with a job in Python that counts; of those in which no agent leaves, and none reads
 files, from which rows may be gone."""
 MASTER_SHARE = 0.5
@@ -160,6 +161,8 @@ class Schedule:
     """A returning agent asks those that its configuration names, whatever has become of them."""
     program: bool = False
     """Whether there is a job in Python that counts (``lab.chaos.programs``)."""
+    trees: int = 1
+    """How many trees it has; 0: two with names."""
 
     def only(self, numbers: tuple[int, ...]) -> Schedule:
         """The same with these faults only (numbers from 1)."""
@@ -254,6 +257,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         eager=random.Random(f"eager {seed} {nodes}").random() < EAGER_SHARE,
         listed=random.Random(f"listed {seed} {nodes}").random() < LISTED_SHARE,
         program=program,
+        trees=random.Random(f"trees {seed} {nodes}").choice(TREES) if program else 1,
         owned=_owned(seed, nodes, jobs, together),
     )
 
@@ -446,7 +450,8 @@ def _program(
     times = (rng.randrange(STORM_MS - 1_000) for _ in range(rng.choice([0, 1, 2, 4])))
     found = [Fault("process", at, (rng.randrange(first),)) for at in times]
     if first >= GONE_OF and rng.random() < MASTER_SHARE:
-        found.append(Fault("master", rng.randrange(500, STORM_MS - 1_000)))
+        at = rng.randrange(500, STORM_MS - 1_000)
+        found.append(Fault("master", at, amount=rng.randrange(max(TREES))))
     return True, tuple(found)
 
 

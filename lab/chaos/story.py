@@ -274,7 +274,7 @@ class Story:
         if "first" in schedule.jobs:
             self.fashion()
         if schedule.program:
-            uid = programs.submit(world, first[0])
+            uid = programs.submit(world, first[0], schedule.trees)
             world.run_until(lambda: all(programs.is_begun(agent, uid) for agent in first))
         for agent in first:
             world.write(agent, self._until, rate_ms=schedule.rate_ms)
@@ -430,8 +430,8 @@ class Story:
             case "upkeep" | "recluster":
                 pass  # nothing of files is archived here
             case "master":
-                if (master := programs.master(world)) is not None:
-                    self._goes(master)
+                if masters := programs.masters(world):
+                    self._goes(masters[fault.amount % len(masters)])
             case "process":
                 if agents[0].up:
                     agents[0].guard(agents[0].jobs.end_processes)

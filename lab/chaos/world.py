@@ -10,7 +10,7 @@ import hashlib
 import heapq
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -345,9 +345,12 @@ class World:
 
     def range_roots(self, name: str, query: Plan) -> tuple[str, ...]:
         """Where the job groups of a job's key ranges after the first are to be: the nodes nearest to them."""
+        return self.nearest(range_topic(name, "me", place) for place in range(1, query.trees))
+
+    def nearest(self, keys: Iterable[bytes]) -> tuple[str, ...]:
+        """The addresses of the agents that are nearest to these keys."""
         up = {node_id(agent.address): agent.address for agent in self.agents if agent.up}
-        keys = [to_int(range_topic(name, "me", place)) for place in range(1, query.trees)]
-        return tuple(up[min(up, key=partial(closeness, key))] for key in keys)
+        return tuple(up[min(up, key=partial(closeness, to_int(key)))] for key in keys)
 
     def active(self, name: str) -> JobSpec:
         self.run_until(lambda: self._master(name) is not None)

@@ -24,6 +24,7 @@ from agents.inputs.tail import Tail
 from agents.inputs.values import Chunk, Position
 from agents.tasks import past as past_of_tasks
 from agents.tasks.past import Pasts, Roll
+from elf.aggregates import split_by_range
 from elf.fields import replace
 from elf.functions.aggregate import Aggregate
 from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
@@ -37,12 +38,13 @@ from elf.job.messages.rollup import OfferReplicas, Slice
 from elf.job.openparts import is_open
 from elf.job.past import Past, Records
 from elf.job.ports import Int64s
-from elf.job.program import keeping, masters
+from elf.job.program import api, keeping, masters
 from elf.job.program.calls import Place
 from elf.job.program.keeping import Checkpoint, Keeping, Lasting
 from elf.job.program.messages import Note
 from elf.job.program.outgoing import Outgoing, Step
 from elf.job.program.running import Running
+from elf.job.program.seats import MASTER, masters_name, seat_named
 from elf.job.program.spec import Tap
 from elf.job.rollup.answer import Answers
 from elf.job.rollup.decide import Stragglers
@@ -170,6 +172,27 @@ def masters_begin_anew(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         masters.Led, "checkpoint", property(lambda led: None, lambda led, kept: None), raising=False
     )
+
+
+def spreads_groups_anyhow(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.12: which tree a group goes up depends on what it is sent with."""
+
+    def anyhow(groups: pa.Table, keys: Sequence[str], count: int) -> tuple[pa.Table, ...]:
+        parts, turn = split_by_range(groups, keys, count), groups.num_rows % count
+        return (*parts[turn:], *parts[:turn])
+
+    patch.setattr(api, "split_by_range", anyhow)
+
+
+def sends_all_to_the_first_master(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.13: the slices of all trees are for the master of the first."""
+    receiver = Outgoing.receiver
+
+    def first(outgoing: Outgoing, running: Running, address: str, tree: int) -> str:
+        found = receiver(outgoing, running, address, tree)
+        return masters_name(MASTER) if seat_named(found) else found
+
+    patch.setattr(Outgoing, "receiver", first)
 
 
 def forgets_which_rows_it_has(patch: pytest.MonkeyPatch) -> None:

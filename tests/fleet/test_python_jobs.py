@@ -416,20 +416,26 @@ async def test_each_row_is_counted_once_by_a_job_whose_agents_are_killed(three: 
         assert await counted()
 
 
-async def test_a_master_goes_on_elsewhere_when_its_agent_is_gone_with_its_disk(three: Fleet) -> None:
-    now = time.time_ns() // 1000
+@pytest.mark.parametrize("trees", [1, 2])
+async def test_a_master_goes_on_elsewhere_when_its_agent_is_gone_with_its_disk(
+    three: Fleet, trees: int
+) -> None:
+    """The only one, or that of the second tree; the other one has other keys."""
+    now, products = time.time_ns() // 1000, ["Doom", "Myst", "Pong", "Tetris"]
     for agent in three.agents:
         agent.append([(now, "for its columns", 1)])
     async with await connected(three, 0) as client:
 
         async def submitted() -> object:
-            return await client.submit(COUNTS.replace("key", "product"), "counts.py", "counts")
+            text = COUNTS.replace("key", "product")
+            return await client.submit(text, "counts.py", "counts", settings={"trees": trees})
 
         await eventually(submitted, "columns are known", 60, despite=(UserError,))
-        found = await client.sql("SHOW JOBS")
+        found = await client.sql("DESCRIBE counts")
         assert found.table is not None
-        (row,) = found.table.to_pylist()
-    lost = next(agent for agent in three.agents if agent.address == row["master"])
+        told = {row["fact"]: row["value"] for row in found.table.to_pylist()}
+    at = told["trees"].rpartition(" at ")[2] if trees > 1 else told["master"]
+    lost = next(agent for agent in three.agents if agent.address == at)
     left = [agent for agent in three.agents if agent is not lost]
     async with await connected(three, three.agents.index(left[0])) as client:
 
@@ -445,15 +451,16 @@ async def test_a_master_goes_on_elsewhere_when_its_agent_is_gone_with_its_disk(t
         despite = (UserError,)
         await eventually(begun, "all agents give their rows", 60, despite=despite)
         for agent in three.agents:
-            agent.append((now + n, "Doom", 1) for n in range(40))
+            agent.append((now + n, product, 1) for n in range(40) for product in products)
 
-        async def counted(least: int) -> bool:
-            return (await counts()).get("Doom") == least
+        async def counted(each: int) -> bool:
+            found = await counts()
+            return {product: found.get(product) for product in products} == dict.fromkeys(products, each)
 
         await eventually(lambda: counted(120), "every row", 60, despite=despite)
         await asyncio.sleep(3)  # what its own agent has sent is committed within a second or two
         lost.kill()
         shutil.rmtree(lost.folder / "data")
         for agent in left:
-            agent.append((now + n, "Doom", 1) for n in range(10))
+            agent.append((now + n, product, 1) for n in range(10) for product in products)
         await eventually(lambda: counted(140), "every row, at another master", 60, despite=despite)

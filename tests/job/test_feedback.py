@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 from elf.job.effects import Send
-from elf.job.program.calls import MULTICAST_BYTES_MAX, Cast
+from elf.job.program.calls import MULTICAST_BYTES_MAX
 from elf.job.program.feedback import (
     ASK_MS,
     GIVE_UP_MS,
@@ -37,7 +37,7 @@ class Line:
     """The master's agent, one below it, and one below that. ``lost``: of these messages all get lost."""
 
     def __init__(self) -> None:
-        self.agents = {name: Feedback(parent_of(name), lambda _: "master") for name in PARENTS}
+        self.agents = {name: Feedback(lambda _: APP, parent_of(name), lambda _: "master") for name in PARENTS}
         self.given: dict[str, list[bytes | int]] = {name: [] for name in PARENTS}
         self.sent: list[tuple[str, str]] = []
         self.now = 0
@@ -63,7 +63,7 @@ class Line:
 
     def _give(self, to: str, given: list[Given]) -> None:
         for one in given:
-            self.given[to].append(one.event.value if isinstance(one.event, Cast) else one.event.count)
+            self.given[to].append(one.value)
 
     def _deliver(self, sender: str, sends: list[Send]) -> None:
         todo = deque((sender, send) for send in sends)

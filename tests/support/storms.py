@@ -194,6 +194,12 @@ def master_gone(rng: random.Random) -> list[Fault]:
     return [Fault("loss", 0, for_ms=9_000, amount=2), Fault("master", 4_000 + rng.randrange(3_000))]
 
 
+def spread_counting(rng: random.Random) -> list[Fault]:
+    """A job in Python counts in two trees; an agent with one of its masters goes for good."""
+    crashes = [Fault("crash", 1_500 + 2_000 * n, (rng.randrange(NODES),), 400) for n in range(2)]
+    return [*master_gone(rng), *crashes]
+
+
 AGENTS: dict[Storm, int] = {
     spread: 6,
     stragglers: 6,
@@ -206,6 +212,7 @@ AGENTS: dict[Storm, int] = {
     reduced: 6,
     ranged: 6,
     master_gone: 6,
+    spread_counting: 6,
 }
 
 JOBS: dict[Storm, tuple[str, ...]] = {
@@ -221,6 +228,7 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     begun_before_and_killed: ("plain", "plain"),
     counting: ("plain",),
     master_gone: ("plain",),
+    spread_counting: ("plain",),
 }
 
 LOGS = 3
@@ -261,7 +269,8 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         eager=storm is gone_eagerly,
         pasts=((1, 5_000),) if storm in (begun_before, begun_before_and_killed) else (),
         files=((FILES[storm],) * LOGS,) * NODES if storm in FILES else (),
-        program=storm in (counting, master_gone),
+        program=storm in (counting, master_gone, spread_counting),
+        trees=2 if storm is spread_counting else 1,
     )
 
 

@@ -46,6 +46,7 @@ class _Host:
         self._others = {job.app_id: job for job in others}
         self._taps: dict[str, Tap] = {}
         self._trees: dict[str, BufferTree | WindowedTree] = {}
+        self._tree_of: dict[str, str] = {}
         self._replies: list[Message] | None = None
         self.app = b""
 
@@ -61,10 +62,14 @@ class _Host:
         groups = plan_groups(select.query, COLUMNS, stream=stream)
         tap = Tap(subscription.name, groups.fragment, groups.keys, groups.states, groups.panes)
         self._taps[tap.name] = tap
+        self._tree_of[tap.name] = subscription.tree
         self._trees[tap.name] = tap.tree()
 
-    def send_to(self, node: str, message: Message) -> None:
-        self._jobs[node].on_recv(self._place.me, arrived(message))
+    def tree_of(self, name: str) -> str:
+        return self._tree_of[name]
+
+    def send_to(self, node: str, message: Message, tree: int) -> None:
+        self._jobs[node or self._place.parent].on_recv(self._place.me, arrived(message))
 
     def multicast(self, message: Message) -> None:
         for job in self._jobs.values():
@@ -144,10 +149,8 @@ class Popular(Job):
     def roll_up(self, paos: pa.Table) -> None:
         if self.is_root:
             self.state["total"] = self.merge(self.state.get("total"), paos)
-        elif self.parent:
-            self.send_to(self.parent, paos)
         else:
-            self.insert(paos)
+            self.send_up(paos)
 
     def deliver(self, app: bytes, message: Message) -> Message:
         rows: list[dict[str, object]] = self.merge(self.state.get("total")).to_pylist()

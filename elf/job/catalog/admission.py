@@ -43,8 +43,10 @@ from elf.job.messages.log import (
 )
 from elf.job.output import OUTPUTS_MAX
 from elf.job.own import AGGREGATES_MAX
+from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, group_uid, job_of, misnamed
 from elf.security.authored import SUBMIT
+from overlay.ids import closeness, node_id, to_int
 
 GENERATIONS_AHEAD = 1 << 20
 """How many jobs of a name may be under way to the log at once."""
@@ -104,8 +106,9 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
         case AddProgram():
             uid = proposal.spec.uid
             known = log.has_program(uid) or log.ever(uid) is not None or _leaps(log, uid)
-            refused = not known and log.authors.refused_program(proposal.spec)
-            return None if known or refused else ProgramAdded(seq=seq, spec=proposal.spec)
+            spec = _rooted(log, proposal.spec)
+            refused = known or log.authors.refused_program(spec) or log.misplaced(spec)
+            return None if refused else ProgramAdded(seq=seq, spec=spec)
         case AddOutput(spec=output):
             hopeless = log.has_output(output.uid) or _leaps(log, output.uid) or log.job(output.job) is None
             if hopeless or len(log.outputs(output.job)) >= OUTPUTS_MAX or log.refused_output(output):
@@ -191,6 +194,19 @@ def _placed(log: CatalogLog, spec: JobSpec, leader: str) -> JobSpec:
         return replace(flow, leader=log.leader(group_uid(spec.uid, flow.fragment.range[0])) or near)
 
     return spec.with_flows(map(placed, spec.flows))
+
+
+def _rooted(log: CatalogLog, spec: ProgramSpec) -> ProgramSpec:
+    """The proposal, with the trees of which nobody is at the root where the agent is that is nearest to their
+    keys."""
+    there = {at: node_id(at) for at in sorted(log.addresses())}
+    asked = (*spec.roots, *[""] * len(spec.trees))[: len(spec.trees) - 1]
+
+    def root(at: str, key: int) -> str:
+        return at if at in there or not there else min(there, key=lambda one: closeness(key, there[one]))
+
+    roots = tuple(root(at, to_int(topic)) for at, topic in zip(asked, spec.topics[1:], strict=True))
+    return spec if spec.roots == roots else replace(spec, roots=roots)
 
 
 def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | None:

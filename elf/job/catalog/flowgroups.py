@@ -3,7 +3,8 @@
 A flow is in the job group of the job that brought it. If it is of a key range after that job's first, and an
 agent was at the range's address when its entry came, it is in the range's own job group
 (``elf.job.spec.group_uid``). The job's spec says where a job group is; this module says where that of a key
-range is. Who bootstraps it if the first founder does not: ``elf.job.catalog.bootstrap``.
+range is. Who bootstraps it if the first founder does not: ``elf.job.catalog.bootstrap``. A further tree of a
+job in Python has a group that is bootstrapped, moved and forgotten as that of a key range.
 
 All of it follows from the entries of the log, in their order; none of it is stored or sent.
 """
@@ -59,6 +60,11 @@ class FlowGroups:
             self._unbegun[leader] = None
         of = self._job_groups[flow.uid] = leader if leader in self._ranges else spec.uid
         self._flows.setdefault(of, {})[flow.uid] = None
+
+    def add_tree(self, uid: str, founder: str, address: str) -> None:
+        """A job in Python has a further tree: its group is as that of a key range."""
+        self._ranges[uid] = RangeGroup(founder, address)
+        self._unbegun[uid] = None
 
     def ended(self, flow: str) -> None:
         """A flow has ended."""

@@ -164,6 +164,8 @@ class CatalogLog:
                 self.authors.add_program(entry.spec)
                 self._programs[entry.spec.uid] = entry.spec
                 self._bootstrapped_at[entry.spec.uid] = entry.spec.master
+                for group, root in zip(entry.spec.groups[1:], entry.spec.roots, strict=True):
+                    self.job_groups.add_tree(group, self._agents_at(root)[-1], root)
                 self._number(entry.spec.uid)
                 self._compaction.add_plain(entry.seq, entry.spec.uid)
             case OutputAdded():
@@ -192,7 +194,8 @@ class CatalogLog:
             case JobAdded() | VersionAdded():
                 return entry.spec.unusable or self.contradicts(entry.spec) or self.refused(entry.spec)
             case ProgramAdded():
-                return entry.spec.unusable or self.authors.refused_program(entry.spec)
+                refused = entry.spec.unusable or self.authors.refused_program(entry.spec)
+                return refused or self.misplaced(entry.spec)
             case OutputAdded():
                 return self.refused_output(entry.spec)
             case AggregateAdded():
@@ -208,6 +211,13 @@ class CatalogLog:
             return ""
         read = [one.plan for uid in spec.plan.reads for one in self.versions(uid)]
         return self.authors.refused(spec, read)
+
+    def misplaced(self, spec: ProgramSpec) -> str:
+        """Why the trees of a job in Python cannot be where it says; empty: they can."""
+        roots = spec.roots
+        if len(roots) == len(spec.trees) - 1 and all(map(self.there, roots)):
+            return ""
+        return "a tree of it has no place"
 
     def refused_output(self, spec: OutputSpec) -> str:
         """Why an output is none, as far as the log knows; empty: it is one, or its job is over."""
@@ -286,6 +296,7 @@ class CatalogLog:
                 self._forget_job(entry.spec)
             elif isinstance(entry, ProgramAdded):
                 del self._programs[entry.spec.uid], self._bootstrapped_at[entry.spec.uid]
+                self.job_groups.forget(entry.spec.groups[1:])
             elif isinstance(entry, OutputAdded):
                 del self._outputs[entry.spec.uid]
 
@@ -393,14 +404,17 @@ class CatalogLog:
                 spec = self._jobs.get(entry.spec.job)
             case JobDropped() if entry.uid in self._outputs:
                 spec = self._jobs.get(self._outputs[entry.uid].job)
-            case JobGroupMoved() if entry.uid in self._programs:
+            case JobGroupMoved() if job_of(entry.uid) in self._programs:
                 return self.streams()
             case JobGroupMoved():
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
             case JobDropped():
                 said = bootstrap_of(entry.uid)
-                spec = self._jobs.get(job_of(said.leader) if said is not None else entry.uid)
+                of = job_of(said.leader) if said is not None else entry.uid
+                if of in self._programs:
+                    return self.streams()
+                spec = self._jobs.get(of)
             case FlowEnded() | VersionEnded():
                 spec = None  # its readers are gone, and its workers hear of it soon
         return tuple(sorted({flow.fragment.stream for flow in spec.flows})) if spec is not None else ()
@@ -557,7 +571,7 @@ class CatalogLog:
         left."""
         job = job_of(uid)
         if (program := self.program(job)) is not None:
-            return program.master or None
+            return program.master or None if uid == job else self.job_groups.address(uid)
         if job not in self._jobs or (job in self._dropped and not self.job_groups.flows(uid)):
             return None
         if uid == job:

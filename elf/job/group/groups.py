@@ -75,6 +75,9 @@ class JobGroups:
         self._voters = voters
         self._job_groups: dict[str, JobGroup] = {}
         self._led: dict[str, int] = {}
+        self.programs: set[str] = set()
+        """Jobs in Python whose job groups we lead: their masters are not here (``elf.job.program.masters``),
+        but who founds the groups of their further trees is."""
         self.reading = Reading(address, log, settings, self._job_groups, self._led, name or address)
         self.roots = self.reading.roots
         self.mirrors = self.reading.mirrors
@@ -360,7 +363,8 @@ class JobGroups:
 
     def deadline(self, now_ms: int) -> int | None:
         waits = [*self.reading.deadlines(now_ms), *(one.deadline(now_ms) for one in self._delivering())]
-        waits += [self._look_ms, self._proposals.deadline()] if self._proposals else []
+        looks = self._proposals or self.programs
+        waits += [self._look_ms, self._proposals.deadline()] if looks else []
         return min((at for at in waits if at is not None), default=None)
 
     def tick(self, now_ms: int, voters: Sequence[str]) -> list[Effect]:
@@ -387,7 +391,7 @@ class JobGroups:
     def _look(self, now_ms: int) -> list[Effect]:
         """Look at all job groups, for what depends on time alone."""
         found = [*self._expire(now_ms), *self._proposals.dropping.expire(now_ms)]
-        self._proposals.founders.look(self._led, now_ms)
+        self._proposals.founders.look({*self._led, *self.programs}, now_ms)
         for group in list(self):
             found.extend(
                 group.tell_of_silence(self._proposals.founders.why(group.master.spec, now_ms), now_ms)

@@ -38,9 +38,9 @@ class StoredJob(msgspec.Struct, frozen=True):
 
 class StoredMaster(msgspec.Struct, frozen=True):
     """A job in Python from the store, and the last checkpoint of its master with its number; 0: there is none
-    yet."""
+    yet. The group of a further tree does not know the job itself, which the log has."""
 
-    spec: ProgramSpec
+    spec: ProgramSpec | None
     number: int = 0
     checkpoint: bytes = b""
 

@@ -6,8 +6,9 @@ committed. Each key range after a job's first (``TREES m``) has a job group of i
 keyed by its ``group_uid``: a group of the same kind whose leader is only a root. A record is a fact: a member
 that applies it to its own store has what the leader has. So every member can continue where the last leader
 stopped, and nothing that was told can be forgotten or done differently. The job group of a job in Python has
-its master's state, and nothing else (``elf.job.program.masters``). Members number the commits
-(``elf.job.commits``) in the order of the records; in a state the commits have their numbers.
+its master's state, and nothing else (``elf.job.program.masters``); each of its further trees has a group as
+key ranges have. Members number the commits (``elf.job.commits``) in the order of the records; in a state the
+commits have their numbers.
 
 What is committed of a job or a flow is in the records alone; who leads is in the catalog log
 (``JobGroupMoved``).
@@ -72,8 +73,9 @@ class JobKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class RangeKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The job group of a key range after a job's first: it has no job's record. ``founder``: the id of the
-    agent that bootstrapped the group (``elf.job.catalog.bootstrap``)."""
+    """The job group of a key range after a job's first, or of a further tree of a job in Python: it has no
+    job's record. ``founder``: the id of the agent that bootstrapped the group
+    (``elf.job.catalog.bootstrap``)."""
 
     uid: GroupUid
     founder: AgentId
@@ -117,10 +119,10 @@ class ProgramKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
 
 
 class MasterKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
-    """The checkpoint of the master of a job in Python (``elf.job.program.keeping``), in place of those with
-    lower numbers."""
+    """The checkpoint of the master of a job in Python, or of a further tree of one
+    (``elf.job.program.keeping``), in place of those with lower numbers."""
 
-    uid: JobUid
+    uid: GroupUid
     number: Serial
     checkpoint: Annotated[bytes, msgspec.Meta(max_length=RECORD_BYTES_MAX)]
 

@@ -35,7 +35,7 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from elf.aggregates import State, merge_tables
+from elf.aggregates import State, merge_tables, split_by_range
 from elf.cbt import BufferTree, WindowedTree
 from elf.job.program.calls import Place, Subscription
 from elf.job.program.values import Message
@@ -72,12 +72,13 @@ class Host(Protocol):
     """Where a job runs."""
 
     def subscribe(self, subscription: Subscription) -> None: ...
-    def send_to(self, node: str, message: Message) -> None: ...
+    def send_to(self, node: str, message: Message, tree: int) -> None: ...
     def multicast(self, message: Message) -> None: ...
     def route(self, app: bytes, message: Message) -> None: ...
     def reply(self, message: Message) -> None: ...
     def query(self, app: bytes, name: str, message: Message, timeout: float) -> Message: ...
     def place(self) -> Place: ...
+    def tree_of(self, name: str) -> str: ...
     def tree(
         self, name: str, *, changes: bool = False
     ) -> tuple[BufferTree | WindowedTree, tuple[str, ...], tuple[State, ...]]: ...
@@ -93,6 +94,10 @@ class Job:
     Attributes:
         every (float | None): seconds between two ``on_timer``, at least 0.01. None: never.
         every_pane (float | None): seconds of event time between two ``on_pane``. None: never.
+        trees (int | Sequence[str]): how many trees the job has, or their names; at most 32. Each has a master
+            of its own, on another agent where there is one, and all agents are in all of them. With a number,
+            groups are spread over the trees by the hash of their keys (``send_up``, ``split``); a tree with a
+            name takes the groups of the queries that are subscribed with ``tree=``.
         state (dict[str, Message]): what the job keeps on this agent, at most 16 MiB with its buffer trees.
             It may hold what a message may hold. It is there again after a crash; tuples and sets come back as
             lists. The master has its own, which goes with it.
@@ -123,10 +128,8 @@ class Job:
         ...     def roll_up(self, paos):
         ...         if self.is_root:
         ...             self.state["total"] = self.merge(self.state.get("total"), paos)
-        ...         elif self.parent:
-        ...             self.send_to(self.parent, paos)
         ...         else:
-        ...             self.insert(paos)  # until there is a parent again
+        ...             self.send_up(paos)
         ...
         ...     def deliver(self, app, message):
         ...         return self.merge(self.state.get("total")).to_pylist()
@@ -143,6 +146,8 @@ class Job:
     """Seconds between two ``on_timer``; None: never."""
     every_pane: ClassVar[float | None] = None
     """Seconds of event time between two ``on_pane``; None: never."""
+    trees: ClassVar[int | Sequence[str]] = 1
+    """How many trees it has, or their names."""
 
     def __init__(self, name: str, creator: str, host: Host) -> None:
         """Made by the agent. Subscribe, and set attributes of your own, in ``start``.
@@ -228,7 +233,9 @@ class Job:
         """
 
     def deliver(self, app: bytes, message: Message) -> Message:
-        """Called at the master for a message of another application (paper: Deliver).
+        """Called at the master for a message of another application (paper: Deliver). For a query of a job
+        with several trees it is called at each master; what they return goes to ``together``. A message of
+        ``route`` comes to the master of the first tree.
 
         Args:
             app (bytes): the 16 bytes of the sender's app id; empty for a client.
@@ -241,6 +248,42 @@ class Job:
             What your code raises makes the job ``failing``, and the query fails.
         """
         return None
+
+    def together(self, answers: list[Message]) -> Message:
+        """Called at the master of the first tree: make one reply of what ``deliver`` has returned at each
+        master. The answers are of almost the same time.
+
+        Without an override: with named trees a dict by their names. Else dicts with different keys, lists and
+        tables make one, and other answers a list of them.
+
+        Args:
+            answers (list[Message]): in the order of the trees.
+
+        Returns:
+            Message: the reply.
+
+        Raises:
+            JobError: by default, if dicts have a key in common.
+            What your code raises makes the job ``failing``, and the query fails.
+
+        Example:
+            >>> class Spread(Popular):
+            ...     trees = 2
+
+            >>> master, below = two_agents(Spread)
+            >>> master.together([{"Doom": 3}, {"Myst": 1}])
+            {'Doom': 3, 'Myst': 1}
+        """
+        if not isinstance(self.trees, int):
+            return dict(zip(self.trees, answers, strict=True))
+        first = answers[0]
+        if all(isinstance(answer, dict) for answer in answers):
+            return _united(answers)
+        if all(isinstance(answer, list) for answer in answers):
+            return [item for answer in answers for item in answer]  # type: ignore[union-attr]
+        if all(isinstance(answer, pa.Table) for answer in answers):
+            return pa.concat_tables(answers)
+        return first if all(answer is None for answer in answers) else answers
 
     def on_batch(self, batch: pa.Table, subscription: str) -> None:
         """Called for rows of a stream that was subscribed to with ``stream=``.
@@ -301,8 +344,9 @@ class Job:
         where: str = "",
         app: str = "",
         name: str = "",
+        tree: str = "",
     ) -> None:
-        """Ask for rows, groups or multicasts (paper: Subscribe). The job's own tree is joined anyway.
+        """Ask for rows, groups or multicasts (paper: Subscribe). The job's own trees are joined anyway.
 
         Give one of ``query``, ``stream`` and ``app``.
 
@@ -313,9 +357,11 @@ class Job:
             stream (str): the stream whose rows are wanted; they come by ``on_batch``.
             columns (Sequence[str]): the columns of these rows; with ``stream``, at least one.
             where (str): a condition in ELF-QL for these rows; empty: all rows.
-            app (str): ``"name"`` or ``"creator/name"`` of an application whose multicasts are wanted.
+            app (str): ``"name"`` or ``"creator/name"`` of an application whose multicasts are wanted: those
+                of its first tree.
             name (str): the subscription's name, for jobs with several; by default ``main``, the stream, or
                 the application.
+            tree (str): with ``query``, where ``trees`` has names: which tree its groups go up.
 
         Raises:
             JobError: if not exactly one of the three is given, if ``columns`` or ``where`` do not go with
@@ -338,12 +384,14 @@ class Job:
             raise JobError("subscribe takes a query, or stream=, or app=")
         if bool(columns) != bool(stream) or (where and not stream):
             raise JobError("subscribe(stream=…) needs columns=[…]; columns and where go with stream= only")
+        if tree and not query:
+            raise JobError("subscribe(tree=…) goes with a query, whose groups go up that tree")
         id_ = self.app(app) if app else b""
         self._host.subscribe(
-            Subscription(name or stream or app or "main", query, stream, tuple(columns), where, id_)
+            Subscription(name or stream or app or "main", query, stream, tuple(columns), where, id_, tree)
         )
 
-    def send_to(self, node: str | None, paos: Message) -> None:
+    def send_to(self, node: str | None, paos: Message, *, tree: int | str | None = None) -> None:
         """Send partial aggregates, or any message, to this job on another agent, which gets it by
         ``on_recv``. Its ``state`` has it exactly once, whoever crashes: it is kept here until it is durable
         there. Where that agent has left the fleet, the parent gets it.
@@ -351,11 +399,14 @@ class Job:
         Args:
             node (str | None): that agent's address, mostly ``self.parent``.
             paos (Message): what is sent, at most 4 MiB when it is packed.
+            tree (int | str | None): the tree up which it goes, of a job with several: what is sent to the
+                agent with that tree's master the master gets; where the agent has left, it goes to the parent
+                in that tree. None: ``self.tree``.
 
         Raises:
-            JobError: if ``node`` is None or empty, if ``paos`` cannot be sent, or if this callback has sent
-                more than 32 MiB or 10,000 messages. What is sent beyond 8 MiB that others have not taken is
-                dropped and counted, and the job is ``failing``.
+            JobError: if ``node`` is None or empty, if ``paos`` cannot be sent, if there is no such tree, or
+                if this callback has sent more than 32 MiB or 10,000 messages. What is sent beyond 8 MiB that
+                others have not taken is dropped and counted, and the job is ``failing``.
 
         Example:
             >>> master, below = two_agents(Popular)
@@ -368,12 +419,76 @@ class Job:
         """
         if not node:
             raise JobError("send_to nobody: the root has no parent (ask is_root first)")
-        self._host.send_to(node, paos)
+        self._host.send_to(node, paos, self._place_of(self.tree if tree is None else tree))
+
+    def send_up(self, paos: pa.Table, name: str = "main", *, by: Sequence[str] = ()) -> None:
+        """On an agent: send partial aggregates to the parents in the trees that they go up, as ``split``
+        says. Where there is no parent just now, after it has died, they go to the master. As with ``send_to``
+        they are in the ``state`` of who gets them exactly once.
+
+        Args:
+            paos (pyarrow.Table): a row for each group, with the columns of the query's SELECT list.
+            name (str): the subscription of the query.
+            by (Sequence[str]): as in ``split``.
+
+        Raises:
+            JobError: at a master, and as ``split`` and ``send_to``.
+
+        Example:
+            >>> master, below = two_agents(Popular)
+            >>> below.send_up(pa.table({"product": ["Doom"], "clicks": [2]}))
+            >>> master.state["total"].to_pylist()
+            [{'product': 'Doom', 'clicks': 2}]
+        """
+        if self.is_root:
+            raise JobError("send_up at a master: nobody is above it (ask is_root first)")
+        for tree, part in self.split(paos, name, by=by).items():
+            self._host.send_to("", part, self._place_of(tree))
+
+    def split(
+        self, paos: pa.Table, name: str = "main", *, by: Sequence[str] = ()
+    ) -> dict[int | str, pa.Table]:
+        """Which of these groups go up which tree. Where ``trees`` is a number that is decided by the hash of
+        their keys alone, so that it is the same on each agent: all of a key come to one master. Where it has
+        names, all groups of a query go up its tree.
+
+        Args:
+            paos (pyarrow.Table): a row for each group, with the columns of the query's SELECT list.
+            name (str): the subscription of the query.
+            by (Sequence[str]): some of the key columns, to have all groups at one master that are equal in
+                these; empty: all key columns.
+
+        Returns:
+            dict[int | str, pyarrow.Table]: the groups by tree, in the trees' order; none without rows.
+
+        Raises:
+            JobError: if no query was subscribed to under that name, if ``by`` names no key column of it, or
+                if ``trees`` has names and the query no tree.
+
+        Example:
+            >>> class Spread(Popular):
+            ...     trees = 2
+
+            >>> master, below = two_agents(Spread)
+            >>> paos = pa.table({"product": ["Doom", "Snake", "Pong"], "clicks": [1, 2, 3]})
+            >>> {tree: part["product"].to_pylist() for tree, part in below.split(paos).items()}
+            {0: ['Snake'], 1: ['Doom', 'Pong']}
+        """
+        _, keys, _ = self._host.tree(name)
+        if unknown := [key for key in by if key not in keys]:
+            raise JobError(f"by names {unknown[0]}, which is no key column of {name}: {', '.join(keys)}")
+        if not isinstance(self.trees, int):
+            if not (tree := self._host.tree_of(name)):
+                raise JobError(f"the groups of {name} go up no tree: subscribe to it with tree=")
+            return {tree: paos} if paos.num_rows else {}
+        parts = split_by_range(paos, tuple(by) or keys, self.trees) if self.trees > 1 else (paos,)
+        return {tree: part for tree, part in enumerate(parts) if part.num_rows}
 
     def multicast(self, message: Message) -> None:
         """At the master: send a message to this job on every agent, this one too.
 
-        Each gets it by ``on_multicast``, once and in order, or ``on_missed`` says how many are lost.
+        Each gets it by ``on_multicast``, once and in order, or ``on_missed`` says how many are lost. Of a job
+        with several trees each master has its tree, and its order; the other masters get it, too.
 
         Args:
             message (Message): what is sent, at most 16 MiB when it is packed. More than 1 MiB travels in
@@ -697,6 +812,85 @@ class Job:
         return self._host.place().parent or None
 
     @property
+    def tree(self) -> int | str:
+        """The number or the name of a tree of this job: at a master its own; on an agent that by which a
+        slice or a multicast has come, and else the first. ``parent`` and ``children`` are of this tree.
+
+        Example:
+            >>> [job.tree for job in two_agents(Popular)]
+            [0, 0]
+        """
+        place = self._host.place().tree
+        return place if isinstance(self.trees, int) else self.trees[place]
+
+    def parent_in(self, tree: int | str) -> str | None:
+        """The agent above this one in one of the job's trees.
+
+        Args:
+            tree (int | str): the tree's number or name.
+
+        Returns:
+            str | None: its address; None as ``parent``.
+
+        Raises:
+            JobError: if there is no such tree.
+
+        Example:
+            >>> [job.parent_in(0) for job in two_agents(Popular)]
+            [None, 'web-1:7071']
+        """
+        index, place = self._place_of(tree), self._host.place()
+        return (place.parents[index] if place.parents else place.parent) or None
+
+    def children_in(self, tree: int | str) -> tuple[str, ...]:
+        """The agents below this one in one of the job's trees; a master has some in its own only.
+
+        Args:
+            tree (int | str): the tree's number or name.
+
+        Returns:
+            tuple[str, ...]: as ``children``.
+
+        Raises:
+            JobError: if there is no such tree.
+
+        Example:
+            >>> [job.children_in(0) for job in two_agents(Popular)]
+            [('web-2:7071',), ()]
+        """
+        index, place = self._place_of(tree), self._host.place()
+        if place.below:
+            return place.below[index]
+        return place.children if index == place.tree else ()
+
+    def root_of(self, tree: int | str) -> str | None:
+        """The agent with the master of one of several trees. What another master sends there up that tree
+        (``send_to`` with ``tree=``) its master gets.
+
+        Args:
+            tree (int | str): the tree's number or name.
+
+        Returns:
+            str | None: its address; None before the master is there, and for a job with one tree.
+
+        Raises:
+            JobError: if there is no such tree.
+
+        Example:
+            >>> two_agents(Popular)[0].root_of(0) is None
+            True
+        """
+        index, roots = self._place_of(tree), self._host.place().roots
+        return (roots[index] if roots else "") or None
+
+    def _place_of(self, tree: int | str) -> int:
+        """The place of a tree among the job's."""
+        trees = range(self.trees) if isinstance(self.trees, int) else list(self.trees)
+        if tree not in trees:
+            raise JobError(f"there is no tree {tree} here; trees: {', '.join(map(str, trees))}")
+        return trees.index(tree)  # type: ignore[arg-type]
+
+    @property
     def children(self) -> tuple[str, ...]:
         """The addresses of the agents below this one in the job's tree: at most 16, and for the master that
         of its own agent.
@@ -728,11 +922,21 @@ class Job:
         return self._host.place().now_ms / 1000
 
 
+def _united(answers: list[Any]) -> dict[Any, Any]:
+    found: dict[Any, Any] = {}
+    for answer in answers:
+        if common := [key for key in answer if key in found]:
+            raise JobError(f"two trees answer {common[0]!r}: say in together(answers) what that is")
+        found |= answer
+    return found
+
+
 def readable(paos: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table:
-    """Keys, then states; sums of integers as int64 where they fit, for the reader's convenience."""
+    """Keys, then states; sums of integers as int64 where they fit, for the reader's convenience. Keys stay as
+    they are: their hash says which tree they go up."""
     paos = paos.select([*keys, *(state.name for state in states)])
     for index, field in enumerate(paos.schema):
-        if pa.types.is_decimal(field.type):
+        if index >= len(keys) and pa.types.is_decimal(field.type):
             try:
                 paos = paos.set_column(index, field.name, paos.column(index).cast(pa.int64()))
             except pa.ArrowInvalid:

@@ -50,16 +50,21 @@ class Asking:
             return AnswerProgram(asked.uid, asked.number, error=error)
         if len(self._queries) >= QUERIES_MAX:
             return AnswerProgram(asked.uid, asked.number, error="refused: too many queries wait here")
-        self._numbers += 1
-        self._queries[self._numbers] = _Query(asked.uid, asked.number, now_ms + asked.timeout_ms)
+        number = self.number()
+        self._queries[number] = _Query(asked.uid, asked.number, now_ms + asked.timeout_ms)
         return Routed(
             app=asked.app,
             source=source,
             value=asked.value,
             path=asked.path,
             origin=self._address,
-            query=self._numbers,
+            query=number,
         )
+
+    def number(self) -> int:
+        """Of the next question of this node."""
+        self._numbers += 1
+        return self._numbers
 
     def returned(self, reply: Returned) -> list[AnswerProgram]:
         query = self._queries.pop(reply.query, None)
@@ -71,8 +76,7 @@ class Asking:
 
     def inspect(self, spec: JobSpec, token: str, now_ms: int) -> Send:
         """An SQL job's answer is its last window; its job group knows it."""
-        self._numbers += 1
-        id_ = INSPECT_IDS + self._numbers
+        id_ = INSPECT_IDS + self.number()
         self._inspections[id_] = (token, now_ms + INSPECT_MS)
         return Send(spec.leader, Inspect(id=id_, origin=self._address, uid=spec.uid, windows=1))
 

@@ -12,6 +12,7 @@ from typing import Annotated
 import msgspec
 
 from elf.fields import Label, Millis, Name, Statement
+from elf.job.program.seats import TREES_MAX, Tree
 
 VALUE_BYTES_MAX = 4 << 20
 """The largest message of a job, encoded."""
@@ -28,16 +29,24 @@ App = Annotated[bytes, msgspec.Meta(min_length=APP_BYTES, max_length=APP_BYTES)]
 Value = Annotated[bytes, msgspec.Meta(max_length=VALUE_BYTES_MAX)]
 Word = Annotated[str, msgspec.Meta(max_length=1_000)]
 """What comes out of a sandbox is bounded where it is decoded (``elf.functions.wire``)."""
+TreeNames = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=TREES_MAX)]
+"""What people call the trees of a job, in their order."""
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where this agent stands in the job's tree, and when: addresses, and milliseconds since the epoch."""
+    """Where this agent stands in the job's tree, and when: addresses, and milliseconds since the epoch.
+    ``tree``: in which one, of a job that has several: a master's own, or the one by which something came.
+    Of such a job also, for each of its trees, the agents above and below, and the one with its master."""
 
     me: str
     now_ms: int
     root: bool = False
     parent: str = ""
     children: tuple[str, ...] = ()
+    tree: int = 0
+    parents: tuple[str, ...] = ()
+    below: tuple[tuple[str, ...], ...] = ()
+    roots: tuple[str, ...] = ()
 
 
 # -- events --------------------------------------------------------------------------------------------------
@@ -86,12 +95,14 @@ class Missing(msgspec.Struct, frozen=True, tag=True):
 
 
 class Delivered(msgspec.Struct, frozen=True, tag=True):
-    """A message of another application to this one's master. ``query``: it wants a reply."""
+    """A message of another application to this one's master. ``query``: it wants a reply. ``parts``: what the
+    masters of the job's other trees have answered."""
 
     app: bytes
     value: bytes
     path: tuple[str, ...] = ()
     query: str = ""
+    parts: tuple[bytes, ...] = ()
 
 
 Event = Timer | Pane | Keep | Rows | Sent | Cast | Missing | Delivered
@@ -101,10 +112,12 @@ Event = Timer | Pane | Keep | Rows | Sent | Cast | Missing | Delivered
 
 
 class SendTo(msgspec.Struct, frozen=True, tag=True):
-    """To the same job on another agent."""
+    """To the same job on another agent, or to the master of that tree where ``to`` is its agent. Empty: to
+    the parent in that tree, or to the master where there is none just now."""
 
     to: Word
     value: Value
+    tree: Tree = 0
 
 
 class MulticastOut(msgspec.Struct, frozen=True, tag=True):
@@ -135,7 +148,8 @@ LASTING = SendTo | MulticastOut | RouteOut
 
 def size_of(event: Event, payload: bytes) -> int:
     """How many bytes a call has."""
-    return len(payload) + len(getattr(event, "value", b""))
+    parts = event.parts if isinstance(event, Delivered) else ()
+    return len(payload) + len(getattr(event, "value", b"")) + sum(map(len, parts))
 
 
 def is_again(event: Event) -> bool:
@@ -148,7 +162,8 @@ def is_again(event: Event) -> bool:
 
 
 class Subscription(msgspec.Struct, frozen=True):
-    """The arguments of ``subscribe``: a query, rows of a stream, or another application's multicasts."""
+    """The arguments of ``subscribe``: a query, rows of a stream, or another application's multicasts.
+    ``tree``: of a query whose groups go up a tree that has a name."""
 
     name: Name
     query: Statement = ""
@@ -156,13 +171,15 @@ class Subscription(msgspec.Struct, frozen=True):
     columns: tuple[Label, ...] = ()
     where: Statement = ""
     app: Annotated[bytes, msgspec.Meta(max_length=16)] = b""
+    tree: Name = ""
 
 
 class Loaded(msgspec.Struct, frozen=True):
-    """A job that was loaded: its class, milliseconds between two timers and in a pane (0: none), and its
-    subscriptions."""
+    """A job that was loaded: its class, milliseconds between two timers and in a pane (0: none), its
+    subscriptions, and the names of its trees (keyed ones have numbers)."""
 
     title: Name
     every_ms: Millis
     subscriptions: tuple[Subscription, ...]
     pane_ms: Millis = 0
+    trees: TreeNames = ("0",)

@@ -39,13 +39,13 @@ HOLD_MS: Final = 30_000
 HELD_BYTES_MAX: Final = 2 * calls.MULTICAST_BYTES_MAX
 WAITING_MAX: Final = 1_000
 WAITING_BYTES_MAX: Final = calls.MULTICAST_BYTES_MAX
-"""What may wait behind a large multicast of an application; of other large ones, ``HELD_BYTES_MAX``."""
+"""What may wait behind a large multicast of a tree; of other large ones, ``HELD_BYTES_MAX``."""
 ASKERS_MAX: Final = 64
 """Agents that are remembered to want a piece that has not come yet."""
 
 
 class Name(NamedTuple):
-    """Of a large multicast: its job, the term of its master, and its number there."""
+    """Of a large multicast: the job group of its master, the term, and its number there."""
 
     uid: str
     term: int
@@ -53,11 +53,13 @@ class Name(NamedTuple):
 
 
 class Given(NamedTuple):
-    """What is to be given: to the job with this uid, and to who listens to the application ``app``."""
+    """What is to be given: to the job with this uid (empty: of any), and to who listens to the application,
+    in whose tree at ``topic`` it came."""
 
-    app: bytes
+    topic: bytes
     uid: str
-    event: calls.Cast | calls.Missing
+    value: bytes | int
+    """A multicast; or so many are lost."""
 
 
 @dataclass
@@ -93,18 +95,22 @@ _Waiting = Name | Given
 
 
 class Feedback:
-    """See the module's docstring. ``parent_of``: this agent's parent in the tree of an application;
-    ``leader_of``: where the master of a job is."""
+    """See the module's docstring. ``topic_of``: the tree of a master, by the uid of its job group;
+    ``parent_of``: this agent's parent in a tree; ``leader_of``: where the master of a job group is."""
 
     def __init__(
-        self, parent_of: Callable[[bytes], str | None], leader_of: Callable[[str], str | None]
+        self,
+        topic_of: Callable[[str], bytes],
+        parent_of: Callable[[bytes], str | None],
+        leader_of: Callable[[str], str | None],
     ) -> None:
+        self._topic_of = topic_of
         self._parent_of = parent_of
         self._leader_of = leader_of
         self._large: dict[Name, _Large] = {}
         """The one that was asked for longest ago first."""
         self._queues: dict[bytes, deque[_Waiting]] = {}
-        """By application: what waits behind a large multicast that is not whole, this one first."""
+        """By tree: what waits behind a large multicast that is not whole, this one first."""
 
     def send(self, name: Name, value: bytes, now_ms: int) -> Told:
         """What the tree is to carry for a multicast of a master here."""
@@ -117,17 +123,17 @@ class Feedback:
 
     def told(self, told: Told, now_ms: int) -> tuple[list[Given], list[Send]]:
         """The tree has brought a multicast, or the notice of one."""
-        app = _app_of(told.uid)
+        topic = self._topic_of(told.uid)
         if not told.size:
-            return self._put(app, Given(app, told.uid, calls.Cast(app, told.value)), now_ms), []
+            return self._put(topic, Given(topic, told.uid, told.value), now_ms), []
         name = Name(told.uid, told.term, told.number)
         self._large.setdefault(name, _Large(told.size, now_ms))
-        given = self._put(app, name, now_ms)
+        given = self._put(topic, name, now_ms)
         return given, self._ask(name, now_ms)
 
-    def missed(self, app: bytes, count: int, now_ms: int) -> list[Given]:
-        """The tree cannot bring so many multicasts of an application."""
-        return self._put(app, Given(app, "", calls.Missing(app, count)), now_ms)
+    def missed(self, topic: bytes, count: int, now_ms: int) -> list[Given]:
+        """A tree cannot bring so many multicasts."""
+        return self._put(topic, Given(topic, "", count), now_ms)
 
     # -- pieces ----------------------------------------------------------------------------------------------
 
@@ -150,8 +156,8 @@ class Feedback:
         """A piece has come, of whom it was asked."""
         name = Name(piece.uid, piece.term, piece.number)
         large = self._large.get(name)
-        app = _app_of(piece.uid)
-        if large is None or sender not in (self._parent_of(app), self._leader_of(piece.uid)):
+        topic = self._topic_of(piece.uid)
+        if large is None or sender not in (self._parent_of(topic), self._leader_of(piece.uid)):
             return [], []
         if piece.piece not in large.asked or len(piece.value) != _length(large, piece.piece):
             return [], []
@@ -159,19 +165,19 @@ class Feedback:
         large.pieces[piece.piece], large.seen_ms, large.source = piece.value, now_ms, sender
         below = large.wanted.pop(piece.piece, {})
         sends = [Send(to, _piece(name, large, piece.piece)) for to in below]
-        return self._take(app), [*sends, *self._ask(name, now_ms)]
+        return self._take(topic), [*sends, *self._ask(name, now_ms)]
 
     def _ask(self, name: Name, now_ms: int) -> list[Send]:
         """For pieces that are wanted next, or have not come."""
         large = self._large.get(name)
         if large is None or large.is_whole:
             return []
-        app, found = _app_of(name.uid), list[Send]()
+        topic, found = self._topic_of(name.uid), list[Send]()
         for place in large.missing()[:AHEAD]:
             if now_ms - large.asked.get(place, now_ms - ASK_MS) < ASK_MS:
                 continue
             large.asked[place] = now_ms
-            parent, leader = self._parent_of(app), self._leader_of(name.uid)
+            parent, leader = self._parent_of(topic), self._leader_of(name.uid)
             to = large.source or parent or leader
             if now_ms - large.seen_ms >= SILENT_MS:
                 to = parent if to == leader else leader
@@ -183,45 +189,44 @@ class Feedback:
 
     # -- order -----------------------------------------------------------------------------------------------
 
-    def _put(self, app: bytes, one: _Waiting, now_ms: int) -> list[Given]:
+    def _put(self, topic: bytes, one: _Waiting, now_ms: int) -> list[Given]:
         """Behind what waits, if anything does."""
-        queue = self._queues.setdefault(app, deque())
+        queue = self._queues.setdefault(topic, deque())
         queue.append(one)
-        given = self._take(app)
-        while (queue := self._queues.get(app, deque())) and self._is_too_much(queue):
-            given += self._give_up(app)
+        given = self._take(topic)
+        while (queue := self._queues.get(topic, deque())) and self._is_too_much(queue):
+            given += self._give_up(topic)
         return given
 
-    def _take(self, app: bytes) -> list[Given]:
+    def _take(self, topic: bytes) -> list[Given]:
         """What is ready, up to a multicast that is not."""
-        queue, found = self._queues.get(app, deque()), list[Given]()
+        queue, found = self._queues.get(topic, deque()), list[Given]()
         while queue:
             first = queue[0]
             if isinstance(first, Name):
                 large = self._large.get(first)
                 if large is not None and not large.is_whole:
                     return found
-                lost = calls.Missing(app, 1)
-                first = Given(app, first.uid, lost if large is None else calls.Cast(app, large.value()))
+                first = Given(topic, first.uid, 1 if large is None else large.value())
             found.append(first)
             queue.popleft()
-        self._queues.pop(app, None)
+        self._queues.pop(topic, None)
         self._bound()
         return found
 
     def _is_too_much(self, queue: deque[_Waiting]) -> bool:
-        ready = [one.event for one in queue if isinstance(one, Given)]
-        size = sum(len(event.value) for event in ready if isinstance(event, calls.Cast))
+        ready = [one.value for one in queue if isinstance(one, Given)]
+        size = sum(len(value) for value in ready if isinstance(value, bytes))
         behind = [one for one in islice(queue, 1, None) if isinstance(one, Name)]
         held = sum(self._large[one].size for one in behind if one in self._large)
         return len(queue) > WAITING_MAX or size > WAITING_BYTES_MAX or held > HELD_BYTES_MAX
 
-    def _give_up(self, app: bytes) -> list[Given]:
+    def _give_up(self, topic: bytes) -> list[Given]:
         """The one that the others wait for does not come."""
-        first = self._queues[app][0]
+        first = self._queues[topic][0]
         if isinstance(first, Name):
             self._large.pop(first, None)
-        return self._take(app)
+        return self._take(topic)
 
     def _bound(self) -> None:
         """Forget what is whole, and was asked for longest ago, where too much is held."""
@@ -248,7 +253,7 @@ class Feedback:
         for name, large in list(self._large.items()):
             if now_ms - large.seen_ms >= (HOLD_MS if large.is_whole else GIVE_UP_MS):
                 del self._large[name]
-        return [given for app in list(self._queues) for given in self._take(app)], sends
+        return [given for topic in list(self._queues) for given in self._take(topic)], sends
 
 
 def _length(large: _Large, place: int) -> int:
@@ -258,7 +263,3 @@ def _length(large: _Large, place: int) -> int:
 def _piece(name: Name, large: _Large, place: int) -> Piece:
     value = large.pieces[place]
     return Piece(uid=name.uid, term=name.term, number=name.number, piece=place, value=value)
-
-
-def _app_of(uid: str) -> bytes:
-    return bytes.fromhex(uid.partition(".")[0])

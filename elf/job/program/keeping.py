@@ -57,11 +57,13 @@ Sender = tuple[str, int]
 
 
 class Slice(msgspec.Struct, frozen=True, array_like=True):
-    """A slice that its receiver at ``to``, an address or the master's name, is not known to have."""
+    """A slice that its receiver at ``to``, an address or a master's name, is not known to have. It goes up
+    that ``tree`` of the job."""
 
     number: int
     to: str
     value: bytes
+    tree: int = 0
 
 
 class Received(msgspec.Struct, frozen=True, array_like=True):
@@ -276,15 +278,15 @@ class Keeping:
             size = self._waiting_bytes + len(effect.value)
             if len(self._waiting) >= WAITING_MAX or size > WAITING_BYTES_MAX:
                 return False
-            self._wait(effect.to, effect.value)
+            self._wait(effect.to, effect.value, effect.tree)
         else:
             self._held.append((self._version, effect))
         return True
 
-    def _wait(self, to: str, value: bytes) -> None:
+    def _wait(self, to: str, value: bytes, tree: int) -> None:
         self._slices += 1
         self._pauses[self._slices] = RESEND_MS
-        slice_ = self._waiting[self._slices] = Slice(self._slices, to, value)
+        slice_ = self._waiting[self._slices] = Slice(self._slices, to, value, tree)
         self._waiting_bytes += len(value)
         self._held.append((self._version, slice_))
 
@@ -365,7 +367,7 @@ class Keeping:
         so."""
         self._drop(slice_)
         self._version += 1
-        self._wait(to, slice_.value)
+        self._wait(to, slice_.value, slice_.tree)
 
     def resends_at(self) -> int | None:
         """When slices are to be sent again."""

@@ -6,9 +6,22 @@ from typing import Annotated
 
 import msgspec
 
-from elf.fields import Address, AgentId, Count, JobUid, Key, Name, Serial, Text, Ticket, Value, Word
+from elf.fields import (
+    Address,
+    AgentId,
+    Count,
+    GroupUid,
+    JobUid,
+    Key,
+    Name,
+    Serial,
+    Text,
+    Ticket,
+    Value,
+    Word,
+)
 from elf.job.program.calls import MULTICAST_BYTES_MAX
-from elf.job.program.seats import OWN, Seat
+from elf.job.program.seats import OWN, Seat, Tree
 from elf.job.program.spec import ProgramSpec
 from elf.security.authored import Authorship
 from elf.wire.base import Message, Request
@@ -61,7 +74,8 @@ class Note(Message, frozen=True, kw_only=True):
     """``send_to``: a slice from a job on one agent to the same job on another, again and again until it
     is ``NotesKept`` (protocol 14.3). Its name is the sender's ``agent`` id and its ``number``; all of the
     sender's slices to this receiver that are below ``settled`` are kept already. ``of`` and ``to``: the seats
-    of sender and receiver; the name of a master's slice has the master in place of the agent."""
+    of sender and receiver; the name of a master's slice has the master in place of the agent. It goes up
+    that ``tree`` of the job."""
 
     uid: JobUid
     value: Value
@@ -70,6 +84,7 @@ class Note(Message, frozen=True, kw_only=True):
     settled: Ticket
     of: Seat = OWN
     to: Seat = OWN
+    tree: Tree = 0
 
 
 class NotesKept(Message, frozen=True, kw_only=True):
@@ -82,11 +97,11 @@ class NotesKept(Message, frozen=True, kw_only=True):
 
 
 class Told(Message, frozen=True, kw_only=True):
-    """``multicast``: from the master down the tree, once to each agent and in order. With a ``size`` it is
-    the notice of a larger one: the ``number``-th of this ``term``, of which each agent asks its parent for
-    the pieces (``elf.job.program.feedback``)."""
+    """``multicast``: from a master down its tree, once to each agent and in order; ``uid`` is that of its job
+    group. With a ``size`` it is the notice of a larger one: the ``number``-th of this ``term``, of which each
+    agent asks its parent for the pieces (``elf.job.program.feedback``)."""
 
-    uid: JobUid
+    uid: GroupUid
     value: Value
     size: Annotated[int, msgspec.Meta(ge=0, le=MULTICAST_BYTES_MAX)] = 0
     term: Serial = 0
@@ -96,7 +111,7 @@ class Told(Message, frozen=True, kw_only=True):
 class AskPiece(Message, frozen=True, kw_only=True):
     """Agent to its parent in the job's tree, or to the master's agent, until the piece comes."""
 
-    uid: JobUid
+    uid: GroupUid
     term: Serial
     number: Serial
     piece: PieceNumber
@@ -105,7 +120,7 @@ class AskPiece(Message, frozen=True, kw_only=True):
 class Piece(Message, frozen=True, kw_only=True):
     """The answer, when the piece is there."""
 
-    uid: JobUid
+    uid: GroupUid
     term: Serial
     number: Serial
     piece: PieceNumber
@@ -114,7 +129,8 @@ class Piece(Message, frozen=True, kw_only=True):
 
 class Routed(Message, frozen=True, kw_only=True):
     """``route`` and ``query``: from one application to the master of ``app``. ``query``: the asker's number,
-    0 if no reply is wanted, below 0 for a client's request; ``path``: the jobs that wait for it already."""
+    0 if no reply is wanted, below 0 for a client's request; ``path``: the jobs that wait for it already;
+    ``tree``: whose master is meant."""
 
     app: Key
     source: Source
@@ -122,6 +138,7 @@ class Routed(Message, frozen=True, kw_only=True):
     path: Path = ()
     origin: Address = ""
     query: Ticket = 0
+    tree: Tree = 0
 
 
 class Returned(Message, frozen=True, kw_only=True):

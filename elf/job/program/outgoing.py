@@ -23,7 +23,7 @@ from elf.job.program.feedback import Feedback, Name
 from elf.job.program.keeping import Sender, Slice
 from elf.job.program.port import ProgramEffect
 from elf.job.program.running import Running, remember
-from elf.job.program.seats import MASTER, MASTERS_NAME, OWN
+from elf.job.program.seats import OWN, group_of, masters_name, seat_named, seat_of
 from elf.job.program.spec import ProgramSpec
 from elf.wire.base import Message
 
@@ -59,18 +59,33 @@ class Outgoing:
         peers = self.overlay.peers()
         return address == self.me.address or any(peer.address == address for peer in peers)
 
-    def receiver(self, running: Running, address: str) -> str:
-        """Who at an address is meant: the master, wherever it is, if the job there is its own; an agent's, if
-        the master sends."""
-        return MASTERS_NAME if running.seat == OWN and self.is_master(running.spec, address) else address
+    def receiver(self, running: Running, address: str, tree: int) -> str:
+        """Who at an address is meant: the master of the tree, wherever it is, if it is there; an agent's, if
+        the master itself sends. Without an address: who is above us."""
+        seat = seat_of(tree)
+        address = address or self.overlay.parent(running.spec.topics[tree]) or ""
+        if not address:
+            return masters_name(seat)
+        return (
+            masters_name(seat)
+            if running.seat != seat and self.is_master(running.spec, address, tree)
+            else address
+        )
 
-    def is_master(self, spec: ProgramSpec, address: str) -> bool:
-        """Whether the master is at an address, as the log or the job's tree says."""
-        if address == self.log.leader(spec.uid):
+    def is_master(self, spec: ProgramSpec, address: str, tree: int) -> bool:
+        """Whether the master of a tree is at an address, as the log or the tree says."""
+        if address == self.log.leader(spec.groups[tree]):
             return True
-        if self.overlay.is_root(spec.app):
+        topic = spec.topics[tree]
+        if self.overlay.is_root(topic):
             return address == self.me.address
-        return self.overlay.path(spec.app) == (address,)
+        return self.overlay.path(topic) == (address,)
+
+    def roots(self, spec: ProgramSpec) -> tuple[str, ...]:
+        """Where the masters of its trees are, as the log says; of a job with one tree nobody asks."""
+        if len(spec.trees) == 1:
+            return ()
+        return tuple(self.log.leader(group) or "" for group in spec.groups)
 
     def to_master(self, spec: ProgramSpec, message: Message) -> Step:
         """Send it to the master, or to the node nearest to the app id while the log does not know where that
@@ -95,11 +110,12 @@ class Outgoing:
         taken = running.keeping.take_checkpoint()
         if taken is None:
             return []
-        uid, (number, record) = running.spec.uid, taken
+        number, record = taken
         if not record:
             return self.saved(running, number, now_ms)
-        save = SaveMaster(uid, running.term, number, record)
-        return [save if running.seat else SaveProgram(uid, number, record)]
+        if running.seat:
+            return [SaveMaster(running.group, running.term, number, record)]
+        return [SaveProgram(running.spec.uid, number, record)]
 
     def saved(self, running: Running, number: int, now_ms: int) -> list[Step]:
         """A checkpoint is durable: what rests on it leaves."""
@@ -127,26 +143,27 @@ class Outgoing:
                     app=effect.app, source=spec.app, value=effect.value, origin=self.me.address
                 )
                 return [self.to_app(routed.app, routed)]
-            case calls.MulticastOut() if running.seat == MASTER and self.overlay.is_root(spec.app):
+            case calls.MulticastOut() if running.seat and self.overlay.is_root(running.topic):
                 running.multicasts += 1
-                name = Name(spec.uid, running.term, running.multicasts)
-                return [Multicast(spec.app, self.feedback.send(name, effect.value, now_ms))]
+                name = Name(running.group, running.term, running.multicasts)
+                return [Multicast(running.topic, self.feedback.send(name, effect.value, now_ms))]
         self.drop(running, "not the master any more")
         return []
 
     # -- slices ----------------------------------------------------------------------------------------------
 
     def _note(self, running: Running, slice_: Slice) -> list[Send]:
-        for_master = slice_.to == MASTERS_NAME
-        to = (self.log.leader(running.spec.uid) or "") if for_master else slice_.to
+        uid, seat = running.spec.uid, seat_named(slice_.to)
+        to = (self.log.leader(group_of(uid, seat)) or "") if seat else slice_.to
         word = note.Note(
-            uid=running.spec.uid,
+            uid=uid,
             value=slice_.value,
             agent=self.me.agent_id,
             number=slice_.number,
             settled=running.keeping.settled(slice_.to),
             of=running.seat,
-            to=MASTER if for_master else OWN,
+            to=seat,
+            tree=slice_.tree,
         )
         return [Send(to, word)] if to else []
 
@@ -156,18 +173,18 @@ class Outgoing:
         return Send(address, note.NotesKept(uid=running.spec.uid, numbers=told, of=seat, to=running.seat))
 
     def kept(self, running: Running, sender: str, word: note.NotesKept) -> None:
-        """Slices of ours are kept. What the master has, the agent says that leads its job group."""
+        """Slices of ours are kept. What a master has, the agent says that leads its job group."""
         if word.to == OWN:
             running.keeping.is_kept(sender, word.numbers)
-        elif sender == self.log.leader(running.spec.uid):
-            running.keeping.is_kept(MASTERS_NAME, word.numbers)
+        elif sender == self.log.leader(group_of(word.uid, word.to)):
+            running.keeping.is_kept(masters_name(word.to), word.numbers)
 
     def noted(self, running: Running, sender: str, slice_: note.Note, place: calls.Place) -> list[Step]:
         """A slice has come, perhaps again."""
         if running.state == "failed" or not self._speaks(sender, slice_):
             return []
         remember(running.wrote, sender)
-        agent = MASTERS_NAME if slice_.of else slice_.agent
+        agent = masters_name(slice_.of) if slice_.of else slice_.agent
         kept = running.keeping.received(agent, slice_.number, slice_.settled)
         if kept is not None:
             return [self._keeps(running, (sender, slice_.of), slice_.number)] if kept else []
@@ -178,21 +195,23 @@ class Outgoing:
     def _speaks(self, sender: str, slice_: note.Note) -> bool:
         """Whether a slice may be of the agent that it names: nobody settles the slices of another one."""
         if slice_.of:
-            return sender == self.log.leader(slice_.uid) and slice_.settled <= slice_.number
+            leader = self.log.leader(group_of(slice_.uid, slice_.of))
+            return sender == leader and slice_.settled <= slice_.number
         ids = [member.agent_id for member in self.log.there(sender)]
         theirs = slice_.agent in ids or not (ids or self.log.is_member(slice_.agent))
         return theirs and slice_.settled <= slice_.number
 
     def resend(self, running: Running, now_ms: int) -> list[Step]:
-        """Slices that others are not known to have. The master has no parent, and takes those for an agent
-        that has left itself."""
+        """Slices that others are not known to have. A master has no parent, and takes those for an agent that
+        has left itself; one for another tree has the master there."""
         found: list[Step] = []
         for slice_ in running.keeping.resends(now_ms):
             if not self.log.has_left(slice_.to) or self._is_peer(slice_.to):
                 found.extend(self._note(running, slice_))
                 continue
-            if running.seat or self.overlay.is_root(running.spec.app):
-                running.keeping.moves(slice_, MASTERS_NAME)
-            elif heir := self.overlay.parent(running.spec.app):
-                running.keeping.moves(slice_, self.receiver(running, heir))
+            topic = running.spec.topics[slice_.tree]
+            if running.seat or self.overlay.is_root(topic):
+                running.keeping.moves(slice_, masters_name(seat_of(slice_.tree)))
+            elif heir := self.overlay.parent(topic):
+                running.keeping.moves(slice_, self.receiver(running, heir, slice_.tree))
         return [*found, *self.save(running, now_ms)]

@@ -3,7 +3,8 @@
     (log) ──▶ starting ──▶ running ◀──▶ failing ──▶ failed        (the job's own trouble, on this agent alone)
 
 A job's tree is at its app id, and its root is the leader of the job group, which runs the master beside the
-job of its own agent (``elf.job.program.masters``). Submissions and drops are routed to the app id, since one
+job of its own agent (``elf.job.program.masters``). A job may have several trees, each with a key, a job group
+and a master of its own; requests go to the first. Submissions and drops are routed to the app id, since one
 node lets one request for a name through; the entry of the catalog log decides. What a job sends is counted
 against a rate, and dropped beyond it. This module never runs a line of a user's code:
 ``elf.job.program.port`` says what does. It trusts nothing that comes from there: a job sends to agents, and
@@ -19,6 +20,7 @@ from typing import Final
 import msgspec
 
 import overlay as ring
+from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.membership import Identity
 from elf.job.commands import SetTaps
@@ -29,6 +31,7 @@ from elf.job.program.asking import Asking, of_client, reply, token_of
 from elf.job.program.calls import JobEffect
 from elf.job.program.early import Early
 from elf.job.program.feedback import Feedback, Given
+from elf.job.program.gathering import Gathered, Gathering
 from elf.job.program.keeping import Checkpoint, Keeping, read
 from elf.job.program.masters import Led, Masters
 from elf.job.program.outgoing import Outgoing, Step
@@ -45,15 +48,16 @@ from elf.job.program.port import (
     StopProgram,
 )
 from elf.job.program.running import Running, remember
-from elf.job.program.seats import MASTER, OWN, key_of
+from elf.job.program.seats import MASTER, OWN, key_in, key_of, seat_of, tree_of
 from elf.job.program.spec import ProgramSpec, Tapped
 from elf.job.program.submitting import Submitting
-from elf.job.spec import app_id
+from elf.job.spec import app_id, job_of, place_of
 from elf.wire.base import Answer, Message
 
 TROUBLE_MS: Final = 5_000
 """How often an agent tells the master that a job does not run well; the master forgets after three times
 that."""
+AGENT_MAX: Final = 255
 GROUPLESS: Final = "an earlier release has sent it: submit it again with --replace"
 
 
@@ -85,7 +89,8 @@ class Programs:
         self.submitting = Submitting(log)
         self.counts: Counter[str] = Counter()
         """What was lost, by kind, for all jobs there ever were."""
-        self._feedback = Feedback(overlay.parent, log.leader)
+        self._gathering = Gathering(me.address, self._asking)
+        self._feedback = Feedback(self._topic_of, overlay.parent, log.leader)
         self._outgoing = Outgoing(me, streams, log, overlay, self._feedback, self.counts)
 
     # -- what the log says -----------------------------------------------------------------------------------
@@ -100,7 +105,7 @@ class Programs:
             )
             return []
         sql = {app_id(job.name, job.creator) for job in self._log.jobs()}  # whose trees we do not join
-        topics = tuple(dict.fromkeys((spec.app, *(app for app in spec.apps if app not in sql))))
+        topics = tuple(dict.fromkeys((*spec.topics, *(app for app in spec.apps if app not in sql))))
         keeping = Keeping(self._kept.pop(spec.uid, None), now_ms)
         running = Running(spec, topics, keeping, filled_ms=now_ms)
         self._running[spec.uid] = running
@@ -109,8 +114,9 @@ class Programs:
             self._topics[topic] += 1
             if self._topics[topic] == 1:
                 found.extend(self._overlay.subscribe(topic, now_ms, host=self._hosts(topic)))
-        found.extend(self._overlay.rehost(spec.app, spec.master, now_ms))  # others may have listened before
-        found.append(StartProgram(spec, running.place(self._address, self._overlay, now_ms), keeping.state))
+        for topic in spec.topics:  # others may have listened before
+            found.extend(self._overlay.rehost(topic, self._hosts(topic) or "", now_ms))
+        found.append(StartProgram(spec, self._place(running, now_ms), keeping.state))
         for stream, tapped in self._early.take(spec.uid):
             found.extend(self.tapped(stream, [tapped], now_ms))
         return [*found, *self._begin_masters(now_ms)]
@@ -124,7 +130,8 @@ class Programs:
             return [*over, ForgetProgram(uid)]
         if running is None:
             return []
-        found: list[Step] = [*self.release(uid, now_ms), StopProgram(uid)]
+        found = [step for group in running.spec.groups for step in self.release(group, now_ms)]
+        found.append(StopProgram(uid))
         found += [*running.taps(self._streams, wanted=False), ForgetProgram(uid)]
         for topic in running.topics:
             self._topics[topic] -= 1
@@ -139,7 +146,7 @@ class Programs:
         over."""
         self._on_ring = True
         masters = [running for running in self._running.values() if running.seat]
-        hosted = [step for one in masters for step in self._overlay.host(one.spec.app, now_ms)]
+        hosted = [step for one in masters for step in self._overlay.host(one.topic, now_ms)]
         over = [uid for uid in (*self._kept, *self._early) if self._log.is_dropped(uid)]
         found = [step for uid in dict.fromkeys(over) for step in self.end(uid, now_ms)]
         begun = [step for spec in self._log.programs() for step in self.begin(spec, now_ms)]
@@ -152,31 +159,39 @@ class Programs:
     # -- masters ---------------------------------------------------------------------------------------------
 
     def take_up(
-        self, spec: ProgramSpec, term: int, last: tuple[int, bytes], now_ms: int, voter: str | None
+        self,
+        spec: ProgramSpec,
+        group: str,
+        term: int,
+        last: tuple[int, bytes],
+        now_ms: int,
+        voter: str | None,
     ) -> list[Step]:
-        """We lead the job group of a job, and its ``last`` checkpoint is that (number, record)."""
+        """We lead a job group of a job, and its ``last`` checkpoint is that (number, record)."""
         number, record = last
-        self.masters.take_up(Led(spec, term, number, read(record) if number else None))
+        checkpoint = read(record) if number else None
+        self.masters.take_up(Led(spec, term, number, checkpoint, place_of(group)))
         return [*self._begin_masters(now_ms), *self.masters.tick(now_ms, voter)]
 
-    def release(self, uid: str, now_ms: int) -> list[Step]:
+    def release(self, group: str, now_ms: int) -> list[Step]:
         """We do not lead it any more: another agent goes on from what is committed."""
-        self.masters.release(uid)
-        running = self._running.pop(key_of(uid, MASTER), None)
+        self.masters.release(group)
+        running = self._running.pop(key_in(group), None)
         if running is None:
             return []
         self._asking.forget(running.key)
-        leader = self._log.leader(uid) or ""
+        leader = self._log.leader(group) or ""
         there = leader if leader != self._address else ""
-        return [StopProgram(running.key), *self._overlay.unhost(running.spec.app, now_ms, there)]
+        return [StopProgram(running.key), *self._overlay.unhost(running.topic, now_ms, there)]
 
-    def moved(self, uid: str, now_ms: int) -> list[Step]:
-        """A master is elsewhere now: hang below it in the job's tree."""
-        spec = self._log.program(uid)
+    def moved(self, group: str, now_ms: int) -> list[Step]:
+        """A master is elsewhere now: hang below it in its tree."""
+        spec = self._log.program(job_of(group))
         self.masters.hurry()
-        if spec is None or key_of(uid, MASTER) in self._running:
+        if spec is None or key_in(group) in self._running:
             return []
-        return list(self._overlay.rehost(spec.app, spec.master, now_ms))
+        topic = spec.topics[place_of(group)]
+        return list(self._overlay.rehost(topic, self._hosts(topic) or "", now_ms))
 
     def planted(self, topic: bytes, now_ms: int) -> list[Step]:
         """We are in a tree in another way, or newly: see that it knows where its root is."""
@@ -185,29 +200,42 @@ class Programs:
 
     def _hosts(self, topic: bytes) -> str | None:
         """Where the root of an application's tree is."""
-        return next((spec.master for spec in self._log.programs() if spec.app == topic), None)
+        of = (spec.groups[spec.topics.index(topic)] for spec in self._log.programs() if topic in spec.topics)
+        group = next(of, None)
+        return None if group is None else self._log.leader(group)
+
+    def _topic_of(self, group: str) -> bytes:
+        """The tree of a job group's master."""
+        spec, place = self._log.program(job_of(group)), place_of(group)
+        if place and spec is not None and place < len(spec.topics):
+            return spec.topics[place]
+        return bytes.fromhex(group.partition(".")[0])
 
     def _begin_masters(self, now_ms: int) -> list[Step]:
         found: list[Step] = []
         for led in self.masters.begin() if self._on_ring else ():
             spec, keeping = led.spec, Keeping(led.checkpoint, now_ms, led.number)
-            running = Running(spec, (), keeping, MASTER, led.term, filled_ms=now_ms)
+            running = Running(spec, (), keeping, seat_of(led.tree), led.term, filled_ms=now_ms)
             self._running[running.key] = running
-            found.extend(self._overlay.host(spec.app, now_ms))
-            found.append(
-                StartProgram(spec, running.place(self._address, self._overlay, now_ms), keeping.state, MASTER)
-            )
+            found.extend(self._overlay.host(running.topic, now_ms))
+            found.append(StartProgram(spec, self._place(running, now_ms), keeping.state, running.seat))
         return found
 
     def committed(self, save: SaveMaster, now_ms: int) -> list[Step]:
         """A job group has committed a checkpoint of its master."""
-        running = self._running.get(key_of(save.uid, MASTER))
+        running = self._running.get(key_in(save.uid))
         if running is None or running.term != save.term:
             return []
         return self._outgoing.saved(running, save.number, now_ms)
 
-    def _call(self, running: Running, event: calls.Event, now_ms: int, payload: bytes = b"") -> list[Step]:
-        return [*running.call(event, running.place(self._address, self._overlay, now_ms), payload)]
+    def _place(self, running: Running, now_ms: int, tree: int = 0) -> calls.Place:
+        roots = self._outgoing.roots(running.spec)
+        return running.place(self._address, self._overlay, now_ms, tree if roots else 0, roots)
+
+    def _call(
+        self, running: Running, event: calls.Event, now_ms: int, payload: bytes = b"", tree: int = 0
+    ) -> list[Step]:
+        return [*running.call(event, self._place(running, now_ms, tree), payload)]
 
     # -- what the job wants ----------------------------------------------------------------------------------
 
@@ -251,11 +279,13 @@ class Programs:
         if not running.within_rate(len(effect.value), now_ms):
             return self._flooded(running, effect, now_ms)
         match effect:
-            case calls.SendTo() if not self._outgoing.is_agent(running, effect.to):
+            case calls.SendTo() if effect.tree >= len(running.spec.trees):
+                self._outgoing.drop(running, "up no tree")
+            case calls.SendTo() if effect.to and not self._outgoing.is_agent(running, effect.to):
                 self._outgoing.drop(running, "to no agent")
             case calls.SendTo() | calls.MulticastOut() | calls.RouteOut():
                 if isinstance(effect, calls.SendTo):
-                    effect = calls.SendTo(self._outgoing.receiver(running, effect.to), effect.value)
+                    effect = replace(effect, to=self._outgoing.receiver(running, effect.to, effect.tree))
                 if not running.keeping.sends(effect, now_ms):
                     self._outgoing.drop(running, "too many wait for agents that are away")
                     running.clogged_ms = now_ms
@@ -299,16 +329,17 @@ class Programs:
         return found
 
     def _tell(self, running: Running, now_ms: int) -> list[Step]:
-        """Tell the master of trouble, and of its end. Its own it knows."""
-        if running.seat:
+        """Tell the first master of trouble, and of its end. Its own it knows."""
+        if running.seat == MASTER:
             return []
         state, reason = running.shown(now_ms)
         trouble = (state, reason) if state in ("failing", "failed") else ("", "")
         if not trouble[0] and not running.told[0]:
             return []
         running.told, running.told_ms = trouble, now_ms
+        tree = f" (tree {running.spec.trees[tree_of(running.seat)]})" if running.seat else ""
         word = note.ProgramTrouble(
-            uid=running.spec.uid, agent=self._name, state=trouble[0], reason=trouble[1]
+            uid=running.spec.uid, agent=(self._name + tree)[-AGENT_MAX:], state=trouble[0], reason=trouble[1]
         )
         return [self._outgoing.to_master(running.spec, word)]
 
@@ -324,13 +355,12 @@ class Programs:
     def _routed(self, routed: note.Routed, now_ms: int) -> list[Step]:
         """Where the master is, or at the node nearest to an app id: a message to the master."""
         of = [r for r in self._running.values() if r.spec.app == routed.app]
-        running = next((r for r in of if r.seat == MASTER), None)
+        running = next((r for r in of if r.seat == seat_of(routed.tree)), None)
         token = token_of(routed)
         if running is not None and running.state != "failed":
-            if token:
-                remember(running.queries, token)
-            event = calls.Delivered(routed.source, routed.value, routed.path, token)
-            return self._call(running, event, now_ms)
+            if token and not routed.tree and len(running.spec.trees) > 1:
+                return self._gather(running.spec, routed, now_ms)
+            return self._deliver(running, routed, (), now_ms)
         if not token:
             self.counts["messages_dropped"] += 1
             return []
@@ -343,6 +373,37 @@ class Programs:
         if sql is not None:
             return [self._asking.inspect(sql, token, now_ms)]
         return [reply(token, error="there is no job with that app id")]
+
+    def _deliver(
+        self, running: Running, routed: note.Routed, parts: tuple[bytes, ...], now_ms: int
+    ) -> list[Step]:
+        if token := token_of(routed):
+            remember(running.queries, token)
+        event = calls.Delivered(routed.source, routed.value, routed.path, token, parts)
+        return self._call(running, event, now_ms)
+
+    def _gather(self, spec: ProgramSpec, routed: note.Routed, now_ms: int) -> list[Step]:
+        """Ask the masters of the other trees, too."""
+        roots = self._outgoing.roots(spec)
+        if "" in roots:
+            why = f"the master of tree {spec.trees[roots.index('')]} is not at work yet: ask again"
+            return [reply(token_of(routed), error=f"{spec.name}: {why}")]
+        asked = self._gathering.ask(routed, spec.trees, now_ms)
+        if not asked:
+            return [reply(token_of(routed), error=f"{spec.name}: refused: too many queries wait here")]
+        return [Send(roots[one.tree], one) for one in asked]
+
+    def _gathered(self, gathered: Gathered, now_ms: int) -> list[Step]:
+        """All have answered, or one has not."""
+        routed, error = gathered.routed, gathered.error
+        running = next(
+            (r for r in self._running.values() if r.spec.app == routed.app and r.seat == MASTER), None
+        )
+        if running is None or running.state == "failed":
+            error = error or "its master is not at work here any more: ask again"
+        if running is None or error:
+            return [reply(token_of(routed), error=error)]
+        return self._deliver(running, routed, gathered.parts, now_ms)
 
     def awaits(self, id_: int) -> bool:
         """Whether that answer is for this node."""
@@ -360,9 +421,10 @@ class Programs:
                 running = self._running.get(key_of(message.uid, message.to))
                 if running is None:
                     return []
-                return self._outgoing.noted(
-                    running, sender, message, running.place(self._address, self._overlay, now_ms)
-                )
+                if message.tree >= len(running.spec.trees):
+                    return []
+                place = self._place(running, now_ms, message.tree)
+                return self._outgoing.noted(running, sender, message, place)
             case note.NotesKept():
                 if (running := self._running.get(key_of(message.uid, message.of))) is not None:
                     self._outgoing.kept(running, sender, message)
@@ -382,6 +444,9 @@ class Programs:
             case note.QueryProgram():
                 return self._routed(of_client(message), now_ms)
             case note.Returned():
+                gathered = self._gathering.returned(message)
+                if gathered is not None:
+                    return self._gathered(gathered, now_ms)
                 return list(self._asking.returned(message))
             case note.ProgramTrouble():
                 self._heard(message, now_ms)
@@ -398,17 +463,24 @@ class Programs:
     def _listens(self, uid: str) -> bool:
         """Whether a job here wants the multicasts of that one."""
         app = bytes.fromhex(uid.partition(".")[0])
-        return uid in self._running or any(app in one.spec.apps for one in self._running.values())
+        of = self._running.get(job_of(uid))
+        if of is not None and place_of(uid) < len(of.spec.trees):
+            return True
+        return not place_of(uid) and any(app in one.spec.apps for one in self._running.values())
 
     def _give(self, given: Iterable[Given], now_ms: int) -> list[Step]:
         """Multicasts, and the loss of some, for the job that they are of and for those that subscribed to
         another application's."""
         found: list[Step] = []
-        for app, uid, event in given:
+        for topic, group, value in given:
             for running in list(self._running.values()):
-                own = running.spec.app == app and uid in ("", running.spec.uid)
-                if own or app in running.spec.apps:
-                    found.extend(self._call(running, event, now_ms))
+                own = topic in running.spec.topics and job_of(group) in ("", running.spec.uid)
+                if not own and topic not in running.spec.apps:
+                    continue
+                tree = running.spec.topics.index(topic) if own else 0
+                app = running.spec.app if own else topic
+                event = calls.Missing(app, value) if isinstance(value, int) else calls.Cast(app, value)
+                found.extend(self._call(running, event, now_ms, tree=tree))
         return found
 
     def missed(self, topic: bytes, count: int, now_ms: int) -> list[Step]:
@@ -449,7 +521,7 @@ class Programs:
     # -- time ------------------------------------------------------------------------------------------------
 
     def deadline(self) -> int | None:
-        parts = (self._asking, self.submitting, self.masters, self._feedback)
+        parts = (self._asking, self._gathering, self.submitting, self.masters, self._feedback)
         waits = [at for part in parts if (at := part.deadline()) is not None]
         for running in self._running.values():
             if running.timer_ms is not None:
@@ -463,6 +535,7 @@ class Programs:
     def tick(self, now_ms: int, voter: str | None) -> list[Step]:
         found: list[Step] = [*self.submitting.tick(now_ms, voter), *self._asking.tick(now_ms)]
         found += self.masters.tick(now_ms, voter)
+        found += [step for one in self._gathering.tick(now_ms) for step in self._gathered(one, now_ms)]
         given, sends = self._feedback.tick(now_ms)
         found += [*sends, *self._give(given, now_ms)]
         for running in self._running.values():

@@ -23,7 +23,7 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elf.job.program.api import Host, Job
+from elf.job.program.api import Host, Job, JobError
 
 Lines = dict[str, tuple[int, int, int]]
 """The lines of each agent's log that a result is of: agent → id of the first, id of the last, how many."""
@@ -69,6 +69,8 @@ class Rounds(Job, ABC):
             host (Host): what runs the job.
         """
         super().__init__(name, creator, host)
+        if self.trees != 1:
+            raise JobError(f"trees = {self.trees!r}: rounds are of one tree")
         self.round = 0
         """The last round that this agent heard of; the first is 1."""
         self._begun = 0

@@ -26,6 +26,7 @@ from elf.cbt import BufferTree, WindowedTree
 from elf.job.program import calls
 from elf.job.program.api import Job, JobError, QueryFailed
 from elf.job.program.calls import JobEffect, Loaded, Place, Subscription
+from elf.job.program.seats import TREES_MAX
 from elf.job.program.spec import SETTINGS, Tap
 from elf.job.program.values import Message, NoMessage, pack_value, unpack_value
 
@@ -33,6 +34,8 @@ Ask = Callable[[bytes, str, bytes, tuple[str, ...], int], tuple[bytes, str]]
 """(app id, its name, message, path, timeout in ms) → (reply, error)."""
 
 TEXT_MAX = 400
+NAME_MAX = 64
+"""Of a tree."""
 
 
 class UserCodeError(Exception):
@@ -108,18 +111,41 @@ def job_class(names: dict[str, object], filename: str) -> type[Job]:
         raise UserCodeError(f"{made.__name__} must define {name}({wanted})")
     for name, value in dict(names.get(SETTINGS) or {}).items():  # type: ignore[call-overload]
         known = sorted(n for n in vars(made) if not n.startswith("_") and not callable(getattr(made, n)))
-        if name != "every" and name not in known:
+        if name not in ("every", "trees") and name not in known:
             raise UserCodeError(f"{made.__name__} has no setting {name}; it has {', '.join(known) or 'none'}")
         setattr(made, name, value)
     return made
 
 
+def names_of(trees: object) -> tuple[str, ...]:
+    """What people call the trees of a job. Raises ``UserCodeError``."""
+    if isinstance(trees, int) and 1 <= trees <= TREES_MAX:
+        return tuple(map(str, range(trees)))
+    names = tuple(trees) if isinstance(trees, list | tuple) else ()
+    if not 1 <= len(names) <= TREES_MAX or len(set(names)) < len(names) or not all(map(_is_name, names)):
+        raise UserCodeError(f"trees = {trees!r}: how many, or their names: at most {TREES_MAX}")
+    return names
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) and name.isprintable() and 0 < len(name) <= NAME_MAX
+
+
 class JobRunner:
-    """One job on one agent; it is its ``Host``. ``taps``: the shapes of its queries' partial aggregates."""
+    """One job on one agent; it is its ``Host``. ``taps``: the shapes of its queries' partial aggregates;
+    ``trees``: how many trees it has, 0 where that is not known yet."""
 
     def __init__(
-        self, text: str, filename: str, name: str, creator: str, ask: Ask, taps: tuple[Tap, ...] = ()
+        self,
+        text: str,
+        filename: str,
+        name: str,
+        creator: str,
+        ask: Ask,
+        taps: tuple[Tap, ...] = (),
+        trees: int = 0,
     ) -> None:
+        self._count = trees
         self._label = f"{creator}/{name}"
         self._ask = ask
         self._taps = {tap.name: tap for tap in taps}
@@ -131,6 +157,7 @@ class JobRunner:
         self._effects: list[JobEffect] = []
         self._path: tuple[str, ...] = ()
         self._query = ""
+        self._parts: tuple[bytes, ...] = ()
         self._sent = 0
         self.job = job_class(load(text, filename), filename)(name, creator, self)
 
@@ -152,10 +179,18 @@ class JobRunner:
         if pane is not None and (not isinstance(pane, int | float) or pane < 0.001):
             raise UserCodeError(f"every_pane = {pane!r}: seconds of event time, at least 0.001, or None")
         subscriptions = tuple(self._subscriptions.values())
+        trees = names_of(self.job.trees)
+        for one in subscriptions:
+            if one.tree and (isinstance(self.job.trees, int) or one.tree not in trees):
+                raise UserCodeError(
+                    f"subscription {one.name} has tree={one.tree!r}; trees = {self.job.trees!r}"
+                )
+        if self._count and self._count != len(trees):
+            raise UserCodeError(f"trees = {self.job.trees!r} here; there were {self._count} when it was sent")
         if pane is not None and all(one.app for one in subscriptions):
             raise UserCodeError("every_pane goes with rows: subscribe to a query, or to a stream")
         every_ms, pane_ms = (round((secs or 0) * 1000) for secs in (every, pane))
-        return Loaded(type(self.job).__name__, every_ms, subscriptions, pane_ms)
+        return Loaded(type(self.job).__name__, every_ms, subscriptions, pane_ms, trees)
 
     def state(self) -> bytes:
         """All that the job has now. Raises ``NotKept``."""
@@ -202,12 +237,12 @@ class JobRunner:
 
         May be called again from within ``ask``, for messages that are delivered meanwhile.
         """
-        kept = self._place, self._effects, self._path, self._query, self._sent
+        kept = self._place, self._effects, self._path, self._query, self._parts, self._sent
         self._place, self._effects, self._path, self._query, self._sent = place, effects, (), "", 0
         try:
             self._call(event, payload)
         finally:
-            self._place, self._effects, self._path, self._query, self._sent = kept
+            self._place, self._effects, self._path, self._query, self._parts, self._sent = kept
 
     def _call(self, event: calls.Event, payload: bytes) -> None:
         job = self.job
@@ -227,7 +262,7 @@ class JobRunner:
             case calls.Missing():
                 job.on_missed(event.app, event.count)
             case calls.Delivered():
-                self._path, self._query = event.path, event.query
+                self._path, self._query, self._parts = event.path, event.query, event.parts
                 returned = job.deliver(event.app, unpack_value(event.value))
                 if self._query:
                     self.reply(returned)
@@ -262,8 +297,8 @@ class JobRunner:
             raise JobError(f"two subscriptions are called {subscription.name}: give one a name=")
         self._subscriptions[subscription.name] = subscription
 
-    def send_to(self, node: str, message: Message) -> None:
-        self._put(calls.SendTo(node, _packed(message)))
+    def send_to(self, node: str, message: Message, tree: int) -> None:
+        self._put(calls.SendTo(node, _packed(message), tree))
 
     def multicast(self, message: Message) -> None:
         self._put(calls.MulticastOut(_packed(message, calls.MULTICAST_BYTES_MAX)))
@@ -274,6 +309,8 @@ class JobRunner:
     def reply(self, message: Message) -> None:
         if not self._query:
             raise JobError("there is nothing to reply to: reply belongs into deliver, once")
+        if self._parts:
+            message = self.job.together([message, *map(unpack_value, self._parts)])
         self._put(calls.ReplyOut(self._query, _packed(message)))
         self._query = ""
 
@@ -293,6 +330,10 @@ class JobRunner:
         if error:
             raise QueryFailed(error)
         return unpack_value(value)
+
+    def tree_of(self, name: str) -> str:
+        subscription = self._subscriptions.get(name)
+        return "" if subscription is None else subscription.tree
 
     def tree(
         self, name: str, *, changes: bool = False

@@ -14,7 +14,7 @@ from elf.job.program import calls
 from elf.job.program.calls import Place
 from elf.job.program.keeping import Keeping
 from elf.job.program.port import CallProgram, State
-from elf.job.program.seats import OWN, key_of
+from elf.job.program.seats import OWN, group_of, key_of, tree_of
 from elf.job.program.spec import ProgramSpec
 
 SENDS_A_SEC: Final = 500
@@ -33,8 +33,8 @@ LONG_AGO_MS: Final = -(1 << 62)
 @dataclass
 class Running:
     """A job in its ``seat`` here; a master of a ``term``. ``topics``: the trees that it takes part in, its
-    own first. ``told``: the trouble last reported to the master, at ``told_ms``. ``flooded_ms``: when it last
-    sent more than it may, and ``clogged_ms``: more than others have taken."""
+    own ones first. ``told``: the trouble last reported to the master, at ``told_ms``. ``flooded_ms``: when it
+    last sent more than it may, and ``clogged_ms``: more than others have taken."""
 
     spec: ProgramSpec
     topics: tuple[bytes, ...]
@@ -68,15 +68,30 @@ class Running:
     def key(self) -> str:
         return key_of(self.spec.uid, self.seat)
 
-    def place(self, me: str, overlay: ring.Overlay, now_ms: int) -> Place:
-        """Where it is in the job's tree. The master is above the job of its own agent, which is above
-        nobody."""
-        app = self.spec.app
+    @property
+    def group(self) -> str:
+        """The uid of its job group, of a master."""
+        return group_of(self.spec.uid, self.seat)
+
+    @property
+    def topic(self) -> bytes:
+        """The tree whose master it is; the first one, of the job of an agent."""
+        return self.spec.topics[tree_of(self.seat)]
+
+    def place(
+        self, me: str, overlay: ring.Overlay, now_ms: int, tree: int = 0, roots: tuple[str, ...] = ()
+    ) -> Place:
+        """Where it is in the job's tree. A master is above the job of its own agent, which is above nobody.
+        ``tree``: that by which something has come to the job of an agent; ``roots``: of a job with several
+        trees, where their masters are."""
         if self.seat:
-            return Place(me, now_ms, True, "", (me, *overlay.children(app)))
-        if overlay.is_root(app):
-            return Place(me, now_ms, False, me)
-        return Place(me, now_ms, False, overlay.parent(app) or "", overlay.children(app))
+            own = tree_of(self.seat)
+            return Place(me, now_ms, True, "", (me, *overlay.children(self.topic)), own, roots=roots)
+        links = [_links(topic, me, overlay) for topic in (self.spec.topics if roots else [self.spec.app])]
+        if not roots:
+            return Place(me, now_ms, False, *links[0])
+        parents, below = zip(*links, strict=True)
+        return Place(me, now_ms, False, *links[tree], tree, parents, below, roots)
 
     def shown(self, now_ms: int) -> tuple[State, str]:
         """State and reason, for people: what was dropped is shown for a while."""
@@ -139,6 +154,13 @@ class Running:
         for pane in range(max(keeping.pane or end, end - PANES_MAX), end):
             yield calls.Pane(pane * pane_us, (pane + 1) * pane_us)
             keeping.told_panes(pane + 1)
+
+
+def _links(topic: bytes, me: str, overlay: ring.Overlay) -> tuple[str, tuple[str, ...]]:
+    """Who is above an agent in a tree, and who is below it."""
+    if overlay.is_root(topic):
+        return me, ()
+    return overlay.parent(topic) or "", overlay.children(topic)
 
 
 def remember(known: dict[str, None], name: str) -> None:

@@ -18,8 +18,9 @@ import pyarrow as pa
 from elf.aggregates import State
 from elf.cbt import BufferTree, WindowedTree
 from elf.fields import Address, Code, Generation, Key, Label, Millis, Name
-from elf.job.program.calls import Loaded
-from elf.job.spec import app_id
+from elf.job.program.calls import Loaded, TreeNames
+from elf.job.program.seats import TREES_MAX
+from elf.job.spec import app_id, group_uid, range_topic
 from elf.ql.definition import TapDefinition, why_not
 from elf.ql.plan import Fragment
 from elf.security.authored import Authorship
@@ -88,7 +89,8 @@ class ProgramSpec:
     """A job in Python as its creator sent it. ``title``: the name of its class; ``subscription``: that of the
     request, so that a repeat is recognised; ``every_ms``: between two timers, and ``pane_ms``: of a pane of
     event time, 0 for none; ``definitions``: what its taps are made from; ``apps``: app ids whose multicasts
-    it wants. It may be ``unusable``, as ``elf.job.spec.JobSpec``."""
+    it wants; ``trees``: what people call its trees, of which each has a master. It may be ``unusable``, as
+    ``elf.job.spec.JobSpec``."""
 
     name: Name
     creator: Name
@@ -105,6 +107,9 @@ class ProgramSpec:
     pane_ms: Millis = 0
     master: Address = ""
     """Where its job group is; in the record of the group, where that was bootstrapped."""
+    trees: TreeNames = ("0",)
+    roots: Annotated[tuple[Address, ...], msgspec.Meta(max_length=TREES_MAX)] = ()
+    """Where the job groups of its trees after the first are bootstrapped."""
 
     @cached_property
     def unusable(self) -> str:
@@ -129,6 +134,17 @@ class ProgramSpec:
     def app(self) -> bytes:
         """App id, and key of its tree: requests for the job go to the node nearest to it."""
         return app_id(self.name, self.creator)
+
+    @cached_property
+    def topics(self) -> tuple[bytes, ...]:
+        """The keys of its trees."""
+        others = (range_topic(self.name, self.creator, place) for place in range(1, len(self.trees)))
+        return (self.app, *others)
+
+    @cached_property
+    def groups(self) -> tuple[str, ...]:
+        """The uids of the job groups of its trees."""
+        return tuple(group_uid(self.uid, place) for place in range(len(self.trees)))
 
     @property
     def uid(self) -> str:
