@@ -161,25 +161,48 @@ async def _ask(make: Callable[[], Fleet], sql: str, request: RunRequest) -> Repl
         await fleet.stop()
 
 
+def run_together(
+    request: RunRequest, queries: Sequence[str], on_windows: Callable[[int, WindowResult], None]
+) -> tuple[Summary, dict[int, str]]:
+    """Run several queries over the inputs of one, which are read once; ``on_windows`` gets every window with
+    the number of its query. The queries that were refused, and why, are beside the figures. Raises
+    ``UserError``."""
+    logs.configure("error", "console")
+    made, notes = streams_of(request)
+    summary, failed = asyncio.run(_answered(partial(Fleet, made), request, queries, on_windows))
+    return replace(summary, notes=notes, blank=not any(one.samples for one in made)), failed
+
+
 async def _run(
     make: Callable[[], Fleet], request: RunRequest, on_windows: Callable[[WindowResult], None]
 ) -> Summary:
+    queries = [request.asked.sql]
+    summary, failed = await _answered(make, request, queries, lambda _, result: on_windows(result))
+    if failed:
+        raise UserError(failed[0])
+    return summary
+
+
+async def _answered(
+    make: Callable[[], Fleet],
+    request: RunRequest,
+    queries: Sequence[str],
+    on_windows: Callable[[int, WindowResult], None],
+) -> tuple[Summary, dict[int, str]]:
     began = time.monotonic()
     fleet = make()
     try:
         await fleet.start()
         windows = 0
 
-        def count(_: int, result: WindowResult) -> None:
+        def count(number: int, result: WindowResult) -> None:
             nonlocal windows
             windows += decode(result.status).num_rows
-            on_windows(result)
+            on_windows(number, result)
 
         async with _telling(fleet, request):
-            failed = await fleet.answer([request.asked.sql], count, request.tables, request.files)
-        if failed:
-            raise UserError(failed[0])
-        return fleet.summary(windows, time.monotonic() - began)
+            failed = await fleet.answer(queries, count, request.tables, request.files)
+        return fleet.summary(windows, time.monotonic() - began), failed
     finally:
         await fleet.stop()
 

@@ -16,10 +16,14 @@ from typing import Annotated, Final
 import typer
 
 from elf.cli.options import (
+    DEFAULT_ADDRESS,
     ArchivePaths,
+    Cluster,
     ColumnTypes,
+    Connect,
     FromMoment,
     GeoipOption,
+    KeysOption,
     Output,
     OutputOption,
     SeveralValues,
@@ -54,6 +58,7 @@ def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     app.command(cls=SeveralValues, epilog=examples("run"))(run)
     app.command("test", epilog=examples("test"))(try_out)
+    app.command(cls=SeveralValues, epilog=examples("report"))(report)
     app.command(epilog=examples("demo"))(demo)
     app.command(epilog=examples("audit"))(audit)
     app.command(epilog=examples("backup"))(backup)
@@ -171,6 +176,56 @@ def try_out(
     from elf.cli.testing.report import try_files
 
     return try_files(files, only, output, junit)
+
+
+def report(
+    html: Annotated[
+        Path, typer.Option("--html", metavar="FILE", help="Where it goes; what is there is replaced.")
+    ],
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", metavar="PATH...", help="Log files; -: standard input.")
+    ] = None,
+    query: Annotated[
+        str | None,
+        typer.Option("--query", "-q", metavar="SQL", help="Of the files; default: the panels of a web log."),
+    ] = None,
+    file: SqlFile = None,
+    job: Annotated[
+        str | None, typer.Option("--job", metavar="JOB", help="Instead: a job of the fleet, its windows.")
+    ] = None,
+    since: Annotated[
+        str, typer.Option("--since", metavar="WHEN", help="With --job: windows from then on.")
+    ] = "-1 day",
+    until: Annotated[str, typer.Option("--until", metavar="WHEN", help="With --job: windows before.")] = "",
+    format: Annotated[
+        str | None, typer.Option("--format", metavar="FORMAT", help="As of elf run; told from the lines.")
+    ] = None,
+    timestamp: Annotated[
+        str | None, typer.Option("--timestamp", metavar="COLUMN", help="The column with the event time.")
+    ] = None,
+    column: ColumnTypes = None,
+    timezone: Annotated[
+        str | None, typer.Option("--timezone", metavar="ZONE", help="Of times that name none (UTC).")
+    ] = None,
+    geoip: GeoipOption = None,
+    title: Annotated[str | None, typer.Option("--title", help="What stands above it.")] = None,
+    connect: Connect = DEFAULT_ADDRESS,
+    cluster: Cluster = "elf",
+    keys: KeysOption = None,
+) -> int:
+    """Write one HTML file that reads without a network: panels or a query over log files, or the windows of a
+    job."""
+    from elf.cli.report import ReportOptions, of_job, of_logs
+
+    if (job is None) == (not inputs):
+        raise UserError("give log files (--input PATH...) or a job (--job JOB), one of them")
+    if job is not None:
+        if query is not None or file is not None:
+            raise UserError("a job has its query: -q and -f are of log files")
+        return of_job(html, job, since, until, connect, cluster, title)
+    sql = None if query is None and file is None else one_text(query, file, "-q SQL and -f FILE")
+    told = (format, timestamp, timezone, tuple(column or ()), databases(geoip), title)
+    return of_logs(ReportOptions(html, tuple(inputs or ()), sql, *told))
 
 
 def demo(

@@ -11,6 +11,10 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
         "zcat access.log.*.gz | elf run -f slow.sql --input -",
     ),
     "test": ("elf test tests/*.yaml", "elf test access.yaml --only 'failures' --junit report.xml"),
+    "report": (
+        "elf report --html report.html --input /var/log/nginx/access.log*",
+        "elf report --html busy.html --job busy --since '-6 hours' --connect web-1:7071",
+    ),
     "demo": ("elf demo", "elf demo --app product-bundling"),
     "audit": ("elf audit --data-dir /var/lib/elf",),
     "backup": ("elf backup --out fleet.tar.gz", "elf backup --out fleet.tar.gz --keys"),

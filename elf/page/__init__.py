@@ -23,6 +23,7 @@ Rules:
 | ``asked`` | the requests that have a body |
 | ``answers`` | tables, windows and results as JSON |
 | ``events`` | server-sent events, out of one source of windows or several |
+| ``report`` | queries and their windows in one file, with no server |
 | ``panels`` | the queries of ``queries``, over another stream, time and with filters |
 | ``static`` | HTML, CSS and ES modules; ``vendor`` has uPlot, with its licence |
 """

@@ -8,6 +8,7 @@ query is a name, a number or a literal; the agent that plans it looks at the who
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -57,23 +58,32 @@ def query(panel: Panel, asked: Composed) -> str:
     """One of them."""
     if not re.fullmatch(r"[A-Za-z_]\w*", asked.stream):
         raise UserError(f"{asked.stream!r} is no name of a stream")
+    secs, every = asked.window_secs, asked.every_secs
+    lines = [
+        over_all(panel, asked.stream, asked.filters, secs),
+        f"WINDOWING LANDMARK EVERY {every} SECONDS" if secs is None else f"WINDOWING {secs} SECONDS",
+        *([] if secs is None else [f"EMIT CHANGES EVERY {every} SECONDS"]),
+    ]
+    return "\n".join(lines)
+
+
+def over_all(panel: Panel, stream: str, filters: Sequence[Filter] = (), secs: int | None = None) -> str:
+    """A panel without windows, over all there is; ``secs``: how long that is, None: nobody knows."""
     found = _PARTS.search(panel.sql)
     assert found is not None, panel.name
     where = [found["where"]] if found["where"] else []
-    where += [_condition(one) for one in asked.filters]
-    secs, every, items = asked.window_secs, asked.every_secs, found["items"]
-    if secs is None:  # over how long that is nobody knows
+    where += [_condition(one) for one in filters]
+    items = found["items"]
+    if secs is None:
         items = ",".join(one for one in _split(items) if not _A_SECOND.search(one))
     else:
         items = _A_SECOND.sub(f" / {secs}", items)
     lines = [
         f"SELECT {items}",
-        f"FROM {asked.stream}",
+        f"FROM {stream}",
         *(["WHERE " + "\n  AND ".join(f"({one})" for one in where)] if where else []),
         *([f"GROUP BY {found['keys']}"] if found["keys"] else []),
         *([found["rest"].strip()] if found["rest"].strip() else []),
-        f"WINDOWING LANDMARK EVERY {every} SECONDS" if secs is None else f"WINDOWING {secs} SECONDS",
-        *([] if secs is None else [f"EMIT CHANGES EVERY {every} SECONDS"]),
     ]
     return "\n".join(lines)
 

@@ -5,7 +5,7 @@ import { brief } from "./dom.js";
 const UPLOT = "./vendor/uplot-1.6.32/";
 const HEIGHT = 240;
 export const COLOURS = ["#2f8f66", "#c8741b", "#4d7fd1", "#b0508f", "#8a8f1f", "#7d63c9", "#c6504b", "#2b97a3"];
-let loading = null;
+let loading = globalThis.elfPlot ? Promise.resolve(globalThis.elfPlot) : null; // a report brings it along
 
 function uplot() {
   loading ??= import(`${UPLOT}uPlot.esm.js`).then((module) => {

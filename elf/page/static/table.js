@@ -6,10 +6,10 @@ import { cell, fill, h, say } from "./dom.js";
 export class Table {
   /**
    * `bars`: whether the first column of numbers has bars. `pick(column, value, row)`: what a click on a cell does;
-   * `picks(column)`: which columns can be clicked. `shown`: how a column's values are written, by its name.
+   * `picks(column)`: which columns can be clicked. `keys`: names of columns whose numbers measure nothing. `shown`: how a column's values are written, by its name.
    */
-  constructor({ caption = "", bars = false, pick = null, picks = () => true, shown = {}, empty = "no rows" } = {}) {
-    this.options = { bars, pick, picks, shown, empty };
+  constructor({ caption = "", bars = false, pick = null, picks = () => true, keys = [], shown = {}, empty = "no rows" } = {}) {
+    this.options = { bars, pick, picks, keys, shown, empty };
     this.head = h("tr");
     this.body = h("tbody");
     this.more = h("p", { class: "dim", hidden: true });
@@ -26,7 +26,7 @@ export class Table {
       fill(this.head, columns.map((column) => h("th", { scope: "col", class: column.kind }, column.name)));
       fill(this.body);
     }
-    const measure = this.options.bars && rows.length > 1 ? columns.findIndex((column) => column.kind === "number") : -1;
+    const measure = this.options.bars && rows.length > 1 ? columns.findIndex((column) => column.kind === "number" && !this.options.keys.includes(column.name)) : -1;
     const most = measure < 0 ? 0 : Math.max(0, ...rows.map((row) => Number(row[measure]) || 0));
     while (this.body.rows.length > Math.max(rows.length, 1)) this.body.deleteRow(-1);
     if (!rows.length) {

@@ -12,8 +12,8 @@ const keyOf = (window) => `${window.start} ${window.end}`;
 const partial = (window) => !window.whole && !window.early;
 
 export class Windows {
-  /** `pick`: what a click on a cell of a row does. */
-  constructor(signal, { pick = null, picks } = {}) {
+  /** `pick`: what a click on a cell of a row does. `keys`: columns whose numbers measure nothing. */
+  constructor(signal, { pick = null, picks, keys } = {}) {
     this.windows = new Map();
     this.chosen = null;
     this.metric = null;
@@ -26,7 +26,7 @@ export class Windows {
     this.plot = h("div", { class: "chart" });
     this.legend = h("div", { class: "legend" });
     this.figure = h("div", {}, h("div", { class: "controls" }, h("label", { class: "row" }, "Chart of ", this.choice)), this.plot, this.legend);
-    this.table = new Table({ caption: "Rows of the window", bars: true, pick, picks, empty: "no rows in this window" });
+    this.table = new Table({ caption: "Rows of the window", bars: true, pick, picks, keys, empty: "no rows in this window" });
     this.lines = new Lines(this.plot, signal);
     this.waiting = h("p", { class: "dim" }, "Waiting for the first window …");
     this.body = h("div", { hidden: true }, h("div", { class: "controls" }, this.badge, this.time, this.follow), this.table.node, this.strip, this.figure);

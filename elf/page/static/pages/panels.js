@@ -34,6 +34,7 @@ export async function open(main, _rest, { signal, tell }) {
       caption: panel.title,
       bars: true,
       picks: (column) => column.name in panel.columns,
+      keys: Object.keys(panel.columns),
       pick: (column, value) => add({ panel: panel.name, column: column.name, value }),
       empty: "no rows yet",
     });
