@@ -5,11 +5,13 @@ Nothing heavy is imported before a command needs it, so that ``elf --help`` is t
 
 from __future__ import annotations
 
+import copy
 import gc
 import sys
 from typing import Annotated, Final
 
 import typer
+from typer.main import get_command_name
 
 from elf import __version__
 from elf.cli import config, fleet, keys, local, offline
@@ -54,11 +56,29 @@ def _options(
     pass
 
 
+def only(command: str) -> typer.Typer:
+    """The application with this command alone: to make the parsers of all of them would take longer than most
+    commands do. With all of them where it is none, as what is then printed names them."""
+    commands = [
+        known
+        for known in app.registered_commands
+        if known.callback and (known.name or get_command_name(known.callback.__name__)) == command
+    ]
+    groups = [known for known in app.registered_groups if known.name == command]
+    if not commands and not groups:
+        return app
+    one = copy.copy(app)
+    one.registered_commands, one.registered_groups = commands, groups
+    return one
+
+
 def main(args: list[str] | None = None) -> None:
     """Run one command line and exit with its status."""
     gc.set_threshold(OBJECTS_NEW)
     ready()
-    sys.exit(exit_status(lambda: app(args, prog_name="elf", standalone_mode=False)))
+    words = sys.argv[1:] if args is None else args
+    named = only(words[0]) if words else app
+    sys.exit(exit_status(lambda: named(words, prog_name="elf", standalone_mode=False)))
 
 
 if __name__ == "__main__":

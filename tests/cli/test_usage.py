@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from elf.cli.completion import Shell
-from elf.cli.main import app
+from elf.cli.main import app, only
 from elf.cli.usage import EXAMPLES
 
 GROUP = typer.main.get_command(app)
@@ -54,3 +54,19 @@ def test_elf_says_what_may_come_next() -> None:
         [sys.executable, "-m", "elf.cli.main"], env={**os.environ, **asked}, capture_output=True, check=False
     )
     assert done.stdout.split() == [b"--every"]
+
+
+def test_a_command_that_is_made_alone_is_the_same() -> None:
+    whole = typer.main.get_command(app)
+    context = whole.make_context("elf", ["--help"], resilient_parsing=True)
+    for name, among_all in getattr(whole, "commands").items():  # noqa: B009
+        (alone,) = getattr(typer.main.get_command(only(name)), "commands").values()  # noqa: B009
+        first, second = (
+            one.get_help(typer.Context(one, info_name=name, parent=context)) for one in (alone, among_all)
+        )
+        assert first == second
+
+
+@pytest.mark.parametrize("word", ["--help", "rnu", ""])
+def test_what_names_no_command_is_told_of_all(word: str) -> None:
+    assert only(word) is app
