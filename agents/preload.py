@@ -196,7 +196,6 @@ def _prepare_everything() -> None:
     and its forks share nothing but memory that they copy when they write."""
     import h11  # noqa: F401
     import numpy.ma  # noqa: F401
-    import pyarrow.acero
     import pyarrow.parquet  # noqa: F401
     import uvicorn.lifespan.off
     import uvicorn.protocols.http.h11_impl  # noqa: F401

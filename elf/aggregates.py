@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.errors import ElfError
+from elf.grouping import grouped
 from elf.keys import hash_keys
 
 MergeOp = Literal["sum", "min", "max", "own"]
@@ -75,7 +76,7 @@ def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequen
         columns[key] = whole[key]
     source = pa.table({name: columns[name] for name in names})
     if not states:
-        return source.group_by(list(keys), use_threads=False).aggregate([])
+        return grouped(source, keys)
     if any(state.by is not None for state in states):
         return _merged_by(source, whole, keys, states)
     plain = [state for state in states if not may_overflow(state, source[state.name])]
@@ -83,18 +84,18 @@ def merge_tables(tables: Sequence[pa.Table], keys: Sequence[str], states: Sequen
         if state not in plain:
             index = source.schema.get_field_index(state.name)
             source = source.set_column(index, state.name, widen(source[state.name]))
-    grouped = source.group_by(list(keys), use_threads=False).aggregate([(s.name, s.merge) for s in states])
+    found = grouped(source, keys, {state.name: (state.name, state.merge) for state in states})
     merged = [
         restore(column, state, whole.schema.field(state.name).type)
-        for state, column in zip(states, grouped.columns[len(keys) :], strict=True)
+        for state, column in zip(states, found.columns[len(keys) :], strict=True)
     ]
-    return pa.table([*grouped.columns[: len(keys)], *merged], names=names)
+    return pa.table([*found.columns[: len(keys)], *merged], names=names)
 
 
 def _merged_by(source: pa.Table, whole: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table:
     """The same where some states merge in ways of their own: by the number of each row's group."""
     rows = whole.select(list(keys)).append_column("row", pa.array(np.arange(whole.num_rows)))
-    found = rows.group_by(list(keys), use_threads=False).aggregate([("row", "list")])
+    found = grouped(rows, keys, {"row_list": ("row", "list")})
     lists = found["row_list"].combine_chunks()
     order, sizes = lists.flatten(), np.diff(lists.offsets.to_numpy())
     ids = np.repeat(np.arange(len(sizes)), sizes)

@@ -34,6 +34,7 @@ from elf.batch import decode
 from elf.errors import ElfError
 from elf.functions import wire
 from elf.functions.function import MORE_BYTES_MAX, Done, Failed, conform
+from elf.grouping import grouped
 from elf.job.rollup.mirrors import flow_of
 from elf.ql.plan import Fragment, Plan, Reduce
 
@@ -129,13 +130,13 @@ class ReduceFunction:
             keys = normalise(table.select(self._keys), self._keys, ())
             marked = [pa.repeat(mark, table.num_rows) for mark in marks]
             tables.append(pa.table([*keys.columns, *marked], [*places, "made", "given"]))
-        counted = pa.concat_tables(tables).group_by(places, use_threads=False)
-        counted = counted.aggregate([("made", "sum"), ("given", "sum")])
-        more = pc.greater(counted["made_sum"], counted["given_sum"])
+        sums = {"made": ("made", "sum"), "given": ("given", "sum")}
+        counted = grouped(pa.concat_tables(tables), places, sums)
+        more = pc.greater(counted["made"], counted["given"])
         for row in counted.filter(more).slice(0, 1).to_pylist():
             pairs = zip(self._keys, places, strict=True)
             group = ", ".join(f"{key} = {row[place]!r}" for key, place in pairs)
-            how = "twice" if row["given_sum"] else "that it was not given"
+            how = "twice" if row["given"] else "that it was not given"
             return (
                 f"{self._who} gives a group {how} ({group}): it may leave groups out and change their values"
             )

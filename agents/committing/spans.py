@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from agents.committing.panetables import opened_counters, opened_groups
 from elf.fields import replace
+from elf.grouping import grouped
 from elf.job.contributions import Piece
 from elf.job.effects import CommitWindows
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -215,9 +216,5 @@ def _groups_max(effect: CommitWindows, groups: Sequence[pa.Table], rows: int) ->
     if not keys:
         return 1
     tables = [table.select(keys) for table in groups if table.num_rows]
-    distinct = (
-        pa.concat_tables(tables, promote_options="permissive").group_by(keys).aggregate([]).num_rows
-        if tables
-        else 0
-    )
+    distinct = grouped(pa.concat_tables(tables, promote_options="permissive"), keys).num_rows if tables else 0
     return min(rows, distinct, plan.top.rows if plan.top is not None else distinct)

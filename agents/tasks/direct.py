@@ -7,6 +7,7 @@ import pyarrow as pa
 from agents.tasks.conditions import holds
 from agents.tasks.engine import Mapper, as_schema
 from elf.aggregates import State, canonical_key, may_overflow, normalise, ordered, restore
+from elf.grouping import grouped
 from elf.job.ports import MapperPort
 from elf.ql.plan import Direct, Fragment
 
@@ -32,12 +33,15 @@ class DirectMapper(MapperPort):
         rows = as_schema(self._sql.schema, rows)
         if any(may_overflow(state, rows[column]) for state, column in self._sums):
             return self._sql.run(rows)
-        grouped = self._grouped(rows)
+        of_groups = self._grouped(rows)
         if self._direct.where:
-            grouped = grouped.filter(holds(self._direct.where, rows))
+            of_groups = of_groups.filter(holds(self._direct.where, rows))
         by = ["_pane", *self._keys]
-        how = [([], "count_all") if not given else (state.name, _how(state)) for state, given in self._states]
-        found = grouped.group_by(by, use_threads=False).aggregate(how)
+        how = {
+            state.name: (state.name, _how(state)) if given else (None, "count_all")
+            for state, given in self._states
+        }
+        found = grouped(of_groups, by, how)
         made = [
             restore(column, state, rows.schema.field(given).type) if state.merge != "sum" else column
             for (state, given), column in zip(self._states, found.columns[len(by) :], strict=True)
@@ -57,8 +61,7 @@ class DirectMapper(MapperPort):
         return pa.table(found)
 
     def prepare(self) -> None:
-        """What groups is imported, which takes longer than all else that is done first."""
-        import pyarrow.acero  # noqa: F401
+        """There is nothing to prepare."""
 
     def close(self) -> None:
         self._sql.close()

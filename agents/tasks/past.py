@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from elf.fields import replace
+from elf.grouping import grouped
 from elf.job.commands import Install, Replay
 from elf.job.past import Past, Records, sealed_below
 from elf.job.spec import START_OF_TIME, Flow
@@ -249,7 +250,7 @@ def _wanted(rows: pa.Table, roll: Roll, since_us: int) -> pa.Table:
 def _by_source(rows: pa.Table) -> list[Records]:
     """Each source and log by itself; of a source in the order of its offsets, as its lines were archived."""
     found = []
-    names = rows.select(["source", "log"]).group_by(["source", "log"], use_threads=False).aggregate([])
+    names = grouped(rows.select(["source", "log"]), ["source", "log"])
     for name in names.to_pylist():
         chosen = rows.filter(pc.and_(*(pc.equal(rows[key], name[key]) for key in ("source", "log"))))
         lines = chosen["line"].combine_chunks()

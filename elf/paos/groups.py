@@ -12,6 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from elf.grouping import grouped
+
 Array = npt.NDArray[Any]
 Int64s = npt.NDArray[np.int64]
 
@@ -208,9 +210,9 @@ class Groups:
         given = column(values)
         if pa.types.is_integer(given.type) or pa.types.is_floating(given.type):
             return self._reduced(how, _numbers(given))
-        table = pa.table({"group": self.ids, "value": given}).group_by("group", use_threads=False)
-        found = table.aggregate([("value", name)]).sort_by("group")
-        return found[f"value_{name}"].combine_chunks()
+        table = pa.table({"group": self.ids, "value": given})
+        found = grouped(table, ["group"], {"extreme": ("value", name)}).sort_by("group")
+        return found["extreme"].combine_chunks()
 
 
 def column(values: Any) -> pa.Array:

@@ -11,14 +11,16 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec import Struct
 
 from elf.batch import decode, encode
 from elf.errors import PeerError, UserError
+from elf.fields import replace
+from elf.grouping import grouped
 from elf.ipcsize import NotArrow, decoded_bytes
 from elf.ql.expressions import Expr, Kind, Ref, Spelled, rewrite
 from elf.ql.fuel import BYTES_A_PART, burn
@@ -43,8 +45,7 @@ TYPES: Final[Mapping[pa.DataType, ColumnType]] = {
 """What the columns of a table may be."""
 
 
-@dataclass(frozen=True)
-class Joined:
+class Joined(Struct, frozen=True):
     """A table in FROM. ``name``: what stands before its columns; empty where it is inside a subquery."""
 
     name: str
@@ -131,7 +132,7 @@ def distinct_of(table: Table, column: Column, kind: Kind) -> tuple[Table, bool]:
         doubles = pc.add(contents[column.name].cast(pa.float64(), safe=False), 0.0)
         doubles = pc.if_else(pc.is_nan(doubles), math.nan, doubles)
         contents = pa.table({column.name: doubles})
-    values = contents.group_by(column.name, use_threads=False).aggregate([]).combine_chunks()
+    values = grouped(contents, [column.name]).combine_chunks()
     data = encode(values.replace_schema_metadata(None), small=True)
     found = replace(narrowed, data=data, digest=_digest(data), rows=values.num_rows)
     return found, values.column(0).null_count > 0

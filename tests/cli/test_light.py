@@ -75,6 +75,6 @@ def test_a_run_loads_an_agent_without_its_network(tmp_path: Path) -> None:
     assert not found & {
         "agents.exposition", "agents.http", "agents.process", "agents.settings", "elf.client.client",
         "elf.client.connection", "elf.transport.zeromq", "lab.bench", "lab.generator", "matplotlib",
-        "prometheus_client", "prompt_toolkit", "pygments", "pyspark", "rich", "spark_backend", "starlette",
-        "uvicorn", "yaml", "zmq",
+        "prometheus_client", "prompt_toolkit", "pyarrow.dataset", "pyarrow.fs", "pygments", "pyspark", "rich",
+        "spark_backend", "starlette", "uvicorn", "yaml", "zmq",
     }  # fmt: skip
