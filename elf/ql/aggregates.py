@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from sqlglot import exp
 
 from elf.errors import QueryError
@@ -15,8 +15,7 @@ if TYPE_CHECKING:  # they are read by its parser
 NAME_MAX: Final = 64
 
 
-@dataclass(frozen=True)
-class CreateAggregate:
+class CreateAggregate(Struct, frozen=True):
     """``CREATE [OR REPLACE] AGGREGATE name FROM 'file.py'``. The name is in lower case."""
 
     sql: str
@@ -25,8 +24,7 @@ class CreateAggregate:
     replace: bool = False
 
 
-@dataclass(frozen=True)
-class DropAggregate:
+class DropAggregate(Struct, frozen=True):
     """``DROP AGGREGATE name``. The name is in lower case."""
 
     sql: str

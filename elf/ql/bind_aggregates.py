@@ -7,12 +7,13 @@ Every aggregate ignores NULLs, so ``a(x) FILTER (WHERE c)`` is ``a(CASE WHEN c T
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Final, Literal
 
+from msgspec import Struct
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.bind_operators import numeric
 from elf.ql.expressions import OWN, TRUE, Aggregate, Call, Constant, Expr, Kind, Ref
 from elf.ql.kinds import become, cast, common
@@ -28,8 +29,7 @@ DECIMALS_MAX: Final = 9
 """The most decimals of the p of a percentile."""
 
 
-@dataclass(frozen=True)
-class Asked:
+class Asked(Struct, frozen=True):
     """A call of an aggregate. ``plain`` is the bound first argument, ``arg`` the same with FILTER in it."""
 
     name: str
@@ -62,8 +62,7 @@ class Asked:
         return Aggregate(name, args, kind, start_of(self.node) or 0, params)
 
 
-@dataclass(frozen=True)
-class Rule:
+class Rule(Struct, frozen=True):
     """``arguments``: how many, and ``optional`` ones. ``distinct``: whether DISTINCT may stand before the
     first; ``listed``: whether ORDER BY and LIMIT may stand behind. ``usage``, ``about`` and ``example`` (over
     the sample of the reference) are for people.

@@ -4,11 +4,11 @@ since nobody writes it."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import ClassVar, Final
 
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.bind_operators import numeric
 from elf.ql.expressions import Aggregate, Call, Constant, Expr
 from elf.ql.kinds import become

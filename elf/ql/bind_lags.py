@@ -6,11 +6,11 @@ computed: ``elf.ql.lags``.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Over, rewrite, walk
 from elf.ql.kinds import become, common
 from elf.ql.scope import Scope

@@ -9,12 +9,12 @@ Figure 4 runs as printed.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
 from elf.errors import ColumnError
+from elf.fields import replace
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Over, Ref, walk
 from elf.ql.scope import Scope
 from elf.ql.source import did_you_mean, start_of

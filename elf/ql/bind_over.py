@@ -11,11 +11,11 @@ What depends on the order of equal rows is ordered by the keys behind what the q
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.bind_lags import LAGS, bind_lag_over, is_over_windows, steps_of
 from elf.ql.bind_operators import numeric
 from elf.ql.expressions import Constant, Expr, Kind, Over

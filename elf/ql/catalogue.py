@@ -8,9 +8,10 @@ access log.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.functions import GROUPS
@@ -18,8 +19,7 @@ from elf.ql.functions import GROUPS
 What = Literal["clause", "operator", "function", "aggregate"]
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """One element of the language.
 
     ``example``: for a clause a whole query over an access log, for an operator or function an expression, and

@@ -25,9 +25,10 @@ sketch.) The price: memory by cell, not by group.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
+
+from msgspec import Struct
 
 from elf.aggregates import State
 from elf.ql.expressions import OWN, TRUE, Aggregate, Call, Constant, Expr, Ref, Slot, connect
@@ -41,8 +42,7 @@ COUNT: Final = State("cell_count", "sum", identity_zero=True)
 RANK: Final = State("cell_rank", "max")
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(Struct, frozen=True):
     """``key`` distinguishes a group's rows, and is not NULL where ``given`` is not; rows where that is NULL
     have no cell. ``rank``: the greatest of it is kept; None: rows are counted. With a rank, it and the key
     are of a column ``x``, the distinct values of ``given``: hashing each once a chunk is four times as fast
@@ -59,8 +59,7 @@ class Cell:
         return COUNT if self.rank is None else RANK
 
 
-@dataclass(frozen=True)
-class Celled:
+class Celled(Struct, frozen=True):
     """An aggregate over cells. ``final``: its value over a group's rows, a template with ``{c}``, the cell
     column; ``{n}`` and ``{rank}``, the states; ``{json}``, the argument's value as JSON (``quoted``: always
     as a text); ``{0}`` and ``{1}``, the aggregate's ``params``, and of ``needs``:

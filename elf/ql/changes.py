@@ -5,9 +5,9 @@ the other."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal
 
+from msgspec import Struct, field
 from sqlglot import TokenType
 
 if TYPE_CHECKING:  # they are read by its parser
@@ -17,8 +17,7 @@ PREVIEW_MAX: Final = 100
 """Windows of a preview."""
 
 
-@dataclass(frozen=True)
-class AlterJob:
+class AlterJob(Struct, frozen=True):
     """``ALTER JOB name AS SELECT …``, ``… SET parameter = constant, …``, ``… SET FUNCTION map FROM 'a.py'``
     (or ``reduce``, ``final``), ``… DROP FUNCTION map`` or ``… SET TABLE products FROM 'products.csv'``, each
     with ``[RESET] [IMMEDIATELY]``. What it names is there, the rest empty.
@@ -37,8 +36,7 @@ class AlterJob:
     immediately: bool = False
 
 
-@dataclass(frozen=True)
-class PreviewJob:
+class PreviewJob(Struct, frozen=True):
     """``ALTER JOB name … PREVIEW n WINDOWS``: the version that the ``change`` would make, beside the job, for
     so many windows."""
 
@@ -51,8 +49,7 @@ class PreviewJob:
         return self.change.name
 
 
-@dataclass(frozen=True)
-class MoveJob:
+class MoveJob(Struct, frozen=True):
     """``ALTER JOB name MOVE TO 'agent'``: another agent leads the job's group. ``agent``: its name, or its
     address."""
 
@@ -61,8 +58,7 @@ class MoveJob:
     agent: str
 
 
-@dataclass(frozen=True)
-class ReconfigureJob:
+class ReconfigureJob(Struct, frozen=True):
     """``PAUSE JOB name``, ``RESUME JOB name``, ``EMPTY JOB name``, ``ROLLBACK JOB name TO VERSION n
     [RESET] [IMMEDIATELY]``"""
 

@@ -12,14 +12,13 @@ A plan takes some milliseconds. Equal definitions have one plan in a process (``
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from elf.errors import ElfBug, QueryError, UserError
-from elf.fields import Label, Length, Micros, Statement
+from elf.fields import Label, Length, Micros, Statement, replace
 from elf.ql.memo import Made, once
 from elf.ql.own import OwnAggregate, owns_of
 from elf.ql.plan import Fragment, Function, Plan, Table

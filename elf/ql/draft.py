@@ -7,13 +7,15 @@ type, and every call is known. A node that is not in ``BINDERS`` is refused by n
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import wraps
 from types import MappingProxyType
 from typing import Any, Final
 
+from msgspec import Struct
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.bind_aggregates import AGGREGATES, FILTERS
 from elf.ql.bind_calls import CALLS
 from elf.ql.bind_intervals import INTERVALS
@@ -36,16 +38,14 @@ BINDERS: Final[Mapping[type[exp.Expr], Callable[..., Expr]]] = MappingProxyType(
 """Everything that an expression may consist of."""
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(Struct, frozen=True):
     """One column of the result: its name, and its value over keys and aggregates."""
 
     name: str
     value: Expr
 
 
-@dataclass(frozen=True)
-class Order:
+class Order(Struct, frozen=True):
     """One item of ORDER BY. NULLs come last unless the query says otherwise."""
 
     value: Expr

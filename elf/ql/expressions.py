@@ -9,9 +9,12 @@ commutative operators into one order, so that equal fragments are equal texts. N
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal
 
+from msgspec import Struct
+
+from elf.fields import replace
 from elf.ql.fuel import burn
 from elf.ql.own import OwnAggregate
 from elf.schema import ColumnType
@@ -40,16 +43,14 @@ class Ref:
         return f"{self.table}.{self.name}" if self.table else self.name
 
 
-@dataclass(frozen=True)
-class Constant:
+class Constant(Struct, frozen=True):
     """A constant; a timestamp is an int, µs since the epoch."""
 
     value: int | float | str | bool | None
     kind: Kind
 
 
-@dataclass(frozen=True)
-class Spelled:
+class Spelled(Struct, frozen=True):
     """A constant that each engine writes in its own way (a regular expression, a LIKE pattern, a unit)."""
 
     duckdb: str
@@ -96,8 +97,7 @@ class Aggregate(_Compound):
     own: OwnAggregate | None = None
 
 
-@dataclass(frozen=True)
-class Slot:
+class Slot(Struct, frozen=True):
     """A column of ``groups``: a key (``k0``), a merged state (``s0``), whether a key is left out (``z0``)."""
 
     name: str

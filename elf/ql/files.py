@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from sqlglot import exp
 
 from elf.errors import ElfBug, UserError
+from elf.fields import replace
 from elf.ql.fuel import fuelled
 from elf.ql.plan import Plan, Table
 from elf.ql.rules_joins import is_file, name_of

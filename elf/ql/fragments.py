@@ -8,10 +8,10 @@ change it, so jobs share it.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from typing import Final
 
 from elf.aggregates import State
+from elf.fields import replace
 from elf.ql.direct import conditions_of, direct_of
 from elf.ql.draft import Draft
 from elf.ql.expressions import Aggregate, Constant, Expr, Over, Ref, rewrite, walk

@@ -9,11 +9,12 @@ WINDOWING n SLIDE m the groups are those of panes, and what is older than the wi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from msgspec import Struct
 from sqlglot import exp
 
 from elf.errors import QueryError
+from elf.fields import replace
 from elf.ql.conditions import condition
 from elf.ql.draft import Draft
 from elf.ql.plan import Fragment, Plan
@@ -30,8 +31,7 @@ from elf.windows.kinds import Sliding
 _LATER = {"distinct", "having", "qualify", "order", "limit", "offset"}
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(Struct, frozen=True):
     """``keys`` and ``states`` pair a column of the fragment with its name in the SELECT list. ``panes``: of a
     window; 0 without one."""
 

@@ -9,11 +9,12 @@ after FROM the rows of the first job are just wider, as with tables (``elf.ql.ta
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import cast
 
+from msgspec import Struct, field
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.draft import Draft, timed
 from elf.ql.own import OwnAggregate
 from elf.ql.plan import Function, Plan, Table
@@ -26,8 +27,7 @@ from elf.windows import Counted, Kind, Landmark, Session, Sliding
 from elf.windows.kinds import span
 
 
-@dataclass(frozen=True)
-class JobQuery:
+class JobQuery(Struct, frozen=True):
     """``source``: what the tree is of; ``columns``: those that the job's fragments read, by stream;
     ``tables``: what they join, by its name in the query, in lower case; ``pane_us``: the panes of its flows,
     which may be shorter than its windows need (``elf.windows.sharing``)."""

@@ -9,12 +9,13 @@ job's own, revision by revision. While a job is read it is not altered or droppe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import Struct
 from sqlglot import exp
 
 from elf.errors import ElfBug, QueryError
+from elf.fields import replace
 from elf.ql.definition import Read
 from elf.ql.fuel import PARTS_A_CHAR, burn, fuelled
 from elf.ql.job_queries import JobQuery
@@ -26,8 +27,7 @@ from elf.ql.statements import Query, parse_query
 DEPTH_MAX: Final = 16
 
 
-@dataclass(frozen=True)
-class Expanded:
+class Expanded(Struct, frozen=True):
     """A query with the queries of jobs in it."""
 
     query: Query

@@ -4,8 +4,9 @@ which conditions each side's agents can check, and how long panes are for all th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from elf.ql.draft import Draft
 from elf.ql.expressions import Call, Constant, Expr, Ref, walk
@@ -27,8 +28,7 @@ Pair = tuple[Expr | None, Expr | None]
 """What something is in a left row, and in a right one."""
 
 
-@dataclass(frozen=True)
-class Between:
+class Between(Struct, frozen=True):
     """Event time of the right row less that of the left one, in µs: from ``low`` to ``high``."""
 
     low: int
@@ -50,8 +50,7 @@ class Between:
         return -(-before // pane_us) * pane_us, -(-after // pane_us) * pane_us
 
 
-@dataclass(frozen=True)
-class Conditions:
+class Conditions(Struct, frozen=True):
     """Conditions by where they are checked. ``keys``: (of the left row, of the right one), which are equal;
     ``on`` and ``where``: when the rows meet, and after that."""
 

@@ -9,9 +9,11 @@ once, however many of the larger windows contain it; it is in those that contain
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
 
 from elf.errors import ElfBug
+from elf.fields import replace
 from elf.ql.draft import Draft, Output
 from elf.ql.plan import Plan, Stage, side_groups
 from elf.ql.render_final import render_final, render_lift, render_over
@@ -21,16 +23,14 @@ from elf.ql.unions import side_view, view_of
 from elf.windows import Sliding
 
 
-@dataclass(frozen=True)
-class Level:
+class Level(Struct, frozen=True):
     """A query with groups, and the states of its aggregates."""
 
     draft: Draft
     states: States
 
 
-@dataclass(frozen=True)
-class Live:
+class Live(Struct, frozen=True):
     """What the master does: DuckDB over ``groups``."""
 
     final_sql: str

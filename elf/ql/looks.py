@@ -9,9 +9,9 @@ of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from sqlglot import exp
 
 from elf.errors import QueryError
@@ -34,8 +34,7 @@ _CLAUSES: Final = frozenset({"expressions", "from_", "places", "where", "limit"}
 _SCALAR: Final = frozenset({*FUNCTIONS, *ALIASES, *CHANGING, *ELSEWHERE} - {"uniq", "topk"})
 
 
-@dataclass(frozen=True)
-class Look:
+class Look(Struct, frozen=True):
     """``sql``: DuckDB, over ``rows`` with ``TIME`` and these columns. ``shown``: names and types of what it
     gives, after ``TIME``."""
 

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
+
+from msgspec import Struct
 
 from elf.ql.expressions import Aggregate, Call, Expr, children
 from elf.ql.templates import Form, same
@@ -28,8 +29,7 @@ _PREFIX: Final = "elf_"
 _CALLED: Final = re.compile(rf"\b{_PREFIX}((?:geo|ua)_\w+)\(")
 
 
-@dataclass(frozen=True)
-class Lookup:
+class Lookup(Struct, frozen=True):
     """``kind``: of its values."""
 
     table: Table

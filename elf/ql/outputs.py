@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from msgspec import Struct
 from sqlglot import TokenType
 
 from elf.ql.alert import COLUMNS_MAX, WINDOWS_MAX, Alert
@@ -15,8 +15,7 @@ if TYPE_CHECKING:  # they are read by its parser
 _AFTER_WHEN: Final = frozenset({"BY", "FOR", "COVERAGE", "NOTIFY"})
 
 
-@dataclass(frozen=True)
-class CreateOutput:
+class CreateOutput(Struct, frozen=True):
     """``CREATE OUTPUT name FROM JOB job TO 'target' [WITH (option = value, …)] [FROM BEGINNING | NOW]``.
     ``options``: in the order of their names, with their values as texts.
 
@@ -33,8 +32,7 @@ class CreateOutput:
     alert: Alert | None = None
 
 
-@dataclass(frozen=True)
-class DropOutput:
+class DropOutput(Struct, frozen=True):
     """``DROP OUTPUT name``, or ``DROP ALERT name``."""
 
     sql: str

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from msgspec import Struct
 from sqlglot import Token, TokenType, exp
 
 from elf.errors import QueryError
@@ -23,8 +23,7 @@ _WORDS: Mapping[str, exp.Expr] = {
 }
 
 
-@dataclass(frozen=True)
-class Parameter:
+class Parameter(Struct, frozen=True):
     """A constant with a name; ``at`` and ``end``: the place of its value in the whole text."""
 
     name: str

@@ -27,9 +27,11 @@ query reads a job, the stage is that of the job, so that both read the same flow
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec import Struct
+
+from elf.fields import replace
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Aggregate, Expr, Over, Ref, Slot, walk
 from elf.ql.fragments import after_grouping
@@ -47,8 +49,7 @@ _BY_ORDER: Final = ("sum", "avg", "stddev", "variance")
 """Aggregates of doubles that depend on the order of their rows, by the beginnings of their names."""
 
 
-@dataclass(frozen=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """What roots make (``stage``), of groups in ranges of ``keys``, and the levels that the master does with
     it."""
 
@@ -57,8 +58,7 @@ class Partition:
     above: tuple[Level, ...]
 
 
-@dataclass(frozen=True)
-class Planned:
+class Planned(Struct, frozen=True):
     """``partition``: None if the roots do the innermost level alone, for which ``why`` is the reason.
     ``steps`` tell of each level; none where there is one that only groups."""
 

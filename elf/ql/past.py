@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NoReturn
+
+from msgspec import Struct
 
 from elf.errors import QueryError
 from elf.ql.moments import HOW, moment_us
@@ -16,8 +17,7 @@ ROWS_MAX: Final = 100_000
 """Rows that ROWS OF shows."""
 
 
-@dataclass(frozen=True)
-class PastSelect:
+class PastSelect(Struct, frozen=True):
     """``SELECT … FROM JOB name WINDOWS [SINCE moment] [UNTIL moment] [ALL REVISIONS] …``. ``select``: the
     same for DuckDB, over a table with the job's name. Moments are as they were written; empty: none."""
 
@@ -33,8 +33,7 @@ class PastSelect:
         return _moment("SINCE", self.since, now_us), _moment("UNTIL", self.until, now_us)
 
 
-@dataclass(frozen=True)
-class RowsOf:
+class RowsOf(Struct, frozen=True):
     """``ROWS OF name WINDOW 'start' [TO 'end'] [WHERE condition] [LIMIT n]``: the rows that a committed
     window has counted."""
 

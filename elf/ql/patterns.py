@@ -9,8 +9,9 @@ quantifiers, class intersections …) are refused.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
+
+from msgspec import Struct
 
 REPEAT_MAX: Final = 1000
 """The most repetitions in RE2."""
@@ -20,8 +21,7 @@ class BadPattern(Exception):
     """The text says what is wrong with the pattern."""
 
 
-@dataclass(frozen=True)
-class Regex:
+class Regex(Struct, frozen=True):
     """A pattern as each engine wants it, and the number of its groups."""
 
     re2: str

@@ -19,13 +19,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from elf.aggregates import State
-from elf.fields import Code, Label
+from elf.fields import Code, Label, replace
 from elf.fields import Count as Rows
 from elf.ql.own import OwnAggregate
 from elf.schema import Column, ColumnType
@@ -72,8 +72,7 @@ class Function:
         return hashlib.sha256(self.text.encode()).hexdigest()[:12]
 
 
-@dataclass(frozen=True)
-class Reduce:
+class Reduce(Struct, frozen=True):
     """What a flow's root does to the groups of a pane, before they are committed
     (``agents.committing.reducing``)."""
 
@@ -85,8 +84,7 @@ class Reduce:
 Where = Literal["agents", "roots", "master"]
 
 
-@dataclass(frozen=True)
-class Step:
+class Step(Struct, frozen=True):
     """A step of a query, for people and for planners: what it does, at which end of the trees, and by which
     attributes its input is parted there (none: it is not)."""
 
@@ -137,8 +135,7 @@ class Table:
         return f"table_{self.digest}"
 
 
-@dataclass(frozen=True)
-class Count:
+class Count(Struct, frozen=True):
     """Windows of ``rows`` rows of a source; ``state`` says how many of them a group has. ``before``: a prefix
     for the names of sources, where those of several streams meet."""
 
@@ -147,8 +144,7 @@ class Count:
     before: str = ""
 
 
-@dataclass(frozen=True)
-class Condition:
+class Condition(Struct, frozen=True):
     """A part of WHERE or HAVING without SQL: ``op`` of its ``parts``; ``column``, the one of that ``name``;
     or ``constant``, the ``value`` of that ``kind`` (a timestamp is an int, µs since the epoch)."""
 
@@ -159,8 +155,7 @@ class Condition:
     kind: ValueType = "boolean"
 
 
-@dataclass(frozen=True)
-class Direct:
+class Direct(Struct, frozen=True):
     """A map that needs no SQL (``elf.ql.direct``): of the rows for which all of ``where`` is true the columns
     ``keys`` are the groups (``k0``, ``k1`` …). For each state that the map makes ``states`` has its column,
     or "" where each row counts.
@@ -171,8 +166,7 @@ class Direct:
     states: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Value:
+class Value(Struct, frozen=True):
     """A value of a merged group without SQL: its column ``name``, which is of that ``kind``; or, with
     ``count``, that column divided by this one, as AVG is."""
 
@@ -181,8 +175,7 @@ class Value:
     count: str = ""
 
 
-@dataclass(frozen=True)
-class Sorted:
+class Sorted(Struct, frozen=True):
     """An item of ORDER BY."""
 
     value: Value
@@ -190,8 +183,7 @@ class Sorted:
     nulls_first: bool
 
 
-@dataclass(frozen=True)
-class DirectFinal:
+class DirectFinal(Struct, frozen=True):
     """A final fragment that needs no SQL (``elf.ql.direct``): of the groups of which all of ``having`` (over
     values by their names) is true, the ``outputs``, ordered in each window. Of a window the first ``offset``
     rows are left out, and there are ``limit`` at most."""
@@ -298,8 +290,7 @@ class Fragment:
         return self.reduce is not None or self.stage is not None
 
 
-@dataclass(frozen=True)
-class StreamJoin:
+class StreamJoin(Struct, frozen=True):
     """How the panes of windows are made from others beside them: panes of joined rows from the panes of both
     streams (``elf.ql.streamjoins``), or panes with what groups were in other windows (``elf.ql.lags``).
     ``keys``, ``states`` and ``cells`` are those of the result, as a fragment has them for the result of a
@@ -321,8 +312,7 @@ class StreamJoin:
     """For people: which rows are partners."""
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(Struct, frozen=True):
     """What the master makes from the rows of smaller windows, as material for larger ones
     (``elf.ql.levels``)."""
 

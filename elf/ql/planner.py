@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from typing import Final
 
 from sqlglot import exp
 
 from elf.errors import QueryError
+from elf.fields import replace
 from elf.ql.dialect import Approximate, Stragglers, Trees
 from elf.ql.direct import direct_final_of
 from elf.ql.draft import Draft, Order, Output

@@ -9,9 +9,9 @@ The session's time zone must be UTC.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
+from elf.fields import replace
 from elf.ql.draft import Draft
 from elf.ql.expressions import Expr
 from elf.ql.lags import windows_beside

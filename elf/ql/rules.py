@@ -6,11 +6,11 @@ A draft goes through all steps. Each reads the tree and fills in its part, or re
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.bind_windows import duration_us, emission_of, stragglers_of, windows_of
 from elf.ql.dialect import Windowings
 from elf.ql.draft import Draft, Rule, about, has_aggregates, ordinal, timed

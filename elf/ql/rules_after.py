@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.bind_names import name_in_subquery
 from elf.ql.bind_over import ordered_within
 from elf.ql.bind_windows import LAGS_US_MAX, PANES_MAX

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Final
 
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.draft import Draft
 from elf.ql.expressions import Ref, conjuncts, walk
 from elf.ql.rules_streams import check_stream_join, is_stream, other_stream

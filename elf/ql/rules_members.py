@@ -7,10 +7,9 @@ is NULL; nothing is in an empty table.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.bind_operators import comparable
 from elf.ql.draft import Draft
 from elf.ql.expressions import TRUE, Call, Constant, Ref

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from sqlglot import exp
 
+from elf.fields import replace
 from elf.ql.draft import Draft
 from elf.ql.expressions import Expr, Ref
 from elf.ql.kinds import become, common

@@ -12,13 +12,13 @@ counted itself, COUNT(DISTINCT key), is in the sample or not by itself, so there
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Final
 
 from sqlglot import exp
 
 from elf.errors import QueryError
+from elf.fields import replace
 from elf.paos.builtin import T_99
 from elf.ql.bind_aggregates import AGGREGATES
 from elf.ql.bind_intervals import Interval

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from elf.ql.expressions import Call, Constant, Expr, Kind, Spelled
 from elf.ql.kinds import become, common
@@ -24,8 +25,7 @@ class Misuse(Exception):
         self.index = index
 
 
-@dataclass(frozen=True)
-class Function:
+class Function(Struct, frozen=True):
     """``usage`` and ``about`` are for people, ``example`` too: an expression, and what it ``gives``, both in
     ELF-QL. ``build`` checks the arguments and raises ``Misuse``. ``aliases``: its other names.
     """

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cache
 
 import msgspec
+from msgspec import Struct
 
 from elf.errors import UserError
 from elf.ql.changes import AlterJob
@@ -17,8 +17,7 @@ from elf.ql.statements import CreateJob, Query, Statement, parse
 from elf.security.authored import Authorship
 
 
-@dataclass(frozen=True)
-class Made:
+class Made(Struct, frozen=True):
     """``functions``: the digests of their texts, by kind, as they were signed."""
 
     sql: str

@@ -8,8 +8,7 @@ same one. A changed job begins with its change, whatever its text says.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from elf.fields import replace
 from elf.ql.dialect import Since
 from elf.ql.moments import HOW, moment_us
 from elf.ql.plan import Plan

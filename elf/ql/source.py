@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from msgspec import Struct
 from sqlglot import exp
 
 from elf.errors import QueryError
@@ -15,8 +15,7 @@ JOB: Final = "job's query"
 """In the meta of the tree of a job's query: what is known of the job (``elf.ql.job_queries``)."""
 
 
-@dataclass(frozen=True)
-class Source:
+class Source(Struct, frozen=True):
     """The whole text that a person wrote; offsets are characters from its start."""
 
     text: str

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain, pairwise
 from typing import Final, Literal, NoReturn
 
+from msgspec import Struct
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import ParseError, TokenError
 
 from elf.errors import QueryError
+from elf.fields import replace
 from elf.ql import parameters
 from elf.ql.aggregates import (
     CreateAggregate,
@@ -78,16 +80,14 @@ class Query:
         return found
 
 
-@dataclass(frozen=True)
-class Select:
+class Select(Struct, frozen=True):
     """A one-shot query."""
 
     sql: str
     query: Query
 
 
-@dataclass(frozen=True)
-class CreateJob:
+class CreateJob(Struct, frozen=True):
     """``CREATE [OR REPLACE] JOB name AS SELECT …``"""
 
     sql: str
@@ -96,16 +96,14 @@ class CreateJob:
     query: Query
 
 
-@dataclass(frozen=True)
-class DropJob:
+class DropJob(Struct, frozen=True):
     """``DROP JOB name``"""
 
     sql: str
     name: str
 
 
-@dataclass(frozen=True)
-class NotifyJob:
+class NotifyJob(Struct, frozen=True):
     """``NOTIFY JOB name 'text'``: a broadcast to every worker of a job, at once."""
 
     sql: str
@@ -116,32 +114,28 @@ class NotifyJob:
 Shown = Literal["jobs", "outputs", "alerts", "aggregates", "streams", "members", "archives"]
 
 
-@dataclass(frozen=True)
-class Show:
+class Show(Struct, frozen=True):
     """``SHOW JOBS | OUTPUTS | ALERTS | AGGREGATES | STREAMS | MEMBERS | ARCHIVES``"""
 
     sql: str
     what: Shown
 
 
-@dataclass(frozen=True)
-class Describe:
+class Describe(Struct, frozen=True):
     """``DESCRIBE [JOB | STREAM] name``."""
 
     sql: str
     name: str
 
 
-@dataclass(frozen=True)
-class Subscribe:
+class Subscribe(Struct, frozen=True):
     """``SUBSCRIBE name``: the results of a running job."""
 
     sql: str
     name: str
 
 
-@dataclass(frozen=True)
-class Explain:
+class Explain(Struct, frozen=True):
     """``EXPLAIN [ANALYZE | OFFLINE] SELECT …`` or ``EXPLAIN [ANALYZE | OFFLINE] name``, a job's."""
 
     sql: str

@@ -8,11 +8,13 @@ and COUNT(x)), so that queries with the same aggregates have the same states. Th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from functools import partial
+
+from msgspec import Struct, field
 
 from elf.aggregates import State
 from elf.errors import ElfBug
+from elf.fields import replace
 from elf.paos.builtin import AGGREGATES, BY, StateRule
 from elf.ql.cells import CELLED, Cell
 from elf.ql.expressions import Aggregate, Call, Constant, Expr, Kind, Slot, rewrite, walk
@@ -25,8 +27,7 @@ _ONE_STATE = ("count_star", "count", "sum", "min", "max")
 """Aggregates whose value is their one state."""
 
 
-@dataclass(frozen=True)
-class StateColumn:
+class StateColumn(Struct, frozen=True):
     """A state, and how each engine computes it from raw rows (Spark sums integers as decimals: exactly)."""
 
     state: State
@@ -44,8 +45,7 @@ class StateColumn:
         return _spark(self.rule, self.aggregate)
 
 
-@dataclass(frozen=True)
-class States:
+class States(Struct, frozen=True):
     """All states of a query, and the values that they give.
 
     ``columns`` are those of a group's ordinary row; ``cells`` by the name of their key column; ``celled`` the

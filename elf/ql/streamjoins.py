@@ -33,10 +33,10 @@ left; the others wait until the rows have met. Spark runs the join as it is writ
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from itertools import zip_longest
 from typing import Final
 
+from elf.fields import replace
 from elf.ql.draft import Draft
 from elf.ql.expressions import TRUE, Call, Constant, Expr, Kind, Ref, connect, rewrite, walk
 from elf.ql.join_conditions import Conditions, Pair, conditions_of, pane_us

@@ -7,14 +7,14 @@ call, so templates need none of their own around them); ``{args}`` is all of the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from msgspec import Struct
 
 Engine = Literal["duckdb", "spark"]
 
 
-@dataclass(frozen=True)
-class Form:
+class Form(Struct, frozen=True):
     """The templates of one operation."""
 
     duckdb: str

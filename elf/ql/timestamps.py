@@ -25,8 +25,9 @@ import datetime as dt
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from elf.ql.templates import Engine, escaped
 
@@ -181,8 +182,7 @@ def log_date_us(text: str, engine: Engine) -> str:
     return _rest_us(text, LOG_DATE, "", _Sql(engine))
 
 
-@dataclass(frozen=True)
-class _Sql:
+class _Sql(Struct, frozen=True):
     """The words of an engine."""
 
     engine: Engine

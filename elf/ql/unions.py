@@ -8,10 +8,12 @@ clauses after FROM the rows have the union's columns. Spark has a view for each 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
+from msgspec import Struct
+
+from elf.fields import replace
 from elf.ql.expressions import TRUE, Expr, Ref, connect, walk
 from elf.ql.render import render
 from elf.ql.tables import Joined, needed, source_rows
@@ -21,8 +23,7 @@ EVENT_TIME: Final = "_event_time"
 """The column of a union that has the event time of its rows."""
 
 
-@dataclass(frozen=True)
-class Branch:
+class Branch(Struct, frozen=True):
     """``columns`` of the union as this branch makes them, in their order; ``joins``: its own."""
 
     stream: str

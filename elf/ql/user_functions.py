@@ -3,9 +3,8 @@ before they are committed, *final* after all else."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from elf.errors import UserError
+from elf.fields import replace
 from elf.ql.plan import Fragment, Function, Plan, Reduce
 from elf.windows import Session
 
