@@ -8,6 +8,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -26,9 +27,11 @@ from elf.job.ports import MapperPort, Spill
 from elf.job.rollup.presence import Roster
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
-from elf.job.worker.assigning import FEW_ROWS
+from elf.job.worker.assigning import FEW_ROWS, Assigner, Stand, View
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
+from elf.job.worker.times import times_of
 from elf.ql.plan import Fragment
+from elf.windows.kinds import highest_before
 from lab.chaos.engine import SECOND, PyEngine, PyMapper
 from tests.support.chunks import FLOW, Rows, chunk
 
@@ -372,3 +375,55 @@ def test_windows_wait_for_sources_that_have_lines_and_were_never_read() -> None:
     outcome = worker.handle(Feed(chunk([(8 * SECOND, "b"), (90 * SECOND, "b")], 0, "two"), 0))
     assert outcome.counts.get("late", 0) == 0
     assert len(outcome.sealed) == 1
+
+
+@given(
+    rows=rows_of_a_log.filter(bool),
+    cut=st.integers(0, 60),
+    sealed=st.integers(0, 30),
+    lateness=st.sampled_from([None, 0, SECOND // 2, 20 * SECOND]),
+    revise=st.sampled_from([None, 2 * SECOND]),
+)
+def test_rows_that_are_all_on_time_are_sorted_as_others_are(
+    rows: Rows, cut: int, sealed: int, lateness: int | None, revise: int | None
+) -> None:
+    """In two chunks, the second of which may be late, or before the flow, or go back to sealed panes."""
+    fragment = replace(FLOW.fragment, revise_us=revise)
+    source_highest = max((ts for ts, _ in rows[:cut]), default=LONG_AGO)
+    ts = np.array([ts for ts, _ in rows[cut:]], np.int64)
+    times = times_of(pa.chunked_array([pa.array(ts)]), LONG_AGO, None)
+    view = View(
+        rows=pa.table({"key": [key for _, key in rows[cut:]]}),
+        wanted=None,
+        ts=times.ts,
+        timed=times.rostered,
+        future=times.future,
+        before=highest_before(times.ts, source_highest),
+        offsets=np.arange(len(ts)),
+        rejected=0,
+        uncast=0,
+        unrostered=0,
+        earliest_us=times.earliest_us,
+    )
+    assigner = Assigner(fragment, PyMapper(), lateness, Counter(), traces=True)
+    for at in (Stand(0, sealed, False), Stand(sealed, sealed, False, (0, sealed)), Stand(sealed, 0, False)):
+        quick = assigner._sorted_alike(view, 0, at)
+        if quick is not None:
+            for one, other in zip(quick, assigner._sorted_each(view, 0, at), strict=True):
+                assert str(one) == str(other), "arrays, numbers and runs"
+
+
+@given(
+    known=st.lists(st.one_of(st.none(), st.integers(-5, 5)), max_size=6),
+    since=st.integers(-4, 2),
+    until=st.one_of(st.none(), st.integers(-2, 5)),
+)
+def test_times_are_those_of_each_row(known: list[int | None], since: int, until: int | None) -> None:
+    times = times_of(pa.chunked_array([pa.array(known, pa.int64())]), since, until)
+    future = [ts is not None and until is not None and ts > until for ts in known]
+    there = [ts is not None and not ahead for ts, ahead in zip(known, future, strict=True)]
+    rostered = [here and ts is not None and ts >= since for ts, here in zip(known, there, strict=True)]
+    assert times.ts.tolist() == [ts or 0 for ts in known]
+    assert (times.known.tolist(), times.rostered.tolist(), times.future.tolist()) == (there, rostered, future)
+    assert times.unrostered == sum(there) - sum(rostered)
+    assert times.earliest_us == (min(times.ts.tolist()) if known and all(rostered) else None)

@@ -69,6 +69,7 @@ from elf.job.worker.fitting import with_origins
 from elf.job.worker.flowstate import FlowState
 from elf.job.worker.sources import LONG_AGO, Source, Sources
 from elf.job.worker.taps import Ends, Taps
+from elf.job.worker.times import times_of
 from elf.ql.plan import Fragment
 
 __all__ = ["LONG_AGO", "StreamWorker", "WorkerSettings"]
@@ -279,29 +280,25 @@ class StreamWorker:
         return bool(self._settings.shared) and any(runs)
 
     def _view(self, chunk: ChunkLike, extracted: ExtractedLike, source: Source, now_ms: int) -> View:
-        column = extracted.table["_ts"]
-        timed = np.asarray(column.is_valid().to_numpy(zero_copy_only=False), dtype=np.bool_)
-        ts = np.asarray(column.fill_null(0).to_numpy(), dtype=np.int64)
-        future = np.zeros(len(ts), dtype=np.bool_)
-        if self._settings.future_us is not None:
-            future = timed & (ts > now_ms * 1000 + self._settings.future_us)
-        known = timed & ~future
-        rostered = known & (ts >= self._settings.since_us)
-        read = np.where(known, ts, LONG_AGO)
+        future_us = self._settings.future_us
+        until_us = None if future_us is None else now_ms * 1000 + future_us
+        times = times_of(extracted.table["_ts"], self._settings.since_us, until_us)
+        read = times.ts if times.earliest_us is not None else np.where(times.known, times.ts, LONG_AGO)
         before = windows.highest_before(read, source.highest)
         if len(read):
-            source.highest = max(source.highest, int(read.max()))
+            source.highest = max(int(before[-1]), int(read[-1]))
         return View(
             rows=self._with_origins(extracted.table, chunk.source.log),
             wanted=extracted.wanted,
-            ts=ts,
-            timed=rostered,
-            future=future,
+            ts=times.ts,
+            timed=times.rostered,
+            future=times.future,
             before=before,
             offsets=chunk.offsets[extracted.accepted],
             rejected=len(extracted.rejected) + len(chunk.rejects),
             uncast=extracted.uncast,
-            unrostered=int(np.count_nonzero(known) - np.count_nonzero(rostered)),
+            unrostered=times.unrostered,
+            earliest_us=times.earliest_us,
         )
 
     def _with_origins(self, rows: pa.Table, log: str) -> pa.Table:
