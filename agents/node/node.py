@@ -412,7 +412,7 @@ class Node:
                 return self._missed(told, now_ms)
             case ring.PeerDown(peer=peer):
                 self.replicas.peer_down(peer.address)
-                gone = [*self.catalog.peer_down(peer.address, now_ms)]
+                gone = [*self.catalog.peer_down(peer.address, now_ms), *self.sender.peer_down(peer.address)]
                 return [*gone, *self.router.peer_down(peer.address, now_ms), *self.witness.peer(told)]
             case ring.PeerUp(peer=peer):
                 self.router.peer_up(peer.address)

@@ -310,8 +310,9 @@ class Working:
     def planted(self, topic: bytes, now_ms: int) -> list[WorkStep]:
         """We are in a tree in another way, or newly: see that it knows its job group, which may have
         moved."""
+        found: list[WorkStep] = [*self.sender.reshaped(topic, now_ms)]
         job_groups = [flow.leader for flow in self._log.flows() if flow.topic == topic]
-        return list(self._overlay.rehost(topic, job_groups[0], now_ms)) if job_groups else []
+        return [*found, *(self._overlay.rehost(topic, job_groups[0], now_ms) if job_groups else ())]
 
     def missed(self, topic: bytes, now_ms: int) -> Sequence[WorkStep]:
         """Multicasts of a tree can't be had."""

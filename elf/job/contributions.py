@@ -62,6 +62,10 @@ class Piece(msgspec.Struct, frozen=True):
     excerpt: bool = False
     offsets: int = 0
 
+    @property
+    def bytes(self) -> int:
+        return len(self.counters) + len(self.payload)
+
     def clip(self, start: int, end: int) -> Piece:
         if start <= self.start and self.end <= end:
             return self

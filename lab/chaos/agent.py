@@ -174,8 +174,8 @@ class SimAgent:
         return Node(
             me,
             [StreamSince(stream, -(1 << 62)) for stream in self.streams],
-            ring.Overlay(peer, overlay_config(restored, me, config), rng),
-            raft.Groups(peer, raft_config(), rng, restored.groups),
+            ring.Overlay(peer, overlay_config(restored, me, config, world.detect), rng),
+            raft.Groups(peer, raft_config(world.detect), rng, restored.groups),
             NodeSettings(
                 root=world.root_settings,
                 retained_bytes_max=world.retained_bytes_max,

@@ -17,6 +17,7 @@ from typing import Any
 
 from agents.codec import Message, decode, encode, pack
 from agents.loop import arrived
+from agents.node.beginning import Detect
 from elf.batch import decode as table_of
 from elf.job import events as was
 from elf.job.catalog.compaction import tombstone
@@ -127,6 +128,7 @@ class World:
         self.crash_share = 0.0
         self.root_settings = RootSettings()
         self.ring = OverlayConfig()
+        self.detect: Detect = "default"
         self.group_members = GROUP_MEMBERS
         self.retained_bytes_max = 256 << 20
         self._heap: list[tuple[float, int, Callable[[], None]]] = []

@@ -108,6 +108,16 @@ def test_a_root_waits_for_nobody_below_its_own_relay() -> None:
     assert [members_of(pieces) for pieces in combiner.ready(("child",), 0, root=True)] == [1]
 
 
+def test_a_relay_that_becomes_the_root_waits_for_no_child() -> None:
+    combiner = Combiner()
+    for source, member in ((SELF, 1), ("child", 2)):
+        combiner.add(source, Piece(0, 1, member), 0)
+    assert [spanned(pieces) for pieces in combiner.ready(("child",), 0)] == [(0, 1, 3)]
+    combiner.add(SELF, Piece(1, 2, 1), 1_000)
+    assert combiner.ready(("child",), 1_000) == []
+    assert [spanned(pieces) for pieces in combiner.ready(("child",), 1_000, root=True)] == [(1, 2, 1)]
+
+
 def test_who_is_two_intervals_behind_half_of_its_siblings_is_a_straggler() -> None:
     assert behind({}) == behind({"a": 5}) == behind({"a": 5, "b": 4, "c": 4}) == {}
     assert behind({"a": 5, "b": 5, "c": 3}) == {"c": 4}, "in pane 3"

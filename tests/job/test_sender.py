@@ -6,9 +6,11 @@ import pytest
 
 from elf.fields import replace
 from elf.job.commands import Resume, Suspend
+from elf.job.contributions import Piece
 from elf.job.effects import Effect, Send, Work
-from elf.job.messages.rollup import FlowProgress, Progress
-from elf.job.rollup.sender import Sender
+from elf.job.messages.rollup import Committed, FlowProgress, Progress, Slice
+from elf.job.rollup.sender import SENT_BYTES_MAX, SENT_MAX, Sender
+from elf.job.snapshots import Sealed
 from overlay.turns import TURNS_MAX
 from tests.support.flow_copies import FLOW
 
@@ -35,6 +37,35 @@ def test_a_flow_is_suspended_as_what_it_owes_says_and_not_as_the_last_cut_does(
     sender.add(FLOW, owed, suspended=suspended)
     assert sender.restored() == wanted
     assert sender.restored() == []
+
+
+def test_what_went_to_a_parent_that_dies_goes_to_the_root_once_until_it_is_committed() -> None:
+    parents = ["relay"]
+    sender = Sender(lambda _: parents[0], lambda _: (), lambda _: 3, incarnation=1)
+    sender.add(FLOW)
+
+    def sealed(pane: int) -> list[Effect]:
+        return sender.sealed(Sealed(FLOW.uid, pane, pane + 1, b"counters", b"payload"), pane)
+
+    first, second = (send for pane in (0, 1) for send in sealed(pane) if isinstance(send, Send))
+    assert (first.to, second.to) == ("relay", "relay")
+    assert sender.peer_down("another") == []
+    sender.committed(Committed(flow=FLOW.uid, start=0, end=1, revision=0, members=b""))
+    assert sender.peer_down("relay") == [Send(FLOW.leader, second.message)]
+    assert sender.peer_down("relay") == []
+
+
+def test_what_went_up_is_kept_within_bounds_and_not_for_a_root_that_dies() -> None:
+    sender = Sender(lambda _: "relay", lambda _: (), lambda _: 3, incarnation=1)
+    sender.add(FLOW)
+    for pane in range(SENT_MAX + 3):
+        sender.send_up(FLOW, Piece(pane, pane + 1, 8, b"", b"x"))
+    again = [one.message for one in sender.peer_down("relay") if isinstance(one, Send)]
+    assert [one.start for one in again if isinstance(one, Slice)] == list(range(3, SENT_MAX + 3))
+    sender.send_up(FLOW, Piece(0, 1, 8, b"", b"x" * (SENT_BYTES_MAX + 1)))
+    assert sender.peer_down("relay") == []
+    sender.send_up(replace(FLOW, leader="relay"), Piece(1, 2, 8))
+    assert sender.peer_down("relay") == [], "it is the root: the next one is offered what it lacks"
 
 
 def said(effects: list[Effect]) -> dict[str, int]:

@@ -95,15 +95,15 @@ class Combiner:
         return self._oldest_ms + (FIRST_MS if self._sent == START_OF_TIME else self.wait_ms)
 
     def ready(self, children: tuple[str, ...], now_ms: int, *, root: bool = False) -> list[Pieces]:
-        """Take what goes up now. ``root``: there is no parent, and slices of children do not come here."""
+        """Take what goes up now. ``root``: there is no parent, so all of it goes to the root at once. Slices
+        of children do not come here any more, and who was a relay before must not wait for them."""
         if not self._pile:
             return []
         present = {SELF, *children}
         self._reported = {source: end for source, end in self._reported.items() if source in present}
         deadline = self.deadline()
-        expired = deadline is not None and now_ms >= deadline
-        first = self._sent == START_OF_TIME and not root
-        if first and not expired and not present <= self._reported.keys():
+        expired = root or (deadline is not None and now_ms >= deadline)
+        if self._sent == START_OF_TIME and not expired and not present <= self._reported.keys():
             return []
         top = max(piece.end for piece in self._pile)
         slow = behind(self._reported)

@@ -46,6 +46,9 @@ SNAPSHOT_OVERHEAD = 256
 """Bytes that a snapshot takes besides its contents."""
 OFFERED_MAX = 200
 """Snapshots that are offered to a root at a time."""
+SENT_MAX = 8
+SENT_BYTES_MAX = 1 << 20
+"""Of a flow, what has gone up and is kept until it is in a commit: so many pieces, and bytes."""
 
 
 @dataclass
@@ -59,6 +62,14 @@ class _Line:
     counts: Counter[str] = field(default_factory=Counter)
     task: Mapping[str, int] = field(default_factory=dict)
     suspended: bool = False
+    sent: list[tuple[str, Piece]] = field(default_factory=list)
+    """What has gone to a parent that is not the root, and is in no commit yet; with that parent."""
+
+    def went(self, to: str, piece: Piece) -> None:
+        """A piece has gone up."""
+        self.sent.append((to, piece))
+        while len(self.sent) > SENT_MAX or sum(one.bytes for _, one in self.sent) > SENT_BYTES_MAX:
+            del self.sent[0]
 
 
 class Sender:
@@ -248,6 +259,11 @@ class Sender:
         line.combiner.add(child, piece, now_ms)
         return self.flush(flow, now_ms)
 
+    def reshaped(self, topic: bytes, now_ms: int) -> list[Effect]:
+        """We are in a tree in another way: who was waited for may be elsewhere now."""
+        gathering = [line.flow for line in self._gathering.values() if line.flow.topic == topic]
+        return [effect for flow in gathering for effect in self.flush(flow, now_ms)]
+
     def flush(self, flow: Flow, now_ms: int) -> list[Effect]:
         line = self._lines[flow.uid]
         found: list[Effect] = []
@@ -271,10 +287,23 @@ class Sender:
     def send_up(self, flow: Flow, piece: Piece) -> list[Effect]:
         """To the parent, or to the job group when there is no parent now. The root takes its own in
         ``Node``."""
-        line = self._lines.get(flow.uid)
+        line, parent = self._lines.get(flow.uid), self._parent_of(flow.topic)
         if line is not None:
-            line.counts.update(messages=1, sent_bytes=len(piece.counters) + len(piece.payload))
-        return [Send(self._parent_of(flow.topic) or flow.leader, slice_of(flow, piece))]
+            line.counts.update(messages=1, sent_bytes=piece.bytes)
+            if parent is not None and parent != flow.leader:
+                line.went(parent, piece)
+        return [Send(parent or flow.leader, slice_of(flow, piece))]
+
+    def peer_down(self, address: str) -> list[Effect]:
+        """A parent is taken for dead, perhaps with what it had from us: that goes to the roots, which refuse
+        what they have (protocol 4.9)."""
+        found: list[Effect] = []
+        for line in self._lines.values():
+            flow = line.flow
+            lost = [slice_of(flow, piece) for to, piece in line.sent if to == address]
+            line.sent = [one for one in line.sent if one[0] != address]
+            found += [Send(flow.leader, one) for one in lost]
+        return found
 
     def combined(self, done: Combined) -> list[Effect]:
         """What children and our own stream task sent is one piece now. Members whose part could not be opened
@@ -311,6 +340,8 @@ class Sender:
     def committed(self, word: Committed) -> list[Effect]:
         line = self._lines.get(word.flow)
         number = self._number_of(line.flow.fragment.stream) if line else None
+        if line is not None:
+            line.sent = [one for one in line.sent if one[1].end > word.end]
         if line is None or number is None:
             return []
         found = [
