@@ -35,7 +35,6 @@ from agents.archive.pieces import SORTED
 from agents.archive.summaries import blooms_of, may_hold
 from agents.formats import get_format
 from elf.batch import decode
-from elf.fields import replace
 from elf.ql.lookups import lookups_in
 from elf.ql.own import owns_of
 from elf.ql.plan import Condition, Fragment, Plan
@@ -326,7 +325,7 @@ def rows_of(
     origins = [column.name for column in fragment.columns if is_origin(column.name)]
     lines_of(spark, one, span, damaged, origins, fragment, files).createOrReplaceTempView(LINES)
     read = [column for column in fragment.columns if not is_origin(column.name)]
-    selection = replace(get_format(one.format).spark_select(read, one.timestamp), event_us="unix_micros(ts)")
+    selection = get_format(one.format).archived_select(read)
     kept = {f"origin{number}": name for number, name in enumerate(origins)}
     return spark.sql(selection.sql(LINES, keep=list(kept), checked=False)).withColumnsRenamed(kept)
 

@@ -28,17 +28,19 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from agents.formats.dialect import Dialect, Format, Selection, Step, uncast_count
+from agents.formats import usual
+from agents.formats.dialect import ARCHIVED_US, SPARK, Dialect, Format, Selection, Step, uncast_count
 from agents.formats.fields import EVENT_TIME, EXTRA, extra_columns, extra_name, nothing_null
 from agents.formats.layout import masked, words
 from agents.formats.requests import request_steps
 from elf.errors import InputError
+from elf.fields import replace
 from elf.native import AccessReader, Field, Reader
 from elf.ql.timestamps import LOG_DATE, USUAL_LOG_DATE, log_date_us, usual_log_date_us
 from elf.schema import LINE, Column, Schema
@@ -145,14 +147,44 @@ class AccessLog(Format):
 
     def select(self, dialect: Dialect, columns: Sequence[Column], event_time: str | None) -> Selection:
         """See ``Format``. Raises ``InputError`` for a column that access logs do not have."""
+        return self._select(dialect, columns, event_time)
+
+    def archived_select(self, columns: Sequence[Column]) -> Selection:
+        """See ``Format``. Lines that are usual for all of the columns are not cut at their quotes; the others
+        are, and all of them if a column needs it."""
+        names = list(dict.fromkeys(one.name for one in columns if one.name != LINE))
+        is_read = (usual.is_read(one, combined=self._combined) for one in columns if one.name != LINE)
+        if not names or not all(is_read):
+            return super().archived_select(columns)
+        whether = usual.is_found("_usual_line", names)
+        first: tuple[Step, ...] = (
+            (("_usual_line", usual.find("line", names)),),
+            (("_cut", f"CASE WHEN {whether} THEN NULL ELSE line END"),),
+        )
+        texts = usual.found("_usual_line", names)
+        found = {name: f"CASE WHEN {whether} THEN {text}" for name, text in texts.items()}
+        cut = self._select(SPARK, columns, None, "_cut", found)
+        return replace(cut, steps=(*first, *cut.steps), valid="TRUE", event_us=ARCHIVED_US, beyond=None)
+
+    def _select(
+        self,
+        dialect: Dialect,
+        columns: Sequence[Column],
+        event_time: str | None,
+        line: str = "line",
+        found: Mapping[str, str] = {},
+    ) -> Selection:
+        """``line``: what is cut. ``found``: the beginning of a CASE that finds a column's text
+        without that, by column."""
         texts = _texts(dialect, combined=self._combined)
-        extras = [int(found[1]) for column in columns if (found := EXTRA.fullmatch(column.name)) is not None]
+        extras = [int(extra[1]) for column in columns if (extra := EXTRA.fullmatch(column.name)) is not None]
         texts |= {extra_name(number): nothing_null(f"_x{number}") for number in extras}
         wanted = [column.name for column in columns]
         unknown = [name for name in (*wanted, event_time or EVENT_TIME) if name not in texts]
         if unknown:
             raise InputError(f'format {self.name} has no column "{unknown[0]}"')
         cast = [column for column in columns if column.type != "text" and column.name != EVENT_TIME]
+        texts |= {name: f"{case} ELSE {texts[name]} END" for name, case in found.items()}
         values = tuple(
             (f"_c_{column.name}", dialect.cast(f"_t_{column.name}", column.type)) for column in cast
         )
@@ -160,7 +192,7 @@ class AccessLog(Format):
             (f"_t_{column.name}", texts[column.name]) for column in columns if column.name != EVENT_TIME
         )
         pairs = [(f"_t_{column.name}", f"_c_{column.name}") for column in cast]
-        steps = [*_steps(dialect), (("_bare", self._bare(dialect)),)]
+        steps = [*_steps(dialect, line), (("_bare", self._bare(dialect)),)]
         if extras:
             items = tuple((f"_x{n}", dialect.unmarked(dialect.item("_w", n))) for n in dict.fromkeys(extras))
             steps += [(("_w", dialect.words(_extra(dialect, combined=self._combined), " ")),), items]
@@ -232,18 +264,18 @@ def _output(dialect: Dialect, column: Column) -> str:
     return f"_t_{column.name}" if column.type == "text" else f"_c_{column.name}"
 
 
-def _steps(dialect: Dialect) -> list[Step]:
+def _steps(dialect: Dialect, line: str) -> list[Step]:
     """From the line to its pieces."""
     backslashes, quote, nobody = dialect.mark("b"), dialect.mark("q"), dialect.mark("e")
     slash, escaped, empty = dialect.literal("\\\\"), dialect.literal('\\"'), dialect.literal(' "" [')
-    masked = dialect.replace(dialect.replace("line", slash, backslashes), escaped, quote)
+    masked = dialect.replace(dialect.replace(line, slash, backslashes), escaped, quote)
     # An authenticated user without a name is logged as "": quotes that are not those of the request.
     masked = dialect.replace(masked, empty, f"(' ' || {nobody} || ' [')")
     doubled = dialect.literal('""')
-    odd = f"({dialect.contains('line', escaped)} OR {dialect.contains('line', doubled)})"
+    odd = f"({dialect.contains(line, escaped)} OR {dialect.contains(line, doubled)})"
     return [
         (("_odd", odd),),
-        (("_s", f"CASE WHEN _odd THEN {masked} ELSE line END"),),
+        (("_s", f"CASE WHEN _odd THEN {masked} ELSE {line} END"),),
         (("_p", dialect.split("_s", '"')),),
         (*dialect.named_items("_p", _PIECES), ("_pieces", dialect.items("_p"))),
         *head_steps(dialect),

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elf.fields import replace
 from elf.native import Reader
 from elf.ql.templates import name as quoted
 from elf.ql.templates import text_literal
@@ -282,6 +283,8 @@ class Dialect:
 DUCKDB: Final = Dialect("duckdb")
 DUCKDB_QUICK: Final = Dialect("duckdb", quick=True)
 SPARK: Final = Dialect("spark")
+ARCHIVED_US: Final = "unix_micros(ts)"
+"""The event time of an archived line, in Spark's SQL."""
 
 
 @dataclass(frozen=True)
@@ -360,6 +363,11 @@ class Format(ABC):
     def spark_select(self, columns: Sequence[Column], event_time: str | None) -> Selection:
         """``select`` for the offline engine: the same values for every line that an agent accepts."""
         return self.select(SPARK, columns, event_time)
+
+    def archived_select(self, columns: Sequence[Column]) -> Selection:
+        """``spark_select`` over archived lines alone: agents have accepted them, and their event time is in a
+        column ``ts`` beside them."""
+        return replace(self.spark_select(columns, None), valid="TRUE", event_us=ARCHIVED_US, beyond=None)
 
     def reader(
         self, columns: Sequence[Column], event_time: str | None, library: ctypes.CDLL
