@@ -87,6 +87,8 @@ class Door:
         self._names = names
         self._bounds = bounds
         self.refused = refused
+        self.stir: Callable[[], None] = lambda: None
+        """Is called when somebody comes."""
         self._connections: dict[_Connection | _Shaking, None] = {}
         self._answered: Counter[str] = Counter()
         self._asked: Counter[str] = Counter()
@@ -102,12 +104,14 @@ class Door:
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> _Connection | _Shaking:
         """A new one, as uvicorn asks for it."""
+        self.stir()
         made = _Connection(self, config, server_state, app_state, _loop)
         return made if self._tls is None else _Shaking(self, self._tls, self._bounds.wait_secs, made)
 
     def enter(self, new: _Connection | _Shaking) -> None:
         """It is there: if it is one too many, another goes, or it does."""
         self._connections[new] = None
+        self.stir()
         has = Counter(one.address for one in self._connections)
         own = has[new.address] > self._bounds.an_address
         if not own and len(self._connections) <= self._bounds.connections:
@@ -134,6 +138,11 @@ class Door:
         for one in [one for one in self._connections if isinstance(one, _Shaking)]:
             self.leave(one)
             one.transport.abort()
+
+    @property
+    def quiet(self) -> bool:
+        """Whether there is nothing to ``sweep``."""
+        return not self._connections and not self._asked
 
     def sweep(self, now: float) -> None:
         """Cut those that have kept us waiting for too long; once a second."""

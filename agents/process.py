@@ -237,6 +237,8 @@ async def _look_at_databases() -> None:
     """A database that is replaced, or written over, is taken without a restart."""
     while True:
         await asyncio.sleep(LOOK_SECS)
+        if not LOOKUPS.databases:
+            continue
         try:
             if await asyncio.to_thread(LOOKUPS.renewed):
                 get_logger().info("databases of addresses are new", geoip=", ".join(LOOKUPS.told()["geoip"]))

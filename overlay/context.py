@@ -45,3 +45,10 @@ class Context:
     def every(self, period_ms: int) -> int:
         """The next time of something periodic, varied by a tenth so that nodes do not run in step."""
         return self.now + max(1, round(period_ms * (0.9 + 0.2 * self.rng.random())))
+
+    def about(self, timer: Timer, period_ms: int) -> None:
+        """Set the next time of something periodic that may wait for a heartbeat, and is not waited for alone:
+        a tenth later than its period at most, as with ``every``."""
+        latest_ms = round(1.1 * period_ms)
+        slack_ms = min(round(0.3 * period_ms), round(1.2 * self.config.beat_ms))
+        self.timers.set(timer, self.now + latest_ms - slack_ms, slack_ms)

@@ -94,7 +94,7 @@ class Maintenance:
 
     def schedule(self) -> None:
         """Set the next refresh."""
-        self._context.timers.set(("refresh", 0), self._context.every(self._context.config.tree_refresh_ms))
+        self._context.about(("refresh", 0), self._context.config.tree_refresh_ms)
 
     def due(self, late: bool) -> None:
         """Speak to all parents, drop silent children (unless we slept), and see which node should be root."""

@@ -282,7 +282,11 @@ class Pastry:
 
     def tune_due(self) -> None:
         """Measure a rival for a table cell."""
-        self._context.timers.set(("tune", 0), self._context.now + self._tuning.due())
+        wait_ms, context = self._tuning.due(), self._context
+        if wait_ms < context.config.tune_ms:
+            context.timers.set(("tune", 0), context.now + wait_ms)
+        else:
+            context.about(("tune", 0), wait_ms)
 
     def dead_due(self, needed: Collection[int]) -> None:
         """Ask one of the dead, and forget what is old."""
@@ -326,7 +330,10 @@ class Pastry:
         }
 
     def _again(self, timer: str) -> None:
-        self._context.timers.set((timer, 0), self._context.every(self._periods()[timer]))
+        if timer == "beat":
+            self._context.timers.set((timer, 0), self._context.every(self._periods()[timer]))
+        else:
+            self._context.about((timer, 0), self._periods()[timer])
 
     def _closest_known(self, key: int) -> Peer:
         """In a ring so small that all are leaves, or with a leaf set that has lost members: the closest of

@@ -58,8 +58,8 @@ class Files:
     """The files that are followed, by device and inode, in the order in which they have their turns.
 
     ``at``: where included paths led to at the last scan; ``families``: logs that several files are of;
-    ``rotated``: what was read of each log. For ``initial`` and ``positions`` see ``Tail``.
-    """
+    ``rotated``: what was read of each log. For ``initial`` and ``positions`` see ``Tail``; ``kept_bytes``:
+    what is read of each file that is there at first, where they are not read from their beginning."""
 
     def __init__(
         self,
@@ -69,7 +69,8 @@ class Files:
         *,
         from_end: bool,
         max_line_bytes: int,
-        positions: Sequence[Position],
+        positions: Sequence[Position] = (),
+        kept_bytes: int = 0,
         records: Records | None = None,
     ) -> None:
         self.followers: OrderedDict[FileId, Follower] = OrderedDict()
@@ -83,6 +84,7 @@ class Files:
         self._counters = counters
         self._first = not positions
         self._from_end = from_end and not positions
+        self._kept_bytes = kept_bytes
         self._max_line_bytes = max_line_bytes
         self._records = records
         self._generations: OrderedDict[FileId, int] = OrderedDict()
@@ -236,7 +238,7 @@ class Files:
         try:
             resumed = self._resumed(key, follower, position)
             if not resumed and from_end:
-                follower.skip_to_end()
+                follower.skip_to_end(self._kept_bytes)
                 follower.identify()
         except OSError as error:
             follower.close()

@@ -151,12 +151,12 @@ class Follower:
             self._recent, self._recent_print = b"", (position.recent_bytes, position.recent_crc)
         return True
 
-    def skip_to_end(self) -> None:
-        """Start behind the last whole line."""
-        low = max(self.size - self._max_line_bytes - 2, 0)
-        tail = self.content.read(self.size - low, low)
-        newline = tail.rfind(b"\n")
-        self.go_on_at(low + newline + 1)
+    def skip_to_end(self, kept_bytes: int = 0) -> None:
+        """Start behind the last whole line, or behind the last one before the last ``kept_bytes``."""
+        end = max(self.size - kept_bytes, 0)
+        low = max(end - self._max_line_bytes - 2, 0)
+        before = self.content.read(end - low, low)
+        self.go_on_at(low + before.rfind(b"\n") + 1)
 
     def go_on_at(self, offset: int) -> None:
         """Take what stands before ``offset`` for read."""

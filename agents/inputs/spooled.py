@@ -19,7 +19,7 @@ import numpy as np
 
 from agents.inputs.split import split
 from agents.inputs.spool import KEYS, LOSS, Record, Segment, Spool, found_again, records, size_of
-from agents.inputs.values import Chunk, Counters, Position, Source
+from agents.inputs.values import Chunk, Counters, Position, Source, Unresting
 from elf.errors import InputError
 from elf.fields import replace
 from elf.job.gaps import Missed
@@ -43,7 +43,7 @@ class _Group:
     pieces: list[Record] = field(default_factory=list)
 
 
-class Spooled:
+class Spooled(Unresting):
     """See the module's docstring. ``positions``: of the last checkpoint."""
 
     def __init__(

@@ -22,6 +22,7 @@ It never writes, never waits for anything but the disk, and never stops because 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, Literal
 
 from agents.inputs.contents import Plain
@@ -39,6 +40,9 @@ _SCAN_EVERY_MS: Final = 1000
 _UNREPLACED_MS: Final = 600_000
 """A file that is gone from its path, where there is no other yet, is finished when it is silent for so long:
 who writes it has not let go of it."""
+KEPT_BYTES: Final = 64 << 10
+"""So much of each file is read when a tail that has rested goes on: enough to tell where event time stands,
+and what columns the lines have."""
 _GONE: Final = "it is gone, and no file in its folder goes on from there"
 
 
@@ -65,15 +69,10 @@ class Tail:
     ) -> None:
         """``records``: of several lines (None: each line is one)."""
         self.counters = Counters()
-        self._files = Files(
-            include,
-            exclude,
-            self.counters,
-            from_end=initial == "end",
-            max_line_bytes=max_line_bytes,
-            positions=positions,
-            records=records,
+        self._new_files = partial(
+            Files, include, exclude, self.counters, max_line_bytes=max_line_bytes, records=records
         )
+        self._files = self._new_files(from_end=initial == "end", positions=positions)
         self._rotate_wait_ms = int(rotate_wait_secs * 1000)
         self._scan_every_ms = scan_every_ms
         self._gaps: list[tuple[str, Missed]] = []
@@ -313,6 +312,23 @@ class Tail:
 
     def kept(self, positions: tuple[Position, ...]) -> None:
         """See ``Input``. Log files are not ours to remove."""
+
+    @property
+    def rests(self) -> bool:
+        """Files keep what nobody reads."""
+        return True
+
+    def rest(self) -> None:
+        """See ``Input``. The sources are finished; those that are read afterwards are others."""
+        here = (follower.source for follower in self._files.followers.values())
+        sources = [
+            *(one.id for one in here if one is not None),
+            *(p.source for p in self._files.resume.values()),
+        ]
+        self._finished += filter(None, sources)
+        self.close()
+        self._files = self._new_files(from_end=True, kept_bytes=KEPT_BYTES)
+        self._gaps = []
 
     def close(self) -> None:
         for follower in self._files.followers.values():

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from elf.errors import ElfBug
 from elf.job.gaps import Missed
 
 Int64s = npt.NDArray[np.int64]
@@ -164,10 +165,31 @@ class Input(Protocol):
         of the stream task."""
         ...
 
+    @property
+    def rests(self) -> bool:
+        """Whether what comes while nobody wants it may be left unread."""
+        ...
+
+    def rest(self) -> None:
+        """Let go of everything until the next ``read``, which begins anew, with the last lines of each source
+        that is there then: what came before them is passed over. Only if it ``rests``."""
+        ...
+
     def close(self) -> None: ...
 
 
-class ReadOnce:
+class Unresting:
+    """What an input has to say that is read whether anybody wants it or not."""
+
+    @property
+    def rests(self) -> bool:
+        return False
+
+    def rest(self) -> None:
+        raise ElfBug("what has to be read does not rest")
+
+
+class ReadOnce(Unresting):
     """What an input that is never resumed has to say of places and gaps: what cannot be read of it is named
     as a problem, and nothing is closed before its end."""
 

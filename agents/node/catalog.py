@@ -204,14 +204,14 @@ class Catalog:
     def tick(self, now_ms: int) -> list[Step]:
         found = self._heard(self.desk.tick(now_ms), now_ms)
         if self._overlay.ready:
-            if now_ms >= self.membership.deadline():
+            if self.membership.is_due(now_ms):
                 found.extend(self.ask(now_ms))
             found.extend(self._staff(now_ms))
         return [*found, *self._tell_due(now_ms)]
 
     def _staff(self, now_ms: int) -> list[Step]:
         """As the leader: see to it that enough agents keep the log, and that flows end."""
-        if now_ms < self.staffing.due(LOG_GROUP):
+        if not self.staffing.is_due(LOG_GROUP, now_ms):
             return []
         found = self._heard(self.staffing.look(LOG_GROUP, self._voters_max, now_ms), now_ms)
         return [*found, *self._end_flows(now_ms)] if self.leads else found

@@ -15,6 +15,9 @@ from overlay.ids import closeness, node_id
 
 STAFF_MS: Final = 2_000
 """Between two looks at a group."""
+EARLY_MS: Final = 450
+"""So much sooner a look is taken, where the node is awake for something else: nearly always for the ring's
+heartbeat, which comes as often."""
 QUICK_MS: Final = 250
 """Between two looks while somebody is coming: members enter one at a time."""
 SHORT_MS: Final = 5_000
@@ -33,6 +36,7 @@ class _Watch:
     whom we hand it, until then."""
 
     next_ms: int = 0
+    early_ms: int = 0
     short: bool = False
     astray_ms: int | None = None
     silent: dict[str, int] = field(default_factory=dict)
@@ -67,6 +71,11 @@ class Staffing:
         watch = self._watches.get(key)
         return 0 if watch is None else watch.next_ms
 
+    def is_due(self, key: bytes, now_ms: int) -> bool:
+        """Whether it may be taken now."""
+        watch = self._watches.get(key)
+        return watch is None or now_ms >= watch.next_ms - watch.early_ms
+
     def hand_to(self, key: bytes, address: str, now_ms: int) -> None:
         """Hand a group that we lead to another agent: it enters if it is no member, in the place of one that
         is, and leads when it has all that we have. Nothing is changed where that takes longer than
@@ -82,7 +91,7 @@ class Staffing:
         """An agent has come: groups that are short look again soon."""
         for watch in self._watches.values():
             if watch.short:
-                watch.next_ms = min(watch.next_ms, now_ms + QUICK_MS)
+                watch.next_ms, watch.early_ms = min(watch.next_ms, now_ms + QUICK_MS), 0
 
     def stranded(self, key: bytes, spare: int = 0) -> tuple[str, ...] | None:
         """The members of a group that are dead, if it would have no majority without us, and without so many
@@ -106,16 +115,16 @@ class Staffing:
 
     def look(self, key: bytes, most: int, now_ms: int) -> list[GroupStep]:
         """Look at one, if it is time to: change who is in it (``most`` at most), one at a time."""
-        if now_ms < self.due(key):
+        if not self.is_due(key, now_ms):
             return []
         standing = self._desk.standing(key) if self.going or self._desk.groups.leads(key) else None
         if standing is None:
             self._watches.pop(key, None)
             if self._desk.holds(key):  # those whom we follow see to it
-                self._watches[key] = _Watch(now_ms + STAFF_MS)
+                self._watches[key] = _Watch(now_ms + STAFF_MS, EARLY_MS)
             return []
         watch = self._watches.setdefault(key, _Watch())
-        watch.next_ms = now_ms + STAFF_MS
+        watch.next_ms, watch.early_ms = now_ms + STAFF_MS, EARLY_MS
         me, voters = self._address, standing.membership.voters
         placed = self._desk.groups.placed(key)
         if standing.leads and placed not in ("", me):
@@ -131,7 +140,7 @@ class Staffing:
             return []
         heir = watch.heir if now_ms < watch.heir_until_ms else ""
         if heir in others and self._desk.groups.alive(heir):
-            watch.next_ms = now_ms + QUICK_MS
+            watch.next_ms, watch.early_ms = now_ms + QUICK_MS, 0
             return self._desk.transfer(key, heir, now_ms)
         members = {member.address for member in standing.membership.members}
         want = wanted(
@@ -148,7 +157,7 @@ class Staffing:
         if any(
             now_ms - watch.invited.get(address, -SHORT_MS) < SHORT_MS for address in {*want} - {me, *others}
         ):
-            watch.next_ms = now_ms + QUICK_MS
+            watch.next_ms, watch.early_ms = now_ms + QUICK_MS, 0
         surplus = sorted((a for a in others if a not in want), key=lambda a: a not in watch.silent)
         if surplus and all(address in (me, *others) for address in want):
             found.extend(self._desk.remove(key, surplus[0], now_ms))

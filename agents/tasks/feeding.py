@@ -2,9 +2,8 @@
 
 A stream has a thread that looks at its files and one that is its stream task; chunks go from the one to the
 other over the loop. Reading is held back while a stream task is behind, while the process has more memory
-than it may, while the archive takes nothing, and while the agent leaves: files can wait. Rolls are shipped
-beside everything else.
-"""
+than it may, while the archive takes nothing, and while the agent leaves: files can wait. What nobody wants is
+not read at all (``agents.tasks.resting``). Rolls are shipped beside everything else."""
 
 from __future__ import annotations
 
@@ -17,6 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 import psutil
@@ -30,6 +30,7 @@ from agents.ports import Receiver
 from agents.tasks.archive import ArchiveError
 from agents.tasks.housekeeping import EVERY_S as HOUSE_EVERY_S
 from agents.tasks.housekeeping import Housekeeping
+from agents.tasks.resting import Resting
 from agents.tasks.running import Running
 from agents.tasks.streamtask import FoundPast, StreamTask
 from elf.errors import ElfError
@@ -79,6 +80,7 @@ class _Stream:
     thread: ThreadPoolExecutor
     reader: ThreadPoolExecutor
     slots: asyncio.Semaphore
+    resting: Resting
     closing: threading.Event = field(default_factory=threading.Event)
     read_bytes: int = 0
     pause_s: float = 0.0
@@ -194,7 +196,7 @@ class Feeding:
         if isinstance(command, SealOpen) and name in self._receivers:
             self._sealing[name] = command
             return
-        self._perform(name, command)
+        self._streams[name].resting.command(command, partial(self._perform, name, command), self._now_ms())
 
     def _perform(self, name: str, command: Command) -> None:
         stream = self._streams[name]
@@ -301,6 +303,9 @@ class Feeding:
         """Ask a stream task what is asked of its stream; who looks at rows asks beside it, and holds up
         nothing."""
         stream = self._streams[effect.stream]
+        stream.resting.question(effect.request, partial(self._consult, stream, effect), self._now_ms())
+
+    def _consult(self, stream: _Stream, effect: do.Consult) -> None:
         if isinstance(effect.request, SampleRows | LookAt | TraceRows):
             sampled = self._sampler.submit(self._row_sample, stream.task, effect.request)
             self._when_done(sampled, self._tell)
@@ -335,23 +340,15 @@ class Feeding:
             if self._leaving() and await self._is_drained(stream):
                 return
             await self.reading.wait()
+            if await self._may_rest(stream):
+                await self._rest(stream)
+                continue
             await stream.slots.acquire()
             chunk = await loop.run_in_executor(stream.reader, self._poll, stream, asked)
             if chunk is not None:
                 full = 2 * (chunk.end - chunk.start) >= asked
                 asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
-                stream.read_bytes += chunk.end - chunk.start
-                # What an Idle does can wait until what the chunk has caused is over.
-                stream.idle_ms = self._now_ms()
-                task, source = stream.task, stream.input
-                self._log.debug("lines read", stream=task.facts.stream, lines=len(chunk.lines))
-                ahead = task.ahead.parse(chunk, task.worker.wanted)
-                place, missed, new_sources = source.positions(), source.gaps(), source.has_new_sources
-                future = stream.thread.submit(
-                    task.feed, chunk, place, self._now_ms(), ahead, missed, new_sources=new_sources
-                )
-                self._when_done(future, lambda outcome: self._fed(stream, outcome))
-                self._unweighed += chunk.end - chunk.start
+                self._feed(stream, chunk)
                 await self._room(stream.task)
                 continue
             stream.slots.release()
@@ -359,6 +356,59 @@ class Feeding:
             if stream.input.exhausted:
                 self.perform(stream.task.facts.stream, Finish())
                 return
+
+    def _feed(self, stream: _Stream, chunk: Chunk) -> Future[Outcome]:
+        """Give the stream task a chunk; a slot is taken for it."""
+        stream.read_bytes += chunk.end - chunk.start
+        # What an Idle does can wait until what the chunk has caused is over.
+        stream.idle_ms = self._now_ms()
+        task, source = stream.task, stream.input
+        self._log.debug("lines read", stream=task.facts.stream, lines=len(chunk.lines))
+        ahead = task.ahead.parse(chunk, task.worker.wanted)
+        place, missed, new_sources = source.positions(), source.gaps(), source.has_new_sources
+        future = stream.thread.submit(
+            task.feed, chunk, place, self._now_ms(), ahead, missed, new_sources=new_sources
+        )
+        self._when_done(future, lambda outcome: self._fed(stream, outcome))
+        self._unweighed += chunk.end - chunk.start
+        return future
+
+    async def _may_rest(self, stream: _Stream) -> bool:
+        """Whether nobody wants what the stream has."""
+        resting, task = stream.resting, stream.task
+        if not resting.able or stream.beginning or task.worker.flows():
+            return False
+        if resting.asked_lately(self._now_ms()):
+            return False
+        given = resting.given
+        unread = await asyncio.wrap_future(stream.thread.submit(lambda: not task.worker.reads))
+        return unread and given == resting.given
+
+    async def _rest(self, stream: _Stream) -> None:
+        """Let go of the files until somebody wants the stream. It is awake when all is read that it begins
+        with: what has waited comes after that."""
+        loop, resting = asyncio.get_running_loop(), stream.resting
+        resting.begin()
+        positions = await loop.run_in_executor(stream.reader, self._let_go, stream)
+        idle = Idle(self._now_ms(), stream.input.finished())
+        await asyncio.wrap_future(stream.thread.submit(stream.task.rest, idle, positions))
+        await resting.over()
+        new_sources = not self._leaving()
+        while new_sources:
+            await stream.slots.acquire()
+            read = partial(stream.input.read, CHUNK_BYTES_MIN, self._now_ms())
+            chunk = await loop.run_in_executor(stream.reader, read)
+            if chunk is None:
+                stream.slots.release()
+                break
+            new_sources = stream.input.has_new_sources
+            await asyncio.wrap_future(self._feed(stream, chunk))
+        self._tell_problems(stream)
+        resting.end()
+
+    def _let_go(self, stream: _Stream) -> tuple[Position, ...]:
+        stream.input.rest()
+        return stream.input.positions()
 
     async def _read_past(self, stream: _Stream) -> None:
         """Give flows that begin in the past what is archived, a slice at a time, as fast as their share of a
@@ -541,4 +591,5 @@ def _stream(task: StreamTask, source: Input) -> _Stream:
         ThreadPoolExecutor(1, thread_name_prefix=f"task-{name}"),
         ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),
         asyncio.Semaphore(CHUNKS_AHEAD),
+        Resting(able=source.rests and not task.facts.archive_path),
     )

@@ -97,6 +97,13 @@ class Masked:
     def kept(self, positions: tuple[Position, ...]) -> None:
         self._source.kept(positions)
 
+    @property
+    def rests(self) -> bool:
+        return self._source.rests
+
+    def rest(self) -> None:
+        self._source.rest()
+
     def close(self) -> None:
         self._source.close()
         self._lines.close()

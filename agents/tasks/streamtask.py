@@ -239,6 +239,13 @@ class StreamTask:
         self.positions = positions
         return self.perform(idle, idle.now_ms)
 
+    def rest(self, idle: Idle, positions: tuple[Position, ...]) -> None:
+        """Nobody wants what is read: its places are let go of, durably."""
+        had, self.positions = self.positions, positions
+        outcome = self.perform(idle, idle.now_ms)
+        if had and outcome.checkpoint is None:
+            self._cut(outcome, self.worker.checkpoint())
+
     def perform(self, command: Command, now_ms: int, chunk: Chunk | None = None) -> Outcome:
         """Perform a command, durably."""
         if isinstance(command, Install) and command.flow.fragment.has_code:
@@ -322,10 +329,12 @@ class StreamTask:
     # -- questions -------------------------------------------------------------------------------------------
 
     def _learn(self, chunk: Chunk) -> None:
-        """Remember some lines of each chunk, the newest in place of the oldest."""
+        """Remember some lines of each chunk, the newest in place of the oldest; at first as many as there is
+        room for."""
         lines = chunk.lines
         if self._learning and len(lines):
-            step = max(1, len(lines) // 20)
+            wanted = max(20, SAMPLE_LINES - len(self._samples))
+            step = max(1, len(lines) // wanted)
             self._samples.extend((lines[i].as_py(), chunk.source.log) for i in range(0, len(lines), step))
 
     def describe(self) -> StreamSeen:

@@ -1,13 +1,13 @@
 """``elf bench idle``: what an agent takes from its host while nobody writes a line, or few are written.
 
-One real ``elf-agent`` process, first without a job, then with one: it was asked for the job itself (so it has
-parsed the statement), is its job group and its master, and has committed windows of the one line that was
-written. With ``--rate`` lines are written meanwhile, one at a time as a web server does that has visitors;
-``--rate`` may be repeated, and each further one is a further span of the agent with its job. With
-``--shipper`` rsyslog takes the agent's place and sends the same lines on. CPU is user and system time over
-the span; PSS is the kernel's proportional share, RSS is what PSS would be if no other process mapped the same
-libraries. So this process imports none of them: run it where no other agent runs.
-"""
+One real ``elf-agent`` process without a job and without an archive, of which nobody wants anything; then
+another one, which archives, with a job: it was asked for the job itself (so it has parsed the statement), is
+its job group and its master, and has committed windows of the one line that was written. With ``--rate``
+lines are written meanwhile, one at a time as a web server does that has visitors; ``--rate`` may be repeated,
+and each further one is a further span of the agent with its job. With ``--shipper`` rsyslog takes the agent's
+place and sends the same lines on. CPU is user and system time over the span; PSS is the kernel's proportional
+share, RSS is what PSS would be if no other process mapped the same libraries. So this process imports none of
+them: run it where no other agent runs."""
 
 from __future__ import annotations
 
@@ -66,9 +66,10 @@ class Idle(Bench[str, dict[str, float]]):
             shipper.program()
 
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], dict[str, float]]]:
-        """An agent that is ready; it gets its job between the two, and is gone before the shipper starts."""
+        """An agent that is ready, for each; the last one is gone before the shipper starts."""
         processes = scratch.enter_context(ended())
         agent = _Agent(processes, scratch.folder)
+        agent.start(archive=False)
 
         first, *others = self._rates
 
@@ -76,9 +77,14 @@ class Idle(Bench[str, dict[str, float]]):
             with written(scratch.folder / "a.log", rate):
                 return measured(process, self.seconds)
 
+        def reads(rate: float) -> dict[str, float]:
+            return span(agent.process, rate)
+
         def busy() -> dict[str, float]:
+            agent.stop()
+            agent.start(archive=True)
             agent.give_job()
-            return span(agent.process, first)
+            return reads(first)
 
         def ships() -> dict[str, float]:
             agent.stop()
@@ -87,9 +93,9 @@ class Idle(Bench[str, dict[str, float]]):
 
         beside = {"shipper": ships} if self.shipper else {}
         return {
-            "no_job": lambda: span(agent.process, first),
+            "no_job": partial(reads, first),
             "one_job": busy,
-            **{f"one_job_{rate:g}": partial(span, agent.process, rate) for rate in others},
+            **{f"one_job_{rate:g}": partial(reads, rate) for rate in others},
             **beside,
         }
 
@@ -188,14 +194,21 @@ def _switches(process: psutil.Process) -> int:
 
 
 class _Agent:
-    """An agent that is ready."""
+    """An agent, one life after the other."""
+
+    _child: Child
 
     def __init__(self, processes: Processes, folder: Path) -> None:
         self._processes, self._folder = processes, folder
+
+    def start(self, *, archive: bool) -> None:
+        """With an empty data folder; it is ready then."""
+        folder = self._folder
         self._address, self._http = (f"127.0.0.1:{port}" for port in free_ports(2))
         config = {
             "agent": {"name": "idle", "listen": self._address},
-            "data_dir": str(folder / "data"),
+            "data_dir": str(folder / f"data-{archive}"),
+            "archive": {"enabled": archive},
             "http": {"listen": self._http},
             "log": {"level": "warning"},
             "streams": {
@@ -204,7 +217,7 @@ class _Agent:
         }
         path = folder / "elf.yaml"
         path.write_text(yaml.safe_dump(config), encoding="utf-8")
-        self._child: Child = processes.start(
+        self._child = self._processes.start(
             "the agent", "agents.main", ["--config", str(path)], folder / "agent.said"
         )
         self._until(self._ready, "does not become ready")

@@ -101,7 +101,7 @@ class Links:
         link = self._links.get(peer.address)
         if link is None:
             if len(self._links) < self._context.config.links_max:
-                self._links[peer.address] = Link(peer.incarnation, self._context.now)
+                self._know(peer.address, Link(peer.incarnation, self._context.now))
             return Sighting.KNOWN
         if peer.incarnation < link.incarnation:
             return Sighting.STALE
@@ -160,23 +160,32 @@ class Links:
     # -- beating ---------------------------------------------------------------------------------------------
 
     def beat(self) -> None:
-        """Beat every tied peer, living or not; forget the unneeded ones."""
+        """Beat every tied peer, living or not; forget the unneeded ones. Where there is none the next peer
+        begins the beat anew."""
         me, now = self._context.me, self._context.now
         for address, link in list(self._links.items()):
             if link.tied:
                 self._context.send(address, Beat(me, link.mark_led))
             elif now - link.heard >= self._context.config.forget_ms:
                 del self._links[address]
+        if self._links:
+            self._context.after(("beat", ""), self._context.config.beat_ms)
 
     # -- the parts -------------------------------------------------------------------------------------------
 
     def _quiet(self, link: Link) -> int:
         return self._context.now - link.heard
 
+    def _know(self, address: str, link: Link) -> Link:
+        self._links[address] = link
+        if ("beat", "") not in self._context.timers:
+            self._context.after(("beat", ""), self._context.config.beat_ms)
+        return link
+
     def _link(self, address: str) -> Link:
         link = self._links.get(address)
         if link is None:
-            link = self._links[address] = Link(0, self._context.now)
+            link = self._know(address, Link(0, self._context.now))
         if not link.tied:
             if not link.silent:
                 link.heard = max(link.heard, self._context.now)

@@ -347,7 +347,6 @@ class Reception:
         match kind:
             case "beat":
                 self.links.beat()
-                self._context.after(("beat", ""), self._context.config.beat_ms)
             case "link":
                 if self.links.due(of):
                     self.silent(of)

@@ -11,7 +11,7 @@ import pytest
 
 from agents.disk.store import Store
 from agents.formats import get_format
-from agents.inputs.values import Chunk, Counters, Position
+from agents.inputs.values import Chunk, Counters, Position, Unresting
 from agents.logs import get_logger
 from agents.tasks import feeding
 from agents.tasks.feeding import GATHER_S, IDLE_EVERY_MS, POLL_MAX_S, POLL_S, SAID_EVERY_MS, Feeding
@@ -27,7 +27,7 @@ from tests.support.waiting import eventually
 T = TypeVar("T")
 
 
-class Silent:
+class Silent(Unresting):
     """An input in which nothing comes."""
 
     exhausted = has_new_sources = False

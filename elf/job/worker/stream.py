@@ -620,6 +620,11 @@ class StreamWorker:
         """The flows that it computes."""
         return tuple(self._flows)
 
+    @property
+    def reads(self) -> bool:
+        """Whether any flow, or tap of a job in Python, wants lines."""
+        return bool(self._flows) or bool(self._taps)
+
     def states(self) -> Mapping[str, FlowState]:
         """Its state of each of them."""
         return self._flows

@@ -94,6 +94,10 @@ class Taps:
         for mapper in job.mappers if job is not None else ():
             mapper.close()
 
+    def __bool__(self) -> bool:
+        """Whether any job has taps here, or is still to be given something."""
+        return bool(self._jobs) or bool(self._again)
+
     def fragments(self) -> list[Fragment]:
         return [tap.fragment for job in self._jobs.values() for tap in job.taps]
 
