@@ -73,6 +73,8 @@ Proper = Annotated[str, Meta(min_length=1, max_length=255, pattern=rf"\A{_PLAIN}
 """The same, where there must be one."""
 Label = Annotated[str, Meta(max_length=4_096)]
 """Of a column or a file: whatever a log or a file system calls it."""
+Labels = Annotated[tuple[tuple[Name, Label], ...], Meta(max_length=64)]
+"""Those of an agent, each with its value."""
 Word = Annotated[str, Meta(max_length=32)]
 """One of a few."""
 Text = Annotated[str, Meta(max_length=1 << 18)]

@@ -52,7 +52,7 @@ def describe(
     its flows know.
     """
     plan, flows = facts.spec.plan, facts.spec.flows
-    members = (member.name for stream in plan.streams for member in log.members(stream))
+    members = (member.name for flow in flows for member in log.asked(flow.fragment))
     told = {
         "state": facts.state,
         "master": named(facts.master),

@@ -18,7 +18,7 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.sharing import Instead, Sharing
 from elf.errors import ColumnError, UserError
-from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.log import FOREVER_US, CatalogLog
 from elf.job.catalog.readers import is_read, readable_as
 from elf.job.messages.groups import WhoIsThere
 from elf.job.messages.inquiries import StreamSeen
@@ -99,6 +99,7 @@ class Planning:
         else:
             plan = yield from self._sharing.plan(make, instead)
         _check_lookups(plan, views)
+        self._must_be_asked(plan)
         landmark = yield from self._since(plan)
         if not plan.windows and not self.finite:
             raise UserError(
@@ -136,6 +137,15 @@ class Planning:
         for stream, view in views.items():
             if not view.archive:
                 raise UserError(f"stream {stream} is not archived: SINCE has nothing to read there")
+
+    def _must_be_asked(self, plan: Plan) -> None:
+        """Raises ``UserError`` where nobody can have a row: nobody would say that time goes on."""
+        for fragment in plan.unranged:
+            stream, asked = fragment.stream, self._log.asked(fragment)
+            if self._log.members(stream) and all(one.until_us != FOREVER_US for one in asked):
+                raise UserError(
+                    f"no agent of stream {stream} has labels for which ON, and WHERE, may be true"
+                )
 
     def _late_flows(self, name: str, creator: str) -> dict[str, str]:
         """Of ``FROM LATE name``: the flows (uids, by stream) whose late rows these are."""

@@ -143,6 +143,9 @@ class Working:
     def _worked(self, event: Worked, now_ms: int) -> list[WorkStep]:
         found: list[WorkStep] = []
         for sealed in event.outcome.sealed:
+            if self._log.has_ended(sealed.flow):  # it was sealed while we heard so, and written after that
+                found.append(Forget(sealed.flow, whole_flow=True))
+                continue
             found.extend(self.sender.sealed(sealed, now_ms))
             self.replicas.replication.sealed(sealed.flow, now_ms)
         for early in event.outcome.early:
@@ -248,10 +251,16 @@ class Working:
         return len(self._running)
 
     def _ours(self) -> list[Flow]:
-        """The flows over streams of which we are a member."""
+        """The flows over streams of which we are a member, and of which we may have rows."""
         named = [(flow, flow.fragment.stream) for flow in self._log.flows()]
         number = self._membership.number
-        return [flow for flow, stream in named if stream in self._streams and number(stream) is not None]
+        ours = (flow for flow, stream in named if stream in self._streams and number(stream) is not None)
+        return [flow for flow in ours if self._asks_us(flow)]
+
+    def _asks_us(self, flow: Flow) -> bool:
+        """False where a flow is about agents with other labels."""
+        member = self._log.member_of(flow.fragment.stream, self._me.agent_id)
+        return member is None or self._log.may_have(flow.fragment, member)
 
     def on_ring(self, now_ms: int) -> list[WorkStep]:
         """The ring has us, newly or again."""
@@ -284,7 +293,8 @@ class Working:
         for flow in self.sender.flows():
             if self._log.flow(flow.uid) is None:
                 found.extend(self.sender.remove(flow.uid))
-        for uid in [uid for uid in self._installed if self._log.flow(uid) is None]:
+        flows = {uid: self._log.flow(uid) for uid in self._installed}
+        for uid in [uid for uid, flow in flows.items() if flow is None or not self._asks_us(flow)]:
             found.append(Work(self._installed.pop(uid), Uninstall(uid)))
             if uid in self._running:
                 found.extend(self._overlay.unsubscribe(self._running.pop(uid).topic, now_ms))

@@ -238,6 +238,7 @@ def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | Non
         incarnation=proposal.incarnation,
         address=proposal.address,
         since_us=proposal.since_us,
+        labels=proposal.labels,
     )
 
 

@@ -46,6 +46,7 @@ from elf.job.messages.log import (
 )
 from elf.job.output import OutputSpec
 from elf.job.own import OwnSpec
+from elf.job.places import KEPT, Labels, may_have_rows
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
 from elf.ql.plan import Fragment
@@ -66,6 +67,8 @@ class Member(msgspec.Struct, frozen=True):
     address: str
     since_us: int
     until_us: int = FOREVER_US
+    labels: tuple[Labels, ...] | None = None
+    """All that it has said of itself; None: it says nothing, or has said too much (``elf.job.places``)."""
 
 
 class CatalogLog:
@@ -139,7 +142,13 @@ class CatalogLog:
                 known = self._members.setdefault(entry.stream, {}).get(entry.number)
                 since = entry.since_us if known is None or known.until_us != FOREVER_US else known.since_us
                 self._members[entry.stream][entry.number] = Member(
-                    entry.number, entry.agent_id, entry.name, entry.incarnation, entry.address, since
+                    entry.number,
+                    entry.agent_id,
+                    entry.name,
+                    entry.incarnation,
+                    entry.address,
+                    since,
+                    labels=_labels(entry, known),
                 )
                 self._numbers[entry.stream, entry.agent_id] = entry.number
             case MemberLeft():
@@ -378,6 +387,16 @@ class CatalogLog:
 
     def members(self, stream: str) -> tuple[Member, ...]:
         return tuple(self._members.get(stream, {}).values())
+
+    def asked(self, fragment: Fragment) -> tuple[Member, ...]:
+        """The members of a stream that may have rows of a fragment of it (protocol 2.6)."""
+        return tuple(one for one in self.members(fragment.stream) if self.may_have(fragment, one))
+
+    def may_have(self, fragment: Fragment, member: Member) -> bool:
+        """Whether a member of its stream may have rows of a fragment."""
+        base = self.flow(fragment.late_of) if fragment.late_of else None
+        read = [fragment] if base is None else [fragment, base.fragment]
+        return all(may_have_rows(one, member.labels) for one in read)
 
     def member_of(self, stream: str, agent_id: str) -> Member | None:
         number = self._numbers.get((stream, agent_id))
@@ -653,6 +672,15 @@ class CatalogLog:
     def generation(self, name: str, creator: str) -> int:
         """The generation that a new job of this name gets: one above all earlier ones."""
         return 1 + self.highest(app_id(name, creator).hex())
+
+
+def _labels(entry: MemberJoined, known: Member | None) -> tuple[Labels, ...] | None:
+    """All that a member has said, with what it says now."""
+    if entry.labels is None:
+        return None
+    before = (known.labels if known is not None else None) or ()
+    found = tuple(dict.fromkeys((*before, entry.labels)))
+    return found if len(found) <= KEPT else None
 
 
 def _of_name(specs: Iterable[_Named], name: str, creator: str) -> _Named | None:

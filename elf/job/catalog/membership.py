@@ -57,6 +57,7 @@ from elf.job.messages.log import (
     VersionAdded,
     Welcome,
 )
+from elf.job.places import Labels
 from elf.security.authored import Authorship, stale
 from elf.security.certificates import Signed
 
@@ -98,6 +99,8 @@ class Identity(msgspec.Struct, frozen=True):
     name: str
     incarnation: int
     address: str
+    labels: Labels | None = None
+    """Those of the agent; None: nobody is told."""
 
 
 class StreamSince(msgspec.Struct, frozen=True):
@@ -330,6 +333,7 @@ class Membership:
             incarnation=me.incarnation,
             address=me.address,
             since_us=stream.since_us,
+            labels=me.labels,
         )
 
     # -- hearing ---------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from elf.fields import (
     GroupUid,
     JobUid,
     Key,
+    Labels,
     Micros,
     Name,
     Number,
@@ -35,7 +36,7 @@ from elf.wire.base import Message
 
 class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Member ``number`` of ``stream``: expected in panes that start at ``since_us`` or later. A restart is a
-    new entry.
+    new entry. ``labels``: of the agent; None: it is of a release that does not say them.
     """
 
     seq: Serial
@@ -46,6 +47,7 @@ class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     incarnation: Serial
     address: Address
     since_us: Micros
+    labels: Labels | None = None
 
 
 class MemberLeft(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -236,7 +238,8 @@ LOG_MESSAGES = (Hello, Welcome, Follow, LogTail, SignedTail, Spread, Refused)
 
 
 class JoinStream(Message, frozen=True, kw_only=True, tag=True):
-    """Agent to a voter, until it sees its own entry: I have this stream, from ``since_us`` on."""
+    """Agent to a voter, until it sees its own entry: I have this stream, from ``since_us`` on. ``labels``: as
+    in ``MemberJoined``."""
 
     stream: Proper
     agent_id: AgentId
@@ -244,6 +247,7 @@ class JoinStream(Message, frozen=True, kw_only=True, tag=True):
     incarnation: Serial
     address: Address
     since_us: Micros
+    labels: Labels | None = None
 
 
 class LeaveStream(Message, frozen=True, kw_only=True, tag=True):

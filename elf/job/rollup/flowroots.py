@@ -126,7 +126,7 @@ class FlowRoots:
 
     def _begin(self, flow: Flow, stored: StoredPanes, now_ms: int) -> None:
         root = Root(flow, self._settings, stored.segments(now_ms))
-        root.set_roster(self._log.members(flow.fragment.stream), self._log.last)
+        root.set_roster(self._log.asked(flow.fragment), self._log.last)
         if stored.first_pane is not None:
             root.begin(stored.first_pane, now_ms)
         for address in self._down:
@@ -138,7 +138,7 @@ class FlowRoots:
     def roster_changed(self, stream: str) -> None:
         for rooted in self._flows.values():
             if rooted.root.flow.fragment.stream == stream:
-                rooted.root.set_roster(self._log.members(stream), self._log.last)
+                rooted.root.set_roster(self._log.asked(rooted.root.flow.fragment), self._log.last)
 
     def get(self, uid: str) -> Root | None:
         rooted = self._flows.get(uid)

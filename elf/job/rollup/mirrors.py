@@ -196,7 +196,7 @@ class Mirrors:
                 self._mirrors[uid].flow = flow
             elif flow is not None:
                 mirror = Mirror(flow, self._name(uid, now_ms), start)
-                mirror.set_roster(self._log.members(flow.fragment.stream), self._log.last)
+                mirror.set_roster(self._log.asked(flow.fragment), self._log.last)
                 mirror.cut = cuts[uid]
                 self._mirrors[uid] = mirror
                 found.append(self._ask(mirror))
@@ -217,7 +217,7 @@ class Mirrors:
     def roster_changed(self, stream: str) -> None:
         for mirror in self._mirrors.values():
             if mirror.flow.fragment.stream == stream:
-                mirror.set_roster(self._log.members(stream), self._log.last)
+                mirror.set_roster(self._log.asked(mirror.flow.fragment), self._log.last)
 
     def _ask(self, *mirrors: Mirror) -> Send:
         wanted = {m.flow.uid: self._wanted_from(m.flow.uid, m.durable_to()) for m in mirrors}

@@ -314,7 +314,7 @@ class RootedFlow:
     def facts(self) -> FlowStatus:
         """What people may know of it."""
         root, pane_us = self.root, self.root.flow.fragment.pane_us
-        members = self._log.members(root.flow.fragment.stream)
+        members = self._log.asked(root.flow.fragment)
         tree = tuple(
             TreeEdge(
                 member.number,
