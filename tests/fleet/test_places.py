@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from elf.client import Window
 from elf.errors import UserError
 from tests.support.fleet import STREAM, Fleet
 from tests.support.waiting import eventually
@@ -19,16 +18,16 @@ async def test_a_window_is_of_those_with_the_labels(tmp_path: Path) -> None:
     fleet = Fleet(tmp_path, 3)
     for agent, place in zip(fleet.agents, ("eu", "eu", "us"), strict=True):
         own = {"name": agent.name, "listen": agent.address, "advertise": agent.reached}
-        agent.more |= {"agent": {**own, "labels": {"place": place} if place else {}}, "archive": {"enabled": False}}
+        agent.more |= {
+            "agent": {**own, "labels": {"place": place} if place else {}},
+            "archive": {"enabled": False},
+        }
     fleet.start()
     try:
         async with await connected(fleet, 2) as client:
             fleet.begin_writing()
             await create(client, f"CREATE JOB eu AS {EU}")
-            windows: list[Window] = []
-            async for window in client.subscribe("eu", windows=3):
-                windows.append(window)
-            for window in windows:
+            for window in [window async for window in client.subscribe("eu", windows=3)]:
                 assert (window.status["expected"], window.status["reported"]) == (2, 2)
                 assert window.status["missing"] == []
                 assert window.table["n"].to_pylist()[0] > 0
