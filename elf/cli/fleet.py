@@ -41,7 +41,24 @@ Rounds = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    commands = (sql, shell, ui, submit, query, jobs, members, streams, top, dash, tap, tree, compare, leave)
+    commands = (
+        sql,
+        shell,
+        ui,
+        flight,
+        mcp,
+        submit,
+        query,
+        jobs,
+        members,
+        streams,
+        top,
+        dash,
+        tap,
+        tree,
+        compare,
+        leave,
+    )
     for command in commands:
         app.command(epilog=examples(command.__name__))(command)
 
@@ -104,6 +121,51 @@ def ui(
     from elf.cli.ui import serve
 
     return serve(connect, cluster, listen, creator)
+
+
+def flight(
+    connect: Connect = DEFAULT_ADDRESS,
+    listen: Annotated[
+        str,
+        typer.Option("--listen", metavar="HOST:PORT", help="A loopback address; port 0: any free one."),
+    ] = "127.0.0.1:7074",
+    windows: Annotated[
+        int,
+        typer.Option("--windows", min=1, max=1_000, help="Of a SELECT over live streams, and a SUBSCRIBE."),
+    ] = 1,
+    creator: Creator = None,
+    cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
+) -> int:
+    """A door for Arrow Flight SQL (pandas, polars, DuckDB, ADBC), which only reads, until Ctrl-C: it prints
+    where it is, and a token that is yours alone."""
+    from elf.cli.doors import serve_flight
+
+    return serve_flight(connect, cluster, listen, windows, creator)
+
+
+def mcp(
+    connect: Connect = DEFAULT_ADDRESS,
+    windows: Annotated[
+        int, typer.Option("--windows", min=1, max=100, help="Of a SELECT over live streams, and a SUBSCRIBE.")
+    ] = 1,
+    statements: Annotated[
+        int, typer.Option("--statements", min=1, help="The budget: statements an hour.")
+    ] = 60,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="The budget: rows of an answer.")] = 200,
+    answered: Annotated[
+        int, typer.Option("--bytes", min=1_000, help="The budget: bytes of all answers an hour.")
+    ] = 2 << 20,
+    creator: Creator = None,
+    cluster: Cluster = _CLUSTER,
+    keys: KeysOption = None,
+) -> int:
+    """A server of the Model Context Protocol over standard input and output, which only reads and has a
+    budget: a program with a language model starts it."""
+    from elf.cli.doors import serve_tools
+    from elf.doors.budget import Limits
+
+    return serve_tools(connect, cluster, windows, Limits(statements, rows, answered), creator)
 
 
 def submit(

@@ -28,6 +28,8 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     ),
     "shell": ("elf shell", "elf shell --connect web-1:7071,web-2:7071"),
     "ui": ("elf ui", "elf ui --connect web-1:7071 --listen 127.0.0.1:0"),
+    "flight": ("elf flight", "elf flight --connect web-1:7071 --listen 127.0.0.1:0 --windows 3"),
+    "mcp": ("elf mcp", "elf mcp --connect web-1:7071 --statements 20 --rows 50"),
     "submit": ("elf submit popular.py --set every=2", "elf submit popular.py --name lately --replace"),
     "query": ("elf query busy", """elf query popular '{"since": 3}'"""),
     "jobs": ("elf jobs", "elf jobs --output json"),
