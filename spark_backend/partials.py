@@ -21,7 +21,8 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from agents.archive.manifest import File
-from agents.tasks.engine import Statement, types_of
+from agents.tasks.direct import types_of
+from agents.tasks.engine import Statement
 from elf.aggregates import normalise, split_by_range
 from elf.batch import decode
 from elf.errors import UserError

@@ -35,6 +35,7 @@ from agents.committing.status import status_of_windows
 from agents.committing.windowcommits import Treat, drafted_windows, names_of, pieces_of, treated
 from agents.disk.store import Store, StoreError
 from agents.ports import Queue, Reports
+from agents.tasks.direct import types_of
 from agents.tasks.streams import Call, FunctionsAt, Running
 from elf.batch import WRONG, decode, encode
 from elf.errors import ElfBug, ElfError, PeerError, UserError
@@ -298,8 +299,6 @@ class Sandboxed:
         self.stages = RangeStages(_statement)
 
     def types(self, fragment: Fragment) -> pa.Schema:
-        from agents.tasks.engine import types_of
-
         return types_of(fragment)
 
     def finisher(self, plan: Plan) -> FinisherPort:

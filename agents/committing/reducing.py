@@ -29,6 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from agents.tasks.direct import no_panes
 from elf.aggregates import normalise
 from elf.batch import decode
 from elf.errors import ElfError
@@ -187,8 +188,6 @@ def _in_order(groups: pa.Table, fragment: Fragment) -> pa.Table:
 
 def _sample(fragment: Fragment, flows: frozenset[str], store: Store) -> tuple[int, pa.Table]:
     """(Pane, its groups.)"""
-    from agents.tasks.engine import no_panes
-
     empty = no_panes(fragment)
     found: list[tuple[int, pa.Table]] = [(0, empty)]
     for name in (name for name in store.flows() if flow_of(name) in flows):

@@ -2,19 +2,53 @@
 
 from __future__ import annotations
 
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Final
+
 import pyarrow as pa
 
 from agents.tasks.conditions import holds
-from agents.tasks.engine import Mapper, as_schema
 from elf.aggregates import State, canonical_key, may_overflow, normalise, ordered, restore
 from elf.grouping import grouped
 from elf.job.ports import MapperPort
+from elf.job.worker.fitting import arrow_schema, as_schema
 from elf.ql.plan import Direct, Fragment
 
+if TYPE_CHECKING:
+    from agents.tasks.engine import Mapper
 
-def mapper_of(fragment: Fragment) -> MapperPort:
+TYPES_KEPT: Final = 256
+"""Fragments of which it is kept how their columns are: to find that out takes some ms each."""
+
+
+def mapper_of(fragment: Fragment) -> DirectMapper | Mapper:
     """The fastest mapper of a fragment without a user's function."""
-    return Mapper.of(fragment) if fragment.direct is None else DirectMapper(fragment, fragment.direct)
+    return _by_sql(fragment) if fragment.direct is None else DirectMapper(fragment, fragment.direct)
+
+
+def _by_sql(fragment: Fragment) -> Mapper:
+    from agents.tasks.engine import Mapper  # DuckDB, as in agents.tasks.streams
+
+    return Mapper.of(fragment)
+
+
+@lru_cache(maxsize=TYPES_KEPT)
+def types_of(fragment: Fragment) -> pa.Schema:
+    """The columns that a fragment's map makes, as they are merged; what is no map's (``CREDIT``, the source
+    of windows of rows) is not among them."""
+    return no_panes(fragment).schema
+
+
+def no_panes(fragment: Fragment) -> pa.Table:
+    """The groups of no pane of a fragment, in their types."""
+    mapper = mapper_of(fragment)
+    try:
+        made = mapper.run(mapper.schema.empty_table())
+        for cell, _ in fragment.owns:
+            made = made.set_column(made.schema.get_field_index(cell), cell, pa.array([], pa.binary()))
+        return normalise(made, fragment.keys, fragment.states)
+    finally:
+        mapper.close()
 
 
 class DirectMapper(MapperPort):
@@ -22,15 +56,19 @@ class DirectMapper(MapperPort):
     in another order."""
 
     def __init__(self, fragment: Fragment, direct: Direct) -> None:
-        self._direct = direct
+        self._fragment, self._direct = fragment, direct
+        self.schema = pa.schema([*arrow_schema(fragment.columns), pa.field("_pane", pa.int64())])
         self._keys = fragment.keys
         self._states = tuple(zip(fragment.task_states, direct.states, strict=True))
         self._sums = [(s, given) for s, given in self._states if given and _how(s) == "sum"]
-        self._sql = Mapper.of(fragment)
+
+    @cached_property
+    def _sql(self) -> Mapper:
+        return _by_sql(self._fragment)
 
     def run(self, rows: pa.Table) -> pa.Table:
         """Sums of integers that might not fit 64 bits are left to DuckDB, which has 128."""
-        rows = as_schema(self._sql.schema, rows)
+        rows = as_schema(self.schema, rows)
         if any(may_overflow(state, rows[column]) for state, column in self._sums):
             return self._sql.run(rows)
         of_groups = self._grouped(rows)
@@ -64,7 +102,8 @@ class DirectMapper(MapperPort):
         """There is nothing to prepare."""
 
     def close(self) -> None:
-        self._sql.close()
+        if "_sql" in self.__dict__:
+            self._sql.close()
 
 
 def _how(state: State) -> str:

@@ -14,8 +14,7 @@ import atexit
 import threading
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache, partial
+from functools import cache, partial
 from typing import Final
 
 import duckdb
@@ -28,6 +27,8 @@ from duckdb.func import FunctionNullHandling, PythonUDFType
 from agents.formats import Format
 from agents.formats.dialect import DUCKDB, DUCKDB_QUICK, Dialect, Selection
 from agents.lookups import LOOKUPS
+from agents.tasks.direct import no_panes
+from agents.tasks.extracted import Extracted
 from agents.tasks.memory import LIMIT
 from agents.tasks.times import read_times
 from elf.aggregates import normalise
@@ -35,7 +36,7 @@ from elf.batch import decode
 from elf.errors import ElfBug, UserError
 from elf.fields import replace
 from elf.job.ports import FinisherPort, MapFailed, MapperPort, Wanted
-from elf.job.worker.fitting import arrow_schema
+from elf.job.worker.fitting import arrow_schema, as_schema
 from elf.ql.lookups import LOOKUPS as KNOWN_LOOKUPS
 from elf.ql.lookups import lookups_in, sql_name
 from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
@@ -47,8 +48,6 @@ from elf.schema import Column, alike
 Int64s = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-TYPES_KEPT: Final = 256
-"""Fragments of which it is kept how their columns are: to find that out takes some ms each."""
 _CAREFUL_CHUNKS: Final = 16
 EVENT_FIRST_US: Final = FIRST_US + 365 * 86_400_000_000
 EVENT_LAST_US: Final = LAST_US - 365 * 86_400_000_000
@@ -186,31 +185,6 @@ class Statement:
     def close(self) -> None:
         """Lets go of the connection, and with it of the batch."""
         self._connection.close()
-
-
-def as_schema(schema: pa.Schema, table: pa.Table) -> pa.Table:
-    """The columns of the schema, cast where they differ (asking first is cheaper than a cast for nothing)."""
-    if table.schema.equals(schema):
-        return table
-    chosen = table.select(schema.names)
-    return chosen if chosen.schema.equals(schema) else chosen.cast(schema)
-
-
-@dataclass(frozen=True, eq=False)
-class Extracted:
-    """``table``: ``_ts`` (int64, µs, nullable), then the asked columns, one row for each accepted line, in
-    order.
-
-    ``accepted`` and ``rejected``: numbers of lines; ``uncast``: values that did not fit their column and
-    are NULL; ``wanted`` and ``beyond``: see ``elf.job.ports.ExtractedLike``.
-    """
-
-    table: pa.Table
-    accepted: Int64s
-    rejected: Int64s
-    uncast: int
-    wanted: Mask | None = None
-    beyond: int = 0
 
 
 _LINES: Final = pa.schema([pa.field("line", pa.string())])
@@ -502,25 +476,6 @@ def no_groups(plan: Plan) -> pa.Table:
         return _windowed(made)
     finally:
         finisher.close()
-
-
-@lru_cache(maxsize=TYPES_KEPT)
-def types_of(fragment: Fragment) -> pa.Schema:
-    """The columns that a fragment's map makes, as they are merged; what is no map's (``CREDIT``, the source
-    of windows of rows) is not among them."""
-    return no_panes(fragment).schema
-
-
-def no_panes(fragment: Fragment) -> pa.Table:
-    """The groups of no pane of a fragment, in their types."""
-    mapper = Mapper.of(fragment)
-    try:
-        made = mapper.run(mapper.schema.empty_table())
-        for cell, _ in fragment.owns:
-            made = made.set_column(made.schema.get_field_index(cell), cell, pa.array([], pa.binary()))
-        return normalise(made, fragment.keys, fragment.states)
-    finally:
-        mapper.close()
 
 
 def _windowed(panes: pa.Table) -> pa.Table:

@@ -4,7 +4,7 @@ whose SQL says what every line means. The answer is the same either way, row by 
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -12,11 +12,14 @@ import pyarrow as pa
 from agents.formats import Format
 from agents.formats.dialect import DUCKDB
 from agents.tasks.conditions import rows_wanted
-from agents.tasks.engine import Extracted, SqlExtractor
+from agents.tasks.extracted import Extracted
 from elf import native
 from elf.job.ports import Wanted
 from elf.job.worker.fitting import arrow_schema
 from elf.schema import LINE
+
+if TYPE_CHECKING:
+    from agents.tasks.engine import SqlExtractor
 
 _SQL_CHUNKS: Final = 16
 """When most lines of a chunk were left to DuckDB, so many chunks are given to it at once."""
@@ -78,14 +81,19 @@ class Extractor:
 
     def _by_sql(self, lines: pa.StringArray) -> Extracted:
         if self._whole is None:
-            self._whole = SqlExtractor(self._format, self._event_time, self._wanted)
+            self._whole = self._sql(self._wanted)
         return self._whole.extract(lines)
 
     def _left(self) -> SqlExtractor:
         """For the rows that are left, of which all are wanted."""
         if self._rest is None:
-            self._rest = SqlExtractor(self._format, self._event_time, Wanted(self._wanted.columns))
+            self._rest = self._sql(Wanted(self._wanted.columns))
         return self._rest
+
+    def _sql(self, wanted: Wanted) -> SqlExtractor:
+        from agents.tasks.engine import SqlExtractor  # DuckDB, as in agents.tasks.streams
+
+        return SqlExtractor(self._format, self._event_time, wanted)
 
     def close(self) -> None:
         for one in (self._whole, self._rest):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,10 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from agents.tasks.conditions import TYPES, holds
-from agents.tasks.engine import Finisher
 from elf.aggregates import ordered
 from elf.job.ports import FinisherPort
 from elf.ql.plan import DirectFinal, Plan, Value
+
+if TYPE_CHECKING:
+    from agents.tasks.engine import Finisher
 
 _EXACT: Final = 1 << 53
 """Up to here a double is each whole number."""
@@ -26,7 +29,13 @@ class NeedsSql(Exception):
 
 def finisher_of(plan: Plan) -> FinisherPort:
     """The fastest that runs a plan's final fragment."""
-    return Finisher.of(plan) if plan.direct is None else DirectFinisher(plan, plan.direct)
+    return _by_sql(plan) if plan.direct is None else DirectFinisher(plan, plan.direct)
+
+
+def _by_sql(plan: Plan) -> Finisher:
+    from agents.tasks.engine import Finisher  # DuckDB, as in agents.tasks.streams
+
+    return Finisher.of(plan)
 
 
 class DirectFinisher(FinisherPort):
@@ -34,9 +43,12 @@ class DirectFinisher(FinisherPort):
     ``Finisher``, bit by bit."""
 
     def __init__(self, plan: Plan, direct: DirectFinal) -> None:
-        self._direct = direct
+        self._plan, self._direct = plan, direct
         self._names = [*direct.bounds, *plan.outputs]
-        self._sql = Finisher.of(plan)
+
+    @cached_property
+    def _sql(self) -> Finisher:
+        return _by_sql(self._plan)
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         try:
@@ -54,7 +66,8 @@ class DirectFinisher(FinisherPort):
         return self._sql.side(number)
 
     def close(self) -> None:
-        self._sql.close()
+        if "_sql" in self.__dict__:
+            self._sql.close()
 
 
 def _finished(direct: DirectFinal, groups: pa.Table, names: list[str]) -> pa.Table:

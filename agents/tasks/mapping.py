@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from agents.tasks.engine import Statement, as_schema
+from agents.tasks.engine import Statement
 from elf.functions.function import Failed, UserFunction, conform
 from elf.job.ports import MapFailed, MapperPort
-from elf.job.worker.fitting import arrow_schema
+from elf.job.worker.fitting import arrow_schema, as_schema
 from elf.ql.plan import Fragment
 
 

@@ -27,7 +27,8 @@ from elf.job.worker.stream import WorkerSettings
 from elf.schema import LABELS, Column, Schema, is_origin
 
 if TYPE_CHECKING:  # DuckDB, as in agents.tasks.streams
-    from agents.tasks.engine import Extracted, Mapper, SqlExtractor
+    from agents.tasks.engine import Mapper, SqlExtractor
+    from agents.tasks.extracted import Extracted
 
 Held = tuple[pa.StringArray, str, int]
 """Lines, the log that they are of, and when they were read (ms)."""

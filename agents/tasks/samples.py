@@ -31,7 +31,7 @@ from elf.job.ports import Wanted
 from elf.schema import ZONED, Column, ColumnType, Schema, declare, is_open
 
 if TYPE_CHECKING:  # DuckDB is imported at the first line
-    from agents.tasks.engine import Extracted
+    from agents.tasks.extracted import Extracted
 
 LINES_MAX: Final = 30_000
 """Lines of all files together; looking at one takes some 10 µs."""

@@ -32,7 +32,7 @@ from elf.job.ports import MapperPort, Wanted
 from elf.ql.plan import Fragment, Function
 
 if TYPE_CHECKING:  # DuckDB takes 16 MB, and 25 when it runs: it is imported at the first line or job
-    from agents.tasks.engine import Extracted
+    from agents.tasks.extracted import Extracted
     from agents.tasks.extracting import Extractor
 
 LOOKED_AT = 200
@@ -108,7 +108,8 @@ class StreamEngine:
     def mapper(self, fragment: Fragment) -> MapperPort:
         from agents.tasks.direct import mapper_of
 
-        mapper, at = mapper_of(fragment), self._functions or FunctionsAt(Sandboxes(), lambda _: None)
+        mapper: MapperPort = mapper_of(fragment)
+        at = self._functions or FunctionsAt(Sandboxes(), lambda _: None)
         if fragment.owns:
             from agents.tasks.aggregating import OwnMapper
 

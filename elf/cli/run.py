@@ -217,12 +217,10 @@ def run_query(sql: str, options: RunOptions) -> int:
 
 
 def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | None = None) -> int:
-    from agents.firstrows import first_rows
     from agents.lookups import LOOKUPS
     from agents.run import ask, run
     from agents.runinputs import RunRequest
     from elf.client.files import files_of
-    from elf.client.tables import read_table
 
     use_utf8()
     LOOKUPS.open(options.geoip)
@@ -235,14 +233,19 @@ def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | Non
         timezone=options.timezone,
         columns=dict(map(declared, options.columns)),
         agents=options.agents,
-        tables={name: read_table(name) for name in asked.files},
+        tables=_tables(asked.files),
         files=files_of(asked.sql) if asked.has_code else {},
         pipe=inputs.pipe,
         replay=replay,
     )
     live = inputs.pipe is not None or options.speed is not None
     if asked.is_question or asked.is_look:
-        tell(ask(request) if asked.is_question else first_rows(request), out)
+        if asked.is_question:
+            tell(ask(request), out)
+        else:
+            from agents.firstrows import first_rows  # and DuckDB, which others may do without
+
+            tell(first_rows(request), out)
         return 0
 
     with Progress("reading", _size_of(inputs), size) as line:
@@ -260,6 +263,15 @@ def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | Non
         options.summary.write_text(json.dumps(dataclasses.asdict(summary), indent=2) + "\n", encoding="utf-8")
     _tell_losses(summary, inputs.names, live=live)
     return 0
+
+
+def _tables(files: Sequence[str]) -> dict[str, bytes]:
+    """The contents of the files that are joined, by name."""
+    if not files:
+        return {}
+    from elf.client.tables import read_table  # and DuckDB, which others may do without
+
+    return {name: read_table(name) for name in files}
 
 
 def _size_of(inputs: Inputs) -> int | None:

@@ -10,8 +10,7 @@ import pytest
 
 from agents.committing.making import Sandboxed
 from agents.tasks.aggregating import OwnFinisher, OwnMapper, merging
-from agents.tasks.direct import mapper_of
-from agents.tasks.engine import types_of
+from agents.tasks.direct import mapper_of, types_of
 from agents.tasks.streams import FunctionsAt
 from elf.aggregates import merge_tables
 from elf.batch import encode

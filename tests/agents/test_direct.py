@@ -8,8 +8,9 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
-from agents.tasks.direct import DirectMapper, mapper_of
+from agents.tasks.direct import DirectMapper, mapper_of, no_panes
 from agents.tasks.engine import Mapper
+from elf.fields import replace
 from elf.ql.plan import Fragment
 from elf.ql.planner import plan_text
 from lab.bench.differential.bothways import BothWays, both_ways
@@ -58,6 +59,7 @@ def test_whatever_is_asked_plainly_needs_no_sql_and_says_the_same(seed: int) -> 
             rows = rows_of(rng, count)
             mapper.run(pa.concat_tables([rows.slice(0, count // 2), rows.slice(count // 2)]))
         mapper.close()
+        assert no_panes(fragment).schema == no_panes(replace(fragment, direct=None)).schema
 
 
 @pytest.mark.parametrize(

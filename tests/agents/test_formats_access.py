@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from agents.formats import FORMATS, get_format
 from agents.formats.access import COLUMNS, EXTRA_TEXT
 from agents.formats.dialect import DUCKDB
-from agents.tasks.engine import Extracted
+from agents.tasks.extracted import Extracted
 from agents.tasks.extracting import Extractor
 from elf.errors import ConfigError, InputError
 from elf.job.ports import Wanted

@@ -12,7 +12,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from agents.formats import get_format
-from agents.tasks.engine import Extracted
+from agents.tasks.extracted import Extracted
 from agents.tasks.extracting import Extractor
 from elf.job.ports import Wanted
 from elf.schema import Column, Schema

@@ -17,7 +17,8 @@ from agents.lookups import LOOKUPS, Lookups
 from agents.lookups import geoip as geoip_module
 from agents.lookups import useragents as useragents_module
 from agents.process import _look_at_databases
-from agents.tasks.engine import Mapper, types_of
+from agents.tasks.direct import types_of
+from agents.tasks.engine import Mapper
 from agents.validation import validate
 from elf.cli import compare
 from elf.errors import QueryError, UserError

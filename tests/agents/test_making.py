@@ -10,12 +10,14 @@ import msgspec
 import pyarrow as pa
 import pytest
 
+from agents.committing import making as makes
 from agents.committing.kept import VERSIONS_MADE, Version, alike
 from agents.committing.making import Made, Making, Sandboxed
 from agents.committing.windowcommits import made_windows
 from agents.disk.store import Store
 from agents.ports import Told
-from agents.tasks import engine, finishing
+from agents.tasks import engine
+from agents.tasks.engine import Finisher
 from elf.batch import decode
 from elf.errors import PanesGone
 from elf.fields import replace
@@ -32,10 +34,10 @@ from tests.support.window_commits import commit, effect, spec
 ME = Identity("id", "a", 1, "10.0.0.7:7071")
 
 
-class Watched(engine.Finisher):
+class Watched(Finisher):
     """Which are open; ``held``: while it is not set, they stay at work."""
 
-    opened: set[engine.Finisher]
+    opened: set[Finisher]
     runs = 0
     at_work = threading.Event()
     held = threading.Event()
@@ -85,7 +87,7 @@ class Pooled(Making):
 
 @pytest.fixture
 def making(monkeypatch: pytest.MonkeyPatch) -> Iterator[Pooled]:
-    monkeypatch.setattr(finishing, "Finisher", Watched)
+    monkeypatch.setattr(engine, "Finisher", Watched)
     Watched.opened, Watched.runs = set(), 0
     Watched.at_work.clear()
     Watched.held.set()
@@ -204,7 +206,7 @@ def test_windows_of_equal_jobs_are_made_once(making: Pooled) -> None:
 def test_windows_of_panes_that_are_not_committed(making: Pooled, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are what they would be if these were committed, in one record with them; in another term these
     panes are others, and nothing is left of the windows (protocol 5.11)."""
-    monkeypatch.setattr(engine, "types_of", lambda fragment: decode(PANES[0].payload).schema)
+    monkeypatch.setattr(makes, "types_of", lambda fragment: decode(PANES[0].payload).schema)
 
     def joint(term: int, last: int, row: PaneCommit, *before: PaneCommit) -> list[WindowCommit]:
         piece = Piece(row.start, row.end, 1, row.counters, row.payload)
@@ -222,7 +224,7 @@ def test_windows_of_panes_that_are_not_committed(making: Pooled, monkeypatch: py
     def apart(last: int, *rows: PaneCommit) -> WindowCommit:
         store = Store(":memory:")
         store.commit_panes(*PANES, *rows)
-        finisher = engine.Finisher.of(version(1).plan)
+        finisher = Finisher.of(version(1).plan)
         made, new = made_windows(effect(version(1), last - 3, last, [*PANES, *rows]), store, finisher)
         finisher.close()
         store.close()
@@ -245,10 +247,10 @@ def test_values_that_an_aggregate_has_not_made_are_told_whoever_makes_their_wind
 
     def run(self: Watched, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         self.failure = "f.py:3: no"
-        return engine.Finisher.run(self, groups, *beside)
+        return Finisher.run(self, groups, *beside)
 
     monkeypatch.setattr(Watched, "run", run)
-    monkeypatch.setattr(engine, "types_of", lambda fragment: decode(PANES[0].payload).schema)
+    monkeypatch.setattr(makes, "types_of", lambda fragment: decode(PANES[0].payload).schema)
     first = commit(9, 1, 0, [("a", 3, 0.5, "x")])
     panes = CommitPanes(
         version(1).flows[0], 9, 10, (Piece(9, 10, 1, first.counters, first.payload),), 0, 1, 1

@@ -12,7 +12,8 @@ from agents.committing import opening, panecommits, panetables
 from agents.committing.opening import PiecesUnusable, merge, opened
 from agents.committing.panecommits import Makers
 from agents.disk.store import Store
-from agents.tasks.engine import Mapper, types_of
+from agents.tasks.direct import types_of
+from agents.tasks.engine import Mapper
 from elf.batch import decode, decode_all, encode
 from elf.cbt import BufferTree
 from elf.errors import ElfBug, PeerError

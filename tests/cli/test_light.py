@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from elf import native
+
 ROOT = Path(__file__).parents[2]
 OURS = {"agents", "elf.functions", "elf.job", "elf.ql", "elf.cbt", "overlay", "spark_backend"}
 """Rooms of ours that a client knows nothing of: a statement is a text to it."""
@@ -67,11 +69,13 @@ def test_what_looks_at_a_fleet_is_as_light(command: str) -> None:
 
 
 def test_a_run_loads_an_agent_without_its_network(tmp_path: Path) -> None:
-    """Neither sockets nor what people see of an agent, no client, no Spark, no laboratory."""
+    """Neither sockets nor what people see of an agent, no client, no Spark, no laboratory; and no DuckDB for
+    plain lines and plain groups, where the native part is there."""
     log = tmp_path / "log"
     log.write_text('{"ts":1700000000,"k":1}\n')
     found = loaded(TOP.format(["run", "--input", str(log), "-q", "SELECT COUNT(*) FROM x"]))
-    assert {"agents.run", "duckdb", "sqlglot"} <= found
+    assert {"agents.run", "sqlglot"} <= found
+    assert ("duckdb" in found) == (native.library() is None)
     assert not found & {
         "agents.exposition", "agents.http", "agents.process", "agents.settings", "elf.client.client",
         "elf.client.connection", "elf.transport.zeromq", "lab.bench", "lab.generator", "matplotlib",

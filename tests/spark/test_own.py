@@ -13,8 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from agents.tasks.aggregating import OwnFinisher, OwnMapper
-from agents.tasks.direct import mapper_of
-from agents.tasks.engine import types_of
+from agents.tasks.direct import mapper_of, types_of
 from agents.tasks.streams import FunctionsAt
 from elf.aggregates import merge_tables, normalise
 from elf.cli.main import app

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from agents.tasks.engine import Finisher, Mapper, types_of
+from agents.tasks.direct import types_of
+from agents.tasks.engine import Finisher, Mapper
 from elf.aggregates import merge_tables, normalise
 from elf.cli.offline_run import windows_of
 from elf.client.windows import WINDOW_COLUMNS

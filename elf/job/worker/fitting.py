@@ -32,6 +32,14 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
     return pa.schema([pa.field(column.name, ARROW_TYPES[column.type]) for column in columns])
 
 
+def as_schema(schema: pa.Schema, table: pa.Table) -> pa.Table:
+    """The columns of the schema, cast where they differ (asking first is cheaper than a cast for nothing)."""
+    if table.schema.equals(schema):
+        return table
+    chosen = table.select(schema.names)
+    return chosen if chosen.schema.equals(schema) else chosen.cast(schema)
+
+
 def with_origins(
     rows: pa.Table,
     names: Sequence[str],

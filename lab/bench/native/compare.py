@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from agents.formats import get_format
-from agents.tasks.engine import Extracted, SqlExtractor
+from agents.tasks.engine import SqlExtractor
+from agents.tasks.extracted import Extracted
 from agents.tasks.extracting import Extractor
 from elf import native
 from elf.errors import UserError

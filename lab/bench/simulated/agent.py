@@ -13,7 +13,8 @@ import pyarrow as pa
 from agents.committing.staging import RangeStages
 from agents.loop import FORGET_MS, TICK_MS_MIN
 from agents.node.beginning import NodeSettings
-from agents.tasks.engine import OverGroups, types_of
+from agents.tasks.direct import types_of
+from agents.tasks.engine import OverGroups
 from elf.job import effects as do
 from elf.job.group import port as groups
 from elf.job.ports import FinisherPort

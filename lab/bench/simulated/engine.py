@@ -11,7 +11,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from agents.formats import get_format
-from agents.tasks.engine import Extracted
+from agents.tasks.extracted import Extracted
 from agents.tasks.finishing import finisher_of
 from agents.tasks.streams import StreamEngine
 from elf.job.ports import FinisherPort, MapperPort, Wanted
