@@ -127,7 +127,7 @@ def test_a_version_is_kept_from_one_window_to_the_next(making: Pooled) -> None:
     assert making.versions.numbers(version(1).uid) == [1]
 
 
-def test_a_forgotten_home_leaves_no_statement_open(making: Pooled) -> None:
+def test_a_forgotten_master_leaves_no_statement_open(making: Pooled) -> None:
     making.commit(wanted()).result(30)
     making.versions.forget(version(1).uid)
     assert making.versions.numbers(version(1).uid) == []
@@ -169,7 +169,7 @@ def test_what_is_saved_of_a_job_says_which_versions_go_on(
     assert len(Watched.opened) == len(left)
 
 
-def test_one_that_is_at_work_when_its_home_is_forgotten_is_closed_by_its_thread(making: Pooled) -> None:
+def test_one_that_is_at_work_when_its_master_is_forgotten_is_closed_by_its_thread(making: Pooled) -> None:
     """So is one whose work was still waiting then: it does not come back."""
     Watched.held.clear()
     first, second = making.commit(wanted()), making.commit(wanted(last=6))

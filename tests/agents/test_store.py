@@ -175,7 +175,7 @@ def test_jobs_and_windows(store: Store) -> None:
     assert (store.windows("j", 0, 99), [row.uid for row in store.load_jobs()]) == ([], ["k"])
 
 
-def test_the_state_of_a_home_is_bounded_however_many_flows_it_has(
+def test_the_state_of_a_master_is_bounded_however_many_flows_it_has(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of each flow the newest panes; a job group of two was refused by its group, which stopped the agent."""

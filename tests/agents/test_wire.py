@@ -63,7 +63,7 @@ def lines() -> list[str]:
         shape(inspect.type_info(kept), found)
     found["a wish"] = shape(inspect.type_info(Proposal), found)
     found["an entry of the log"] = shape(inspect.type_info(LogEntry), found)
-    found["a record of a home"] = shape(inspect.type_info(records.JobGroupRecord), found)
+    found["a record of a job group"] = shape(inspect.type_info(records.JobGroupRecord), found)
     return [f"{name}: {said}" for name, said in sorted(found.items())]
 
 

@@ -46,7 +46,7 @@ async def test_windows_have_what_an_agent_had_sealed_that_is_gone_for_good(five:
             return windows[start].status["missing"] if start in windows else None
 
         await eventually(
-            lambda: lacking() == [leader.name], "the window, by another home, with the victim's rows"
+            lambda: lacking() == [leader.name], "the window, by another master, with the victim's rows"
         )
         five.end_writing()
         truth = five.truth(start, start + 2 * SECOND_US, without=[leader.name])

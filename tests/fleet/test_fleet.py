@@ -87,17 +87,17 @@ async def another_job_reads_the_same_flow(fleet: Fleet) -> None:
     await client.close()
 
 
-async def test_the_home_of_a_job_is_killed_and_its_windows_go_on_elsewhere(
+async def test_the_master_of_a_job_is_killed_and_its_windows_go_on_elsewhere(
     five: Fleet, tmp_path: Path
 ) -> None:
     """Read through another agent: no window is missing, and when the killed one is back all are complete. So
     it is where the job has outputs: at a server, in a folder that all agents share, and in a table of Delta
     Lake there."""
     with serving() as server:
-        await _killed_home(five, server, tmp_path / "out")
+        await _killed_master(five, server, tmp_path / "out")
 
 
-async def _killed_home(five: Fleet, server: Server, folder: Path) -> None:
+async def _killed_master(five: Fleet, server: Server, folder: Path) -> None:
     client = await connected(five, 1)
     five.begin_writing()
     await create(client)
@@ -114,7 +114,7 @@ async def _killed_home(five: Fleet, server: Server, folder: Path) -> None:
         await eventually(lambda: len(windows) >= 4, "four windows")
         master.kill()
         killed_us = time.time_ns() // 1000
-        await eventually(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows from another home")
+        await eventually(lambda: max(windows) > killed_us + 2 * SECOND_US, "windows from another master")
         starts = sorted(windows)
         assert starts == list(range(starts[0], starts[-1] + 1, 2 * SECOND_US))
         for start in (start for start in starts if start > killed_us):
@@ -178,7 +178,7 @@ def in_files(folder: Path) -> dict[int, dict[str, int]]:
     return found
 
 
-async def test_the_home_of_a_key_range_dies_for_good_and_its_windows_go_on(five: Fleet) -> None:
+async def test_the_master_of_a_key_range_dies_for_good_and_its_windows_go_on(five: Fleet) -> None:
     """With all that it had: another member of its group is the root of that range, and no window is missing.
     The job had one tree before."""
     client = await connected(five, 0)

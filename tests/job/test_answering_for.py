@@ -183,7 +183,7 @@ def test_windows_are_whole_while_an_agents_way_up_is_broken() -> None:
     assert all([one["missing"] for one in said] == [[]] for said in windows.values()), "said once, and whole"
 
 
-def test_where_the_home_hears_nothing_of_an_agent_its_mirrors_answer_at_once(
+def test_where_the_master_hears_nothing_of_an_agent_its_mirrors_answer_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Not even its beats: after three of them a copy is taken as soon as it is offered."""

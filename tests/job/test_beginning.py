@@ -61,7 +61,7 @@ def test_words_wait_for_their_flow_and_are_forgotten_when_they_were_said_again()
     assert beginning.deadline() is None, "nothing waits"
 
 
-def test_without_a_parent_they_go_to_the_home_and_many_flows_in_one_message() -> None:
+def test_without_a_parent_they_go_to_the_master_and_many_flows_in_one_message() -> None:
     flows = {uid: replace(FLOW, uid=uid) for uid in ("one", "two")}
     beginning = Beginning(flows.get, lambda topic: None)
     for uid in flows:

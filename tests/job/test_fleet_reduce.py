@@ -87,7 +87,7 @@ def test_a_revision_is_of_all_rows_of_its_pane() -> None:
     assert all(not one[3]["missing"] for one in revised)
 
 
-@pytest.mark.parametrize("crashes", [False, True], ids=["peace", "the home dies"])
+@pytest.mark.parametrize("crashes", [False, True], ids=["peace", "the master dies"])
 def test_a_function_that_fails_at_a_root_costs_no_window_and_the_job_goes_back(crashes: bool) -> None:
     world = World(63, 4, checking=False)
     spec, until = begun(world, 40_000, query=plan(4, 2), rate_ms=300)

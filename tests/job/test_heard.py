@@ -34,7 +34,7 @@ def test_what_is_kept_no_more_is_not_asked_for_ever() -> None:
     heard = Heard(3)
     heard.take(9, 8)
     assert heard.lacks
-    assert not heard.take(9, 3), "asked for all above 3, the home has 9 only"
+    assert not heard.take(9, 3), "asked for all above 3, the master has 9 only"
     assert (heard.upto, heard.lacks) == (9, False)
 
 

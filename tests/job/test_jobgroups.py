@@ -39,7 +39,7 @@ SEEDS = range(int(os.environ.get("ELF_TEST_SEEDS", "1")))
 """Of random histories."""
 
 
-def test_the_home_dies_for_good_and_its_windows_go_on() -> None:
+def test_the_master_dies_for_good_and_its_windows_go_on() -> None:
     world = World(81, 5)
     spec, until = begun(world, 40_000)
     staffed(world, spec, 5)
@@ -56,7 +56,7 @@ def test_the_home_dies_for_good_and_its_windows_go_on() -> None:
 
 
 @pytest.mark.parametrize("seed", [84, 88])
-def test_windows_go_on_soon_after_the_home_has_died(seed: int) -> None:
+def test_windows_go_on_soon_after_the_master_has_died(seed: int) -> None:
     """3.2 s until it is missed at the latest, then an election, one word of the log, and what all agents owe:
     nobody waits for a period of anything, and not for the dead one."""
     world = World(seed, 5)
@@ -68,7 +68,7 @@ def test_windows_go_on_soon_after_the_home_has_died(seed: int) -> None:
     world.run_until(lambda: last_end(world, spec) > now_us, 4_200)
 
 
-def test_three_agents_lose_one_home_and_it_comes_back_as_a_member() -> None:
+def test_three_agents_lose_one_master_and_it_comes_back_as_a_member() -> None:
     world = World(82, 3)
     spec, until = begun(world, 50_000)
     staffed(world, spec, 3)
@@ -87,7 +87,7 @@ def test_three_agents_lose_one_home_and_it_comes_back_as_a_member() -> None:
     exact(world, spec, until, 16)
 
 
-def test_two_of_five_members_die_at_once_the_home_among_them() -> None:
+def test_two_of_five_members_die_at_once_the_master_among_them() -> None:
     world = World(83, 7)
     spec, until = begun(world, 40_000)
     group = staffed(world, spec, 5)
@@ -102,7 +102,7 @@ def test_two_of_five_members_die_at_once_the_home_among_them() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_home_that_is_cut_off_while_it_commits_commits_nothing_more(seed: int) -> None:
+def test_a_master_that_is_cut_off_while_it_commits_commits_nothing_more(seed: int) -> None:
     world = World(84 + seed, 5)
     spec, until = begun(world, 50_000)
     staffed(world, spec, 5)
@@ -150,7 +150,7 @@ def test_a_new_member_begins_with_a_state_and_leads(monkeypatch: pytest.MonkeyPa
     exact(world, spec, until, 20)
 
 
-def test_a_home_leaves_and_hands_its_jobs_over() -> None:
+def test_a_master_leaves_and_hands_its_jobs_over() -> None:
     world = World(88, 4)
     spec, until = begun(world, 40_000)
     staffed(world, spec, 3)
@@ -166,7 +166,7 @@ def test_a_home_leaves_and_hands_its_jobs_over() -> None:
     agree(world, spec)
 
 
-def test_a_home_leaves_while_another_member_is_dead() -> None:
+def test_a_master_leaves_while_another_member_is_dead() -> None:
     """Its next leader must not take the dead one for alive because it never listened to it: of the two that
     would be left it could not go on alone. Another member comes first."""
     world = World(93, 6)
@@ -202,7 +202,7 @@ def test_a_dropped_job_leaves_nothing_on_any_member() -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_homes_die_and_come_back_under_loss_and_doubles(seed: int) -> None:
+def test_masters_die_and_come_back_under_loss_and_doubles(seed: int) -> None:
     world = World(900 + seed, 5, loss=0.02, doubles=0.05)
     spec, until = begun(world, 60_000)
     world.crash_share = 0.002
@@ -289,7 +289,7 @@ def test_windows_with_which_a_record_is_too_large_are_not_in_it(monkeypatch: pyt
     assert (record_of(alone(draft).record), alone(draft).windows) == (panes, ())
 
 
-def test_what_a_home_has_committed_outlives_a_start_before_the_log_knows_of_it() -> None:
+def test_what_a_master_has_committed_outlives_a_start_before_the_log_knows_of_it() -> None:
     """A member of a job group's group may die before its catalog log has come to the job."""
     world = World(98, 3)
     begun(world, 1_000)

@@ -29,7 +29,7 @@ def test_the_last_revision_has_every_row_that_is_not_beyond_the_bound(seed: int)
     crashes_loss_and_doubles_of_late_rows(seed)
 
 
-def test_late_rows_that_come_to_a_home_of_before_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_rows_that_come_to_a_master_of_before_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """That node is in the flow's tree, and its log has the new job group."""
     world = World(1, 4)
     world.start_all()

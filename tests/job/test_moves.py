@@ -68,7 +68,7 @@ def test_a_move_is_seen_in_every_spec_that_it_concerns(seed: int, steps: int) ->
         assert known[::2] == known[1::2], "of those that are dropped, too"
 
 
-def test_a_move_touches_the_jobs_that_name_flows_of_that_home() -> None:
+def test_a_move_touches_the_jobs_that_name_flows_of_that_master() -> None:
     log = Counting()
     for n in range(50):
         made = plan(2, where=str(n % 10))

@@ -36,10 +36,10 @@ def place(nodes: dict[str, Placing], jobs: Counter[str], asked: CreateJob) -> tu
                 at = nearest(names, key)
             case Taken():
                 raise AssertionError("nobody else asks")
-    raise AssertionError("no home after three words")
+    raise AssertionError("no master after three words")
 
 
-def test_every_job_gets_a_home_nearest_to_its_key_and_none_gets_many() -> None:
+def test_every_job_gets_a_master_nearest_to_its_key_and_none_gets_many() -> None:
     nodes = {f"10.0.0.{n}:7400": Placing() for n in range(100)}
     jobs: Counter[str] = Counter()
     plain: Counter[str] = Counter()

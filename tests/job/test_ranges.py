@@ -111,13 +111,13 @@ def test_the_root_of_a_range_is_away_for_a_while() -> None:
     assert all(end > 0 for end in np.diff(sorted(world.committed(many))) // SECOND)
 
 
-def test_the_home_of_a_job_of_several_trees_dies_for_good() -> None:
+def test_the_master_of_a_job_of_several_trees_dies_for_good() -> None:
     """Another member goes on with the job and its first key range; the roots of the others stay."""
     world = World(34, 5, checking=False)
     _, until = begun(world, 36_000)
     others = [a.address for a in world.agents]
     many = world.create(1, replace(plan(2), trees=3), "many", (others[3], others[4]))
-    assert many.leader not in others[3:], "the seed puts the home elsewhere"
+    assert many.leader not in others[3:], "the seed puts the master elsewhere"
     staffed(world, many, 5)
     world.run(3_000)
     leader = world.leader(many)
@@ -163,7 +163,7 @@ def test_roots_send_a_master_elsewhere_only_the_first_rows_until_a_job_needs_all
     assert any(mine[start] < whole[start] for mine, whole in some for start in mine), "some was left out"
 
 
-def test_an_agent_keeps_a_flow_of_a_home_and_the_first_rows_of_it_for_a_job_of_its_own() -> None:
+def test_an_agent_keeps_a_flow_of_a_master_and_the_first_rows_of_it_for_a_job_of_its_own() -> None:
     """All three agents are members of both job groups, and one reads with a checkpoint what it also keeps in
     full."""
     world = World(34, 3, checking=False)
@@ -219,7 +219,7 @@ def members(world: World, job: JobSpec, place: int) -> set[str]:
     return {agent.address for agent in world.agents if agent.up and key in agent.groups()}
 
 
-def test_the_home_of_a_range_dies_for_good() -> None:
+def test_the_master_of_a_range_dies_for_good() -> None:
     """Another member goes on as the root, with what was committed; windows lack the dead agent alone."""
     world = World(37, 6, checking=False)
     _, until = begun(world, 36_000)
@@ -240,7 +240,7 @@ def test_the_home_of_a_range_dies_for_good() -> None:
     assert fresh.leader == range_group(world, many, 1) or fresh in altered.flows, "not where the dead one was"
 
 
-def test_the_home_of_a_range_is_founded_once_by_the_agent_that_was_named() -> None:
+def test_the_master_of_a_range_is_founded_once_by_the_agent_that_was_named() -> None:
     """Not by another one that comes to the same address, nor by itself when it has been put out."""
     world = World(38, 5, checking=False)
     begun(world, 60_000)
@@ -277,7 +277,7 @@ def without(world: World, job: JobSpec, left: SimAgent, until: int) -> None:
         assert found == truth or (start == last and least < found < truth), (start, status)
 
 
-def test_the_home_of_a_range_leaves() -> None:
+def test_the_master_of_a_range_leaves() -> None:
     world = World(35, 4)
     _, until = begun(world, 14_000)
     many = spread(world, 3, "many")

@@ -74,7 +74,7 @@ def said(effects: list[Effect]) -> dict[str, int]:
     return {to: word.flows[0].later_ms for to, word in words if isinstance(word, Progress)}
 
 
-def test_of_many_homes_each_hears_in_its_turn_how_far_we_are_and_a_new_one_at_once() -> None:
+def test_of_many_masters_each_hears_in_its_turn_how_far_we_are_and_a_new_one_at_once() -> None:
     sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, groups_at_once=2)
     flows = [replace(FLOW, uid=f"f{n}", leader=f"home{n}") for n in range(6)]
     for flow in flows:
@@ -95,7 +95,7 @@ def test_of_many_homes_each_hears_in_its_turn_how_far_we_are_and_a_new_one_at_on
     assert said(sender.beat(8_000)) == {"elsewhere": 0}
 
 
-def test_however_many_homes_there_are_each_hears_every_four_beats() -> None:
+def test_however_many_masters_there_are_each_hears_every_four_beats() -> None:
     sender = Sender(lambda _: None, lambda _: (), lambda _: 0, incarnation=1, groups_at_once=1)
     for n in range(40):
         sender.add(replace(FLOW, uid=f"f{n}", leader=f"home{n}"))

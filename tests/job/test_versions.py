@@ -199,7 +199,7 @@ def test_a_restarted_master_finishes_what_was_pending() -> None:
     assert versions(world, spec)[1].state == "finished"
 
 
-def test_a_job_goes_on_with_its_versions_when_its_home_moves_for_good() -> None:
+def test_a_job_goes_on_with_its_versions_when_its_master_moves_for_good() -> None:
     world = World(48, 5)
     world.group_members = 3
     spec, until = begun(world, 40_000, rate_ms=400)
@@ -213,7 +213,7 @@ def test_a_job_goes_on_with_its_versions_when_its_home_moves_for_good() -> None:
     world.at(world.now + 12_000, lambda: world.restart(first))
     world.run_until(lambda: world.leader(spec) is not first, 20_000)
     world.run_until(lambda: state(world, spec, 3) in ("committed", "aborted"), 20_000)
-    reconfigure(world, spec, "alter", plan(6, 2), note="ALTER from the new home …")
+    reconfigure(world, spec, "alter", plan(6, 2), note="ALTER from the new master …")
     assert answered(world) == ""
     assert sorted(versions(world, spec)) == [1, 2, 3, 4]
     world.run(max(0, until - world.now) + 24_000)

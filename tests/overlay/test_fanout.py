@@ -100,7 +100,7 @@ def test_a_handover_that_is_lost_costs_a_join_and_no_detection() -> None:
     assert tree_rests(world, TOPIC, names(world), 300)
 
 
-def test_a_home_that_leaves_has_no_heir() -> None:
+def test_a_host_that_leaves_has_no_heir() -> None:
     overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
     overlay.start([], 0)
     overlay.host(TOPIC, 0)
@@ -182,7 +182,7 @@ def test_children_hear_at_once_that_the_path_above_has_changed() -> None:
     assert told == [Refreshed(overlay.me, 1, (TopicPath(TOPIC, "boss", ("boss", "top"), ()),), ())]
 
 
-def test_a_home_is_not_crowded_either() -> None:
+def test_a_host_is_not_crowded_either() -> None:
     world = ring(40, config=OverlayConfig(fanout_max=3))
     top = next(name for name in names(world) if name != closest(world, TOPIC))
     host(world, TOPIC, top)

@@ -116,7 +116,7 @@ def test_paths_lead_to_the_root() -> None:
 # -- hosts ---------------------------------------------------------------------------------------------------
 
 
-def test_a_home_away_from_the_rendezvous_is_the_root() -> None:
+def test_a_host_away_from_the_rendezvous_is_the_root() -> None:
     world = ring(16)
     top = away_from(world)
     host(world, TOPIC, top)
@@ -128,7 +128,7 @@ def test_a_home_away_from_the_rendezvous_is_the_root() -> None:
     assert world.nodes[closest(world, TOPIC)].overlay.parent(TOPIC) == top
 
 
-def test_the_home_hears_itself_if_it_subscribes() -> None:
+def test_the_host_hears_itself_if_it_subscribes() -> None:
     world = ring(4)
     top = away_from(world)
     host(world, TOPIC, top)
@@ -137,7 +137,7 @@ def test_the_home_hears_itself_if_it_subscribes() -> None:
     assert shout(world, TOPIC, b"hello") == dict.fromkeys(names(world), 1)
 
 
-def test_who_does_not_know_the_home_learns_it_from_the_tree() -> None:
+def test_who_does_not_know_the_host_learns_it_from_the_tree() -> None:
     world = ring(16)
     top = away_from(world)
     rendezvous = closest(world, TOPIC)
@@ -150,7 +150,7 @@ def test_who_does_not_know_the_home_learns_it_from_the_tree() -> None:
     assert root(world, TOPIC) == top
 
 
-def test_subscribers_may_come_before_their_home() -> None:
+def test_subscribers_may_come_before_their_host() -> None:
     world = ring(16)
     top = away_from(world)
     others = [name for name in names(world) if name != top]
@@ -161,7 +161,7 @@ def test_subscribers_may_come_before_their_home() -> None:
     assert tree_rests(world, TOPIC, others, 1_200)
 
 
-def test_while_the_home_is_away_the_tree_keeps_its_shape_and_is_whole_when_it_is_back() -> None:
+def test_while_the_host_is_away_the_tree_keeps_its_shape_and_is_whole_when_it_is_back() -> None:
     world = ring(16)
     top = away_from(world)
     host(world, TOPIC, top)
@@ -184,7 +184,7 @@ def test_while_the_home_is_away_the_tree_keeps_its_shape_and_is_whole_when_it_is
 
 
 @pytest.mark.parametrize("dies", [True, False])
-def test_the_home_moves_and_every_node_is_told_by_its_application(dies: bool) -> None:
+def test_the_host_moves_and_every_node_is_told_by_its_application(dies: bool) -> None:
     world = ring(16)
     top = away_from(world)
     host(world, TOPIC, top)
@@ -205,7 +205,7 @@ def test_the_home_moves_and_every_node_is_told_by_its_application(dies: bool) ->
     assert shout(world, TOPIC, b"from another") == dict.fromkeys(others, 1)
 
 
-def test_a_home_that_restarts_within_the_blink_of_an_eye() -> None:
+def test_a_host_that_restarts_within_the_blink_of_an_eye() -> None:
     world = ring(8)
     top = away_from(world)
     host(world, TOPIC, top)
@@ -219,7 +219,7 @@ def test_a_home_that_restarts_within_the_blink_of_an_eye() -> None:
     assert shout(world, TOPIC, b"again") == dict.fromkeys(others, 1)
 
 
-def test_the_rendezvous_of_a_home_dies() -> None:
+def test_the_rendezvous_of_a_host_dies() -> None:
     world = ring(16)
     top = away_from(world)
     host(world, TOPIC, top)
@@ -230,7 +230,7 @@ def test_the_rendezvous_of_a_home_dies() -> None:
     assert root(world, TOPIC) == top
 
 
-def test_a_node_that_is_not_the_home_says_so() -> None:
+def test_a_node_that_is_not_the_host_says_so() -> None:
     overlay = Overlay(Peer("me", 1), OverlayConfig(), random.Random(1))
     overlay.start([], 0)
     effects = overlay.handle(Received(Subscribe(Peer("z", 1), TOPIC, "me", True, False, ())), 1)

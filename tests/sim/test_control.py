@@ -141,7 +141,7 @@ def test_a_statement_that_is_refused_is_an_error() -> None:
         fleet.sql("CREATE JOB one AS SELECT COUNT(*) FROM nothing WINDOWING 1 SECONDS")
 
 
-def test_a_home_of_many_hears_who_begins_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_master_of_many_hears_who_begins_in_few_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     fleet = SimFleet(60, 5, measured(), 0.5)
     words: dict[str, list[Begun]] = {}
     send = TimedWorld.send

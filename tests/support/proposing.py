@@ -188,7 +188,7 @@ class Proposals:
             yield f"come to {uid}", [log.has_version(uid, n) for n in numbers]
             yield f"paused {uid}", log.is_paused(uid)
             yield (
-                f"homes of {uid}",
+                f"groups of {uid}",
                 [(log.leader(leader), log.job_groups.flows(leader)) for leader in _job_groups(uid)],
             )
             yield f"who reads {uid}", log.read_by(uid)

@@ -58,7 +58,7 @@ def another(world: World, spec: JobSpec, least: int = 0, query: Plan | None = No
         if other.leader != spec.leader:
             return other
         world.drop(other)
-    raise AssertionError("all jobs have one home")
+    raise AssertionError("all jobs have one master")
 
 
 def both(agents: int, seed: int, *, loss: float = 0.0, doubles: float = 0.0) -> World:
