@@ -124,6 +124,12 @@ class ClusterConfig:
         "How soon a dead agent is missed: within 3 s (default) or 1 s (fast: three times the heartbeats, and "
         "machines that never stall for half a second). The same on all agents.",
     )
+    balance: bool = setting(
+        False,
+        flag(),
+        "Whether jobs go by themselves to agents that have less to do; SHOW DECISIONS says which and why. "
+        "The same on all agents: the one that leads the catalog log goes by its own.",
+    )
 
 
 @dataclass(frozen=True)

@@ -74,6 +74,7 @@ from elf.functions.hosts import Settings
 from elf.functions.sandbox import IMPORTS_BYTES, Limits, Sandboxes, Template
 from elf.job.catalog.membership import Identity, StreamSince
 from elf.job.rollup.decide import RootSettings
+from elf.planning.pacing import Pace
 from elf.ql.fuel import FRAMES_MAX
 from elf.security.authored import digest
 from elf.security.keys import seal
@@ -508,6 +509,7 @@ def _node(config: Config, keyring: Keyring, me: Identity, restored: Restored, st
         eager=protocol.eager,
         copy_after_ms=ms_of(protocol.copy_after_secs),
         copies_bytes_max=protocol.copies_bytes_max,
+        pace=Pace() if config.cluster.balance else None,
         open=keyring.mode == "open",
         quotas=Quotas(**asdict(config.quotas)),
     )

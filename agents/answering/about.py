@@ -13,11 +13,14 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import JobStatus
 from elf.job.messages.inquiries import FlowStatus
 from elf.job.rollup.rooted import event_time
-from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord
+from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of
 from elf.job.stragglers import policy_of
 from elf.ql.own import owns_of
 from elf.ql.plan import Fragment, Plan, Table
 from elf.ql.user_functions import functions_of
+
+CARRIED_MS = 10_000
+"""A decision that is not carried out after so long will not be."""
 
 
 def job_row(spec: JobSpec, log: CatalogLog, reason: str) -> dict[str, object]:
@@ -35,6 +38,28 @@ def job_row(spec: JobSpec, log: CatalogLog, reason: str) -> dict[str, object]:
         "state": "paused" if log.is_paused(spec.uid) else "active",
         "reason": reason,
     }
+
+
+def decisions(log: CatalogLog, named: Callable[[str], str], now_ms: int) -> list[dict[str, object]]:
+    """What was decided of jobs without being asked, the last first, and whether it was done."""
+    rows: list[dict[str, object]] = []
+    for one in log.assignments:
+        spec, place = log.ever(job_of(one.uid)), one.uid.partition("#")[2]
+        going = now_ms - one.at_ms <= CARRIED_MS and log.assignments.last(one.uid) == one
+        state = "done" if log.assignments.was_carried_out(one) else "under way" if going else "not done"
+        what = f"key range {int(place) + 1}" if place else "master"
+        rows.append(
+            {
+                "at": moment_of(1_000 * one.at_ms),
+                "job": spec.name if spec is not None else one.uid,
+                "moves": what,
+                "from": named(one.origin),
+                "to": named(one.target),
+                "state": state,
+                "why": one.why,
+            }
+        )
+    return rows[::-1]
 
 
 def outputs_of(job: str, log: CatalogLog) -> list[str]:
@@ -59,6 +84,7 @@ def describe(
         **({"kept by": ", ".join(map(named, facts.voters))} if facts.voters else {}),
         "creator": facts.spec.creator,
         "query": plan.sql,
+        **({"moved": text} if (text := _last_decision(facts.spec.uid, log, named)) else {}),
         **({"outputs": ", ".join(out)} if (out := outputs_of(facts.spec.uid, log)) else {}),
         **({"function": text} if (text := functions_told(plan)) else {}),
         **({"aggregates": text} if (text := aggregates_told(plan)) else {}),
@@ -83,6 +109,17 @@ def describe(
     told |= {"uncast": text} if (text := _uncast(facts)) else {}
     told |= {"waits": facts.waiting} if facts.waiting else {}
     return told | ({"failure": facts.failure} if facts.failure else {})
+
+
+def _last_decision(uid: str, log: CatalogLog, named: Callable[[str], str]) -> str:
+    """The last one of a job's group; empty: there was none."""
+    last = log.assignments.last(uid)
+    if last is None:
+        return ""
+    done = "" if log.assignments.was_carried_out(last) else ", not done"
+    return (
+        f"{moment_of(1_000 * last.at_ms)} from {named(last.origin)} to {named(last.target)}{done}: {last.why}"
+    )
 
 
 def _tables(plan: Plan) -> list[Table]:

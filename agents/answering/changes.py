@@ -7,7 +7,7 @@ which windows are the new version's, or with why nothing is changed.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -98,7 +98,7 @@ class Changes:
         functions = {one.kind: one for one in functions_of(replace(spec.plan, beside=()))}
         query, known = statement.query, None
         if query is None:
-            query, known = yield from offload(lambda: _as_it_is(spec, statement.settings))
+            query, known = yield from offload(lambda: _as_it_is(spec, statement))
         if statement.function is not None:
             kind, file = statement.function
             changed = _read(asked, kind, file, had=functions.pop(kind, None) is not None)
@@ -173,15 +173,17 @@ class Changes:
         return Reply(request=asked.request, text=f"job {spec.name} {_told(facts, request.verb)}")
 
 
-def _as_it_is(spec: JobSpec, settings: Mapping[str, str]) -> tuple[statements.Query, dict[str, Table]]:
-    """The query of a job, with other values of its parameters, and the tables that it joins."""
+def _as_it_is(spec: JobSpec, change: changes.AlterJob) -> tuple[statements.Query, dict[str, Table]]:
+    """The query of a job, with other values of its parameters or over so many trees, and the tables that it
+    joins."""
     from elf.ql.files import tables_in
     from elf.ql.statements import parse_query
 
     written = parse_query(spec.plan.sql)
     if written is None:
         raise UserError(f"job {spec.name}: its query can't be read again; use ALTER JOB … AS SELECT")
-    query = written.with_values(settings)
+    query = written.with_values(change.settings)
+    query = query if change.trees is None else query.with_trees(change.trees)
     return query, tables_in(query, spec.plan)
 
 

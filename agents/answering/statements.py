@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
-from agents.answering.about import current_only, describe, job_row, not_comparable, summary, trees
+from agents.answering.about import current_only, decisions, describe, job_row, not_comparable, summary, trees
 from agents.answering.aggregates import Aggregates
 from agents.answering.asks import SILENT, Ask, Procedure, Reading, Tell, ToKey, Until, offload
 from agents.answering.changes import Changes
@@ -195,7 +195,7 @@ class Statements:
             case statements.NotifyJob():
                 return (yield from self._notify(asked, statement))
             case statements.Show():
-                return (yield from self._show(asked.request, statement.what))
+                return (yield from self._show(asked.request, statement.what, now_ms))
             case statements.Describe():
                 return (yield from self._describe(asked, statement.name))
             case statements.Explain():
@@ -366,7 +366,7 @@ class Statements:
 
     # -- what is there ---------------------------------------------------------------------------------------
 
-    def _show(self, request: int, what: str) -> Procedure:
+    def _show(self, request: int, what: str, now_ms: int) -> Procedure:
         rows: list[dict[str, object]]
         if what == "jobs":
             programs = yield from self._submissions.inspect()
@@ -382,6 +382,8 @@ class Statements:
             rows = self._fleet.streams()
         elif what == "archives":
             rows = yield from self._fleet.archives()
+        elif what == "decisions":
+            rows = decisions(self._log, self._fleet.named, now_ms)
         else:
             rows = yield from self._fleet.told_members()
         return _table_of(request, rows, what)

@@ -20,6 +20,7 @@ from elf.job.program.keeping import Checkpoint
 from elf.job.replicas import ReplicaName
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
+from elf.planning.pacing import Pace
 from overlay import raft
 
 PEERS_FACT: Final = "peers"
@@ -98,6 +99,8 @@ class NodeSettings:
     copies_bytes_max: int = 256 << 20
     voters_max: int = VOTERS_MAX
     group_members: int = VOTERS_MAX
+    pace: Pace | None = None
+    """Of jobs that move by themselves; None: none does."""
     open: bool = False
     """Whether anybody may say anything to it, which whoever asks for the members is told."""
     quotas: Quotas = field(default_factory=Quotas)

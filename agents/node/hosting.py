@@ -45,6 +45,7 @@ from elf.job.group.port import (
 )
 from elf.job.group.records import group_key
 from elf.job.messages.groups import HandOverJob
+from elf.job.messages.log import JobGroupAssigned
 from elf.job.program import outgoing
 from elf.job.program.programs import Programs
 from elf.job.program.spec import ProgramSpec
@@ -52,6 +53,8 @@ from elf.job.spec import END_OF_TIME, is_range, job_of
 from elf.wire.base import Answer
 
 RETRY_MS: Final = 200
+ASSIGNED_MS: Final = 60_000
+"""A decision of the catalog log that is heard later than this is no longer carried out."""
 STRAY_MS: Final = 60_000
 """A voter slot that has heard nothing of its group for so long is given up."""
 
@@ -121,6 +124,14 @@ class Hosting:
         self._staffing.hand_to(self._key(request.uid), request.address, now_ms)
         self._next_ms = now_ms
         return [Send(request.origin, Answer(id=request.id))]
+
+    def assigned(self, entry: JobGroupAssigned, now_ms: int) -> None:
+        """The catalog log wants a job group elsewhere. Its leader alone sees to it, at once or not at all
+        (protocol 5.14)."""
+        fresh = abs(now_ms - entry.at_ms) <= ASSIGNED_MS
+        if fresh and self._job_groups.leads_at(entry.origin, entry.uid):
+            self._staffing.hand_to(self._key(entry.uid), entry.target, now_ms)
+            self._next_ms = now_ms
 
     def found(self, leader: FoundJobGroup, now_ms: int) -> Sequence[Step]:
         """A new job has its job group here."""

@@ -20,6 +20,7 @@ from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests, NodeKeys
 from agents.answering.statements import Statements
 from agents.codec import pack, unpack
+from agents.node.balancing import Balancing, Load
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog
 from agents.node.groups import GroupDesk, Machines, Persisted
@@ -66,6 +67,7 @@ from elf.job.messages.log import (
     Hello,
     JobAdded,
     JobDropped,
+    JobGroupAssigned,
     JobGroupMoved,
     LogEntry,
     LogTail,
@@ -195,6 +197,8 @@ class Node:
             ),
         )
         self.witness = Witness(log, self.membership)
+        self.balancing = Balancing(log, settings.pace)
+        self._load = Load()
         self._restored = restored
         self._ring_ready = False
         self._look_ms = 0
@@ -334,10 +338,23 @@ class Node:
         if now_ms >= self._look_ms:
             self._look_ms = now_ms + LOOK_MS
             self.witness.look(self.ready)
+            found.extend(self._balance(now_ms))
             self.clients.statements.creators.look(lambda: self.sender.spent() | self.programs.spent(), now_ms)
             found.extend(self.witness.remember(self.catalog.neighbours(), now_ms))
             found.extend(self._working.look())
         return self.settle(found, now_ms)
+
+    def _balance(self, now_ms: int) -> list[Step]:
+        """Measure what this agent does; as the leader of the log's voters, decide what moves."""
+        if self._load.due(now_ms):
+            rest = sum(self.sender.spent().values()) + sum(self.programs.spent().values())
+            self._load.look(self.job_groups.spent(), rest, now_ms)
+            self.membership.load = self._load.said
+        if not self.catalog.leads:
+            return []
+        self.balancing.heard(self.me.address, self._load.said, now_ms)
+        decided = self.balancing.decide(now_ms)
+        return [step for one in decided for step in self.catalog.serve(self.me.address, one, now_ms)]
 
     # -- what comes back to ourselves, and what the overlay tells --------------------------------------------
 
@@ -489,6 +506,8 @@ class Node:
                     found.extend(self._working.home_moved(entry.uid, now_ms))
                     found.extend(self.clients.moved(entry.uid, now_ms))
                     found.extend(self.programs.moved(entry.uid, now_ms))
+                case JobGroupAssigned():
+                    self.hosting.assigned(entry, now_ms)
                 case JobAdded():
                     self.job_groups.placed(entry.spec)
                 case JobDropped():
@@ -538,6 +557,9 @@ class Node:
                 return list(self._working.arrived(sender, message, now_ms))
             case _ if isinstance(message, ToFlow):
                 return list(self.router.arrived(sender, message, now_ms))
+            case Follow() if self.catalog.keeps:
+                self.balancing.heard(sender, message.load, now_ms)
+                return list(self.catalog.hear(sender, message, now_ms))
             case Hello() | Welcome() | Follow() | LogTail() | SignedTail() | Refused():
                 return list(self.catalog.hear(sender, message, now_ms))
             case _ if isinstance(message, Proposal):

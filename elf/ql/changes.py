@@ -19,8 +19,8 @@ PREVIEW_MAX: Final = 100
 
 class AlterJob(Struct, frozen=True):
     """``ALTER JOB name AS SELECT …``, ``… SET parameter = constant, …``, ``… SET FUNCTION map FROM 'a.py'``
-    (or ``reduce``, ``final``), ``… DROP FUNCTION map`` or ``… SET TABLE products FROM 'products.csv'``, each
-    with ``[RESET] [IMMEDIATELY]``. What it names is there, the rest empty.
+    (or ``reduce``, ``final``), ``… DROP FUNCTION map``, ``… SET TABLE products FROM 'products.csv'`` or ``…
+    TREES 4``, each with ``[RESET] [IMMEDIATELY]``. What it names is there, the rest empty.
     """
 
     sql: str
@@ -32,6 +32,7 @@ class AlterJob(Struct, frozen=True):
     """Its kind, and the file that it is in: none to drop it."""
     table: tuple[str, str] | None = None
     """Its name in the query, and the file with its new contents."""
+    trees: int | None = None
     reset: bool = False
     immediately: bool = False
 
@@ -103,13 +104,15 @@ def _read_alter(words: Words) -> AlterJob | MoveJob:
         words.end()
         return MoveJob(sql, name, agent)
     how = words.at_the_end("RESET", "IMMEDIATELY")
-    query, settings, function, table = None, {}, None, None
+    query, settings, function, table, trees = None, {}, None, None, None
     if words.next_is("AS"):
         query = words.query()
     elif words.next_is("DROP"):
         function = _function(words), ""
+    elif words.next_is("TREES"):
+        trees = words.whole("over how many trees, from 1")
     elif not words.next_is("SET"):
-        words.fail("expected AS SELECT, SET, DROP FUNCTION or MOVE TO")
+        words.fail("expected AS SELECT, SET, DROP FUNCTION, TREES or MOVE TO")
     elif words.index + 1 >= len(words.tokens) or words.tokens[words.index + 1].token_type == TokenType.EQ:
         settings = _settings(words)
     elif words.next_is("TABLE"):
@@ -122,7 +125,7 @@ def _read_alter(words: Words) -> AlterJob | MoveJob:
         function = kind, words.string("a file in quotes ('map.py')")
     if query is None:
         words.end()
-    return AlterJob(sql, name, query, settings, function, table, "RESET" in how, "IMMEDIATELY" in how)
+    return AlterJob(sql, name, query, settings, function, table, trees, "RESET" in how, "IMMEDIATELY" in how)
 
 
 def _function(words: Words) -> str:

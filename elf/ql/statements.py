@@ -79,6 +79,23 @@ class Query:
             raise QueryError("a parameter is one constant")
         return found
 
+    def with_trees(self, trees: int) -> Query:
+        """The query over so many trees, whatever it said of them before. Raises ``QueryError``."""
+        source, sql = Source(self.sql), self.sql
+        tokens, _ = parameters.split(source, _tokens(source))
+        said = [
+            (word.start, number.end + 1)
+            for word, number in pairwise(tokens)
+            if word.text.upper() == "TREES" and number.token_type == TokenType.NUMBER
+        ]
+        end = tokens[-1].end + 1
+        for first, last in reversed(said or [(end, end)]):
+            sql = f"{sql[:first]}{'' if said else ' '}TREES {trees}{sql[last:]}"
+        found = parse_query(sql)
+        if found is None:
+            raise QueryError("TREES goes with a SELECT")
+        return found
+
 
 class Select(Struct, frozen=True):
     """A one-shot query."""
@@ -111,11 +128,11 @@ class NotifyJob(Struct, frozen=True):
     text: str
 
 
-Shown = Literal["jobs", "outputs", "alerts", "aggregates", "streams", "members", "archives"]
+Shown = Literal["jobs", "outputs", "alerts", "aggregates", "streams", "members", "archives", "decisions"]
 
 
 class Show(Struct, frozen=True):
-    """``SHOW JOBS | OUTPUTS | ALERTS | AGGREGATES | STREAMS | MEMBERS | ARCHIVES``"""
+    """``SHOW JOBS | OUTPUTS | ALERTS | AGGREGATES | STREAMS | MEMBERS | ARCHIVES | DECISIONS``"""
 
     sql: str
     what: Shown
@@ -173,6 +190,7 @@ _SHOWN: Final[Mapping[str, Shown]] = {
     "STREAMS": "streams",
     "MEMBERS": "members",
     "ARCHIVES": "archives",
+    "DECISIONS": "decisions",
 }
 _NOT_YET: Final = frozenset(
     {
@@ -488,7 +506,7 @@ def _read_show(words: Words) -> Statement:
         if words.next_is(word):
             words.end()
             return Show(words.text, what)
-    return words.fail("expected JOBS, OUTPUTS, ALERTS, AGGREGATES, STREAMS, MEMBERS or ARCHIVES")
+    return words.fail("expected JOBS, OUTPUTS, ALERTS, AGGREGATES, STREAMS, MEMBERS, ARCHIVES or DECISIONS")
 
 
 def _read_describe(words: Words) -> Statement:

@@ -29,7 +29,7 @@ M = TypeVar("M", bound=msgspec.Struct)
 """A message."""
 
 MAGIC: Final = "elf"
-WIRE_VERSION: Final = 8
+WIRE_VERSION: Final = 9
 _NAME_CHARS_MAX: Final = 64
 FRAMES_MAX: Final = 2
 """The most frames that a message may have: envelope and payload."""

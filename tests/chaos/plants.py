@@ -33,7 +33,9 @@ from elf.job.commands import Command, Feed, Idle, Install, Outcome, Replay, Resu
 from elf.job.contributions import Piece, Pile, bitmap, numbers
 from elf.job.counters import COUNTER_COLUMNS
 from elf.job.effects import CommitWindows, Deliver, Effect, SaveMaster, SaveOutput, Send, Work
+from elf.job.group.groups import JobGroups
 from elf.job.group.outputs import Outputs, _Output
+from elf.job.messages.log import AssignJobGroup, JobGroupAssigned
 from elf.job.messages.rollup import OfferReplicas, Slice
 from elf.job.openparts import is_open
 from elf.job.past import Past, Records
@@ -692,3 +694,15 @@ def forgets_gaps_on_the_way(patch: pytest.MonkeyPatch) -> None:
 def keeps_gaps_from_windows(patch: pytest.MonkeyPatch) -> None:
     """protocol 11.2: a window does not say what its panes lack."""
     patch.setattr("agents.committing.status._within", lambda gaps, first, last: set())
+
+
+def obeys_late_decisions(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.14: a decision that comes late moves a job from where it has gone meanwhile."""
+
+    def assigned(log: CatalogLog, seq: int, said: AssignJobGroup) -> JobGroupAssigned:
+        return JobGroupAssigned(
+            seq=seq, uid=said.uid, origin=said.origin, target=said.target, at_ms=said.at_ms, why=said.why
+        )
+
+    patch.setattr("elf.job.catalog.admission._assigned", assigned)
+    patch.setattr(JobGroups, "leads_at", lambda groups, address, uid: groups.term(uid) is not None)

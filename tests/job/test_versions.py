@@ -76,6 +76,24 @@ def test_another_filter_takes_over_at_one_moment_and_the_old_flow_ends() -> None
     assert {len(agent.worker.flows()) for agent in world.agents} == {1}
 
 
+def test_more_and_fewer_trees_take_over_at_one_moment() -> None:
+    world = World(45, 4)
+    spec, until = begun(world, 34_000, rate_ms=400)
+    world.run(6_000)
+    roots = tuple(agent.address for agent in world.agents[:2])
+    reconfigure(world, spec, "alter", replace(plan(2), trees=3), note="ALTER … TREES 3", roots=roots)
+    assert answered(world) == ""
+    world.run_until(lambda: state(world, spec, 1) == "finished", 20_000)
+    assert len(versions(world, spec)[2].spec.flows) == 3
+    world.run(6_000)
+    reconfigure(world, spec, "alter", plan(2), note="ALTER … TREES 1")
+    assert answered(world) == ""
+    world.run_until(lambda: state(world, spec, 2) == "finished", 20_000)
+    world.run(max(0, until - world.now) + 6_000)
+    windows = check(world, spec, until, least=12)
+    assert {one[0] for one in windows.values()} == {1, 2, 3}
+
+
 def test_what_only_the_master_does_needs_no_new_flow_and_can_be_rolled_back() -> None:
     world = World(42, 4)
     spec, until = begun(world, 24_000, rate_ms=400)

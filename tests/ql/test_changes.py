@@ -6,7 +6,7 @@ import pytest
 
 from elf.errors import QueryError
 from elf.ql.changes import AlterJob, PreviewJob, ReconfigureJob
-from elf.ql.statements import parse
+from elf.ql.statements import parse, parse_query
 
 QUERY = "SELECT COUNT(*) AS n FROM access WHERE sc_bytes > :least WINDOWING 5 SECONDS WITH (least = 5)"
 
@@ -43,6 +43,32 @@ def test_what_is_altered() -> None:
     assert altered("ALTER JOB busy SET FUNCTION reduce FROM 'a.py'").function == ("reduce", "a.py")
     assert altered("ALTER JOB busy DROP FUNCTION Final").function == ("final", "")
     assert altered("ALTER JOB busy DROP FUNCTION map").function == ("map", "")
+    assert altered("ALTER JOB busy TREES 4 IMMEDIATELY").trees == 4
+
+
+@pytest.mark.parametrize(
+    ("sql", "over_three"),
+    [
+        (
+            "SELECT a, COUNT(*) AS n FROM x GROUP BY a WINDOWING 5 SECONDS",
+            "SELECT a, COUNT(*) AS n FROM x GROUP BY a WINDOWING 5 SECONDS TREES 3",
+        ),
+        (
+            "SELECT a, COUNT(*) AS trees FROM x GROUP BY a trees 12 WINDOWING 5 SECONDS -- TREES 9",
+            "SELECT a, COUNT(*) AS trees FROM x GROUP BY a TREES 3 WINDOWING 5 SECONDS",
+        ),
+        (
+            "SELECT a, COUNT(*) AS n FROM x WHERE b > :least GROUP BY a WINDOWING 5 SECONDS WITH (least = 4)",
+            "SELECT a, COUNT(*) AS n FROM x WHERE b > :least GROUP BY a WINDOWING 5 SECONDS TREES 3 "
+            "WITH (least = 4)",
+        ),
+    ],
+)
+def test_a_query_over_another_number_of_trees(sql: str, over_three: str) -> None:
+    query = parse_query(sql)
+    assert query is not None
+    assert query.with_trees(3).sql == over_three
+    assert query.with_trees(3).with_trees(1).sql == over_three.replace("TREES 3", "TREES 1")
 
 
 def test_what_is_previewed() -> None:
@@ -66,11 +92,12 @@ def test_what_is_steered() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("ALTER JOB busy", "expected AS SELECT, SET, DROP FUNCTION or MOVE TO, but the statement ends here"),
+        ("ALTER JOB busy", "expected AS SELECT, SET, DROP FUNCTION, TREES or MOVE TO, but the"),
         ("ALTER JOB busy SET a = 1 PREVIEW 101 WINDOWS", "PREVIEW wants 1 to 100 WINDOWS"),
         ("ALTER JOB busy SET a = 1 PREVIEW x WINDOWS", "PREVIEW wants 1 to 100 WINDOWS"),
         ("ALTER JOB busy MOVE TO 'web-3' PREVIEW 1 WINDOWS", "there is nothing to PREVIEW"),
         ("ALTER JOB busy SET", "expected a parameter's name, but"),
+        ("ALTER JOB busy TREES many", 'expected over how many trees, from 1, not "many"'),
         ("ALTER JOB busy SET k =", "expected a constant, but"),
         ("ALTER JOB busy SET FUNCTION fold FROM 'a.py'", 'expected map, reduce or final, not "fold"'),
         ("ALTER JOB busy SET FUNCTION map FROM a.py", "expected a file in quotes ('map.py'), not \"a\""),

@@ -15,6 +15,7 @@ from elf.job.messages.log import (
     AddJob,
     AddProgram,
     AddVersion,
+    AssignJobGroup,
     DropJobEntry,
     EndFlow,
     EndVersion,
@@ -70,6 +71,7 @@ class Proposals:
             (4, self._drops),
             (8, self._ends_flow),
             (4, self._moves),
+            (2, self._assigns),
             (1, self._programs),
             (1, self._bootstraps),
         ]
@@ -149,6 +151,16 @@ class Proposals:
         self._terms += 1
         return MoveJobGroup(uid=uid, leader=self._address(), term=self._terms)
 
+    def _assigns(self) -> Proposal | None:
+        if not self.jobs:
+            return None
+        uid = group_uid(self.rng.choice(list(self.jobs)), self.rng.randrange(2))
+        origin = self.log.leader(uid) or self._address()
+        self._terms += 1
+        return AssignJobGroup(
+            uid=uid, origin=origin, target=self._address(), at_ms=self._terms - self.rng.randrange(2), why="w"
+        )
+
     def _programs(self) -> Proposal:
         creator = self.rng.choice(["me", "you"])
         spec = ProgramSpec("job", creator, self.log.generation("job", creator), "pass", "job.py")
@@ -177,6 +189,7 @@ class Proposals:
         yield "programs", log.programs()
         yield "flows", log.flows()
         yield "idle", log.idle_flows()
+        yield "assigned", [(one, log.assignments.was_carried_out(one)) for one in log.assignments]
         yield "unbegun", log.unbegun()
         yield "to found", [log.to_bootstrap(agent) for agent in AGENTS]
         for uid, spec in self.jobs.items():
@@ -197,6 +210,7 @@ class Proposals:
             if log.job(uid) is not None:
                 yield f"all of {uid}", (log.ever(uid), log.versions(uid), log.bootstrapped_at(uid))
             if log.leader(uid) is not None:
+                yield f"last of {uid}", [log.assignments.last(leader) for leader in _job_groups(uid)]
                 yield (
                     f"founders of {uid}",
                     [

@@ -20,6 +20,7 @@ from elf.job.messages.log import (
     AddProgram,
     AddVersion,
     AggregateAdded,
+    AssignJobGroup,
     ChangeRoster,
     DropJobEntry,
     EndFlow,
@@ -27,6 +28,7 @@ from elf.job.messages.log import (
     FlowEnded,
     JobAdded,
     JobDropped,
+    JobGroupAssigned,
     JobGroupMoved,
     JoinStream,
     LeaveStream,
@@ -137,6 +139,8 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             if not (known and newer) or log.leader(proposal.uid) in (None, proposal.leader):
                 return None
             return JobGroupMoved(seq=seq, uid=proposal.uid, leader=proposal.leader, term=proposal.term)
+        case AssignJobGroup():
+            return _assigned(log, seq, proposal)
         case EndFlow():
             ends = log.flow(proposal.uid) is not None and not log.readers(proposal.uid)
             return FlowEnded(seq=seq, uid=proposal.uid) if ends else None
@@ -147,13 +151,25 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             return RosterChanged(seq=seq, signed=signed)
 
 
+def _assigned(log: CatalogLog, seq: int, said: AssignJobGroup) -> JobGroupAssigned | None:
+    """One that comes late is none: the job group has gone elsewhere, or something newer was decided of it."""
+    last = log.assignments.last(said.uid)
+    if log.leader(said.uid) != said.origin or said.origin == said.target:
+        return None
+    if last is not None and last.at_ms >= said.at_ms:
+        return None
+    return JobGroupAssigned(
+        seq=seq, uid=said.uid, origin=said.origin, target=said.target, at_ms=said.at_ms, why=said.why
+    )
+
+
 def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
     """Whether a proposal is about a job that this log has not come to. The proposer knows more entries then,
     and an ``entry_for`` of None does not say that what it asks for stands in the log."""
     match proposal:
         case AddVersion():
             uid = proposal.spec.uid
-        case EndVersion() | MoveJobGroup():
+        case EndVersion() | MoveJobGroup() | AssignJobGroup():
             uid = job_of(proposal.uid)
         case _:
             return False

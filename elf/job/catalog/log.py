@@ -25,6 +25,7 @@ import msgspec
 
 from elf.errors import ElfBug
 from elf.fields import replace
+from elf.job.catalog.assignments import Assignments
 from elf.job.catalog.authors import Authors
 from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.compaction import Compaction, Version, tombstone
@@ -34,6 +35,7 @@ from elf.job.messages.log import (
     FlowEnded,
     JobAdded,
     JobDropped,
+    JobGroupAssigned,
     JobGroupMoved,
     LogEntry,
     MemberJoined,
@@ -104,6 +106,7 @@ class CatalogLog:
         self._generations: dict[str, int] = {}
         """The highest of all jobs that ever were, by app id."""
         self.job_groups = FlowGroups()
+        self.assignments = Assignments()
         self._compaction = Compaction()
         self.authors = Authors(self.roster)
         for entry in entries:
@@ -187,7 +190,10 @@ class CatalogLog:
             case FlowEnded():
                 self._forget_flow(entry.uid)
             case JobGroupMoved():
+                self.assignments.moved(entry)
                 self._move(entry)
+            case JobGroupAssigned():
+                self.assignments.add(entry)
             case RosterChanged() if self.roster is not None:
                 self.roster.take(entry.signed)
 
@@ -316,6 +322,7 @@ class CatalogLog:
             for known in (self._jobs, self._versions, self._bootstrapped_at):
                 known.pop(spec.uid, None)
             self._over_jobs.discard(spec.uid)
+            self.assignments.forget(spec.uid)
 
     def _move(self, entry: JobGroupMoved) -> None:
         """Move a job, or a key range of one, and what it brought, in the specs of all versions that read any
@@ -425,7 +432,7 @@ class CatalogLog:
                 spec = self._jobs.get(self._outputs[entry.uid].job)
             case JobGroupMoved() if job_of(entry.uid) in self._programs:
                 return self.streams()
-            case JobGroupMoved():
+            case JobGroupMoved() | JobGroupAssigned():
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
             case JobDropped():

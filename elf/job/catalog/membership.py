@@ -42,6 +42,7 @@ from elf.job.effects import Disbelieved, Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.messages.log import (
     AddAggregate,
     AddOutput,
+    AgentLoad,
     ChangeRoster,
     DropJobEntry,
     Follow,
@@ -152,6 +153,8 @@ class Membership:
         self._ahead: dict[int, tuple[LogEntry, ...]] = {}
         self._asked = crc32(me.agent_id.encode())
         self._asked_us: dict[str, None] = {}
+        self.load: AgentLoad | None = None
+        """What this agent does, which it says to voters."""
         self._signed = dict.fromkeys(signed)
         self._signed_at = -1
         self._asked_them: dict[str, None] = {}
@@ -256,7 +259,7 @@ class Membership:
 
     def _follow(self, voters: LogVoters) -> Follow:
         epoch, term = (voters.epoch, voters.term) if self._rumour_ms is None else (0, 0)
-        return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=epoch, term=term)
+        return Follow(agent_id=self.me.agent_id, known=self.log.last, epoch=epoch, term=term, load=self.load)
 
     def _proposals(self, now_ms: int) -> list[Proposal]:
         found: list[Proposal] = []

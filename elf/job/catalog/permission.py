@@ -14,6 +14,7 @@ from elf.job.catalog.wishes import refused_drop
 from elf.job.messages.log import (
     AddAggregate,
     AddOutput,
+    AssignJobGroup,
     DropJobEntry,
     EndFlow,
     EndVersion,
@@ -47,7 +48,7 @@ def forbidden(log: CatalogLog, asker: str, voter: str, proposal: Proposal, now_m
         case EndVersion():
             leader = log.leader(job_of(proposal.uid))
             return "" if leader in (None, asker) else f"the job is led at {leader}"
-        case EndFlow():
+        case EndFlow() | AssignJobGroup():
             return "" if asker == voter else "the leader of the voters says so, and nobody else"
         case _:
             return ""

@@ -113,9 +113,23 @@ class JobGroups:
         """Whether the log has a job group here that is not up yet."""
         return uid not in self._job_groups and self._log.leader(uid) == self._address
 
+    def spent(self) -> dict[str, int]:
+        """CPU time of the groups that we lead so far, in µs: of windows, and of panes at their roots."""
+        found = {}
+        for uid in self._led:
+            group = self._job_groups.get(uid)
+            counts = [self.roots.counts(flow) or {} for flow in self._log.job_groups.flows(uid)]
+            own = 0 if group is None else group.final_us
+            found[uid] = own + sum(one.get("commit_us", 0) for one in counts)
+        return found
+
     def term(self, uid: str) -> int | None:
         """The term in which we lead a job group; None: we do not lead it."""
         return self._led.get(uid)
+
+    def leads_at(self, address: str, uid: str) -> bool:
+        """Whether we are at this address and lead a group, and the log says so too."""
+        return uid in self._led and address == self._address == self._log.leader(uid)
 
     def voters(self, uid: str) -> tuple[str, ...]:
         """The members of a job group to which we belong, by address; none if it is not replicated."""

@@ -4,13 +4,14 @@ it; and what it may be asked for, words to its voters, each said until its entry
 
 from __future__ import annotations
 
-from typing import Final, get_args
+from typing import Annotated, Final, get_args
 
 import msgspec
 
 from elf.fields import (
     Address,
     AgentId,
+    Count,
     FlowUid,
     Founder,
     GroupUid,
@@ -18,6 +19,7 @@ from elf.fields import (
     Key,
     Labels,
     Micros,
+    Millis,
     Name,
     Number,
     Proper,
@@ -32,6 +34,9 @@ from elf.job.spec import JobSpec
 from elf.security.authored import Authorship, Nonces, Signature
 from elf.security.certificates import Signed
 from elf.wire.base import Message
+
+LOADS_MAX: Final = 256
+"""Job groups of which an agent says what they take; the others are among the rest."""
 
 
 class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -115,6 +120,18 @@ class JobGroupMoved(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     term: Serial
 
 
+class JobGroupAssigned(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """The job group at ``origin`` is to go to ``target`` (protocol 5.14), as was decided at ``at_ms``;
+    ``why`` in words. Whether it has gone there a ``JobGroupMoved`` says."""
+
+    seq: Serial
+    uid: GroupUid
+    origin: Address
+    target: Address
+    at_ms: Millis
+    why: Text
+
+
 class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """PREPARE: a new version of a job, with the flows that it reads beside those of earlier versions."""
 
@@ -149,6 +166,7 @@ LogEntry = (
     | OutputAdded
     | AggregateAdded
     | JobGroupMoved
+    | JobGroupAssigned
     | VersionAdded
     | VersionEnded
     | RosterChanged
@@ -181,15 +199,31 @@ class Welcome(Message, frozen=True, kw_only=True):
     entries: Serial
 
 
+class GroupLoad(msgspec.Struct, frozen=True, array_like=True):
+    """What a job group takes of the agent that leads it, in millionths of a core."""
+
+    uid: GroupUid
+    load: Count
+
+
+class AgentLoad(msgspec.Struct, frozen=True, array_like=True):
+    """What an agent has done of late, as far as it is counted (``elf.job.work``), in millionths of a core:
+    for the job groups that it leads, those with the most; and for all else."""
+
+    rest: Count
+    groups: Annotated[tuple[GroupLoad, ...], msgspec.Meta(max_length=LOADS_MAX)] = ()
+
+
 class Follow(Message, frozen=True, kw_only=True):
     """Every agent to one voter after the other, every two seconds: I know the log up to ``known``, and its
-    voters as of (``epoch``, ``term``).
+    voters as of (``epoch``, ``term``). ``load``: None while it has not been measured.
     """
 
     agent_id: AgentId
     known: Serial
     epoch: Serial
     term: Serial
+    load: AgentLoad | None = None
 
 
 class LogTail(Message, frozen=True, kw_only=True):
@@ -325,6 +359,16 @@ class MoveJobGroup(Message, frozen=True, kw_only=True, tag=True):
     term: Serial
 
 
+class AssignJobGroup(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of the voters to itself: a job group is to go from one agent to another."""
+
+    uid: GroupUid
+    origin: Address
+    target: Address
+    at_ms: Millis
+    why: Text
+
+
 class EndFlow(Message, frozen=True, kw_only=True, tag=True):
     """The leader of the voters to itself: no job has read this flow for a while."""
 
@@ -346,6 +390,7 @@ Proposal = (
     | AddOutput
     | AddAggregate
     | MoveJobGroup
+    | AssignJobGroup
     | EndFlow
     | AddVersion
     | EndVersion
