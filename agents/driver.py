@@ -35,7 +35,7 @@ from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.running import Running
 from agents.tasks.streams import FunctionsAt
 from agents.tasks.streamtask import StreamTask
-from agents.traces.spans import Tracing
+from agents.traces.spans import Tracing, lateness_of
 from elf import __version__
 from elf.errors import ElfError
 from elf.functions.hosts import Hosts, Settings
@@ -158,7 +158,14 @@ class Driver:
             self._outputs,
             process=self,
             reports=reports,
-            seen=None if traces is None else Tracing(node.me.name, traced_one_in, _now_us, traces.put),
+            seen=Tracing(
+                node.me.name,
+                node.log.flow,
+                partial(lateness_of, {task.facts.stream: task.worker for task, _ in streams}),
+                _now_us,
+                None if traces is None else traces.put,
+                traced_one_in,
+            ),
         )
         self._traces = traces
         self._loop = Loop(node, store, self._making, ports)

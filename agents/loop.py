@@ -30,6 +30,7 @@ from elf.job.group import port as groups
 from elf.job.program.port import ProgramEffect, ProgramSaved
 from elf.job.replicas import ReplicaEvent
 from elf.job.snapshots import SnapshotName
+from elf.job.stamps import InspectStamps
 from elf.security.principals import Principal
 from elf.wire import base
 from overlay import raft
@@ -88,8 +89,7 @@ class Loop:
         self._look()
 
     def handle(self, event: NodeEvent) -> None:
-        if self._ports.seen is not None:
-            self._ports.seen(event)
+        self._ports.seen(event)
         self.perform(self.node.handle(event, self._ports.clock.now_ms()))
 
     def tick(self) -> None:
@@ -132,8 +132,7 @@ class Loop:
 
     def _perform(self, effect: Effect) -> None:
         ports = self._ports
-        if ports.seen is not None:
-            ports.seen(effect)
+        ports.seen(effect)
         match effect:
             case do.Send() | ring.Send() | raft.Send():
                 ports.links.send(effect.to, effect.message)
@@ -161,8 +160,12 @@ class Loop:
                 self._submit(effect)
 
     def _examine(self, effect: do.Examine) -> None:
-        stats = self._ports.process.stats()
-        self.handle(was.Consulted(effect.request, "", msgspec.msgpack.encode(stats)))
+        match effect.request:
+            case InspectStamps(flows=flows, jobs=jobs):
+                found: msgspec.Struct = self._ports.seen.stamped(flows, jobs)
+            case _:
+                found = self._ports.process.stats()
+        self.handle(was.Consulted(effect.request, "", msgspec.msgpack.encode(found)))
 
     def _save(self, effect: do.SaveLog | do.SaveJob | do.SaveFlow | do.SaveFact | do.PrunePanes) -> None:
         """Before anything that stands after it."""

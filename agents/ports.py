@@ -7,7 +7,7 @@ in a file or in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, TypeVar
 
@@ -17,6 +17,7 @@ from elf.job.commands import Command
 from elf.job.commits import WindowCommit
 from elf.job.events import Delivered
 from elf.job.program.port import ProgramEffect
+from elf.job.stamps import StampStatus
 from elf.security.certificates import Signed
 from elf.wire.clients import Stats
 
@@ -168,6 +169,16 @@ class Reports(Protocol):
         known; ``early``: before they are complete."""
 
 
+class Observer(Protocol):
+    """Of panes on their way (``agents.traces``)."""
+
+    def __call__(self, what: object) -> None:
+        """Each event before the node gets it, and each effect before it is performed."""
+
+    def stamped(self, flows: Sequence[str], jobs: Sequence[str]) -> StampStatus:
+        """The stamps of these."""
+
+
 @dataclass(frozen=True)
 class Ports:
     """All of them."""
@@ -180,5 +191,4 @@ class Ports:
     outputs: Outputs
     process: Process
     reports: Reports
-    seen: Callable[[object], None] | None = None
-    """Sees each event before the node does, and each effect before it is performed (``agents.traces``)."""
+    seen: Observer

@@ -18,6 +18,7 @@ from agents.answering.about import described, functions_told, read_jobs
 from agents.answering.asks import Ask, Procedure, ToAddress
 from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
+from agents.answering.workers import ask_all, members_of
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import DropJob
@@ -33,8 +34,6 @@ from elf.windows.sharing import Choice
 from elf.wire.base import Answer
 from elf.wire.clients import Reply
 
-ASKED_MAX: Final = 128
-"""Agents that are asked at a time."""
 ROUNDS_MAX: Final = 8
 """How often parents that nobody named before are asked."""
 
@@ -137,17 +136,11 @@ class Explanations:
     # -- what it costs ---------------------------------------------------------------------------------------
 
     def _live(self, spec: JobSpec) -> Generator[list[Ask], list[Answer], Told]:
-        todo = [m.address for stream in spec.plan.streams for m in self._fleet.expected(stream)]
-        todo = list(dict.fromkeys([spec.leader, *(flow.leader for flow in spec.flows), *todo]))
+        todo = members_of(self._fleet, spec)
         request = InspectWork(id=0, origin="", flows=tuple(flow.uid for flow in spec.flows), jobs=(spec.uid,))
         found: dict[str, WorkStatus | None] = {}
         for _ in range(ROUNDS_MAX):
-            for begin in range(0, len(todo), ASKED_MAX):
-                asked = todo[begin : begin + ASKED_MAX]
-                answers = yield [ToAddress(address, request) for address in asked]
-                for address, answer in zip(asked, answers, strict=True):
-                    known = None if answer.error else msgspec.msgpack.decode(answer.body, type=WorkStatus)
-                    found[address] = known
+            found |= yield from ask_all(todo, request, WorkStatus)
             parents = (flow.parent for one in found.values() if one is not None for flow in one.flows)
             todo = sorted({parent for parent in parents if parent} - found.keys())
             if not todo:

@@ -90,7 +90,7 @@ def _steps(steps: Sequence[Mapping[str, Any]], not_at_roots: str) -> list[str]:
     where = {"roots": "the roots, each its range", "master": "the master"}
     rows = [(one["what"], ", ".join(one["by"]) or "nothing", where[one["at"]]) for one in steps]
     why = [f"{INDENT}later stages are the master's: {not_at_roots}"] if not_at_roots else []
-    return ["stages", *_table(("stage", "parted by", "done at"), rows), *why]
+    return ["stages", *table(("stage", "parted by", "done at"), rows), *why]
 
 
 def _join(join: Mapping[str, Any]) -> list[str]:
@@ -125,7 +125,7 @@ def _flows(flows: Sequence[Mapping[str, Any]], *, running: bool) -> list[str]:
     ]
     title = "flows and their trees" if running else "flows, as they would be if it were created now"
     headings = ("stream", "keys", "flow", "root", "depth", "topic", "shared with")
-    return [title, *_table(headings, rows)]
+    return [title, *table(headings, rows)]
 
 
 def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -145,7 +145,7 @@ def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[s
             for level in flow["levels"]
         ]
         headings = ("level", "agents", *(heading for heading, _ in _COLUMNS), "slowest")
-        lines += [INDENT + line for line in _table(headings, rows)]
+        lines += [INDENT + line for line in table(headings, rows)]
         root = flow["levels"][0] if flow["levels"] else None
         if root is not None and not root["level"]:
             lines.append(
@@ -166,7 +166,7 @@ def _number(value: int, name: str) -> str:
     return f"{value / 1e6:.3f}" if name.endswith("_us") else f"{value:,}"
 
 
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
     """Columns as wide as they need to be; numbers to the right."""
     whole = [tuple(headings), *(tuple(row) for row in rows)]
     widths = [max(len(row[place]) for row in whole) for place in range(len(headings))]

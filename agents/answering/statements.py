@@ -23,6 +23,7 @@ from agents.answering.explain import Explanations
 from agents.answering.filling import fill
 from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests
+from agents.answering.latency import Latencies
 from agents.answering.looking import MEMBERS_MAX, look
 from agents.answering.masters import Masters, check_owner, facts_of
 from agents.answering.once import Once, author_of, authors_of
@@ -101,6 +102,7 @@ class Statements:
         self._changes = Changes(log, self.masters, self.planning, self.creators)
         self._submissions = Submissions(log, fleet, self.planning, self.creators)
         self._explanations = Explanations(log, fleet)
+        self._latencies = Latencies(fleet)
         self._tapping = Tapping(log, fleet)
         self._tracing = Tracing(log, fleet, self.masters)
         self._outputs = Outputs(log, fleet, self.masters)
@@ -347,6 +349,8 @@ class Statements:
             spec = self.masters.find(statement.target, asked.creator)
             if statement.offline:
                 return self._explanations.offline(asked.request, spec.plan)
+            if statement.latency:
+                return (yield from self._latencies.of(asked.request, spec))
             return (
                 yield from self._explanations.of(asked.request, spec.plan, spec, analyze=statement.analyze)
             )

@@ -42,6 +42,7 @@ from elf.job.messages.inquiries import (
     TraceRows,
 )
 from elf.job.spec import app_id
+from elf.job.stamps import InspectStamps
 from elf.job.work import InspectWork, WorkStatus, flow_work
 from elf.wire.base import Answer, Request
 from elf.wire.clients import InspectAgent
@@ -93,7 +94,7 @@ class Requests:
                 return list(self._working.broadcasts.asked(request, root, self._overlay.is_root, now_ms))
             case InspectWork():
                 return [self._work(request)]
-            case InspectAgent():
+            case InspectAgent() | InspectStamps():
                 return [Examine(request)]
             case LocateInTree():
                 return [self._catalog.place(request)]

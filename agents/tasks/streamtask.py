@@ -224,12 +224,14 @@ class StreamTask:
         """A chunk that was read; ``positions`` are those of the input after it, ``missed`` what it could not
         read before it. ``ahead``: it is being parsed by ``self.ahead``, and is waited for.
         ``new_sources``: see ``Feed``."""
+        begun = time.perf_counter()
         self.positions = positions
         self._learn(chunk)
         self.counts.read(chunk)
         parsed = None if ahead is None else ahead.result()
         began = time.perf_counter()
-        outcome = self.perform(Feed(chunk, now_ms, parsed, missed, new_sources), now_ms, chunk)
+        feed = Feed(chunk, now_ms, parsed, missed, new_sources)
+        outcome = self.perform(feed, now_ms, chunk, begun=begun)
         self.counts.mapped(chunk, outcome, time.perf_counter() - began)
         self._row_samples.see(chunk.lines, chunk.source.log, now_ms)
         return outcome
@@ -246,8 +248,11 @@ class StreamTask:
         if had and outcome.checkpoint is None:
             self._cut(outcome, self.worker.checkpoint())
 
-    def perform(self, command: Command, now_ms: int, chunk: Chunk | None = None) -> Outcome:
-        """Perform a command, durably."""
+    def perform(
+        self, command: Command, now_ms: int, chunk: Chunk | None = None, *, begun: float | None = None
+    ) -> Outcome:
+        """Perform a command, durably. ``begun``: when work on it began, if not now."""
+        begun = time.perf_counter() if begun is None else begun
         if isinstance(command, Install) and command.flow.fragment.has_code:
             command = replace(command, samples=tuple(line for line, _ in self._samples))
         elif isinstance(command, DropStragglers | Answered):
@@ -262,6 +267,8 @@ class StreamTask:
             self._cut(outcome, outcome.checkpoint or self.worker.checkpoint())
         elif outcome.checkpoint is not None:
             self._cut(outcome, outcome.checkpoint)
+        if outcome.sealed:
+            outcome = replace(outcome, took_us=int((time.perf_counter() - begun) * 1e6))
         if outcome.where and self._reading is not None:
             reading = replace(self._reading, event_time=self._engine.event_time)
             return replace(outcome, where=found_at(outcome.where, self.positions, reading))

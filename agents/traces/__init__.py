@@ -1,5 +1,6 @@
-"""Traces of panes on their way through the tree, for OpenTelemetry: ``spans`` makes them of what passes the
-loop, ``sending`` brings them to a collector.
+"""Traces of panes on their way through the tree. ``spans`` sees what passes the loop, and makes two things of
+it: spans for OpenTelemetry, which ``sending`` brings to a collector, and stamps for EXPLAIN LATENCY, the last
+of which ``stamps`` keeps. Spans are made where a collector is set, stamps always.
 
 No message has anything more for it. Which panes are traced, the id of a pane's trace and that of its first
 span follow from the flow and the pane alone, so the spans of all agents meet at the collector.

@@ -43,7 +43,7 @@ CREATE ALERT name ON JOB job WHEN condition FOR 3 WINDOWS NOTIFY 'https://…'; 
 CREATE AGGREGATE name FROM 'file.py';   DROP AGGREGATE name;
 ALTER JOB name AS SELECT … PREVIEW 3 WINDOWS;   COMMIT;
 SHOW JOBS | OUTPUTS | ALERTS | AGGREGATES | STREAMS | MEMBERS | ARCHIVES | DECISIONS;
-DESCRIBE name;   EXPLAIN name;
+DESCRIBE name;   EXPLAIN [ANALYZE | LATENCY] name;
 all of it: docs/elf-ql.md"""
 LEARN_SECS: Final = 20.0
 _QUIT: Final = ("\\q", "quit", "exit")

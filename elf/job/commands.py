@@ -185,6 +185,9 @@ class Outcome(msgspec.Struct, frozen=True, eq=False):
     """Flows whose function has failed, and how."""
     traced: tuple[Traced, ...] = ()
     """Which rows the snapshots in ``sealed`` have counted."""
+    took_us: int = 0
+    """With ``sealed``: from when work on the rows that sealed it began until it was durable; a simulator has
+    none."""
 
     @property
     def is_quiet(self) -> bool:

@@ -339,7 +339,8 @@ class Consult(msgspec.Struct, frozen=True):
 
 
 class Examine(msgspec.Struct, frozen=True):
-    """A request that the process answers: how are you (``elf.wire.clients``)? Comes back as ``Consulted``."""
+    """A request that the process answers: how are you (``elf.wire.clients``), which panes have you
+    stamped (``elf.job.stamps``)? Comes back as ``Consulted``."""
 
     request: Request
 

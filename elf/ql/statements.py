@@ -153,12 +153,14 @@ class Subscribe(Struct, frozen=True):
 
 
 class Explain(Struct, frozen=True):
-    """``EXPLAIN [ANALYZE | OFFLINE] SELECT …`` or ``EXPLAIN [ANALYZE | OFFLINE] name``, a job's."""
+    """``EXPLAIN [ANALYZE | OFFLINE] SELECT …`` or ``EXPLAIN [ANALYZE | OFFLINE] name``, a job's; or ``EXPLAIN
+    LATENCY [JOB] name``."""
 
     sql: str
     target: Query | str
     analyze: bool
     offline: bool = False
+    latency: bool = False
 
 
 Statement = (
@@ -530,6 +532,12 @@ def _read_explain(words: Words) -> Statement:
     analyze = words.next_is("ANALYZE")
     named_so = len(words.tokens) == words.index + 1  # of one word it is the name
     offline = not analyze and not named_so and words.next_is("OFFLINE")
+    if not analyze and not offline and not named_so and words.next_is("LATENCY"):
+        if len(words.tokens) > words.index + 1:
+            words.next_is("JOB")
+        name = words.name("the name of a job that runs")
+        words.end()
+        return Explain(words.text, name, analyze=False, latency=True)
     if words.index < len(words.tokens) and words.tokens[words.index].text.upper() not in (
         "SELECT",
         "WITH",

@@ -22,6 +22,7 @@ from agents.node.node import Node, NodeEffect, NodeEvent
 from agents.ports import Ports, Told
 from agents.restore import contacts as known_contacts
 from agents.restore import restore
+from agents.traces.spans import Tracing, lateness_of
 from elf.errors import ElfBug
 from elf.job import effects as do
 from elf.job import events as was
@@ -154,6 +155,9 @@ class SimAgent:
             world.outside.deliveries(me.address),
             process=self,
             reports=self,
+            seen=Tracing(
+                me.name, self.node.log.flow, partial(lateness_of, workers), lambda: 1_000 * self.now_ms
+            ),
         )
         self.loop = Loop(
             self.node,

@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from elf.client import Client
 from tests.support.fleet import Fleet
 from tests.support.receiver import serving
 from tests.support.waiting import eventually
@@ -28,12 +30,18 @@ async def test_each_step_of_a_pane_is_a_span_of_one_trace(tmp_path: Path) -> Non
             await create(client)
             async with watched(client, "popular") as windows:
                 await eventually(lambda: len(windows) >= 2, "windows")
+                told = await eventually(lambda: _latency(client), "stamped panes")
             pane = await eventually(lambda: _whole([body for _, body in collector.requests]), "a trace")
             fleet.end_writing()
             await client.close()
             assert not any(agent.metric("spans_dropped_total") for agent in fleet.agents)
         finally:
             fleet.stop()
+    assert told is not None
+    assert (told["asked"], told["silent"], told["windows"], told["lateness_s"]) == (3, [], True, 0.5)
+    phases = {name: one["mean_ms"] for name, one in told["phases"].items()}
+    assert abs(sum(phases.values()) - told["total"]["mean_ms"]) < 0.1
+    assert all(phases[name] > 0 for name in ("wait", "seal", "tree", "draft", "commit"))
     assert pane is not None
     (root,) = (span for span, _ in pane if span.name == "pane")
     assert not root.parent_span_id
@@ -54,6 +62,11 @@ async def test_each_step_of_a_pane_is_a_span_of_one_trace(tmp_path: Path) -> Non
         *steps["pane"],
     ]
     assert len({span.span_id for span, _ in pane}) == len(pane)
+
+
+async def _latency(client: Client) -> Any:
+    told: Any = (await client.sql("EXPLAIN LATENCY popular")).data
+    return told if told["panes"] >= 2 else None
 
 
 def _whole(bodies: list[bytes]) -> list[tuple[Span, str]] | None:

@@ -80,6 +80,17 @@ def test_explain() -> None:
     assert (offline.offline, offline.analyze, isinstance(offline.target, Query)) == (True, False, True)
     assert of_job == Explain("EXPLAIN OFFLINE top", "top", False, True)
     assert called_so == Explain("EXPLAIN offline", "offline", False)
+    parsed = parse("EXPLAIN LATENCY top; EXPLAIN LATENCY JOB top; EXPLAIN LATENCY job; EXPLAIN latency")
+    assert [(one.target, one.latency) for one in parsed if isinstance(one, Explain)] == [
+        ("top", True),
+        ("top", True),
+        ("job", True),
+        ("latency", False),
+    ]
+    with pytest.raises(QueryError, match="the name of a job that runs"):
+        parse("EXPLAIN LATENCY (SELECT COUNT(*) FROM a)")
+    with pytest.raises(QueryError):
+        parse("EXPLAIN LATENCY SELECT COUNT(*) FROM a")
 
 
 def test_notify() -> None:

@@ -146,7 +146,7 @@ class StreamWorker:
         self._flows[checkpoint.flow.uid] = FlowState(
             checkpoint.flow,
             self._mapper(fragment),
-            self._lateness_us(fragment),
+            self.lateness_us(fragment),
             checkpoint,
             self._spill,
             self._cpu_us,
@@ -351,7 +351,7 @@ class StreamWorker:
     def sealable(self, flow: Flow) -> int:
         """Panes below this one were sealed, or might have been, of a live flow like this one, the last time
         that any was."""
-        pane_us, lateness_us = flow.fragment.pane_us, self._lateness_us(flow.fragment)
+        pane_us, lateness_us = flow.fragment.pane_us, self.lateness_us(flow.fragment)
         if self._sealing_us == LONG_AGO or lateness_us is None or pane_us == 0:
             return START_OF_TIME
         return windows.sealable(self._sealing_us, lateness_us, pane_us)
@@ -362,7 +362,7 @@ class StreamWorker:
         return min((self._due_us(state) for state in self._flows.values()), default=END_OF_TIME)
 
     def _due_us(self, state: FlowState) -> int:
-        pane_us, lateness_us = state.flow.fragment.pane_us, self._lateness_us(state.flow.fragment)
+        pane_us, lateness_us = state.flow.fragment.pane_us, self.lateness_us(state.flow.fragment)
         if state.past is not None or state.suspended or lateness_us is None or not pane_us:
             return END_OF_TIME
         return (max(state.sealed, state.live_from) + 1) * pane_us + lateness_us
@@ -481,7 +481,7 @@ class StreamWorker:
             return live_from, None
         gone_us = LONG_AGO
         if self._gone_until != LONG_AGO:
-            gone_us = self._gone_until + (self._lateness_us(flow.fragment) or 0) + 1
+            gone_us = self._gone_until + (self.lateness_us(flow.fragment) or 0) + 1
         covers_us = LONG_AGO if command.covers_us is None else command.covers_us
         known_us = max(since_us, covers_us, self._settings.since_us, gone_us)
         first = -(-known_us // flow.fragment.pane_us)
@@ -518,12 +518,13 @@ class StreamWorker:
 
     def _next_pane(self, flow: Flow) -> int:
         """The first pane after everything that was read, all of which is parsed, or known to be gone."""
-        pane_us, lateness_us = flow.fragment.pane_us, self._lateness_us(flow.fragment) or 0
+        pane_us, lateness_us = flow.fragment.pane_us, self.lateness_us(flow.fragment) or 0
         gone_until = LONG_AGO if self._gone_until == LONG_AGO else self._gone_until + lateness_us
         known = max(self._sources.highest, gone_until)
         return START_OF_TIME if known == LONG_AGO or not pane_us else known // pane_us + 1
 
-    def _lateness_us(self, fragment: Fragment) -> int | None:
+    def lateness_us(self, fragment: Fragment) -> int | None:
+        """Its own, or else the stream's. From any thread."""
         return self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
 
     def _uninstall(self, uid: str, why: str = "") -> Outcome:

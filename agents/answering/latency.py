@@ -1,0 +1,161 @@
+"""EXPLAIN LATENCY: how long after its end and LATENESS a job's window is committed, phase by phase, from the
+stamps of all agents that work for the job (``elf.job.stamps``).
+
+A window's pane is told by the flow that was committed last and the member that sealed it last. What an agent
+that is silent knows is missing; a pane without it still counts, if its root and a member have told of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from agents.answering.asks import Procedure
+from agents.answering.explained import table
+from agents.answering.fleet import Fleet
+from agents.answering.workers import ask_all, members_of
+from elf.job.spec import JobSpec
+from elf.job.stamps import LAST, InspectStamps, RootStamp, SealStamp, StampStatus, one_in
+from elf.job.work import InspectWork, WorkStatus
+from elf.planning.phases import ABOUT, Pane, Phase, Phases, phases_of
+from elf.wire.clients import Reply
+
+Told = dict[str, Any]
+_COLUMNS: Final = ("mean", "variance", "p50", "p99")
+
+
+class Latencies:
+    """Of what this agent is asked to explain."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    def of(self, request: int, spec: JobSpec) -> Procedure:
+        """A job that runs."""
+        flows = tuple(flow.uid for flow in spec.flows)
+        agents = members_of(self._fleet, spec)
+        stamps = InspectStamps(id=0, origin="", flows=flows, jobs=(spec.uid,))
+        stamped = yield from ask_all(agents, stamps, StampStatus)
+        worked = yield from ask_all(agents, InspectWork(id=0, origin="", flows=flows), WorkStatus)
+        silent = sorted(self._fleet.named(address) for address in agents if stamped[address] is None)
+        told = facts_of(
+            spec,
+            [one for one in stamped.values() if one is not None],
+            [one for one in worked.values() if one is not None],
+        ) | {"asked": len(agents), "silent": silent}
+        return Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
+
+
+def facts_of(spec: JobSpec, stamped: Iterable[StampStatus], worked: Iterable[WorkStatus]) -> Told:
+    """What is measured, as a JSON object."""
+    stamped = list(stamped)
+    panes, ended = panes_of(spec, stamped)
+    found = phases_of(panes)
+    pane_us = spec.plan.fragment.pane_us
+    rows, late = _rows(worked)
+    seals = [seal for one in stamped for seal in one.seals]
+    lateness = max((one.due_us - (one.pane + 1) * pane_us for one in seals), default=None)
+    return {
+        "job": spec.name,
+        "from": "the window's end and LATENESS",
+        "lateness_s": None if lateness is None else lateness / 1e6,
+        "late_share": late / rows if rows else None,
+        "one_in": one_in(pane_us),
+        "panes": found.panes,
+        "windows": ended,
+        "old": sum(one.old for one in stamped),
+        "skewed": found.skewed,
+        "total": _phase(found.total) if found.panes else None,
+        "phases": {name: _phase(one) for name, one in found.phases.items()} if found.panes else {},
+        "dominant": found.dominant or None,
+        "last": found.last,
+        "reasons": list(_reasons(found, pane_us)),
+    }
+
+
+def panes_of(spec: JobSpec, stamped: Iterable[StampStatus]) -> tuple[list[Pane], bool]:
+    """The last panes of which everything is known, those that ended a window of the job. If none of them did,
+    all, and False."""
+    sealed: dict[tuple[str, int], tuple[str, SealStamp]] = {}
+    roots: defaultdict[int, list[RootStamp]] = defaultdict(list)
+    windows: dict[int, int] = {}
+    for agent in stamped:
+        for seal in agent.seals:
+            key = (seal.flow, seal.pane)
+            if key not in sealed or seal.done_us > sealed[key][1].done_us:
+                sealed[key] = agent.agent, seal
+        for root in agent.roots:
+            roots[root.pane].append(root)
+        for window in agent.windows:
+            windows[window.pane] = max(windows.get(window.pane, 0), window.applied_us)
+    found = []
+    for pane in sorted(roots)[-LAST:]:
+        whole = [one for one in roots[pane] if (one.flow, pane) in sealed]
+        if whole:
+            root = max(whole, key=lambda one: one.applied_us)
+            last, seal = sealed[root.flow, pane]
+            begun = (seal.due_us, seal.begun_us, seal.done_us)
+            made = (root.draft_us, root.made_us, root.applied_us)
+            found.append(Pane(pane, last, (*begun, *made, windows.get(pane, root.applied_us))))
+    ended = [one for one in found if one.pane in windows]
+    return (ended, True) if ended else (found, False)
+
+
+def _rows(worked: Iterable[WorkStatus]) -> tuple[int, int]:
+    """All that were read, and the late ones of them."""
+    flows = [flow for one in worked for flow in one.flows]
+    late = sum(flow.late for flow in flows)
+    return sum(flow.rows for flow in flows) + late, late
+
+
+def _phase(phase: Phase) -> Told:
+    return {f"{name}_ms{'2' * (name == 'variance')}": round(getattr(phase, name), 3) for name in _COLUMNS}
+
+
+def _reasons(found: Phases, pane_us: int) -> tuple[str, ...]:
+    if found.panes:
+        return found.reasons
+    if not pane_us:
+        return ("the job has no panes of event time: a latency is that of windows of time",)
+    after_s = one_in(pane_us) * pane_us / 1e6
+    return (
+        *found.reasons,
+        f"one in {one_in(pane_us)} is stamped: there is one each {after_s:g} s on average",
+    )
+
+
+# -- for a terminal ------------------------------------------------------------------------------------------
+
+
+def laid_out(told: Mapping[str, Any]) -> str:
+    silent = f"; silent: {', '.join(told['silent'])}" if told["silent"] else ""
+    what = "each of which ended a window" if told["windows"] else "none of which ended a window"
+    head = f"latency of {told['job']}: {told['panes']} stamped panes, {what}"
+    lines = [f"{head} (one in {told['one_in']}; {told['asked']} agents asked{silent})"]
+    if told["lateness_s"] is not None:
+        share = told["late_share"]
+        late = "" if share is None else f"; {share:.2%} of the rows came late"
+        lines.append(f"it counts from a window's end and LATENESS, {told['lateness_s']:g} s{late}")
+    if told["panes"]:
+        total = told["total"]["mean_ms"]
+        rows = [_row(name, one, total) for name, one in told["phases"].items()]
+        headings = ("phase", "mean ms", "sd ms", "p50 ms", "p99 ms", "share", "what")
+        lines += ["", *table(headings, [*rows, _row("total", told["total"], total)])]
+    lines += ["", *told["reasons"]]
+    if told["skewed"]:
+        lines.append(
+            f"in {told['skewed']} panes a step ended before it began, by clocks that differ: it counts 0"
+        )
+    if told["old"]:
+        lines.append(
+            f"{told['old']} sealed panes were of old lines, or ahead of the clock, and have no stamp"
+        )
+    return "\n".join(lines)
+
+
+def _row(name: str, phase: Mapping[str, float], total: float) -> tuple[str, ...]:
+    figures = (phase["mean_ms"], phase["variance_ms2"] ** 0.5, phase["p50_ms"], phase["p99_ms"])
+    share = f"{phase['mean_ms'] / total:.0%}" if total else ""
+    return (name, *(f"{figure:.1f}" for figure in figures), share, ABOUT.get(name, ""))
