@@ -12,6 +12,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.codec import pack
+from agents.disk.programstore import checkpoints
 from elf.aggregates import split_by_range
 from elf.fields import replace
 from elf.job.program.calls import LASTING, JobEffect, Keep
@@ -29,6 +30,7 @@ from elf.job.program.port import (
 from elf.job.program.runner import JobRunner, failure_of
 from elf.job.program.seats import key_of, seat_of, uid_of
 from elf.job.program.spec import ProgramSpec, Tap, with_settings
+from elf.job.program.values import unpack_value
 from lab.chaos.engine import GONE, STREAM, plan, tapped
 
 if TYPE_CHECKING:
@@ -50,10 +52,21 @@ class Counts(Job):
         self.state.setdefault("panes", [])
 
     def on_timer(self):
+        self.feedback()
         paos = self.flush()
         self.empty()
         if paos.num_rows:
             self.up(paos)
+
+    def feedback(self):
+        if self.is_root:
+            self.feed_back(self.deliver(b"", None))
+        elif "heard" not in self.state:
+            self.state["heard"] = {}
+            self.ask_for("abc")
+
+    def on_feedback(self, messages):
+        self.state["heard"] |= messages
 
     def on_recv(self, node, paos):
         self.up(paos)
@@ -71,7 +84,8 @@ class Counts(Job):
         return {row["key"]: row["n"] for row in self.merge(self.state.get("total")).to_pylist()}
 """
 """A job that counts the rows of all agents by key, wherever its masters are, and on each agent those of a
-window that none leaves."""
+window that none leaves. Agents ask for some keys, and masters feed back what they have counted."""
+ASKED: Final = "abc"
 NAMED: Final = (
     COUNTS
     + """
@@ -84,6 +98,7 @@ class Twice(Counts):
         self.subscribe("SELECT key, COUNT(*) AS n FROM clicks GROUP BY key", name="two", tree="two")
 
     def on_timer(self):
+        self.feedback()
         for name in () if self.is_root else ("main", "two"):
             self.send_up(self.flush(name), name)
             self.empty(name)
@@ -203,27 +218,39 @@ def is_begun(agent: SimAgent, uid: str) -> bool:
 def wrong(world: World, spec: ProgramSpec) -> Iterator[str]:
     """What its masters have counted, and should not have, or have not; what an agent has in its window of its
     own rows; and panes that were told twice, or not in order. What agents read that are gone for good may be
-    counted, or not."""
+    counted, or not; so may what others had sent to them and they had not sent on."""
     uid = spec.uid
     agents = [agent for agent in world.agents if agent.up and uid in agent.jobs.runners]
-    truth, may_be = Counter[str](), Counter[str]()
+    truth, may_be, taken = Counter[str](), Counter[str](), Counter[str]()
     for agent in world.agents:
         if STREAM in agent.streams and (agent in agents or agent.ended == GONE):
             rows = agent.logs[STREAM].rows[agent.tapped[STREAM].get(uid, 0) :]
             (may_be if agent.ended == GONE else truth).update(key for _, key in rows)
+        taken += taken_along(agent, uid) if agent.ended == GONE else Counter()
     counts = [counted(agents, uid, tree) for tree in range(len(spec.trees))]
     lacking = [found for found in counts if isinstance(found, str)]
     yield from lacking
     there = [found for found in counts if not isinstance(found, str)]
-    for one in () if lacking else together(there, len(spec.trees) if spec.trees != TWO else 0):
-        if isinstance(one, str):
-            yield one
-            continue
+    merged = [] if lacking else list(together(there, len(spec.trees) if spec.trees != TWO else 0))
+    yield from (one for one in merged if isinstance(one, str))
+    totals = [one for one in merged if not isinstance(one, str)]
+    for one in totals:
         for key in sorted({*one, *truth}):
-            if not 0 <= one.get(key, 0) - truth[key] <= may_be[key]:
+            if not -taken[key] <= one.get(key, 0) - truth[key] <= may_be[key]:
                 yield f"a job in Python has counted {key!r} {one.get(key, 0)} times, of {truth[key]} rows"
     for agent in agents:
+        yield from unheard(agent, uid, totals)
         yield from wrong_here(agent, uid)
+
+
+def taken_along(agent: SimAgent, uid: str) -> Counter[str]:
+    """The rows in slices that an agent had on its disk and nobody else is known to have."""
+    found = Counter[str]()
+    kept = checkpoints(agent.store).get(uid)
+    for slice_ in () if kept is None else kept.waiting:
+        groups: Any = unpack_value(slice_.value)
+        found.update({row["key"]: row["n"] for row in groups.to_pylist()})
+    return found
 
 
 def counted(agents: list[SimAgent], uid: str, tree: int) -> dict[str, int] | str:
@@ -252,6 +279,18 @@ def together(counts: list[dict[str, int]], keyed: int) -> Iterator[dict[str, int
             yield f"tree {tree} of a job in Python has keys of other trees: {places}"
         found |= one
     yield found
+
+
+def unheard(agent: SimAgent, uid: str, totals: list[dict[str, int]]) -> Iterator[str]:
+    """What masters have fed back last for a key that an agent has asked for is what they have; and nothing
+    was fed back to it for others."""
+    own: Any = agent.jobs.runners[uid].job
+    heard: dict[str, int] = own.state["heard"]
+    if others := sorted(set(heard) - set(ASKED)):
+        yield f"a{agent.index} has heard of {others}, which it has not asked for"
+    for key in ASKED if totals else "":
+        if heard.get(key) not in (counts := [one.get(key) for one in totals]):
+            yield f"a{agent.index} has heard {heard.get(key)} for {key!r}, of {counts}"
 
 
 def wrong_here(agent: SimAgent, uid: str) -> Iterator[str]:

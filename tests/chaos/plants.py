@@ -40,7 +40,7 @@ from elf.job.messages.rollup import OfferReplicas, Slice
 from elf.job.openparts import is_open
 from elf.job.past import Past, Records
 from elf.job.ports import Int64s
-from elf.job.program import api, keeping, masters
+from elf.job.program import api, keeping, keyed, masters
 from elf.job.program.calls import Place
 from elf.job.program.keeping import Checkpoint, Keeping, Lasting
 from elf.job.program.messages import Note
@@ -174,6 +174,20 @@ def masters_begin_anew(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(
         masters.Led, "checkpoint", property(lambda led: None, lambda led, kept: None), raising=False
     )
+
+
+def forgets_what_was_asked_for(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.15: the keys that a job has asked for are in no checkpoint."""
+    patch.setattr(keeping, "Checkpoint", partial(_without, asks=b""))
+
+
+def feeds_back_to_all(patch: pytest.MonkeyPatch) -> None:
+    """protocol 14.15: agents are given what they have not asked for."""
+
+    def everything(value: bytes, asks: object) -> Iterator[bytes]:
+        yield from (pair for _, pair in keyed._entries(value))
+
+    patch.setattr(keyed, "chosen", everything)
 
 
 def spreads_groups_anyhow(patch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,8 @@ PLANTS: dict[Plant, Storm] = {
     plants.tells_panes_from_anywhere: storms.counting,
     plants.keeps_masters_to_itself: storms.master_gone,
     plants.masters_begin_anew: storms.master_gone,
+    plants.forgets_what_was_asked_for: storms.counting,
+    plants.feeds_back_to_all: storms.counting,
     plants.spreads_groups_anyhow: storms.spread_counting,
     plants.sends_all_to_the_first_master: storms.spread_counting,
 }

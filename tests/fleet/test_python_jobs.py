@@ -355,6 +355,34 @@ async def test_a_multicast_of_five_mebibytes_comes_to_all_agents_before_the_next
             assert heard == [digest, "then"], who
 
 
+BY_KEY = """    def on_timer(self):
+        if not self.is_root and self.parent and "asked" not in self.state:
+            self.state["asked"] = True
+            self.ask_for([self.me, ("all", 1)])
+            self.send_to(self.parent, self.me)
+    def on_recv(self, node, paos):
+        if not self.is_root:
+            return self.send_to(self.parent, paos)
+        agents = self.state.setdefault("agents", [])
+        agents.append(paos)
+        if len(agents) == 3:
+            many = {n: bytes(1_000) for n in range(2_000)}
+            self.feed_back({**many, **{agent: agent for agent in agents}, ("all", 1): "all"})
+            self.multicast("then")
+    def on_feedback(self, messages): print("got", self.me, *sorted(messages.values()))
+    def on_multicast(self, app, message): print("got", self.me, message) if not self.is_root else None
+"""
+
+
+async def test_what_is_fed_back_comes_to_those_who_have_asked_for_its_keys_and_before_the_next() -> None:
+    async with agents(3) as fleet:
+        await fleet.submit("fed", BY_KEY)
+        await eventually(lambda: len(got(fleet, "fed")) == 6, "three agents", 30)
+        for agent in (driver.node.me.address for driver in fleet.drivers):
+            heard = [line for line in got(fleet, "fed") if line.split()[1] == agent]
+            assert heard == [f"got {agent} {agent} all", f"got {agent} then"]
+
+
 TOO_MUCH = """    def on_timer(self): self.state["all"] = b"x" * (17 << 20)
 """
 NOT_KEPT = """    def on_timer(self): self.state["file"] = time.sleep

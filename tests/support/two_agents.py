@@ -6,6 +6,7 @@ fleet; nothing is read from logs, so an example inserts its groups.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import pyarrow as pa
@@ -47,6 +48,7 @@ class _Host:
         self._taps: dict[str, Tap] = {}
         self._trees: dict[str, BufferTree | WindowedTree] = {}
         self._tree_of: dict[str, str] = {}
+        self._asks: frozenset[Any] = frozenset()
         self._replies: list[Message] | None = None
         self.app = b""
 
@@ -74,6 +76,16 @@ class _Host:
     def multicast(self, message: Message) -> None:
         for job in self._jobs.values():
             job.on_multicast(self.app, arrived(message))
+
+    def feed_back(self, messages: Mapping[Any, Message]) -> None:
+        for job in self._jobs.values():
+            host = job._host
+            assert isinstance(host, _Host)
+            if wanted := {key: messages[key] for key in messages if key in host._asks}:
+                job.on_feedback(wanted)
+
+    def ask_for(self, keys: Iterable[Any]) -> None:
+        self._asks = frozenset(keys)
 
     def route(self, app: bytes, message: Message) -> None:
         if app in self._others:

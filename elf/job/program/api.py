@@ -30,7 +30,7 @@ agent below it (``tests/support/two_agents.py``), and ``Popular`` is the class o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
@@ -74,6 +74,8 @@ class Host(Protocol):
     def subscribe(self, subscription: Subscription) -> None: ...
     def send_to(self, node: str, message: Message, tree: int) -> None: ...
     def multicast(self, message: Message) -> None: ...
+    def feed_back(self, messages: Mapping[Any, Message]) -> None: ...
+    def ask_for(self, keys: Iterable[Any]) -> None: ...
     def route(self, app: bytes, message: Message) -> None: ...
     def reply(self, message: Message) -> None: ...
     def query(self, app: bytes, name: str, message: Message, timeout: float) -> Message: ...
@@ -230,6 +232,27 @@ class Job:
 
         Raises:
             What your code raises makes the job ``failing``.
+        """
+
+    def on_feedback(self, messages: dict[Any, Message]) -> None:
+        """Called on an agent when a master has fed back something for keys that it has asked for.
+
+        Args:
+            messages (dict): by key, those of these keys alone.
+
+        Raises:
+            What your code raises makes the job ``failing``.
+
+        Example:
+            >>> class Discounts(Job):
+            ...     def on_feedback(self, messages):
+            ...         self.state |= messages
+
+            >>> master, below = two_agents(Discounts, name="discounts")
+            >>> below.ask_for(["Doom", "Myst"])
+            >>> master.feed_back({"Doom": 0.9, "Pong": 0.8})
+            >>> below.state
+            {'Doom': 0.9}
         """
 
     def deliver(self, app: bytes, message: Message) -> Message:
@@ -512,6 +535,54 @@ class Job:
         if not self.is_root:
             raise JobError("only the master multicasts: ask is_root first")
         self._host.multicast(message)
+
+    def feed_back(self, messages: Mapping[Any, Message]) -> None:
+        """At the master: send messages by key, such as results, to this job on the agents that have asked for
+        these keys. Each gets its own ones by ``on_feedback``; as a multicast, once and in order with the
+        other multicasts of its master, or ``on_missed`` says how many are lost.
+
+        Args:
+            messages (Mapping): by key, at most 64 KiB each; 16 MiB together when they are packed. Of more
+                than 1 MiB an agent is sent only what is near its keys.
+
+        Raises:
+            JobError: on an agent that is not the master, and as ``send_to``.
+
+        Example:
+            >>> class Sales(Job):
+            ...     def on_feedback(self, messages):
+            ...         print(messages)
+
+            >>> master, below = two_agents(Sales, name="sales")
+            >>> below.ask_for([("Doom", 7)])
+            >>> master.feed_back({("Doom", 7): "sold out", ("Myst", 1): "two left"})
+            {('Doom', 7): 'sold out'}
+        """
+        if not self.is_root:
+            raise JobError("only the master feeds back: ask is_root first")
+        self._host.feed_back(messages)
+
+    def ask_for(self, keys: Iterable[Any]) -> None:
+        """On an agent: say of which keys feedback is wanted from now on, in the place of those before. It
+        stays so through crashes.
+
+        Args:
+            keys (Iterable[Message]): at most 50,000; a key is what a message may be and Python can hash.
+                Equal keys have one type: 1 is not 1.0.
+
+        Raises:
+            JobError: at a master, for more keys, or if one cannot be sent.
+
+        Example:
+            >>> master, below = two_agents(Popular)
+            >>> below.ask_for(["Doom"])
+            >>> master.ask_for(["Doom"])
+            Traceback (most recent call last):
+            elf.job.program.api.JobError: a master asks for no keys: agents do
+        """
+        if self.is_root:
+            raise JobError("a master asks for no keys: agents do")
+        self._host.ask_for(keys)
 
     def route(self, app: str | bytes, message: Message) -> None:
         """Send a message to the master of another application, which gets it by ``deliver``, at most once.

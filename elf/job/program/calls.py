@@ -7,11 +7,13 @@ bytes; for people, and in the path of a query, as ``creator/name``.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated
 
 import msgspec
 
 from elf.fields import Label, Millis, Name, Statement
+from elf.job.program.keyed import HASH_BYTES, KEYS_MAX, PIECES_MAX
 from elf.job.program.seats import TREES_MAX, Tree
 
 VALUE_BYTES_MAX = 4 << 20
@@ -94,6 +96,12 @@ class Missing(msgspec.Struct, frozen=True, tag=True):
     count: int
 
 
+class Fed(msgspec.Struct, frozen=True, tag=True):
+    """A master of ours has fed this back: packed pairs of keys that were asked for and their messages."""
+
+    values: tuple[bytes, ...]
+
+
 class Delivered(msgspec.Struct, frozen=True, tag=True):
     """A message of another application to this one's master. ``query``: it wants a reply. ``parts``: what the
     masters of the job's other trees have answered."""
@@ -105,7 +113,7 @@ class Delivered(msgspec.Struct, frozen=True, tag=True):
     parts: tuple[bytes, ...] = ()
 
 
-Event = Timer | Pane | Keep | Rows | Sent | Cast | Missing | Delivered
+Event = Timer | Pane | Keep | Rows | Sent | Cast | Missing | Fed | Delivered
 
 
 # -- effects -------------------------------------------------------------------------------------------------
@@ -126,6 +134,24 @@ class MulticastOut(msgspec.Struct, frozen=True, tag=True):
     value: Annotated[bytes, msgspec.Meta(max_length=MULTICAST_BYTES_MAX)]
 
 
+class FeedOut(msgspec.Struct, frozen=True, tag=True):
+    """To the job on each agent, of these entries (``elf.job.program.keyed``) those that it has asked for.
+    ``ends``: where each piece of them ends."""
+
+    value: Annotated[bytes, msgspec.Meta(max_length=MULTICAST_BYTES_MAX)]
+    ends: Annotated[tuple[int, ...], msgspec.Meta(min_length=1, max_length=PIECES_MAX)]
+
+    def pieces(self) -> list[bytes]:
+        """The pieces."""
+        return [self.value[start:end] for start, end in pairwise((0, *self.ends))]
+
+
+class AskFor(msgspec.Struct, frozen=True, tag=True):
+    """The keys of which feedback is wanted from now on: their hashes, one after the other."""
+
+    value: Annotated[bytes, msgspec.Meta(max_length=HASH_BYTES * KEYS_MAX)]
+
+
 class RouteOut(msgspec.Struct, frozen=True, tag=True):
     """To another application's master."""
 
@@ -141,14 +167,14 @@ class ReplyOut(msgspec.Struct, frozen=True, tag=True):
     error: Word = ""
 
 
-JobEffect = SendTo | MulticastOut | RouteOut | ReplyOut
-LASTING = SendTo | MulticastOut | RouteOut
+JobEffect = SendTo | MulticastOut | FeedOut | AskFor | RouteOut | ReplyOut
+LASTING = SendTo | MulticastOut | FeedOut | AskFor | RouteOut
 """What leaves the agent when the state behind it is durable."""
 
 
 def size_of(event: Event, payload: bytes) -> int:
     """How many bytes a call has."""
-    parts = event.parts if isinstance(event, Delivered) else ()
+    parts = event.parts if isinstance(event, Delivered) else event.values if isinstance(event, Fed) else ()
     return len(payload) + len(getattr(event, "value", b"")) + sum(map(len, parts))
 
 

@@ -28,7 +28,7 @@ from typing import Final
 import msgspec
 
 from elf.errors import ElfBug
-from elf.job.program.calls import MulticastOut, RouteOut, SendTo, is_again
+from elf.job.program.calls import AskFor, FeedOut, MulticastOut, RouteOut, SendTo, is_again
 from elf.job.program.port import CallProgram
 from overlay.timers import Timers
 
@@ -66,6 +66,10 @@ class Slice(msgspec.Struct, frozen=True, array_like=True):
     tree: int = 0
 
 
+Leaves = MulticastOut | FeedOut | RouteOut | Slice
+"""What leaves the agent when the state behind it is durable."""
+
+
 class Received(msgspec.Struct, frozen=True, array_like=True):
     """Of a sender: all of its slices below ``settled`` are no longer sent; which of the others came."""
 
@@ -76,7 +80,7 @@ class Received(msgspec.Struct, frozen=True, array_like=True):
 
 class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     """See the module's docstring. ``given``: (tap, source, end of the rows given); ``slices``: how many it
-    has ever sent; ``pane``: the next that is to be told."""
+    has ever sent; ``pane``: the next that is to be told; ``asks``: the keys of which feedback is wanted."""
 
     state: bytes
     given: tuple[tuple[str, str, int], ...] = ()
@@ -84,6 +88,7 @@ class Checkpoint(msgspec.Struct, frozen=True, array_like=True):
     waiting: tuple[Slice, ...] = ()
     slices: int = 0
     pane: int | None = None
+    asks: bytes = b""
 
     def ends(self) -> dict[Tapped, int]:
         """How far the rows of each tap were given, by source."""
@@ -160,7 +165,7 @@ class Release:
     """What may leave with a durable checkpoint: effects in their order; (sender, number) of slices that are
     kept, which the senders are to be told; and how far rows of taps are in it: tap, source, end."""
 
-    effects: tuple[MulticastOut | RouteOut | Slice, ...] = ()
+    effects: tuple[Leaves, ...] = ()
     kept: tuple[tuple[Sender, int], ...] = ()
     given: tuple[tuple[str, str, int], ...] = ()
 
@@ -172,6 +177,8 @@ class Keeping:
     def __init__(self, kept: Checkpoint | None, now_ms: int, version: int = 0) -> None:
         kept = kept or Checkpoint(b"")
         self.state = kept.state
+        self.asks = kept.asks
+        """The hashes of the keys of which feedback is wanted."""
         self.number = 0
         """Of the last call."""
         self._upto = self._saved = 0
@@ -201,7 +208,7 @@ class Keeping:
         """Of the last one."""
         self._writes, self._writing = False, 0
         """Whether one is being written, and the last call that it has."""
-        self._held: deque[tuple[int, MulticastOut | RouteOut | Slice]] = deque()
+        self._held: deque[tuple[int, Leaves]] = deque()
         """What waits for a checkpoint of that version."""
         self._unkept_bytes = self._asked = 0
         self._since_ms: int | None = None
@@ -272,13 +279,15 @@ class Keeping:
         if self._upto == self.number:
             self._since_ms, self._unkept_bytes = None, 0
 
-    def sends(self, effect: SendTo | MulticastOut | RouteOut, now_ms: int) -> bool:
+    def sends(self, effect: SendTo | MulticastOut | FeedOut | AskFor | RouteOut, now_ms: int) -> bool:
         """The state that was told last is behind this effect; False: too much waits for others already."""
         if isinstance(effect, SendTo):
             size = self._waiting_bytes + len(effect.value)
             if len(self._waiting) >= WAITING_MAX or size > WAITING_BYTES_MAX:
                 return False
             self._wait(effect.to, effect.value, effect.tree)
+        elif isinstance(effect, AskFor):
+            self.asks = effect.value
         else:
             self._held.append((self._version, effect))
         return True
@@ -316,6 +325,7 @@ class Keeping:
             tuple(self._waiting.values()),
             self._slices,
             self._pane.at(self._upto),
+            self.asks,
         )
         record = msgspec.msgpack.encode(found)
         last, self._digest = self._digest, hashlib.sha1(record).digest() if len(record) <= ALIKE_MAX else b""
@@ -333,7 +343,7 @@ class Keeping:
     def saved(self, version: int, now_ms: int) -> Release:
         """A checkpoint is durable."""
         given, self._writes, self._saved = self._ends(), False, self._writing
-        effects: list[MulticastOut | RouteOut | Slice] = []
+        effects: list[Leaves] = []
         kept: list[tuple[Sender, int]] = []
         while self._held and self._held[0][0] <= version:
             effects.append(one := self._held.popleft()[1])

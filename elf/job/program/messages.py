@@ -21,14 +21,13 @@ from elf.fields import (
     Word,
 )
 from elf.job.program.calls import MULTICAST_BYTES_MAX
+from elf.job.program.keyed import PIECE_BYTES, PIECES_MAX
 from elf.job.program.seats import OWN, Seat, Tree
 from elf.job.program.spec import ProgramSpec
 from elf.security.authored import Authorship
 from elf.wire.base import Message, Request
 
-PIECE_BYTES = 256 << 10
-"""Of a multicast that is too large for a tree; the last piece has the rest."""
-PieceNumber = Annotated[int, msgspec.Meta(ge=0, lt=MULTICAST_BYTES_MAX // PIECE_BYTES)]
+PieceNumber = Annotated[int, msgspec.Meta(ge=0, lt=PIECES_MAX)]
 NOTES_MAX = 1_000
 """Slices that one message says are kept."""
 Source = Annotated[bytes, msgspec.Meta(max_length=16)]
@@ -99,13 +98,15 @@ class NotesKept(Message, frozen=True, kw_only=True):
 class Told(Message, frozen=True, kw_only=True):
     """``multicast``: from a master down its tree, once to each agent and in order; ``uid`` is that of its job
     group. With a ``size`` it is the notice of a larger one: the ``number``-th of this ``term``, of which each
-    agent asks its parent for the pieces (``elf.job.program.feedback``)."""
+    agent asks its parent for the pieces (``elf.job.program.feedback``). ``cuts``: it is fed back by key, and
+    has so many pieces; 0: it is for all."""
 
     uid: GroupUid
     value: Value
     size: Annotated[int, msgspec.Meta(ge=0, le=MULTICAST_BYTES_MAX)] = 0
     term: Serial = 0
     number: Serial = 0
+    cuts: Annotated[int, msgspec.Meta(ge=0, le=PIECES_MAX)] = 0
 
 
 class AskPiece(Message, frozen=True, kw_only=True):

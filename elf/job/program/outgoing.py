@@ -20,7 +20,7 @@ from elf.job.effects import Effect, Multicast, SaveMaster, SaveProgram, Send, Wo
 from elf.job.program import calls
 from elf.job.program import messages as note
 from elf.job.program.feedback import Feedback, Name
-from elf.job.program.keeping import Sender, Slice
+from elf.job.program.keeping import Leaves, Sender, Slice
 from elf.job.program.port import ProgramEffect
 from elf.job.program.running import Running, remember
 from elf.job.program.seats import OWN, group_of, masters_name, seat_named, seat_of
@@ -131,9 +131,7 @@ class Outgoing:
                 found.append(Work(stream, TapsKept(spec.uid, given)))
         return [*found, *self.save(running, now_ms)]
 
-    def _leave(
-        self, running: Running, effect: calls.MulticastOut | calls.RouteOut | Slice, now_ms: int
-    ) -> list[Step]:
+    def _leave(self, running: Running, effect: Leaves, now_ms: int) -> list[Step]:
         spec = running.spec
         match effect:
             case Slice():
@@ -147,6 +145,13 @@ class Outgoing:
                 running.multicasts += 1
                 name = Name(running.group, running.term, running.multicasts)
                 return [Multicast(running.topic, self.feedback.send(name, effect.value, now_ms))]
+            case calls.FeedOut() if running.seat and self.overlay.is_root(running.topic):
+                running.multicasts += 1
+                name = Name(running.group, running.term, running.multicasts)
+                if (told := self.feedback.feed(name, effect, now_ms)) is not None:
+                    return [Multicast(running.topic, told)]
+                self.drop(running, "feedback that is none")
+                return []
         self.drop(running, "not the master any more")
         return []
 

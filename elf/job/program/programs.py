@@ -33,6 +33,7 @@ from elf.job.program.early import Early
 from elf.job.program.feedback import Feedback, Given
 from elf.job.program.gathering import Gathered, Gathering
 from elf.job.program.keeping import Checkpoint, Keeping, read
+from elf.job.program.keyed import asks_of
 from elf.job.program.masters import Led, Masters
 from elf.job.program.outgoing import Outgoing, Step
 from elf.job.program.port import (
@@ -90,7 +91,7 @@ class Programs:
         self.counts: Counter[str] = Counter()
         """What was lost, by kind, for all jobs there ever were."""
         self._gathering = Gathering(me.address, self._asking)
-        self._feedback = Feedback(self._topic_of, overlay.parent, log.leader)
+        self._feedback = Feedback(self._topic_of, overlay.parent, log.leader, self._asks_of)
         self._outgoing = Outgoing(me, streams, log, overlay, self._feedback, self.counts)
 
     # -- what the log says -----------------------------------------------------------------------------------
@@ -211,6 +212,11 @@ class Programs:
             return spec.topics[place]
         return bytes.fromhex(group.partition(".")[0])
 
+    def _asks_of(self, group: str) -> frozenset[bytes]:
+        """The keys of which a job wants feedback here."""
+        running = self._running.get(job_of(group))
+        return frozenset() if running is None else asks_of(running.keeping.asks)
+
     def _begin_masters(self, now_ms: int) -> list[Step]:
         found: list[Step] = []
         for led in self.masters.begin() if self._on_ring else ():
@@ -283,7 +289,7 @@ class Programs:
                 self._outgoing.drop(running, "up no tree")
             case calls.SendTo() if effect.to and not self._outgoing.is_agent(running, effect.to):
                 self._outgoing.drop(running, "to no agent")
-            case calls.SendTo() | calls.MulticastOut() | calls.RouteOut():
+            case calls.SendTo() | calls.MulticastOut() | calls.FeedOut() | calls.AskFor() | calls.RouteOut():
                 if isinstance(effect, calls.SendTo):
                     effect = replace(effect, to=self._outgoing.receiver(running, effect.to, effect.tree))
                 if not running.keeping.sends(effect, now_ms):
@@ -479,7 +485,15 @@ class Programs:
                     continue
                 tree = running.spec.topics.index(topic) if own else 0
                 app = running.spec.app if own else topic
-                event = calls.Missing(app, value) if isinstance(value, int) else calls.Cast(app, value)
+                if isinstance(value, tuple) and (running.seat or not own or not value):
+                    continue  # it is for agents that have asked
+                match value:
+                    case int():
+                        event: calls.Event = calls.Missing(app, value)
+                    case tuple():
+                        event = calls.Fed(value)
+                    case _:
+                        event = calls.Cast(app, value)
                 found.extend(self._call(running, event, now_ms, tree=tree))
         return found
 

@@ -14,7 +14,8 @@ import linecache
 import sys
 import traceback
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -26,6 +27,7 @@ from elf.cbt import BufferTree, WindowedTree
 from elf.job.program import calls
 from elf.job.program.api import Job, JobError, QueryFailed
 from elf.job.program.calls import JobEffect, Loaded, Place, Subscription
+from elf.job.program.keyed import ENTRY_BYTES_MAX, KEYS_MAX, cut, hash_of
 from elf.job.program.seats import TREES_MAX
 from elf.job.program.spec import SETTINGS, Tap
 from elf.job.program.values import Message, NoMessage, pack_value, unpack_value
@@ -259,6 +261,8 @@ class JobRunner:
                 job.on_recv(event.sender, unpack_value(event.value))
             case calls.Cast():
                 job.on_multicast(event.app, unpack_value(event.value))
+            case calls.Fed():
+                job.on_feedback({_key(key): message for key, message in map(_pair, event.values)})
             case calls.Missing():
                 job.on_missed(event.app, event.count)
             case calls.Delivered():
@@ -303,6 +307,28 @@ class JobRunner:
     def multicast(self, message: Message) -> None:
         self._put(calls.MulticastOut(_packed(message, calls.MULTICAST_BYTES_MAX)))
 
+    def feed_back(self, messages: Mapping[Any, Message]) -> None:
+        entries = []
+        for key, message in messages.items():
+            pair = _packed([key, message])
+            if len(pair) > ENTRY_BYTES_MAX:
+                raise JobError(f"feed_back: {key!r} and its message have more than {ENTRY_BYTES_MAX} bytes")
+            entries.append((hash_of(_packed(key)), pair))
+        try:
+            pieces = cut(entries)
+        except ValueError as error:
+            raise JobError(f"feed_back: {error}") from None
+        value, ends = b"".join(pieces), tuple(accumulate(map(len, pieces)))
+        if len(value) > calls.MULTICAST_BYTES_MAX:
+            raise JobError(f"feed_back: {len(value)} bytes; at most {calls.MULTICAST_BYTES_MAX} can be sent")
+        self._put(calls.FeedOut(value, ends))
+
+    def ask_for(self, keys: Iterable[Any]) -> None:
+        hashes = {hash_of(_packed(key)) for key in keys}
+        if len(hashes) > KEYS_MAX:
+            raise JobError(f"ask_for: {len(hashes)} keys; at most {KEYS_MAX}")
+        self._put(calls.AskFor(b"".join(sorted(hashes))))
+
     def route(self, app: bytes, message: Message) -> None:
         self._put(calls.RouteOut(app, _packed(message)))
 
@@ -345,6 +371,16 @@ class JobRunner:
             raise JobError(f"there is no query {name} here; subscribed queries: {known}")
         tap = self._taps[name]
         return self._trees[name], tap.key_names(), tap.named_states()
+
+
+def _pair(value: bytes) -> tuple[Any, Message]:
+    pair: Any = unpack_value(value)
+    return pair[0], pair[1]
+
+
+def _key(key: Any) -> Any:
+    """A key as it was: lists cannot be keys."""
+    return tuple(map(_key, key)) if isinstance(key, list) else key
 
 
 def _packed(message: Message, bytes_max: int = calls.VALUE_BYTES_MAX) -> bytes:
