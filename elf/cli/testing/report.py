@@ -111,5 +111,5 @@ def _junit(tried: Sequence[Tried]) -> bytes:
                     char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text
                 )
                 xml.SubElement(case, "failure", message=one.differences[0].where).text = shown
-    text: bytes = xml.tostring(suites, encoding="utf-8", xml_declaration=True)
-    return text
+    data: bytes = xml.tostring(suites, encoding="utf-8", xml_declaration=True)
+    return data
