@@ -26,6 +26,8 @@ LOOK_MS: Final = 10_000
 """Over so long an agent measures what it does."""
 STALE_MS: Final = 30_000
 """What an agent has said is believed for so long."""
+BUSY_LEAST: Final = 50_000
+"""Where nobody does more than so much, in millionths of a core, it does not matter who does it."""
 AGENTS_MAX: Final = 16_384
 """Agents whose loads are kept."""
 
@@ -83,6 +85,8 @@ class Balancing:
             return ()
         self._next_ms = now_ms + self.pace.period_ms
         loads = self.loads(now_ms)
+        if max((load.total for load in loads.values()), default=0.0) < BUSY_LEAST:
+            return ()
         moved = [(one.uid, one.at_ms) for one in self._log.assignments]
         due = turn(self.pace, flux.imbalance(loads), moved, (), now_ms)
         found: dict[str, AssignJobGroup] = {}

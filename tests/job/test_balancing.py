@@ -87,13 +87,16 @@ def test_without_the_setting_nothing_moves(monkeypatch: pytest.MonkeyPatch) -> N
     assert reply.text == "no decisions"
 
 
-def test_what_would_only_change_sides_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = World(303, 5)
-    world.group_members = 3
-    spec, _, first = started(world, monkeypatch, busy=0.0)
-    world.run(45_000)
-    assert decided(world) == []
-    assert leader(world, spec) is first
+@pytest.mark.parametrize("idle", [False, True])
+def test_what_would_only_change_sides_stays_and_so_does_what_matters_to_nobody(idle: bool) -> None:
+    world = World(303, 2)
+    spec, _ = begun(world, 5_000)
+    balancing, lead = Balancing(world.agents[0].node.log, PACE), leader(world, spec).address
+    job, rest = (20_000, 25_000) if idle else (300_000, 0)
+    balancing.heard(lead, AgentLoad(rest, (GroupLoad(spec.uid, job),)), 1_000)
+    for address in ("other:1", "other:2"):
+        balancing.heard(address, AgentLoad(0), 1_000)
+    assert balancing.decide(2_000) == ()
 
 
 def test_the_leader_of_the_voters_dies_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
