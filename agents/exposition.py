@@ -11,7 +11,6 @@ from typing import Any, Final, cast
 import psutil
 from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
 from agents.disk.durable import waits
@@ -20,7 +19,6 @@ from elf import __version__
 from elf.ql.memo import COUNTS
 from elf.transport.base import Counters
 
-CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 _FAMILIES: Final = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
 
 

@@ -25,7 +25,7 @@ from starlette.types import ASGIApp
 
 from agents.bearers import Bearers, Look, Tls
 from agents.connections import Bounds, Door, names_of
-from agents.exposition import CONTENT_TYPE
+from agents.metrics import CONTENT_TYPE
 from agents.serving import POLICY, Served, bound
 from elf.errors import UserError
 from elf.page.events import HEADERS, KEEP_ALIVE_SECS, Event, EventStreams

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 
 from agents.driver import Driver
-from agents.exposition import exposition
 from agents.http import Fact, NotServing
 from agents.inside import Inside
 from agents.reports import outputs_of
@@ -65,6 +64,8 @@ class Status:
         for kind, count in self._driver.losses().items():
             metrics.lost(kind, count)
         metrics.outputs_waiting(sum(one.waiting for one in outputs_of(node)))
+        from agents.exposition import exposition  # its library is 3 MB, and many agents are never asked
+
         return exposition(metrics, self._driver.gauges())
 
     def jobs(self) -> Sequence[Fact]:

@@ -26,6 +26,9 @@ from overlay.routing import RoutingTable
 
 _INDIRECT_PROBES_MAX = 64
 _ASKERS_MAX = 8
+_ALONE_BEATS = 4
+"""A node that watches nobody wakes up so much less often."""
+_BEAT = ("beat", 0)
 
 
 @dataclass
@@ -175,7 +178,16 @@ class Neighbours:
         for peer, later_ms in watched.items():
             if not late and self._liveness.silence(peer) >= suspect_ms + later_ms:
                 self._liveness.probe(peer, evidence=Evidence.OWED, later_ms=later_ms)
-        context.timers.set(("beat", 0), context.every(context.config.beat_ms))
+        if watched:
+            context.timers.set(_BEAT, context.every(context.config.beat_ms))
+        else:
+            context.about(_BEAT, _ALONE_BEATS * context.config.beat_ms)
+
+    def leaves_changed(self) -> None:
+        """Somebody may have come to a node that was alone, and is to be spoken to as soon as ever."""
+        context = self._context
+        if context.timers.has_slack(_BEAT):
+            context.timers.set(_BEAT, context.every(context.config.beat_ms))
 
     def ask_helpers(self, suspect: Peer) -> None:
         """Let others probe a suspect: first those next to it on the ring, who know best, then any peer."""

@@ -433,6 +433,7 @@ class Overlay:
         if self._leaf_changes != self._pastry.leaves.changes:
             self._leaf_changes = self._pastry.leaves.changes
             self._pastry.neighbours.leases.settle()
+            self._pastry.neighbours.leaves_changed()
             self._forwarding.reconsider()
             self._scribe.settle()
         elif self._forwarding.waiting and self._pastry.neighbours.leases.held():

@@ -44,6 +44,10 @@ class Timers(Generic[Name]):
     def __contains__(self, name: Name) -> bool:
         return name in self._current
 
+    def has_slack(self, name: Name) -> bool:
+        """Whether it is set, with slack."""
+        return name in self._slack
+
     def clear(self) -> None:
         """Forget all deadlines."""
         self._heap.clear()

@@ -24,11 +24,11 @@ _NEVER_MS: Final = -(1 << 62)
 
 
 class Resting:
-    """Of one stream, on the loop. ``able``: it may rest at all. A stream that may begins at rest."""
+    """Of one stream, on the loop. ``able``: it may rest at all; ``asleep``: it begins at rest."""
 
-    def __init__(self, *, able: bool) -> None:
+    def __init__(self, *, able: bool, asleep: bool = False) -> None:
         self.able = able
-        self.asleep = False
+        self.asleep = asleep
         self.given = 0
         """What was given to the stream task so far: a look at it holds as long as that is the same."""
         self._asked_ms = _NEVER_MS
@@ -64,7 +64,6 @@ class Resting:
     def begin(self) -> None:
         """From now on what needs the stream waits."""
         self.asleep = True
-        self._wanted.clear()
 
     async def over(self) -> None:
         """Returns when somebody wants the stream, or the agent leaves."""
@@ -73,6 +72,7 @@ class Resting:
     def end(self) -> None:
         """It is awake: what has waited is done, in its order."""
         self.asleep = False
+        self._wanted.clear()
         waiting, self._waiting = self._waiting, []
         for action in waiting:
             action()
