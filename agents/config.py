@@ -587,6 +587,12 @@ class Config:
     memory_max_bytes: int = setting(
         1 << 30, whole(64 << 20), "What the agent may use before it holds its inputs back."
     )
+    cpu_max_share: float = setting(
+        0.0,
+        number(0),
+        "Of one core: what the agent may use, a few seconds at once, before it holds its inputs back; "
+        "0: all there is.",
+    )
     streams: Mapping[str, StreamConfig] = named(StreamConfig, "The logs of this host, by name.", "clicks")
     archive: ArchiveConfig = section(ArchiveConfig, "The raw streams on their way to Parquet.")
     http: HttpConfig = section(HttpConfig, "Health, metrics and facts over HTTP.")

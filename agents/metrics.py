@@ -16,6 +16,8 @@ from typing import Final, Literal
 
 from elf.transport.base import Counters
 
+CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""Of the text format of Prometheus."""
 LABEL_VALUES_MAX: Final = 64
 OTHER: Final = "other"
 CHECKPOINT_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
@@ -160,6 +162,9 @@ class Metrics:
         self._skipped = self._counter("records_skipped", "Committed records that nobody can use.", "kind")
         self._disbelieved = self._counter(
             "messages_disbelieved", "Messages of agents that may not say so.", "kind"
+        )
+        self._held_back = self._counter(
+            "held_back_seconds", "Time for which inputs waited for cpu_max_share.", "stream"
         )
         self._over_quota = self._counter("over_quota", "Requests refused for a creator's quota.", "reason")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
@@ -362,6 +367,10 @@ class Metrics:
     def disbelieved(self, kind: str) -> None:
         """An agent has said what it may not say."""
         self._disbelieved.add(1, self._kind(kind))
+
+    def held_back(self, stream: str, secs: float) -> None:
+        """An input waits for so long, as the agent has taken its share of CPU."""
+        self._held_back.add(secs, stream)
 
     def over_quota(self, what: str) -> None:
         """A client was refused what is over a quota."""

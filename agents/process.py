@@ -61,6 +61,7 @@ from agents.status import Aside, Status
 from agents.strangers import Strangers
 from agents.streams import ms_of, since_us, task_of
 from agents.systemd import Systemd
+from agents.tasks.cpushare import CpuShare
 from agents.tasks.housekeeping import housekeeping_of
 from agents.tasks.memory import LIMIT
 from agents.tasks.streams import FunctionsAt
@@ -416,6 +417,7 @@ def _driver(
         cluster=config.cluster.name,
         metrics=metrics,
         memory_max_bytes=config.memory_max_bytes,
+        cpu_share=CpuShare(config.cpu_max_share),
         functions=settings,
         sandboxes=sandboxes,
         finals=functions,

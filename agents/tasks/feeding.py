@@ -28,6 +28,7 @@ from agents.inputs.values import Chunk, Counters, Input, Position
 from agents.logs import Logger
 from agents.ports import Receiver
 from agents.tasks.archive import ArchiveError
+from agents.tasks.cpushare import CpuShare
 from agents.tasks.housekeeping import EVERY_S as HOUSE_EVERY_S
 from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.resting import Resting
@@ -69,6 +70,8 @@ PAST_POLL_S: Final = 0.5
 """Between two looks whether some flow reads its past, or may go on."""
 GAPS_KEPT: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+SHARE_TOLD_EVERY_MS: Final = 60_000
+"""That reading waits for CPU is said so often."""
 ARCHIVE_TOLD_EVERY_MS: Final = 60_000
 """An archive that goes on taking nothing is said so often."""
 
@@ -124,6 +127,7 @@ class Feeding:
         when_done: WhenDone,
         tell: Callable[[was.Worked | was.Consulted | was.Ran], None],
         memory_max_bytes: int | None,
+        cpu_share: CpuShare | None = None,
         running: Running,
         receivers: Mapping[str, Receiver],
         housekeeping: Housekeeping | None = None,
@@ -137,6 +141,8 @@ class Feeding:
         self._when_done = when_done
         self._tell = tell
         self._memory_max_bytes = memory_max_bytes
+        self._cpu_share = cpu_share or CpuShare(0)
+        self._share_told_ms: int | None = None
         self._running = running
         self._housekeeping = housekeeping
         self._receivers = dict(receivers)
@@ -340,16 +346,19 @@ class Feeding:
             if self._leaving() and await self._is_drained(stream):
                 return
             await self.reading.wait()
-            if await self._may_rest(stream):
+            if stream.resting.asleep or await self._may_rest(stream):
                 await self._rest(stream)
                 continue
             await stream.slots.acquire()
             chunk = await loop.run_in_executor(stream.reader, self._poll, stream, asked)
             if chunk is not None:
                 full = 2 * (chunk.end - chunk.start) >= asked
-                asked = min(2 * asked, CHUNK_BYTES_MAX) if full else CHUNK_BYTES_MIN
-                self._feed(stream, chunk)
+                more = full and not self._cpu_share.bounds  # a share is held between chunks
+                asked = min(2 * asked, CHUNK_BYTES_MAX) if more else CHUNK_BYTES_MIN
+                fed = self._feed(stream, chunk)
                 await self._room(stream.task)
+                if self._cpu_share.bounds:
+                    await self._within_share(stream.task, fed)
                 continue
             stream.slots.release()
             self._tell_problems(stream)
@@ -537,6 +546,19 @@ class Feeding:
         while task.unshipped > ROLLS_WAITING_MAX or self._over_memory():
             await asyncio.sleep(ROOM_POLL_S)
 
+    async def _within_share(self, task: StreamTask, fed: Future[Outcome]) -> None:
+        """Hold the inputs back while the process has taken more of a core than it may. What it costs is known
+        when the chunk is taken."""
+        await asyncio.wrap_future(fed)
+        while pause_s := self._cpu_share.pause_s():
+            now_ms = self._now_ms()
+            if self._share_told_ms is None or now_ms - self._share_told_ms >= SHARE_TOLD_EVERY_MS:
+                self._share_told_ms = now_ms
+                text = "reading waits: the agent has taken its share of CPU (cpu_max_share)"
+                self._log.warning(text, stream=task.facts.stream)
+            task.metrics.held_back(task.facts.stream, pause_s)
+            await asyncio.sleep(pause_s)
+
     def _over_memory(self) -> bool:
         """Looked at once for so many bytes read: asking the system takes longer than a few lines do."""
         limit = self._memory_max_bytes
@@ -585,11 +607,12 @@ def _idle_every_ms(stream: _Stream) -> int:
 def _stream(task: StreamTask, source: Input) -> _Stream:
     name = task.facts.stream
     task.when_kept = source.kept
+    able = source.rests and not task.facts.archive_path
     return _Stream(
         task,
         source,
         ThreadPoolExecutor(1, thread_name_prefix=f"task-{name}"),
         ThreadPoolExecutor(1, thread_name_prefix=f"read-{name}"),
         asyncio.Semaphore(CHUNKS_AHEAD),
-        Resting(able=source.rests and not task.facts.archive_path),
+        Resting(able=able, asleep=able and not task.worker.reads),
     )

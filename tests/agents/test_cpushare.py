@@ -1,0 +1,95 @@
+"""A share of CPU: what is over it waits, in pauses that take no file for silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from agents.tasks.cpushare import BURST_S, PAUSE_S_MIN, CpuShare
+from elf.job.commands import Install
+from elf.job.worker import sources
+from elf.job.worker.stream import WorkerSettings
+from tests.support.guest import STREAM, guest, lines, the_flow
+from tests.support.waiting import eventually
+
+
+class Host:
+    """A clock, and the CPU time of a process."""
+
+    now = spent = 0.0
+
+    def share(self, share: float) -> CpuShare:
+        return CpuShare(share, lambda: self.now, lambda: self.spent)
+
+    def works(self, secs: float) -> None:
+        self.now += secs
+        self.spent += secs
+
+
+def test_who_has_no_share_is_never_held_back() -> None:
+    host = Host()
+    share = host.share(0)
+    host.works(1_000)
+    assert (share.bounds, share.pause_s()) == (False, 0)
+
+
+@pytest.mark.parametrize("share", [0.05, 0.25, 0.9])
+def test_it_takes_its_share_and_no_more(share: float) -> None:
+    host = Host()
+    held, pauses = host.share(share), list[float]()
+    while host.now < 1_000:
+        host.works(0.1)
+        if pause_s := held.pause_s():
+            pauses.append(pause_s)
+            host.now += pause_s
+    most = share * (host.now + BURST_S + PAUSE_S_MIN) + 0.1
+    assert share * 950 <= host.spent <= most
+    assert min(pauses) >= PAUSE_S_MIN > sources.STALL_MS / 1000
+
+
+def test_what_was_not_taken_may_be_taken_at_once_but_not_for_ever() -> None:
+    host = Host()
+    share = host.share(0.5)
+    host.now = 10_000
+    assert share.pause_s() == 0
+    host.works(BURST_S / 2)
+    assert share.pause_s() == 0
+    host.works(BURST_S)
+    assert share.pause_s() > PAUSE_S_MIN
+
+
+def test_little_work_is_never_held_back() -> None:
+    host = Host()
+    share = host.share(0.1)
+    for _ in range(10_000):
+        host.now += 0.2
+        host.spent += 0.015
+        assert share.pause_s() == 0
+
+
+class Slow(CpuShare):
+    """Each chunk is too much."""
+
+    def __init__(self) -> None:
+        super().__init__(1.0)
+        self.asked = 0
+
+    def pause_s(self) -> float:
+        self.asked += 1
+        return PAUSE_S_MIN if self.asked % 2 else 0.0
+
+
+async def test_a_pause_makes_no_row_late(tmp_path: Path) -> None:
+    """Two files with more than one chunk each: none of them is taken for silent while nobody reads it."""
+    for name in "ab":
+        (tmp_path / f"{name}.log").write_text(lines(0, 1))
+    share, count = Slow(), 30_000
+    async with guest(tmp_path / "*.log", settings=WorkerSettings(idle_ms=2_000), cpu_share=share) as agent:
+        agent.feeding.perform(STREAM, Install(the_flow()))
+        await agent.begun()
+        for name in "ab":
+            (tmp_path / f"{name}.log").open("a").write(lines(1, count))
+        await eventually(lambda: agent.rows() + agent.late() >= 2 * count, lambda: f"{agent.rows()} rows", 60)
+        assert (agent.rows(), agent.late()) == (2 * count, 0)
+        assert share.asked >= 4, "it was held back"
