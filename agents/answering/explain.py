@@ -18,7 +18,7 @@ from agents.answering.about import described, functions_told, read_jobs
 from agents.answering.asks import Ask, Procedure, ToAddress
 from agents.answering.explained import laid_out
 from agents.answering.fleet import Fleet
-from agents.answering.workers import ask_all, members_of
+from agents.answering.workers import ask_all, depth_of, members_of
 from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import DropJob
@@ -236,14 +236,6 @@ def _depth(facts: FlowStatus) -> int:
     """Edges from the deepest member to the root, as it last heard."""
     parents = {edge.address: edge.parent for edge in facts.tree}
     return max((depth_of(address, parents, facts.leader) for address in parents), default=0)
-
-
-def depth_of(address: str, parents: Mapping[str, str], root: str) -> int:
-    """Edges to the root; where the way is not known, the root is taken for the next on it."""
-    depth, at = 0, address
-    while at != root and depth <= len(parents):
-        depth, at = depth + 1, parents.get(at) or root
-    return depth
 
 
 def levels_of(flow: Flow, answered: Mapping[str, WorkStatus]) -> list[Told]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from agents.answering.asks import Procedure
 from agents.answering.explained import table
 from agents.answering.fleet import Fleet
+from agents.answering.predicted import predicted
 from agents.answering.workers import ask_all, members_of
 from elf.job.spec import JobSpec
 from elf.job.stamps import LAST, InspectStamps, RootStamp, SealStamp, StampStatus, one_in
@@ -38,23 +39,23 @@ class Latencies:
         agents = members_of(self._fleet, spec)
         stamps = InspectStamps(id=0, origin="", flows=flows, jobs=(spec.uid,))
         stamped = yield from ask_all(agents, stamps, StampStatus)
-        worked = yield from ask_all(agents, InspectWork(id=0, origin="", flows=flows), WorkStatus)
+        work = InspectWork(id=0, origin="", flows=flows, jobs=(spec.uid,))
+        worked = yield from ask_all(agents, work, WorkStatus)
         silent = sorted(self._fleet.named(address) for address in agents if stamped[address] is None)
         told = facts_of(
             spec,
             [one for one in stamped.values() if one is not None],
-            [one for one in worked.values() if one is not None],
+            {address: one for address, one in worked.items() if one is not None},
         ) | {"asked": len(agents), "silent": silent}
         return Reply(request=request, text=laid_out(told), body=json.dumps(told).encode())
 
 
-def facts_of(spec: JobSpec, stamped: Iterable[StampStatus], worked: Iterable[WorkStatus]) -> Told:
-    """What is measured, as a JSON object."""
-    stamped = list(stamped)
+def facts_of(spec: JobSpec, stamped: Sequence[StampStatus], worked: Mapping[str, WorkStatus]) -> Told:
+    """What is measured, and what the model says, as a JSON object. ``worked``: by address."""
     panes, ended = panes_of(spec, stamped)
     found = phases_of(panes)
     pane_us = spec.plan.fragment.pane_us
-    rows, late = _rows(worked)
+    rows, late = _rows(worked.values())
     seals = [seal for one in stamped for seal in one.seals]
     lateness = max((one.due_us - (one.pane + 1) * pane_us for one in seals), default=None)
     return {
@@ -69,6 +70,7 @@ def facts_of(spec: JobSpec, stamped: Iterable[StampStatus], worked: Iterable[Wor
         "skewed": found.skewed,
         "total": _phase(found.total) if found.panes else None,
         "phases": {name: _phase(one) for name, one in found.phases.items()} if found.panes else {},
+        "predicted": predicted(spec, stamped, worked) if found.panes else None,
         "dominant": found.dominant or None,
         "last": found.last,
         "reasons": list(_reasons(found, pane_us)),
@@ -139,10 +141,12 @@ def laid_out(told: Mapping[str, Any]) -> str:
         late = "" if share is None else f"; {share:.2%} of the rows came late"
         lines.append(f"it counts from a window's end and LATENESS, {told['lateness_s']:g} s{late}")
     if told["panes"]:
-        total = told["total"]["mean_ms"]
-        rows = [_row(name, one, total) for name, one in told["phases"].items()]
-        headings = ("phase", "mean ms", "sd ms", "p50 ms", "p99 ms", "share", "what")
-        lines += ["", *table(headings, [*rows, _row("total", told["total"], total)])]
+        total, model = told["total"]["mean_ms"], told["predicted"]
+        phases = {**told["phases"], "total": told["total"]}
+        said = {} if model is None else {**model["phases"], "total": model["total"]}
+        rows = [_row(name, one, total, said.get(name)) for name, one in phases.items()]
+        headings = ("phase", "mean ms", "sd ms", "p50 ms", "p99 ms", "share", "model ms", "sd ms", "what")
+        lines += ["", *table(headings, rows)]
     lines += ["", *told["reasons"]]
     if told["skewed"]:
         lines.append(
@@ -155,7 +159,14 @@ def laid_out(told: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _row(name: str, phase: Mapping[str, float], total: float) -> tuple[str, ...]:
-    figures = (phase["mean_ms"], phase["variance_ms2"] ** 0.5, phase["p50_ms"], phase["p99_ms"])
+def _row(
+    name: str, phase: Mapping[str, float], total: float, model: Mapping[str, float] | None
+) -> tuple[str, ...]:
+    figures = (phase["mean_ms"], _deviation(phase), phase["p50_ms"], phase["p99_ms"])
     share = f"{phase['mean_ms'] / total:.0%}" if total else ""
-    return (name, *(f"{figure:.1f}" for figure in figures), share, ABOUT.get(name, ""))
+    said = ("", "") if model is None else (f"{model['mean_ms']:.1f}", f"{_deviation(model):.1f}")
+    return (name, *(f"{figure:.1f}" for figure in figures), share, *said, ABOUT.get(name, ""))
+
+
+def _deviation(of: Mapping[str, float]) -> float:
+    return float(of["variance_ms2"] ** 0.5)

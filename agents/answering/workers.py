@@ -3,7 +3,7 @@ known."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -35,3 +35,11 @@ def ask_all(
         for address, one in zip(some, answers, strict=True):
             found[address] = None if one.error else msgspec.msgpack.decode(one.body, type=answer)
     return found
+
+
+def depth_of(address: str, parents: Mapping[str, str], root: str) -> int:
+    """Edges to the root; where the way is not known, the root is taken for the next on it."""
+    depth, at = 0, address
+    while at != root and depth <= len(parents):
+        depth, at = depth + 1, parents.get(at) or root
+    return depth

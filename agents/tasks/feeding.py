@@ -39,6 +39,7 @@ from elf.job import effects as do
 from elf.job import events as was
 from elf.job.commands import Command, DropStragglers, Finish, Idle, Install, Outcome, SealOpen, Uninstall
 from elf.job.messages.inquiries import LookAt, SampleRows, TraceRows
+from elf.planning.latency import POLL_GROWS, POLL_MAX_S, POLL_S
 from elf.wire.clients import ArchiveStats
 
 T = TypeVar("T")
@@ -52,10 +53,6 @@ there was more: small chunks when idle, large ones under backlog, which cost a t
 GATHER_S: Final = 0.2
 """Lines gather for so long, and are fed together: each time costs a millisecond or more, however few they
 are. Where some pane ends sooner they are looked for then, so that no window waits for it."""
-POLL_S: Final = 0.05
-POLL_MAX_S: Final = 0.2
-"""Between two looks for the line that ends a pane which is due by the clock: a twentieth longer each time, up
-to that."""
 IDLE_EVERY_MS: Final = 250
 UNREAD_EVERY_MS: Final = 1_000
 """The same of a stream that no flow reads, and between two looks at what the loop has to do for an input."""
@@ -596,7 +593,7 @@ def _pause_s(stream: _Stream, now_ms: int) -> float:
     if left_s > 0:
         stream.due_pause_s = 0.0
         return min(left_s, GATHER_S)
-    stream.due_pause_s = min(max(1.05 * stream.due_pause_s, POLL_S), POLL_MAX_S)
+    stream.due_pause_s = min(max(POLL_GROWS * stream.due_pause_s, POLL_S), POLL_MAX_S)
     return stream.due_pause_s
 
 

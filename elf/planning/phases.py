@@ -29,7 +29,7 @@ ABOUT: Final[Mapping[str, str]] = {
 HELP: Final[Mapping[str, str]] = {
     "wait": (
         "an agent knows that a pane is over when each of its files has a line beyond it and LATENESS, or was "
-        "silent for idle_timeout_secs of its stream: a shorter one of the two helps where lines come seldom"
+        "silent for idle_timeout_secs of its stream: a shorter one helps where a file falls silent"
     ),
     "seal": (
         "EXPLAIN ANALYZE says whether map, tree or seal takes CPU; where none does, it is the disk's sync at "

@@ -14,13 +14,14 @@ from agents.formats import get_format
 from agents.inputs.values import Chunk, Counters, Position, Unresting
 from agents.logs import get_logger
 from agents.tasks import feeding
-from agents.tasks.feeding import GATHER_S, IDLE_EVERY_MS, POLL_MAX_S, POLL_S, SAID_EVERY_MS, Feeding
+from agents.tasks.feeding import GATHER_S, IDLE_EVERY_MS, SAID_EVERY_MS, Feeding
 from agents.tasks.running import Running
 from agents.tasks.streamtask import StreamTask, TaskStatus
 from elf.job import events as was
 from elf.job.commands import Idle, Install, Outcome
 from elf.job.gaps import Missed
 from elf.job.worker.stream import WorkerSettings
+from elf.planning.latency import POLL_MAX_S, POLL_S
 from tests.support.flow_copies import FLOW
 from tests.support.waiting import eventually
 

@@ -38,6 +38,14 @@ def test_phases_of_a_fleet_add_up_to_what_a_reader_waits() -> None:
     assert told["phases"]["wait"]["mean_ms"] > 0
     assert told["phases"]["tree"]["p99_ms"] > 0
     assert told["dominant"] in text
+    model = told["predicted"]
+    assert list(model["phases"]) == list(ABOUT)
+    assert len(model["facts"]["lines_s"]) == 4
+    assert all(rate > 0 for rate in model["facts"]["lines_s"])
+    assert model["facts"]["depth"] >= 1
+    assert model["facts"]["hop_ms"] > 0
+    assert model["phases"]["window"]["mean_ms"] > 0, "with several trees windows are made on their own"
+    assert abs(sum(one["mean_ms"] for one in model["phases"].values()) - model["total"]["mean_ms"]) < 0.01
     assert sum(told["last"].values()) == told["panes"]
     victim = next(a for a in world.agents if a.address not in (spec.leader, world.agents[3].address))
     victim.crash()
