@@ -75,9 +75,10 @@ class Balancing:
         self._next_ms = 0
 
     def heard(self, address: str, load: AgentLoad | None, now_ms: int) -> None:
-        """An agent says what it does."""
+        """An agent says what it does. Of job groups only those are its to speak of that the log has there."""
         if load is not None and (address in self._said or len(self._said) < AGENTS_MAX):
-            self._said[address] = load, now_ms
+            own = tuple(one for one in load.groups if self._log.leader(one.uid) == address)
+            self._said[address] = AgentLoad(load.rest, own), now_ms
 
     def decide(self, now_ms: int) -> Sequence[AssignJobGroup]:
         """The moves that are due now."""

@@ -165,19 +165,21 @@ def test_only_the_leader_of_the_voters_decides_and_nobody_obeys_an_old_word() ->
     assert forbidden(log, lead.address, lead.address, asked, world.now) == ""
 
 
-def test_a_load_goes_with_its_job() -> None:
-    """Where the log says that its group is, whoever said last what it takes."""
-    world = World(306, 3)
+def test_a_load_goes_with_its_job_and_is_said_by_who_has_it() -> None:
+    world = World(307, 3)
     spec, _ = begun(world, 5_000)
+    staffed(world, spec, 3)
     lead = leader(world, spec)
-    other = next(a for a in world.agents if a is not lead)
-    balancing = Balancing(lead.node.log, PACE)
-    balancing.heard(other.address, AgentLoad(5, (GroupLoad(spec.uid, 70),)), 1_000)
-    balancing.heard(lead.address, AgentLoad(9, (GroupLoad("0" * 32 + ".1", 4),)), 2_000)
+    other = next(agent for agent in world.agents if agent is not lead)
+    balancing = Balancing(world.agents[0].node.log, PACE)
+    balancing.heard(lead.address, AgentLoad(9, (GroupLoad(spec.uid, 70),)), 1_000)
+    balancing.heard(other.address, AgentLoad(5, (GroupLoad(spec.uid, 4),)), 2_000)
     loads = balancing.loads(3_000)
-    assert loads[lead.address].units == {spec.uid: 70}
-    assert (loads[lead.address].total, loads[other.address].total) == (79, 5)
-    assert set(balancing.loads(1_500 + STALE_MS)) == {lead.address}
+    assert (loads[lead.address].units, loads[other.address].units) == ({spec.uid: 70}, {})
+    said(world, 0, f"ALTER JOB job MOVE TO 'a{other.index}'")
+    loads = balancing.loads(3_000)
+    assert (loads[lead.address].total, loads[other.address].total) == (9, 75)
+    assert set(balancing.loads(1_500 + STALE_MS)) == {other.address}
 
 
 def test_an_agent_says_what_has_most_and_what_it_has_seen_for_a_whole_look() -> None:
