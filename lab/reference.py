@@ -187,7 +187,7 @@ Every stream has four kinds of columns more, all of them TEXT, which no `*` stan
 `FROM access ON place = 'eu' AND role <> 'test'` is short for `WHERE _labels.place = 'eu' AND _labels.role <> 'test'`: the names in
 ON are labels, and what else stands in WHERE must hold too. Only agents that may have such labels are asked: the others compute nothing,
 and a window neither covers nor misses them. Where only SQL can tell (`LENGTH(place) = 2`), all are asked. An agent that is started again
-with other labels is asked for what it was, too.
+with other labels is asked for what it was, too. `EXPLAIN` says how many agents are asked.
 
 `SELECT _agent, COUNT(*) FROM clicks WHERE sc_status >= 500 GROUP BY _agent` says which server it was. A key of a JSON line with such
 a name, or with `_labels.` before it, is not seen. Of two streams that are joined these columns are those of the left one. A job that

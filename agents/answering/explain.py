@@ -120,6 +120,8 @@ class Explanations:
             "topic": None if flow is None else flow.topic.hex(),
             "root": None if flow is None else self._fleet.named(flow.leader),
             "depth": None,
+            "asked": len(self._fleet.asked(fragment)),
+            "members": len(self._fleet.expected(fragment.stream)),
             "shared_with": sorted(job.name for job in readers if spec is None or job.uid != spec.uid),
         }
 

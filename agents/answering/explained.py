@@ -119,12 +119,13 @@ def _flows(flows: Sequence[Mapping[str, Any]], *, running: bool) -> list[str]:
             flow["root"] or "",
             "" if flow["depth"] is None else str(flow["depth"]),
             (flow["topic"] or "")[:12],
+            f"{flow['asked']} of {flow['members']}",
             ", ".join(flow["shared_with"]) or "nobody",
         )
         for flow in flows
     ]
     title = "flows and their trees" if running else "flows, as they would be if it were created now"
-    headings = ("stream", "keys", "flow", "root", "depth", "topic", "shared with")
+    headings = ("stream", "keys", "flow", "root", "depth", "topic", "agents", "shared with")
     return [title, *table(headings, rows)]
 
 

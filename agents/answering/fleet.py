@@ -28,6 +28,7 @@ from elf.job.messages.inquiries import (
 )
 from elf.job.messages.log import AddAggregate, AddOutput, DropJobEntry
 from elf.job.spec import stream_topic
+from elf.ql.plan import Fragment
 from elf.schema import Schema, merge_schemas
 from elf.security.authored import Authorship
 from elf.wire.base import Answer
@@ -71,6 +72,10 @@ class Fleet:
     def expected(self, stream: str) -> list[Member]:
         """The members of a stream that have not left."""
         return [member for member in self._log.members(stream) if member.until_us == FOREVER_US]
+
+    def asked(self, fragment: Fragment) -> list[Member]:
+        """Those of them that may have rows of a fragment (protocol 2.6)."""
+        return [member for member in self._log.asked(fragment) if member.until_us == FOREVER_US]
 
     @property
     def peers(self) -> int:

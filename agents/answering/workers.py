@@ -19,8 +19,8 @@ ASKED_MAX: Final = 128
 
 
 def members_of(fleet: Fleet, spec: JobSpec) -> list[str]:
-    """Addresses: the master, the roots, and members of the streams."""
-    members = [m.address for stream in spec.plan.streams for m in fleet.expected(stream)]
+    """Addresses: the master, the roots, and the members of the streams that may have rows."""
+    members = [m.address for flow in spec.flows for m in fleet.asked(flow.fragment)]
     return list(dict.fromkeys([spec.leader, *(flow.leader for flow in spec.flows), *members]))
 
 

@@ -35,6 +35,7 @@ async def test_a_window_is_of_those_with_the_labels(tmp_path: Path) -> None:
             assert described.table is not None
             told = {row["fact"]: row["value"] for row in described.table.to_pylist()}
             assert told["members"] == "web-0, web-1"
+            assert "2 of 3" in (await client.sql("EXPLAIN eu")).text
 
             fleet.agents[0].kill()
 
