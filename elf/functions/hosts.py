@@ -42,6 +42,8 @@ CALL_BYTES_MAX: Final = 32 << 20
 """What may wait for one job."""
 JOBS_MAX: Final = 32
 """Python jobs that an agent runs; one more is ``failed`` here."""
+MASTERS_EACH: Final = 2
+"""So many masters for each job that an agent may run: a job with several trees has more than one."""
 RESTARTS_MAX: Final = 3
 RESTARTS_WITHIN_SECS: Final = 60.0
 NESTED_MAX: Final = 8
@@ -109,9 +111,10 @@ class Hosts:
         if why := self._settings.allowed(spec.text):
             self._post(ProgramState(effect.uid, "failed", why))
             return
-        others = sum(uid_of(uid) == uid for uid in self._hosts)  # masters beside them do not count
-        if not effect.seat and others >= self._settings.jobs_max:
-            reason = f"this agent runs {others} Python jobs, which is its most"
+        own = sum(uid_of(uid) == uid for uid in self._hosts)
+        here, what = (len(self._hosts) - own, "masters of ") if effect.seat else (own, "")
+        if here >= self._settings.jobs_max * (MASTERS_EACH if effect.seat else 1):
+            reason = f"this agent runs {here} {what}Python jobs, which is its most"
             self._post(ProgramState(effect.uid, "failed", reason))
             return
         sandbox = Sandbox(self.sandboxes, self._settings.limits, lambda line: self._log(spec, line))

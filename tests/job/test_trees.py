@@ -10,6 +10,7 @@ import pytest
 
 from agents.codec import pack
 from elf.fields import replace
+from elf.functions.hosts import Hosts, Settings
 from elf.job import Job, JobError
 from elf.job.catalog.admission import grow
 from elf.job.catalog.log import CatalogLog
@@ -21,6 +22,7 @@ from elf.job.program.calls import SendTo
 from elf.job.program.gathering import WAIT_MS, Gathered, Gathering
 from elf.job.program.keeping import Keeping
 from elf.job.program.messages import DropProgram, QueryProgram, Returned, Routed
+from elf.job.program.port import ProgramEvent, ProgramState, StartProgram
 from elf.job.program.runner import JobRunner, UserCodeError
 from elf.job.program.seats import TREES_MAX, key_of, seat_of
 from elf.job.program.spec import ProgramSpec
@@ -348,3 +350,17 @@ def test_trees_are_a_number_or_names() -> None:
     runner = JobRunner(text, "j.py", "j", "me", programs.no_queries, trees=2)
     with pytest.raises(UserCodeError, match="trees = 3 here; there were 2 when it was sent"):
         runner.start(calls.Place("a:1", 0))
+
+
+def test_an_agent_runs_so_many_masters_and_one_more_fails_there() -> None:
+    said: list[ProgramEvent] = []
+    hosts = Hosts(said.append, lambda spec, line: None, Settings(jobs_max=1))
+    hosts._hosts = dict.fromkeys(("a.1", "a.1!1", "a.1!2"))  # type: ignore[assignment]
+    spec = programs.counting(3)
+    hosts.perform(StartProgram(spec, calls.Place("a:1", 0), seat=3))
+    hosts.perform(StartProgram(spec, calls.Place("a:1", 0)))
+    assert [event.reason for event in said if isinstance(event, ProgramState)] == [
+        "this agent runs 2 masters of Python jobs, which is its most",
+        "this agent runs 1 Python jobs, which is its most",
+    ]
+    hosts.sandboxes.close()
