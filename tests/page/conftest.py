@@ -20,6 +20,13 @@ BAD = '/<script>document.title="owned"</script><img src=x onerror="document.titl
 """A product as somebody may have it logged."""
 
 
+ACCESS = {
+    "ts": "timestamp", "c_ip": "text", "cs_uri_stem": "text", "sc_status": "bigint", "sc_bytes": "bigint",
+    "cs_referer": "text", "cs_user_agent": "text",
+}  # fmt: skip
+"""Columns of the stream ``access``, of JSON lines, which has none before a test writes some."""
+
+
 @dataclass(frozen=True)
 class Pages:
     """Where the page is served: by the agent, with the tokens of one who may read and of one who may tap;
@@ -43,6 +50,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
     folder = tmp_path_factory.mktemp("pages")
     fleet = Enrolled(folder, 1)
     (agent,) = fleet.fleet.agents
+    agent.quiet = {"access": ACCESS}
     agent.more = {"http": {"listen": f"127.0.0.1:{agent.http_port}", "page": True}}
     fleet.start()
     ui = None

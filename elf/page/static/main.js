@@ -9,6 +9,7 @@ const PAGES = [
   ["jobs", "Jobs"],
   ["panels", "Panels"],
   ["query", "Query"],
+  ["compare", "Compare"],
 ];
 const main = document.getElementById("main");
 const nav = document.querySelector("nav");
@@ -119,7 +120,7 @@ function turn() {
 
 function help() {
   const keys = [
-    ["1 … 4", "the pages"],
+    ["1 … 5", "the pages"],
     ["/", "the first field of a page"],
     ["← →", "the window before, after (a job)"],
     ["Ctrl Enter", "run the query"],
