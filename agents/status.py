@@ -14,6 +14,7 @@ from agents.reports import outputs_of
 from elf.batch import decode
 from elf.client.values import plain, rfc3339
 from elf.errors import ElfError
+from elf.page.events import Once
 from elf.wire.clients import ONE_SHOT_PREFIX, Execute, Published, WindowResult
 
 
@@ -22,6 +23,8 @@ class Status:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
+        self._told = Once(_facts)
+        """Of results that several read."""
 
     def trouble(self) -> str:
         return "the agent is on its way out" if self._driver.node.leaving else ""
@@ -128,7 +131,7 @@ class Status:
             async with contextlib.aclosing(inside.anywhere(subscribe)) as replies:
                 async for reply in replies:
                     if isinstance(reply, Published):
-                        for fact in _facts(reply.result):
+                        for fact in self._told.of(reply.result):
                             yield fact
 
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes sure that there is a Chromium, in which tests open pages (tests/support/chromium.py). If there is none,
+# Makes sure that there is a Chromium, in which tests open pages (lab/chromium.py). If there is none,
 # installs the distribution's where it may (root and apt-get). Without one those tests are skipped, which is said.
 set -eu
 

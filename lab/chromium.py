@@ -125,8 +125,8 @@ class Tab:
             raise RuntimeError(told["exceptionDetails"].get("exception", {}).get("description", "it failed"))
         return told["result"].get("value")
 
-    def until(self, expression: str) -> None:
-        """Wait until an expression is true."""
+    def until(self, expression: str, every: float = 0.1) -> None:
+        """Wait until an expression is true; it is looked at ``every`` so many seconds."""
         deadline = time.monotonic() + SOON
         while True:
             try:
@@ -137,7 +137,7 @@ class Tab:
                 why = str(error)
             if time.monotonic() > deadline:
                 raise AssertionError(f"never true: {expression} {why}\n{self.text()}\n{self.problems()}")
-            time.sleep(0.1)
+            time.sleep(every)
 
     def text(self) -> str:
         """All that the page says."""

@@ -2,17 +2,20 @@
 comes.
 
 Rules: a stream ends when its server stops, and when its reader's right has ended. Its iterator is closed
-then, also when the reader vanishes.
+then, also when the reader vanishes. An event whose data several streams tell is encoded once (``Once``).
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 import msgspec
 
+K = TypeVar("K")
+V = TypeVar("V")
 KEEP_ALIVE_SECS: Final = 15.0
 """A silent stream says that it is still there this often; also how long a vanished reader may go unnoticed.
 """
@@ -23,11 +26,31 @@ Event = tuple[str, Mapping[str, object]]
 _json: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 
+class Once(Generic[K, V]):
+    """What ``make`` makes of a value that several ask about at about the same time: made once for the last
+    ones, which are told apart as objects."""
+
+    def __init__(self, make: Callable[[K], V], kept: int = 2) -> None:
+        self._make = make
+        self._kept = kept
+        self._last: OrderedDict[int, tuple[K, V]] = OrderedDict()
+
+    def of(self, value: K) -> V:
+        """It is not changed afterwards, and neither is the value."""
+        found = self._last.get(id(value))
+        if found is None:
+            found = self._last[id(value)] = value, self._make(value)  # who is kept keeps its id
+            if len(self._last) > self._kept:
+                self._last.popitem(last=False)
+        return found[1]
+
+
 class EventStreams:
     """Those of one server."""
 
     def __init__(self, keep_alive_secs: float = KEEP_ALIVE_SECS) -> None:
         self._keep_alive_secs = keep_alive_secs
+        self._encoded = Once[Mapping[str, object], bytes](_json)
         self._stopping = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()
 
@@ -38,6 +61,10 @@ class EventStreams:
     async def settle(self) -> None:
         """Wait until those that have ended are closed."""
         await asyncio.gather(*self._closing)
+
+    def _bytes(self, event: Event) -> bytes:
+        name, data = event
+        return b"event: " + name.encode() + b"\ndata: " + self._encoded.of(data) + b"\n\n"
 
     async def of(
         self, events: AsyncIterator[Event], ended: Callable[[], str] = lambda: ""
@@ -55,7 +82,7 @@ class EventStreams:
                 if stopping.done():
                     return
                 if why := ended():
-                    yield _bytes(("error", {"error": why}))
+                    yield self._bytes(("error", {"error": why}))
                     return
                 if not coming.done():
                     yield b": still here\n\n"
@@ -63,18 +90,13 @@ class EventStreams:
                 event = coming.result()
                 if event is None:
                     return
-                yield _bytes(event)
+                yield self._bytes(event)
                 coming = asyncio.ensure_future(_next(events))
         finally:
             # In a task of its own: a reader that vanishes cancels this one again at every await.
             closing = asyncio.ensure_future(_let_go(events, stopping, coming))
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
-
-
-def _bytes(event: Event) -> bytes:
-    name, data = event
-    return b"event: " + name.encode() + b"\ndata: " + _json(data) + b"\n\n"
 
 
 async def _next(events: AsyncIterator[Event]) -> Event | None:

@@ -68,7 +68,7 @@ class Idle(Bench[str, dict[str, float]]):
     def sides(self, scratch: Scratch) -> Mapping[str, Callable[[], dict[str, float]]]:
         """An agent that is ready, for each; the last one is gone before the shipper starts."""
         processes = scratch.enter_context(ended())
-        agent = _Agent(processes, scratch.folder)
+        agent = Agent(processes, scratch.folder)
         agent.start(archive=False)
 
         first, *others = self._rates
@@ -193,7 +193,7 @@ def _switches(process: psutil.Process) -> int:
     return found
 
 
-class _Agent:
+class Agent:
     """An agent, one life after the other."""
 
     _child: Child
@@ -201,15 +201,15 @@ class _Agent:
     def __init__(self, processes: Processes, folder: Path) -> None:
         self._processes, self._folder = processes, folder
 
-    def start(self, *, archive: bool) -> None:
-        """With an empty data folder; it is ready then."""
+    def start(self, *, archive: bool, http: Mapping[str, object] = {}) -> None:
+        """With an empty data folder; it is ready then. ``http``: more settings of that section."""
         folder = self._folder
-        self._address, self._http = (f"127.0.0.1:{port}" for port in free_ports(2))
+        self.address, self.http = (f"127.0.0.1:{port}" for port in free_ports(2))
         config = {
-            "agent": {"name": "idle", "listen": self._address},
+            "agent": {"name": "idle", "listen": self.address},
             "data_dir": str(folder / f"data-{archive}"),
             "archive": {"enabled": archive},
-            "http": {"listen": self._http},
+            "http": {"listen": self.http, **http},
             "log": {"level": "warning"},
             "streams": {
                 "log": {"include": [str(folder / "*.log")], "format": "json", "idle_timeout_secs": 1}
@@ -229,17 +229,17 @@ class _Agent:
     def stop(self) -> None:
         self._processes.stop([self._child])
 
-    def give_job(self) -> None:
-        """Write a line, create the job, wait for its first window."""
+    def give_job(self, job: str = JOB) -> None:
+        """Write a line, create the job ``busy``, wait for its first window."""
         line = {"ts": datetime.now(UTC).isoformat(), "page": "/"}
         with (self._folder / "a.log").open("a", encoding="utf-8") as log:
             log.write(json.dumps(line) + "\n")
-        self._perform(JOB)
+        self._perform(job)
         self._perform("SUBSCRIBE busy", "--windows", "1")
 
     def _perform(self, *statement: str) -> None:
         """A statement, again until the agent is ready for it."""
-        command = [sys.executable, "-P", "-m", "elf.cli.main", "sql", "--connect", self._address, "-e"]
+        command = [sys.executable, "-P", "-m", "elf.cli.main", "sql", "--connect", self.address, "-e"]
 
         def ask() -> bool:
             done = subprocess.run([*command, *statement], capture_output=True, env=environment(), check=False)
@@ -249,7 +249,7 @@ class _Agent:
 
     def _ready(self) -> bool:
         try:
-            with urllib.request.urlopen(f"http://{self._http}/ready", timeout=START_SECS) as answer:
+            with urllib.request.urlopen(f"http://{self.http}/ready", timeout=START_SECS) as answer:
                 return bool(answer.status == HTTPStatus.OK)
         except OSError:
             return False

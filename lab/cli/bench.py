@@ -43,6 +43,10 @@ BENCHES: Final = {
         "lab.bench.idle.Idle",
         "CPU and memory of an agent that has nothing to do, without a job and with one.",
     ),
+    "page": (
+        "lab.bench.page.Page",
+        "What subscribers of a job, and a browser with the page, take from an agent; how soon it is seen.",
+    ),
     "control": (
         "lab.bench.control_measures.Control",
         "Real agents on loopback: how soon they are ready, run a job, hear a notice, give a window's result.",

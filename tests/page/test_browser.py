@@ -3,13 +3,15 @@ line stays text."""
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 
+from lab.chromium import CHROMIUM, SOON, Browser, Tab, tab
 from tests.page.conftest import BAD, Pages
-from tests.support.chromium import CHROMIUM, Browser, Tab, tab
 
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium here (apt install chromium)")
 BUTTONS = "[...document.querySelectorAll('.title button')]"
@@ -114,3 +116,100 @@ def test_a_reader_at_an_agent_reads_on_a_phone_and_what_is_logged_stays_text(
 
 def now_us() -> int:
     return time.time_ns() // 1000
+
+
+def seen_while(pages: Pages, page: Tab, expression: str, *paths: str) -> None:
+    """Lines of the access log come, of now and with these paths, until an expression is true."""
+    (agent,) = pages.fleet.fleet.agents
+    known = {"sc_bytes": 10, "cs_referer": None, "cs_user_agent": "curl/8.11.0"}
+    deadline = time.monotonic() + SOON
+    while not page.evaluate(f"Boolean({expression})"):
+        assert time.monotonic() < deadline, page.text()
+        now = datetime.now(UTC).isoformat()
+        with (agent.folder / "access.log").open("a") as log:
+            for place, path in enumerate(paths):
+                line = {
+                    "ts": now,
+                    "c_ip": f"10.0.0.{place % 3}",
+                    "cs_uri_stem": path,
+                    "sc_status": 200,
+                    **known,
+                }
+                log.write(json.dumps(line) + "\n")
+        time.sleep(1)
+
+
+def test_panels_show_the_fleets_requests_and_what_is_clicked_becomes_a_filter(
+    pages: Pages, browser: Browser
+) -> None:
+    card = "[...document.querySelectorAll('details.card')].find((one) => one.textContent.startsWith({!r}))"
+    rows = "[...{}.querySelectorAll('tbody tr')].map((row) => row.cells[0].textContent)"
+    files, hosts = (rows.format(card.format(title)) for title in ("Requested files", "Hosts"))
+    with tab(browser) as page:
+        page.open(pages.link(pages.own))
+        page.until(NAV)
+        go(page, "#/panels")
+        page.until(card.format("Requested files"))
+        assert page.evaluate("document.querySelector('select').value") == "access"
+        assert page.evaluate("document.querySelectorAll('details.card[open]').length") == 6
+        all_there = f"{files}.includes('/a') && {files}.includes({BAD!r}) && {hosts}.length === 3"
+        seen_while(pages, page, all_there, "/a", "/b", BAD)
+        assert page.evaluate("document.title") == "Panels – elf"
+        assert page.evaluate("document.querySelectorAll('td script, td img').length") == 0
+
+        host = "[...{}.querySelectorAll('button.cell')].find((one) => one.textContent === '10.0.0.1')"
+        page.evaluate(f"{host.format(card.format('Hosts'))}.click()")
+        page.until("document.querySelector('.chip')?.textContent.startsWith('host = 10.0.0.1')")
+        only = f"{files}.join() === '/b' && {hosts}.join() === '10.0.0.1'"
+        seen_while(pages, page, only, "/a", "/b", BAD)
+        page.evaluate("document.querySelector('.chip button').click()")
+        page.until("!document.querySelector('.chip')")
+        page.evaluate("document.querySelectorAll('select')[1].value = 60")
+        page.evaluate("document.querySelectorAll('select')[1].dispatchEvent(new Event('change'))")
+        seen_while(pages, page, f"{files}.includes('/c')", "/c", "/c", "/c")
+        assert page.problems() == []
+
+
+EQUAL: dict[str, object] = {
+    "outcome": "equal",
+    "window_start": None,
+    "compared": True,
+    "reasons": [],
+    "differences": [],
+}
+LATE = {
+    "outcome": "explained",
+    "window_start": "2026-01-01T00:00:00Z",
+    "window_end": "2026-01-01T00:01:00Z",
+    "compared": True,
+    "reasons": [{"reason": "late", "text": BAD}],
+    "differences": [{"kind": "missing", "live": None, "offline": {"product": BAD, "n": 1}}],
+}
+COMPARED = {"outcome": "explained", "counts": {"equal": 1, "explained": 1}, "windows": [EQUAL, LATE]}
+"""What ``elf compare --json`` says."""
+
+
+def test_the_compare_page_shows_why_windows_differ(pages: Pages, browser: Browser) -> None:
+    with tab(browser) as page:
+        page.open(pages.link(pages.own))
+        page.until(NAV)
+        # Spark takes half a minute; what it says is told in its place.
+        page.evaluate(
+            f"const asked = fetch, said = {json.dumps(json.dumps(COMPARED))};"
+            "window.fetch = (at, options) => String(at).includes('/compare') && options?.method === 'POST'"
+            " ? Promise.resolve(new Response(said)) : asked(at, options)"
+        )
+        go(page, "#/compare")
+        page.until("document.querySelector('section[data-job=most] button')")
+        page.evaluate("document.querySelector('.title button.main').click()")
+        page.until(
+            "document.querySelector('section[data-job=most] .badge.warn')?.textContent === 'explained'"
+        )
+        assert page.evaluate("document.querySelector('section[data-job=most]').textContent").count(BAD) == 2
+        assert page.evaluate("document.querySelectorAll('main script, main img').length") == 0
+        assert page.problems() == []
+    with tab(browser) as page:
+        page.open(pages.link(pages.agent))
+        page.until(NAV)
+        go(page, "#/compare")
+        page.until("document.querySelector('main').textContent.includes('There is no Spark here')")

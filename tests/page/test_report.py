@@ -17,8 +17,8 @@ import pytest
 from elf.cli.main import main
 from elf.client import Window
 from elf.page.report import ROWS_MAX, WINDOWS_MAX, Report, Section, pieces
+from lab.chromium import CHROMIUM, Browser, tab
 from tests.page.conftest import BAD, Pages
-from tests.support.chromium import CHROMIUM, Browser, tab
 from tests.support.commands import elf
 from tests.support.enrolled import until
 
