@@ -219,8 +219,15 @@ def _nothing(targets: Sequence[Target], stream: str, span: Span | None) -> UserE
         return UserError(f"there is no stream {stream} in the archive {where}; {hint}")
     every = files_of(targets, stream, None)
     if span is None or not every:
-        return UserError(f"the archive {where} has no file of stream {stream}")
+        gone = [line for target in targets for line in contents(target, stream).lacking()]
+        return UserError(f"the archive {where} has no file of stream {stream}{_deleted(gone)}")
+    gone = [line for target in targets for line in contents(target, stream, *span).lacking()]
     return UserError(
         f"the archive {where} has no rows of stream {stream} from {moment_text(span[0])} to "
-        f"{moment_text(span[1])}; it has {extent(every)}"
+        f"{moment_text(span[1])}{_deleted(gone)}; it has {extent(every)}"
     )
+
+
+def _deleted(lines: Sequence[str]) -> str:
+    """What retention has deleted, behind what is not there."""
+    return "".join(f"; retention: {line}" for line in lines)

@@ -21,12 +21,14 @@ from agents.archive.retention import DAY_US, Limits, Room, excess
 from agents.archive.shelf import Shelf, wall_clock_ms
 from agents.archive.summaries import bloom, blooms_of, blooms_path, may_hold
 from agents.archive.upkeep import Upkeep, runs
+from agents.archived import archived_streams
 from agents.formats import get_format
 from agents.inputs.values import Source
 from agents.masks import WITHHELD
 from agents.tasks.archive import Archive
 from agents.tasks.indexing import LineIndex
 from agents.tasks.sinks import Sinks
+from elf.errors import UserError
 from elf.keys import hash_keys
 from elf.ql.plan import Condition
 
@@ -292,6 +294,9 @@ def test_the_oldest_go_and_are_counted_and_named(tmp_path: Path) -> None:
     assert (
         contents(archive.shelf.target, "clicks", BASE_US + 2 * HOUR_US, BASE_US + 9 * HOUR_US).lacking() == []
     )
+    said = "; retention: the web-1 has deleted 2 rows of 2026-01-01 00:00 to 01:00; it has 2026"
+    with pytest.raises(UserError, match=said):
+        archived_streams([archive.shelf.target], ["clicks"], (BASE_US, BASE_US + HOUR_US), {})
     held = archive.shelf.held()
     assert (held.files, held.rows, held.gone_rows, held.gone_hour) == (3, 6, 4, HOUR + 1)
     size = sum(file.bytes for file in after.files)
