@@ -86,11 +86,17 @@ def untraced(plan: Plan) -> str:
     if not plan.windows:
         return "has no windows"
     if any(isinstance(kind, Session) for kind in plan.windows):
-        return "has sessions: ROWS OF names the rows of windows with fixed bounds"
+        return (
+            "has sessions: agents write down which lines a pane has counted, and not of which key; ask a job "
+            "with the same WHERE and WINDOWING 1 MINUTE SINCE '-1 day', with a condition on the key"
+        )
     if any(isinstance(kind, Counted) for kind in plan.windows):
         return "has windows of rows: ROWS OF names the rows of windows of time"
     if plan.beside or (plan.join is not None and plan.join.side):
-        return "joins streams or jobs: ask for the rows of a job over one of them"
+        return (
+            "joins streams or jobs: it counts pairs, and agents write down which lines they have read, not "
+            "which of them met; ask a job over each of the streams, with a condition on the key"
+        )
     for fragment in plan.unranged:
         if fragment.late_of:
             return "reads late rows, of which no agent writes down where they lie"
