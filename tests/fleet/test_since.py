@@ -141,6 +141,32 @@ async def test_what_is_older_than_a_job_comes_from_spark(three: Fleet) -> None:
     await client.close()
 
 
+@pytest.mark.timeout(900)
+async def test_what_is_older_than_a_job_with_key_ranges_comes_from_spark(three: Fleet) -> None:
+    """Its roots commit parts of a window; what Spark has made is whole, and stands beside them."""
+    client = await connected(three, 0)
+    now_us = time.time_ns() // 1_000_000 * 1_000
+    products = [f"p{number}" for number in range(8)]
+    for agent in three.agents:
+        at = range(now_us - 120 * SECOND_US, now_us, 100_000)
+        agent.append((us, products[place % 8], 1) for place, us in enumerate(at))
+    three.begin_writing()
+    await eventually(lambda: all(a.metric("rows_total") > 1_200 for a in three.agents), "all is read", 60)
+    await client.sql(f"CREATE JOB popular AS {QUERY} TREES 3")
+    async with watched(client, "popular") as windows:
+        await eventually(lambda: any(map(is_live, windows.values())), "windows of now", 60)
+        begins_us = min(windows)
+        await backfilled(three, "popular", "--from", "-90 seconds")
+        await eventually(lambda: min(windows) < begins_us - 40 * SECOND_US, "windows of before", 60)
+        first_us = min(windows)
+        end_us = three.end_writing()
+        whole = await until_whole(three, windows, end_us - 2 * SECOND_US)
+    assert whole == list(range(first_us, whole[-1] + 1, 2 * SECOND_US)), "no window is left out"
+    assert clicks(windows[first_us]).keys() == set(products)
+    by_spark = {start for start, one in windows.items() if one.status["offline"]}
+    assert by_spark == {start for start in windows if start < begins_us}
+
+
 async def backfilled(fleet: Fleet, *words: str) -> str:
     """``elf offline backfill``; what it says. Raises ``AssertionError`` with that where it fails."""
     command = [sys.executable, "-m", "elf.cli.main", "offline", "backfill", *words]
