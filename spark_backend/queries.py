@@ -47,6 +47,11 @@ class Question:
     streams: tuple[ArchivedStream, ...] = ()
     explain: bool = False
 
+    @property
+    def bytes(self) -> int:
+        """Of the files of its span, at most so many are read."""
+        return sum(file.about.bytes for stream in self.streams for file in stream.files)
+
 
 def question(
     text: str,

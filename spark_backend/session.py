@@ -59,6 +59,8 @@ _SETTINGS: Final = {
 }
 _BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a Java that plans much and computes little: its second compiler would take half of the CPU."""
+BRIEF_BYTES_MAX: Final = 32 << 20
+"""Of Parquet: so little is read sooner than compiled."""
 
 
 class SparkFailed(UserError):
@@ -76,7 +78,15 @@ def failing() -> Iterator[None]:
     try:
         yield
     except (PySparkException, Py4JError) as error:
-        raise SparkFailed(f"Spark could not run the query: {_said(error)}") from error
+        said = _said(error)
+        if _FULL in said:
+            said += (
+                f": it sorts in {tempfile.gettempdir()}, or where its workers do; make room, or set TMPDIR"
+            )
+        raise SparkFailed(f"Spark could not run the query: {said}") from error
+
+
+_FULL: Final = "No space left on device"
 
 
 def _said(error: Exception) -> str:
@@ -104,7 +114,7 @@ def opened(
     Args:
         master (str): any Spark master URL: ``local[*]``, ``spark://host:7077``, ``yarn``, ``k8s://…``.
         progress (bool | None): whether the stages' progress bar is shown; None: when stderr is a terminal.
-        brief (bool): whether it is for many small queries.
+        brief (bool): whether it is for small queries (``BRIEF_BYTES_MAX``), one or many.
         memory (str): of a local Spark's heap, at most, as Java says it: ``1g``.
         conf (Mapping[str, str] | None): more settings of Spark's, and of Hadoop's after ``spark.hadoop.``.
 
@@ -142,6 +152,7 @@ def opened(
         }
         if brief:
             settings["spark.driver.extraJavaOptions"] += f" {_BRIEF}"
+            settings["spark.sql.shuffle.partitions"] = "1"
         for key, value in (settings | dict(conf or {})).items():
             builder = builder.config(key, value)
         try:

@@ -72,7 +72,8 @@ def run_offline(options: OfflineOptions) -> int:
     use_utf8()
     for line in offline.lacking(asked.archived, span):
         say(f"elf: the archive lacks rows: {line}")
-    with session.opened(options.master, conf=conf) as spark:
+    brief = asked.bytes <= session.BRIEF_BYTES_MAX
+    with session.opened(options.master, brief=brief, conf=conf) as spark:
         found = offline.answer(spark, asked.plan, asked.archived, span, damaged)
         if options.explain or asked.explain:
             say(explained.explained(spark, found, asked.streams), sys.stdout)

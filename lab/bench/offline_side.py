@@ -71,9 +71,10 @@ class Answered(msgspec.Struct, frozen=True):
 
 
 def run_side(asked: Asked) -> Answered:
-    """Spark is started and has run a query before the clock of ``seconds`` begins."""
+    """Spark is started, as ``elf offline run`` starts it, and has run a query before the clock of ``seconds``
+    begins."""
     began = time.perf_counter()
-    with session.opened(asked.master, progress=False, memory="2g") as spark:
+    with session.opened(asked.master, progress=False, brief=_is_brief(asked), memory="2g") as spark:
         spark.sql("SELECT COUNT(*) FROM range(1000)").collect()
         started = time.perf_counter()
         table = _WAYS[asked.way](spark, asked)
@@ -82,6 +83,12 @@ def run_side(asked: Asked) -> Answered:
     lines = sorted(json_rows(pa.table(micros, names=table.column_names)))
     digest = hashlib.sha256("\n".join(lines).encode()).hexdigest()
     return Answered(ended - started, started - began, table.num_rows, digest)
+
+
+def _is_brief(asked: Asked) -> bool:
+    if asked.way != "elf":
+        return False
+    return queries.question(_query(asked), [asked.archive], asked.span).bytes <= session.BRIEF_BYTES_MAX
 
 
 def _elf(spark: Any, asked: Asked) -> pa.Table:

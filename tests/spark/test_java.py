@@ -7,9 +7,11 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 
 from elf.errors import UserError
 from spark_backend import java
+from spark_backend.session import SparkFailed, failing
 
 SCRIPT = Path(__file__).parents[2] / "deploy" / "java.sh"
 
@@ -80,3 +82,8 @@ def test_the_script_takes_what_the_module_takes(tmp_path: Path, version: str, st
         assert len(done.stderr.splitlines()) == 1
     else:
         assert done.stderr == ""
+
+
+def test_a_full_disk_says_where_spark_writes() -> None:
+    with pytest.raises(SparkFailed, match=r"No space left on device: it sorts in /.+ set TMPDIR$"), failing():
+        raise PySparkException("Job aborted: No space left on device")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -154,6 +154,26 @@ def test_a_plan_tells_which_hours_files_and_columns_are_read(elf: Run, archive: 
         assert columns == "columns  line, ts"
         assert "GreaterThanOrEqual(ts,2026-01-01" in filters
         assert "FileScan parquet" in "\n".join(rest) or "Scan parquet" in "\n".join(rest)
+
+
+def test_a_small_span_is_read_by_a_java_that_compiles_little(
+    elf: Run, archive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All of the archive, or an hour, by the bytes of the files."""
+    size = sum(path.stat().st_size for path in archive.glob("**/*.parquet"))
+    in_the_process: Callable[..., AbstractContextManager[SparkSession]] = session.opened
+    asked: list[bool] = []
+
+    def opened(_master: str, *, brief: bool, conf: object) -> AbstractContextManager[SparkSession]:
+        asked.append(brief)
+        return in_the_process()
+
+    monkeypatch.setattr(session, "opened", opened)
+    monkeypatch.setattr(session, "BRIEF_BYTES_MAX", size - 1)
+    where = ["offline", "run", "-q", "SELECT COUNT(*) AS n FROM clicks", "--archive", str(archive)]
+    for more in ([], ["--from", "2026-01-01", "--to", "2026-01-01 00:30"]):
+        assert elf(*where, *more)[0] == 0
+    assert asked == [False, True]
 
 
 BAD = (
