@@ -29,6 +29,7 @@ from elf.job import events as was
 from elf.job.catalog.membership import CLUSTER_FACT, Identity, StreamSince
 from elf.job.group import port as groups
 from elf.job.openparts import is_open
+from elf.job.places import Labels
 from elf.job.program.port import ProgramEvent
 from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
@@ -59,6 +60,8 @@ COPY_AFTER_MS = 1_000
 class SimAgent:
     """One agent: what survives a crash (``store``, ``log``), and what does not (everything else)."""
 
+    labels: Labels | None = None
+    """What it says of itself."""
     copy_after_ms = COPY_AFTER_MS
     past_rows = SLICE_ROWS
     """Archived rows that it reads at a time."""
@@ -138,7 +141,7 @@ class SimAgent:
         self.clock, self.work = self.clock_type(self), self.work_type(self)
         self.jobs = self.jobs_type(self.from_program)
         incarnation = self.store.begin_incarnation(world.now // 1_000)
-        me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address)
+        me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address, self.labels)
         rng = random.Random(world.rng.random())
         self.checked = 0
         self.tasks = {stream: self._task(stream) for stream in self.streams}

@@ -88,6 +88,11 @@ def saves_before_it_is_delivered(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Outputs, "_advance", advanced)
 
 
+def expects_whoever_has_the_stream(patch: pytest.MonkeyPatch) -> None:
+    """protocol 2.6: who cannot have a row of a flow is expected in its panes."""
+    patch.setattr(CatalogLog, "asked", lambda log, fragment: log.members(fragment.stream))
+
+
 def forgets_what_an_alert_remembers(patch: pytest.MonkeyPatch) -> None:
     """protocol 7.10: what an alert remembers is committed with how far it has got."""
     advance = Outputs._advance

@@ -10,8 +10,13 @@ from elf.job.messages.log import MemberJoined
 from elf.job.places import KEPT, Labels, may_have_rows
 from elf.job.rollup.presence import Roster
 from elf.ql import planner, statements
-from elf.ql.plan import Fragment
+from elf.ql.plan import Condition, Fragment
 from elf.schema import Column, Schema
+from lab.chaos.agent import SimAgent
+from lab.chaos.engine import plan
+from lab.chaos.world import World
+from tests.chaos import plants
+from tests.support.histories import Windows, begun, settled
 
 STREAM = "access"
 SCHEMA = Schema((Column("ts", "timestamp"), Column("page", "text")), "ts", labels=("place", "role"))
@@ -84,3 +89,39 @@ def test_other_labels_count_beside_those_from_before() -> None:
     for start in range(3, KEPT + 2):
         log.append(joined(start, 0, (("place", str(start)),), start))
     assert log.asked(fragment_of("place = 'asia'")), "it has had too many to tell"
+
+
+IN_EU = Condition(
+    "=",
+    (Condition("column", name="_labels.place"), Condition("constant", value="eu", kind="text")),
+)
+OF_EU = plan(2, where="abcdefghijklmnopqrstuvwxyz")
+OF_EU = replace(OF_EU, fragment=replace(OF_EU.fragment, where=(IN_EU,)))
+
+
+def of_eu(patch: pytest.MonkeyPatch, seed: int) -> tuple[World, Windows]:
+    """Five agents, of which every other one is in the place that a job is about; its windows."""
+    patch.setattr(SimAgent, "labels", property(lambda agent: US if agent.index % 2 else EU))
+    world = World(seed, 5)
+    spec, until = begun(world, 15_000, query=OF_EU)
+    world.run(until - world.now + 6_000)
+    windows = settled(world, spec, until)
+    assert len(windows) >= 4
+    for start, (_, counts, _) in windows.items():
+        assert counts == world.truth(spec, start, ["a1", "a3"])
+    return world, windows
+
+
+def test_a_window_is_of_those_with_the_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, windows = of_eu(monkeypatch, 7)
+    for _, _, status in windows.values():
+        assert (status["expected"], status["missing"]) == (3, [])
+    for agent in world.agents:
+        flows = [flow for task in agent.tasks.values() for flow in task.worker.flows()]
+        assert len(flows) == (0 if agent.index % 2 else 1), "nobody computes what it has no row of"
+
+
+def test_who_expects_all_finds_the_others_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    plants.expects_whoever_has_the_stream(monkeypatch)
+    _, windows = of_eu(monkeypatch, 7)
+    assert any(status["missing"] == ["a1", "a3"] for _, _, status in windows.values())
