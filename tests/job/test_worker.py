@@ -27,7 +27,7 @@ from elf.job.ports import MapperPort, Spill
 from elf.job.rollup.presence import Roster
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
-from elf.job.worker.assigning import FEW_ROWS, Assigner, Stand, View
+from elf.job.worker.assigning import FEW_ROWS, GATHERED_ROWS, Assigner, Stand, View
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
 from elf.job.worker.times import times_of
 from elf.ql.plan import Fragment
@@ -235,9 +235,46 @@ def test_rows_of_small_chunks_are_mapped_together_and_wait_in_the_cut() -> None:
     worker.handle(Feed(chunk([(3 * SECOND, "c")] * 15, 4), 10))
     worker.handle(Idle(20))
     assert mapped[1:] == [[1] * 16]
-    worker.handle(Feed(chunk([(4 * SECOND, "d")] * FEW_ROWS, 19), 20))
-    assert mapped[2:] == [[2] * FEW_ROWS]
-    assert panes_of(list(worker.handle(Finish()).sealed))[0] == {1: Counter(c=16), 2: Counter(d=FEW_ROWS)}
+    worker.handle(Feed(chunk([(4 * SECOND, "d")] * GATHERED_ROWS, 19), 20))
+    assert mapped[2:] == [[2] * GATHERED_ROWS], "enough by themselves"
+    counts, _ = panes_of(list(worker.handle(Finish()).sealed))
+    assert counts == {1: Counter(c=16), 2: Counter(d=GATHERED_ROWS)}
+
+
+def test_rows_that_wait_for_the_map_are_as_many_as_are_worth_it_and_few_in_the_checkpoint() -> None:
+    mapped: list[int] = []
+
+    class Mapper(PyMapper):
+        def run(self, rows: pa.Table) -> pa.Table:
+            mapped.append(rows.num_rows)
+            return super().run(rows)
+
+    class Engine(PyEngine):
+        def mapper(self, fragment: Fragment) -> PyMapper:
+            return Mapper()
+
+    def fed(worker: StreamWorker, rows: int, times: int, keys: str = "a") -> None:
+        for _ in range(times):
+            worker.handle(Feed(chunk([(SECOND, keys)] * rows, sum(fed_rows)), 0))
+            fed_rows.append(rows)
+
+    fed_rows: list[int] = []
+    worker = StreamWorker("s", SETTINGS, Engine())
+    worker.handle(Install(FLOW))
+    fed(worker, 16, 1)  # seals what is before it
+    worker.handle(Idle(0))
+    fed(worker, GATHERED_ROWS // 4, 4)
+    assert mapped[1:] == [GATHERED_ROWS], "so many are enough"
+    fed(worker, FEW_ROWS // 32, 64)
+    assert mapped[2:] == [2 * FEW_ROWS], "or those of so many chunks"
+    fed(worker, FEW_ROWS, 1, "k" * 8_000)
+    assert mapped[3:] == [FEW_ROWS], "or such large ones"
+    fed(worker, FEW_ROWS - 1, 1)
+    worker.checkpoint()
+    assert mapped[4:] == []
+    fed(worker, 1, 1)
+    worker.checkpoint()
+    assert mapped[4:] == [FEW_ROWS], "a checkpoint has groups in place of so many rows"
 
 
 def test_rows_from_the_future_are_counted_and_move_nothing() -> None:

@@ -249,8 +249,7 @@ class FlowState:
             self._insert(groups)
         if share.few is not None:
             self.dirty = self._changed = True
-            self.panes.put_by(share.few)
-            if self.panes.few_rows >= FEW_ROWS:
+            if self.panes.put_by(share.few):
                 self.digest()
         if share.after is not None and self.after is not None:
             self.dirty = True
@@ -476,6 +475,8 @@ class FlowState:
         return FlowProgress(*at, rows=self._rows, late=self._late, future=self._future, past=past)
 
     def checkpoint(self) -> FlowCheckpoint:
+        """Rows that wait for the map are in it, if they are few."""
+        self.digest(FEW_ROWS)
         self._digest_counted()
         tree, fresh, rows = self.panes.images()
         counted = self.counters.table()

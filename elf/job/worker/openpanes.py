@@ -27,13 +27,16 @@ from elf.job.checkpoint import FlowCheckpoint
 from elf.job.ports import Int64s, MapFailed, MapperPort, Spill
 from elf.job.reexecution import MET_MAX, OFFSETS_MAX, SourceOffsets, Where
 from elf.job.work import Clock, no_clock
-from elf.job.worker.assigning import Mask
+from elf.job.worker.assigning import FEW_ROWS, GATHERED_ROWS, Mask
 from elf.job.worker.fitting import arrow_schema, fitted
 
 _WAITING_MAX: Final = 32
 _WAITING_ROWS_MAX: Final = 1 << 16
 """Mapped chunks, and rows of them, that wait for the tree: inserting many small tables one by one costs more
 than mapping them."""
+_FEW_TABLES_MAX: Final = 64
+_FEW_BYTES_MAX: Final = 8 << 20
+"""Rows that wait for the map are of so many chunks, and so large, at most; but ``FEW_ROWS`` may wait."""
 _FEW_GROUPS: Final = 512
 """So many are merged without a tree."""
 _THIN_ROWS_MIN: Final = 1 << 15
@@ -65,6 +68,7 @@ class OpenPanes:
         if checkpoint.fresh:
             self._into.load(checkpoint.fresh)
         self._few: list[pa.Table] = []
+        self._few_bytes = 0
         if checkpoint.rows:
             self._few.append(fitted(decode(checkpoint.rows), arrow_schema(self._fragment.columns))[0])
         self._waiting: list[pa.Table] = []
@@ -85,7 +89,7 @@ class OpenPanes:
 
     def empty(self) -> None:
         """Drop everything."""
-        self._waiting, self._few = [], []
+        self._waiting, self._few, self._few_bytes = [], [], 0
         self._tree.empty()
         if self._apart is not None:
             self._apart.empty()
@@ -97,9 +101,19 @@ class OpenPanes:
         """Rows that wait for the map."""
         return sum(rows.num_rows for rows in self._few)
 
-    def put_by(self, rows: pa.Table) -> None:
-        """Put by rows that are too few for a statement of their own."""
+    def put_by(self, rows: pa.Table) -> bool:
+        """Put by rows that are too few for a statement of their own. Returns whether all that wait are enough
+        now."""
         self._few.append(rows)
+        self._few_bytes += rows.get_total_buffer_size()
+        waiting = self.few_rows
+        full = len(self._few) >= _FEW_TABLES_MAX or self._few_bytes >= _FEW_BYTES_MAX
+        return waiting >= GATHERED_ROWS or (waiting >= FEW_ROWS and full)
+
+    def _leave(self, rest: pa.Table) -> None:
+        """These go on waiting for the map."""
+        self._few = [rest] if rest.num_rows else []
+        self._few_bytes = rest.get_total_buffer_size()
 
     def map_below(self, below: int) -> pa.Table | None:
         """The groups of the put-by rows of the panes below. The rest stays, so that it does not delay what is
@@ -112,7 +126,7 @@ class OpenPanes:
             return None
         began, (place, count) = self._cpu_us(), self._fragment.range
         rows, rest = parted(rows, chosen)
-        self._few = [rest] if rest.num_rows else []
+        self._leave(rest)
         try:
             groups = self._mapper.run(rows)
         except MapFailed as failed:
@@ -206,8 +220,7 @@ class OpenPanes:
         """Forget the panes below."""
         if self._few:
             rows = pa.concat_tables(self._few)
-            rest = rows.filter(pa.array(rows["_pane"].to_numpy() >= below))
-            self._few = [rest] if rest.num_rows else []
+            self._leave(rows.filter(pa.array(rows["_pane"].to_numpy() >= below)))
         self.take_below(below)
 
     def images(self) -> tuple[bytes, bytes, bytes]:
