@@ -33,7 +33,7 @@ from agents.tasks.housekeeping import EVERY_S as HOUSE_EVERY_S
 from agents.tasks.housekeeping import Housekeeping
 from agents.tasks.resting import Resting
 from agents.tasks.running import Running
-from agents.tasks.streamtask import FoundPast, StreamTask
+from agents.tasks.streamtask import LEARNED, FoundPast, StreamTask
 from elf.errors import ElfError
 from elf.job import effects as do
 from elf.job import events as was
@@ -67,6 +67,8 @@ PAST_POLL_S: Final = 0.5
 """Between two looks whether some flow reads its past, or may go on."""
 GAPS_KEPT: Final = 100
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+LEARNED_AT_ONCE: Final = 200
+"""Lines of a file that are remembered when its last ones alone are read."""
 SHARE_TOLD_EVERY_MS: Final = 60_000
 """That reading waits for CPU is said so often."""
 ARCHIVE_TOLD_EVERY_MS: Final = 60_000
@@ -363,7 +365,7 @@ class Feeding:
                 self.perform(stream.task.facts.stream, Finish())
                 return
 
-    def _feed(self, stream: _Stream, chunk: Chunk) -> Future[Outcome]:
+    def _feed(self, stream: _Stream, chunk: Chunk, learned: int = LEARNED) -> Future[Outcome]:
         """Give the stream task a chunk; a slot is taken for it."""
         stream.read_bytes += chunk.end - chunk.start
         # What an Idle does can wait until what the chunk has caused is over.
@@ -373,7 +375,14 @@ class Feeding:
         ahead = task.ahead.parse(chunk, task.worker.wanted)
         place, missed, new_sources = source.positions(), source.gaps(), source.has_new_sources
         future = stream.thread.submit(
-            task.feed, chunk, place, self._now_ms(), ahead, missed, new_sources=new_sources
+            task.feed,
+            chunk,
+            place,
+            self._now_ms(),
+            ahead,
+            missed,
+            new_sources=new_sources,
+            learned=learned,
         )
         self._when_done(future, lambda outcome: self._fed(stream, outcome))
         self._unweighed += chunk.end - chunk.start
@@ -408,7 +417,7 @@ class Feeding:
                 stream.slots.release()
                 break
             new_sources = stream.input.has_new_sources
-            await asyncio.wrap_future(self._feed(stream, chunk))
+            await asyncio.wrap_future(self._feed(stream, chunk, LEARNED_AT_ONCE))
         self._tell_problems(stream)
         resting.end()
 

@@ -60,6 +60,9 @@ from elf.wire.base import Request
 SAMPLE_LINES: Final = 1_000
 """Lines that are remembered to infer the columns of a stream from."""
 
+LEARNED: Final = 20
+"""So many of them are of one chunk; more where a chunk is all that is read of a file."""
+
 PAST_BYTES_AHEAD: Final = 32 << 20
 """What a flow that reads its past may retain: it is ahead of its commits, and waits for them."""
 FoundPast = tuple[Install, tuple[Roll, ...]]
@@ -220,13 +223,14 @@ class StreamTask:
         missed: tuple[Missed, ...] = (),
         *,
         new_sources: bool = False,
+        learned: int = LEARNED,
     ) -> Outcome:
         """A chunk that was read; ``positions`` are those of the input after it, ``missed`` what it could not
         read before it. ``ahead``: it is being parsed by ``self.ahead``, and is waited for.
-        ``new_sources``: see ``Feed``."""
+        ``new_sources``: see ``Feed``; ``learned``: so many of its lines are remembered."""
         begun = time.perf_counter()
         self.positions = positions
-        self._learn(chunk)
+        self._learn(chunk, learned)
         self.counts.read(chunk)
         parsed = None if ahead is None else ahead.result()
         began = time.perf_counter()
@@ -335,13 +339,11 @@ class StreamTask:
 
     # -- questions -------------------------------------------------------------------------------------------
 
-    def _learn(self, chunk: Chunk) -> None:
-        """Remember some lines of each chunk, the newest in place of the oldest; at first as many as there is
-        room for."""
+    def _learn(self, chunk: Chunk, learned: int) -> None:
+        """Remember some lines of each chunk, the newest in place of the oldest."""
         lines = chunk.lines
         if self._learning and len(lines):
-            wanted = max(20, SAMPLE_LINES - len(self._samples))
-            step = max(1, len(lines) // wanted)
+            step = max(1, len(lines) // learned)
             self._samples.extend((lines[i].as_py(), chunk.source.log) for i in range(0, len(lines), step))
 
     def describe(self) -> StreamSeen:

@@ -56,7 +56,7 @@ async def test_who_asks_about_a_stream_hears_of_its_last_lines(tmp_path: Path) -
         )
         seen = msgspec.msgpack.decode(answer.body, type=StreamSeen)
         assert seen.schema.names() == ("ts", "page")
-        assert len(agent.task._samples) > 500
+        assert len(agent.task._samples) >= 200
         assert not agent.resting.asleep, "the next question may come soon"
 
 
