@@ -132,7 +132,7 @@ def _flows(flows: Sequence[Mapping[str, Any]], *, running: bool) -> list[str]:
 def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[str]:
     silent = f"; silent: {', '.join(live['silent'])}" if live["silent"] else ""
     lines = [
-        f"live, CPU and counts since each agent began with the flow ({live['asked']} agents asked{silent})"
+        f"live, CPU and counts since each agent began with the flow (agents asked: {live['asked']}{silent})"
     ]
     for flow, about in zip(live["flows"], flows, strict=True):
         lines.append(f"{INDENT}flow {flow['flow'][:8]} over {about['stream']}, keys: {about['keys']}")

@@ -135,7 +135,7 @@ def laid_out(told: Mapping[str, Any]) -> str:
     silent = f"; silent: {', '.join(told['silent'])}" if told["silent"] else ""
     what = "each of which ended a window" if told["windows"] else "none of which ended a window"
     head = f"latency of {told['job']}: {told['panes']} stamped panes, {what}"
-    lines = [f"{head} (one in {told['one_in']}; {told['asked']} agents asked{silent})"]
+    lines = [f"{head} (one in {told['one_in']}; agents asked: {told['asked']}{silent})"]
     if told["lateness_s"] is not None:
         share = told["late_share"]
         late = "" if share is None else f"; {share:.2%} of the rows came late"
