@@ -11,7 +11,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,6 +20,7 @@ import msgspec
 import pyarrow as pa
 
 from elf.client.results import Result
+from elf.client.values import cell, plain
 from elf.client.windows import OP, WINDOW_COLUMNS, Window
 from elf.errors import ElfError, UserError
 from elf.wire.clients import Preview
@@ -156,7 +158,8 @@ class _Pairs:
     def _put(self, one: Window, *, new: bool, until: float) -> None:
         key = (one.start, one.end)
         names = tuple(name for name in one.table.column_names if name not in WINDOW_COLUMNS)
-        self.columns = (self.columns[0], names) if new else (names, self.columns[1])
+        if one.table.num_columns:
+            self.columns = (self.columns[0], names) if new else (names, self.columns[1])
         if not new:
             self._own[key] = one
             if len(self._own) > _WAITING_MAX:
@@ -181,35 +184,62 @@ class _Pairs:
 def _pair(new: Window, own: Window | None) -> Previewed:
     if own is None:
         return Previewed(new, None, 0, 0, new.table.num_rows)
-    shared = [name for name in own.table.column_names if name in new.table.column_names]
-    old_rows, new_rows = (one.table.select(shared) for one in (own, new))
-    old, came = (Counter(map(repr, rows.to_pylist())) for rows in (old_rows, new_rows))
+    tables = own.table, new.table
+    names = [
+        table.column_names for table in tables if table.num_columns
+    ]  # a window without rows may have none
+    shared = [name for name in (names[-1] if names else []) if all(name in some for some in names)]
+    old_rows, new_rows = (_rows(table, shared) for table in tables)
+    old, came = (Counter(map(_key, rows)) for rows in (old_rows, new_rows))
     gone, come = old - came, came - old
-    changes = _signed(old_rows, new_rows, gone, come)
+    differing = [*_only(old_rows, gone, "-"), *_only(new_rows, come, "+")]
+    differing.sort(key=lambda row: [row[name] for name in shared if isinstance(row[name], str)])
+    types = [{field.name: field.type for field in table.schema} for table in tables]
+    changes = _table(differing, shared, types)
     return Previewed(replace(new, changes=changes), own, (old & came).total(), gone.total(), come.total())
 
 
-def _signed(old: pa.Table, new: pa.Table, gone: Counter[str], come: Counter[str]) -> pa.Table:
-    """The rows that differ, those with the same texts beside each other."""
-    found: list[tuple[list[str], int, dict[str, Any]]] = []
-    for place, (rows, only) in enumerate(((old, gone), (new, come))):
-        left = Counter(only)
-        for row in rows.to_pylist():
-            if left[repr(row)]:
-                left[repr(row)] -= 1
-                texts = [value for value in row.values() if isinstance(value, str)]
-                found.append((texts, place, row))
-    found.sort(key=lambda one: one[:2])
-    at = len(WINDOW_COLUMNS) if tuple(new.column_names[:2]) == WINDOW_COLUMNS else 0
-    columns = [*new.column_names[:at], OP, *new.column_names[at:]]
-    rows = [{**row, OP: "-+"[place]} for _, place, row in found]
+def _rows(table: pa.Table, names: Sequence[str]) -> list[dict[str, Any]]:
+    return table.select(names).to_pylist() if table.num_columns else []
+
+
+def _key(row: Mapping[str, object]) -> str:
+    """Equal for rows with equal values, whatever types the numbers have."""
+    values = [plain(value) for value in row.values()]
+    return repr([int(one) if isinstance(one, float) and one.is_integer() else one for one in values])
+
+
+def _only(rows: Sequence[dict[str, Any]], wanted: Counter[str], sign: str) -> Iterator[dict[str, Any]]:
+    """Those of the rows that only one side has, with their sign last."""
+    left = Counter(wanted)
+    for row in rows:
+        if left[key := _key(row)]:
+            left[key] -= 1
+            yield {**row, OP: sign}
+
+
+def _table(
+    rows: Sequence[dict[str, Any]], names: Sequence[str], types: Sequence[Mapping[str, pa.DataType]]
+) -> pa.Table:
+    """The rows, with the sign behind the window."""
+    at = len(WINDOW_COLUMNS) if tuple(names[:2]) == WINDOW_COLUMNS else 0
     arrays = {
-        name: pa.array(
-            [row[name] for row in rows], pa.string() if name == OP else new.schema.field(name).type
-        )
-        for name in columns
+        name: _column([row[name] for row in rows], [one[name] for one in types if name in one])
+        for name in names
     }
-    return pa.table(arrays)
+    signs = pa.array([row[OP] for row in rows], pa.string())
+    return pa.table(dict([*list(arrays.items())[:at], (OP, signs), *list(arrays.items())[at:]]))
+
+
+def _column(values: Sequence[object], types: Sequence[pa.DataType]) -> pa.Array:
+    """Of the type that both sides have, else of numbers, else of texts."""
+    if all(one == types[0] for one in types):
+        return pa.array(values, types[0])
+    told = [plain(value) for value in values]
+    if all(one is None or (isinstance(one, int | float) and not isinstance(one, bool)) for one in told):
+        with suppress(pa.ArrowException, OverflowError):
+            return pa.array(told)
+    return pa.array([None if one is None else cell(one) for one in values], pa.string())
 
 
 # -- what it costs -------------------------------------------------------------------------------------------
