@@ -6,12 +6,14 @@ A table has its columns, with their kinds, and rows as lists. Numbers that JSON 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final, Literal
 
 import msgspec
 import pyarrow as pa
 import pyarrow.types as pat
 
+from elf.client.previews import Costs, Previewed
 from elf.client.results import Result
 from elf.client.values import plain
 from elf.client.windows import WINDOW_COLUMNS, Window
@@ -61,6 +63,25 @@ def window_of(window: Window) -> Fact:
         "whole": window.whole,
         "status": plain(window.status),
         **table_of(table),
+    }
+
+
+def pair_of(one: Previewed) -> Fact:
+    """A window of a version that is previewed: the rows that differ from the job's, with ``_op`` (``-``: only
+    the job has them), or all of them where the job has no such window (``fellow``)."""
+    window = one.window if one.window.changes is None else replace(one.window, table=one.window.changes)
+    told = window_of(window)
+    return told | {"fellow": one.before is not None, "alike": one.alike, "gone": one.gone, "come": one.come}
+
+
+def costs_of(costs: Costs) -> Fact:
+    """What both versions have cost, as a table; ``shared`` flows are in both."""
+    lacking = {"gone": costs.columns_gone, "come": costs.columns_come}
+    return {
+        **table_of(costs.table),
+        "shared": costs.shared,
+        "only": lacking,
+        "readers": costs.preview.readers,
     }
 
 

@@ -8,15 +8,18 @@ too slow.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncGenerator, Mapping
 from typing import Annotated, Final
 
 import msgspec
 
 from elf.client.client import Client
+from elf.client.previews import Costs, Previewed, beside, preview_of
+from elf.client.results import Result
 from elf.client.windows import Window
 from elf.errors import ElfError, UserError
-from elf.page.answers import result_of, window_of
+from elf.page.answers import costs_of, pair_of, result_of, window_of
 from elf.page.events import Event
 
 STATEMENTS_MAX: Final = 32
@@ -60,18 +63,19 @@ class Composed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 async def watched(client: Client, statements: Mapping[str, str]) -> AsyncGenerator[Event]:
     """Events with the name of their statement as ``id``: ``window``, ``said`` (why none comes), ``result``
-    (of a statement that ends), ``error``, ``end``."""
+    (of a statement that ends), ``pair`` and ``costs`` (of ALTER JOB … PREVIEW), ``error``, ``end``."""
     queue: asyncio.Queue[Event | BaseException | None] = asyncio.Queue(WAITING_MAX)
 
     async def watch(name: str, text: str) -> None:
         try:
-            async for answer in client.execute(text):
-                if isinstance(answer, Window):
-                    await queue.put(("window", {"id": name, **window_of(answer)}))
-                elif answer.waiting:
-                    await queue.put(("said", {"id": name, "text": answer.text}))
-                else:
-                    await queue.put(("result", {"id": name, **result_of(answer)}))
+            async with contextlib.aclosing(client.execute(text)) as answers:
+                async for answer in answers:
+                    if isinstance(answer, Result) and (preview := preview_of(answer)) is not None:
+                        async with contextlib.aclosing(beside(client, preview, answers)) as told:
+                            async for one in told:
+                                await queue.put(_named(name, one))
+                        break
+                    await queue.put(_named(name, answer))
             await queue.put(("end", {"id": name}))
         except ElfError as error:
             again = not isinstance(error, UserError)  # an agent that is lost comes back
@@ -90,3 +94,18 @@ async def watched(client: Client, statements: Mapping[str, str]) -> AsyncGenerat
     finally:
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
+
+
+def _named(name: str, one: Window | Result | Previewed | Costs) -> Event:
+    """What a statement says, as an event."""
+    match one:
+        case Window():
+            return "window", {"id": name, **window_of(one)}
+        case Previewed():
+            return "pair", {"id": name, **pair_of(one)}
+        case Costs():
+            return "costs", {"id": name, **costs_of(one)}
+        case Result(waiting=True):
+            return "said", {"id": name, "text": one.text}
+        case Result():
+            return "result", {"id": name, **result_of(one)}

@@ -118,6 +118,32 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
+def test_an_alter_is_tried_beside_the_job_before_it_is_sent(pages: Pages, browser: Browser) -> None:
+    asked = "SELECT product, SUM(clicks_count) AS clicks FROM clicks GROUP BY product WINDOWING 1 SECONDS"
+    pages.own.sql(f"CREATE JOB tried AS {asked}")
+    dialog = "document.querySelector('dialog')"
+    new = "SELECT product, COUNT(*) AS clicks FROM clicks GROUP BY product WINDOWING 1 SECONDS"
+    with tab(browser) as page:
+        page.open(pages.link(pages.own))
+        page.until(NAV)
+        go(page, "#/job/tried")
+        page.until(f"{BADGE} === '1 of 1 agent'")
+        page.evaluate(f"{BUTTONS}.find((one) => one.textContent === 'Alter …').click()")
+        page.evaluate(f"{dialog}.querySelector('textarea').value = {new!r}")
+        button = f"[...{dialog}.querySelectorAll('button')].find((one) => one.textContent === {{!r}}).click()"
+        page.evaluate(button.format("Try it on 3 windows"))
+        page.until(f"{dialog}.textContent.includes('Nothing is changed yet.')")
+        assert page.evaluate(f"{dialog}.querySelectorAll('details').length") == 3
+        assert page.evaluate(f"[...{dialog}.querySelectorAll('th')].some((one) => one.textContent === 'new')")
+        assert pages.own.sql("DESCRIBE tried")["table"]["rows"][0] == ["state", "active"]
+        assert "version 2" not in str(pages.own.sql("DESCRIBE tried"))
+        page.evaluate(button.format("Alter"))
+        page.until(f"!{dialog}")
+        page.until("document.querySelector('[role=status].good').textContent.includes('is version 2 now')")
+        assert page.problems() == []
+    pages.own.sql("DROP JOB tried")
+
+
 def seen_while(pages: Pages, page: Tab, expression: str, *paths: str) -> None:
     """Lines of the access log come, of now and with these paths, until an expression is true."""
     (agent,) = pages.fleet.fleet.agents

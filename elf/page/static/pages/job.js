@@ -1,14 +1,16 @@
 // One job: its windows as they come, its trees, its versions, what it costs; and what may be changed of it.
 
 import { get, post, rowsOf, sql, watch } from "../api.js";
-import { fill, h, say, svg } from "../dom.js";
+import { clock, fill, h, say, svg } from "../dom.js";
 import { poll } from "../poll.js";
+import { Table } from "../table.js";
 import { drawTree } from "../tree.js";
 import { Windows } from "../windows.js";
 
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const VERSION = /^version (\d+)$/;
 const PAST = 90; // windows before now
+const TRIED = 3; // windows of a preview
 
 export async function open(main, [name], shown) {
   const { session, signal, tell } = shown;
@@ -207,7 +209,9 @@ function sure(question) {
 function alterDialog(name, before, send) {
   const text = h("textarea", { spellcheck: false, "aria-label": "The new query", rows: 8 }, before);
   const said = h("pre", { class: "wide-text", hidden: true });
-  let seen = null; // the text whose plan is shown: the second click sends it
+  const tried = h("div");
+  let seen = null; // the text whose plan is shown, or that was tried: the second click sends it
+  let trying = null;
   const look = async () => {
     try {
       const { text: plan } = await sql(`EXPLAIN ${text.value}`);
@@ -223,9 +227,21 @@ function alterDialog(name, before, send) {
       return false;
     }
   };
+  const lookOn = () => {
+    trying?.abort();
+    trying = new AbortController();
+    said.hidden = true;
+    const asked = text.value;
+    tryOut(tried, `ALTER JOB ${name} AS ${asked} PREVIEW ${TRIED} WINDOWS`, trying.signal, () => (seen = asked));
+  };
   const dialog = h(
     "dialog",
-    { onclose: () => dialog.remove() },
+    {
+      onclose: () => {
+        trying?.abort();
+        dialog.remove();
+      },
+    },
     h("h2", {}, `Alter job ${name}`),
     text,
     h(
@@ -233,12 +249,48 @@ function alterDialog(name, before, send) {
       { class: "controls" },
       h("button", { onclick: () => dialog.close() }, "Cancel"),
       h("button", { onclick: look }, "Preview the plan"),
+      h("button", { onclick: lookOn }, `Try it on ${TRIED} windows`),
       h("button", { class: "main", onclick: async () => (seen === text.value ? (await send(text.value)) && dialog.close() : look()) }, "Alter"),
     ),
     said,
+    tried,
   );
   document.body.append(dialog);
   dialog.showModal();
+}
+
+/** What differs, window by window, while the new version runs beside the job; nothing is changed. */
+function tryOut(node, statement, signal, done) {
+  const wait = h("p", { class: "dim", role: "status" }, "The new version runs beside the job; nothing is changed …");
+  fill(node, wait);
+  const rows = (data, empty) => {
+    const table = new Table({ empty });
+    table.show(data);
+    return table.node;
+  };
+  watch({ preview: statement }, (event, data) => {
+    if (event === "pair") {
+      const told = data.fellow ? `${data.alike} rows alike, ${data.gone} only now (-), ${data.come} only in the new version (+)` : "the job has no such window";
+      wait.before(h("details", { open: true }, h("summary", {}, `${clock(data.start)} to ${clock(data.end)} UTC: ${told}`), rows(data, "no row differs")));
+    } else if (event === "costs") {
+      const lacking = [["now", data.only.gone], ["in the new version", data.only.come]].filter(([, names]) => names.length);
+      const costs = h(
+        "div",
+        {},
+        h("h2", {}, "What both have cost meanwhile"),
+        rows(data, ""),
+        data.shared > 0 && h("p", { class: "dim" }, `${data.shared} of the flows are the same one.`),
+        lacking.map(([which, names]) => h("p", { class: "dim" }, `Columns only ${which}: ${names.join(", ")}`)),
+        data.readers.length > 0 && h("p", { class: "warn" }, `It is read by ${data.readers.join(", ")}, so it cannot be altered.`),
+      );
+      wait.before(costs);
+      say(wait, "Nothing is changed yet.");
+      done();
+    } else if (event === "error" || event === "lost") {
+      wait.className = "bad";
+      say(wait, data.error);
+    }
+  }, signal);
 }
 
 /** The windows against Spark over the archive. */
