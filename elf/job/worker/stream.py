@@ -605,12 +605,13 @@ class StreamWorker:
     def checkpoint(self) -> StreamCheckpoint:
         """Everything that this worker needs to continue after a crash."""
         sources, number = self._sources.image()
+        flows = tuple(state.checkpoint() for state in self._flows.values())
         for state in self._flows.values():
             state.dirty = False
         return StreamCheckpoint(
             highest=self._sources.highest,
             sources=sources,
-            flows=tuple(s.checkpoint() for s in self._flows.values()),
+            flows=flows,
             number=number,
             shared=self._settings.shared,
             gone_until=self._gone_until,
