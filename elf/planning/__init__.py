@@ -4,8 +4,9 @@ returns a decision with its reasons. Nothing here acts, remembers or reads a clo
 | module | asks | after |
 |---|---|---|
 | ``balance`` | which units of work go from which agent to which | Flux (ICDE 2003), as Enorm uses it (3.2) |
-| ``latency`` | what the latency of a window comes to, by a model: mean, variance, quantiles | SCALLA, 3 |
-| ``phases`` | where the latency of windows is, and what would help | SCALLA (VLDB 2015), 3.2 |
+| ``latency`` | what a latency comes to, by a model: mean, variance, quantiles | SCALLA (VLDB 2015), 3 |
+| ``deadlines`` | which tasks are done in time, and which are left out | SCALLA, 4.1 and 4.2 |
+| ``phases`` | where the latency of windows is, and what would help | SCALLA, 3.2 |
 | ``pacing`` | whether it is time to change anything, and which units may change | – |
 | ``etp`` | which operator grows on new machines, which machine leaves | Stela (*Assured cloud computing*) |
 | ``fusion`` | which operators belong in one component | Enorm (DEBS 2016), Algorithm 1 |

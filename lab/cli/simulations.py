@@ -186,3 +186,20 @@ def moving(
     from lab.cli.simmoving import MovingOptions, simulate_moving
 
     return simulate_moving(MovingOptions(tuple(scenario or ()), seed, json))
+
+
+@app.command()
+def latency(
+    scenario: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--scenario", metavar="NAME", help="model, rules, overload, scheduler; may be repeated (all)."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed, the same draws.")] = 1,
+    json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
+) -> int:
+    """Latency: SCALLA's model, settings within a bound, and overload; non-zero below a target."""
+    from lab.cli.simlatency import LatencyOptions, simulate_latency
+
+    return simulate_latency(LatencyOptions(tuple(scenario or ()), seed, json))
