@@ -14,7 +14,7 @@ from agents.reports import outputs_of
 from elf.batch import decode
 from elf.client.values import plain, rfc3339
 from elf.errors import ElfError
-from elf.page.events import Once
+from elf.page.events import KEPT_BYTES_MAX, Once
 from elf.wire.clients import ONE_SHOT_PREFIX, Execute, Published, WindowResult
 
 
@@ -23,7 +23,7 @@ class Status:
 
     def __init__(self, driver: Driver) -> None:
         self._driver = driver
-        self._told = Once(_facts)
+        self._told = Once(_facts, lambda result, _: len(result.payload) <= KEPT_BYTES_MAX)
         """Of results that several read."""
 
     def trouble(self) -> str:

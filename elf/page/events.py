@@ -19,6 +19,8 @@ V = TypeVar("V")
 KEEP_ALIVE_SECS: Final = 15.0
 """A silent stream says that it is still there this often; also how long a vanished reader may go unnoticed.
 """
+KEPT_BYTES_MAX: Final = 1 << 20
+"""Of an event that is kept for other streams."""
 HEADERS: Final = {"content-type": "text/event-stream", "cache-control": "no-store"}
 Event = tuple[str, Mapping[str, object]]
 """Its name, and its data."""
@@ -28,21 +30,25 @@ _json: Final = msgspec.json.Encoder(decimal_format="number").encode
 
 class Once(Generic[K, V]):
     """What ``make`` makes of a value that several ask about at about the same time: made once for the last
-    ones, which are told apart as objects."""
+    ones, which are told apart as objects. What does not ``fit`` is too large to be kept."""
 
-    def __init__(self, make: Callable[[K], V], kept: int = 2) -> None:
+    def __init__(self, make: Callable[[K], V], fits: Callable[[K, V], bool], kept: int = 2) -> None:
         self._make = make
+        self._fits = fits
         self._kept = kept
         self._last: OrderedDict[int, tuple[K, V]] = OrderedDict()
 
     def of(self, value: K) -> V:
         """It is not changed afterwards, and neither is the value."""
         found = self._last.get(id(value))
-        if found is None:
-            found = self._last[id(value)] = value, self._make(value)  # who is kept keeps its id
+        if found is not None:
+            return found[1]
+        made = self._make(value)
+        if self._fits(value, made):
+            self._last[id(value)] = value, made  # who is kept keeps its id
             if len(self._last) > self._kept:
                 self._last.popitem(last=False)
-        return found[1]
+        return made
 
 
 class EventStreams:
@@ -50,7 +56,7 @@ class EventStreams:
 
     def __init__(self, keep_alive_secs: float = KEEP_ALIVE_SECS) -> None:
         self._keep_alive_secs = keep_alive_secs
-        self._encoded = Once[Mapping[str, object], bytes](_json)
+        self._encoded = Once[Mapping[str, object], bytes](_json, lambda _, told: len(told) <= KEPT_BYTES_MAX)
         self._stopping = asyncio.Event()
         self._closing: set[asyncio.Future[None]] = set()
 
