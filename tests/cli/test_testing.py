@@ -84,6 +84,7 @@ def test_the_example_passes(capsys: pytest.CaptureFixture[str], tmp_path: Path) 
         ({"rows": []}, "rows: the query has windows: expect windows", []),
         ({"error": "unknown column"}, "error", ["- unknown column", "+ it was answered"]),
         ({"query": "SELECT nope FROM access", "rows": []}, "error", None),
+        ({"streams": {"access": {"file": "nowhere.log"}}, "rows": []}, "error", None),
     ],
 )
 def test_what_differs_is_shown(
@@ -145,6 +146,10 @@ def test_streams_of_a_configuration_are_masked_as_its_agents_mask_them(
             "streams:\n  x:\n    lins: a\ntests:\n  a: {query: q, rows: []}\n",
             ":2: streams.x: object contains unknown",
         ),
+        (
+            "streams:\n  x: {lines: a, file: b}\ntests:\n  a: {query: q, rows: []}\n",
+            ":2: streams.x: give lines or file",
+        ),
         ("config: [1]\ntests:\n  a: {query: q, rows: []}\n", ":1: "),
     ],
 )
@@ -157,6 +162,18 @@ def test_what_is_no_file_of_tests_is_told_with_its_place(
     assert (status, out) == (1, "")
     assert f"{path}{said}" in err
     assert len(err.splitlines()) == 1
+
+
+def test_what_is_not_there_is_said(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    status, out, err = elf_test(capsys, str(tmp_path / "no.yaml"))
+    assert (status, out, err) == (
+        1,
+        "",
+        f"elf: {tmp_path / 'no.yaml'}: cannot be read: No such file or directory\n",
+    )
+    file = tmp_path / "bare.yaml"
+    file.write_text("tests: {bare: {query: SELECT COUNT(*) AS n FROM access, rows: []}}")
+    assert "no lines are given: streams.NAME.lines, or file" in elf_test(capsys, str(file))[1]
 
 
 def test_only_some_of_them(capsys: pytest.CaptureFixture[str]) -> None:

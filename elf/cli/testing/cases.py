@@ -22,7 +22,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from agents.settings.tree import Branch, Leaf, plain, read_yaml
+from agents.settings.tree import Branch, ConfigProblems, Leaf, plain, read_yaml
 from elf.errors import UserError
 from elf.schema import ColumnType
 
@@ -98,7 +98,10 @@ class File:
 def read_cases(path: Path) -> File:
     """The tests of a file. Raises ``UserError``: what is wrong, with its place."""
     problems: list[str] = []
-    tree = read_yaml(path, problems)
+    try:
+        tree = read_yaml(path, problems)
+    except ConfigProblems as error:
+        raise UserError(str(error)) from None
     if problems:
         raise UserError("\n".join(problems))
     tests = tree.children.pop("tests", None)
@@ -126,7 +129,11 @@ def _streams(node: Branch) -> dict[str, Lines]:
         return {}
     if not isinstance(below, Branch):
         raise UserError(f"{below.place}: streams: NAME: … is wanted")
-    return {name: _converted(one, Lines, f"streams.{name}") for name, one in below.children.items()}
+    found = {name: _converted(one, Lines, f"streams.{name}") for name, one in below.children.items()}
+    for name, one in found.items():
+        if one.lines is not None and one.file is not None:
+            raise UserError(f"{below.children[name].place}: streams.{name}: give lines or file, one of them")
+    return found
 
 
 def _converted(node: Leaf | Branch, kind: type[T], name: str) -> T:
@@ -151,9 +158,6 @@ def _wrong(case: Case) -> str:
     for rows in [case.rows or [], *(window.rows for window in case.windows or [])]:
         if any(row.keys() != rows[0].keys() for row in rows):
             return "the rows of a window must name the same columns"
-    for stream, one in case.streams.items():
-        if one.lines is not None and one.file is not None:
-            return f"streams.{stream}: give lines or file, one of them"
     keys = [(utc(one.start), one.end and utc(one.end)) for one in case.windows or []]
     if len(set(keys)) < len(keys):
         return "a window stands there twice; give its end if there are several with one start"

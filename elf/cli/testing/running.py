@@ -108,6 +108,8 @@ def _answered(
     asked, came = Asked(sql), Came()
     rejects = folder / "rejects"
     try:
+        if not given:
+            raise UserError("no lines are given: streams.NAME.lines, or file")
         came.ordered = bool(asked.queries and asked.queries[-1].tree.args.get("order"))
         request = RunRequest(
             asked=asked,
