@@ -162,7 +162,7 @@ class Tracing:
             now = self._now_us()
             mark = self._mark(trace, now)
             mark.first_us, mark.last_us = mark.first_us or now, now
-            if len(mark.moments) < MOMENTS_MAX:
+            if self._has_spans(trace) and len(mark.moments) < MOMENTS_MAX:
                 mark.moments.append((now, f"slice of {sender}"))
 
     def _sent(self, flow: str, pane: int) -> None:
