@@ -26,7 +26,7 @@ LOOK_MS: Final = 10_000
 """Over so long an agent measures what it does."""
 STALE_MS: Final = 30_000
 """What an agent has said is believed for so long."""
-BUSY_LEAST: Final = 50_000
+BUSY_LEAST: Final = 20_000
 """Where nobody does more than so much, in millionths of a core, it does not matter who does it."""
 AGENTS_MAX: Final = 16_384
 """Agents whose loads are kept."""

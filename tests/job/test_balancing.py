@@ -92,7 +92,7 @@ def test_what_would_only_change_sides_stays_and_so_does_what_matters_to_nobody(i
     world = World(303, 2)
     spec, _ = begun(world, 5_000)
     balancing, lead = Balancing(world.agents[0].node.log, PACE), leader(world, spec).address
-    job, rest = (20_000, 25_000) if idle else (300_000, 0)
+    job, rest = (10_000, 9_000) if idle else (300_000, 0)
     balancing.heard(lead, AgentLoad(rest, (GroupLoad(spec.uid, job),)), 1_000)
     for address in ("other:1", "other:2"):
         balancing.heard(address, AgentLoad(0), 1_000)

@@ -64,7 +64,7 @@ class JobGroup:
         self._pruned_ms = 0
         self._pruned_us = START_OF_TIME
         self._failure = self._waiting = ""
-        self._commits = self._rows = self.final_us = 0
+        self.commits = self._rows = self.final_us = 0
 
     # -- changes ---------------------------------------------------------------------------------------------
 
@@ -125,7 +125,7 @@ class JobGroup:
     # -- windows ---------------------------------------------------------------------------------------------
 
     def windows_committed(self, event: WindowsCommitted) -> list[Effect]:
-        self._commits, self._rows = self._commits + 1, self._rows + event.rows
+        self.commits, self._rows = self.commits + 1, self._rows + event.rows
         self.final_us += event.cpu_us
         self._failure = event.aggregate_failure or self._failure
         return self.master.windows_committed(event.done)
@@ -243,4 +243,4 @@ class JobGroup:
         )
 
     def work(self) -> JobWork:
-        return JobWork(self.master.spec.uid, self._commits, self._rows, self.final_us, self.outputs.work())
+        return JobWork(self.master.spec.uid, self.commits, self._rows, self.final_us, self.outputs.work())

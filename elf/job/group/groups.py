@@ -49,6 +49,10 @@ from elf.job.spec import JobSpec, VersionRecord, app_id
 from elf.job.work import JobWork
 from elf.wire.base import Answer
 
+COMMIT_US: Final = 2_000
+"""What a commit of panes, or of windows, takes its agent beside what is measured of it: messages, the group's
+log, readers. Eight jobs with windows of a second, all led by one of five simulated agents, made that agent
+busy for 4.1 ms a window more than was measured (and measured 3.9)."""
 LOOK_MS: Final = 1_000
 """The pause between two looks at all job groups: a group with nothing under way costs nothing in between."""
 
@@ -114,13 +118,16 @@ class JobGroups:
         return uid not in self._job_groups and self._log.leader(uid) == self._address
 
     def spent(self) -> dict[str, int]:
-        """CPU time of the groups that we lead so far, in µs: of windows, and of panes at their roots."""
+        """CPU time of the groups that we lead so far, in µs: of windows, and of panes at their roots, with
+        what goes with each commit of them."""
         found = {}
         for uid in self._led:
             group = self._job_groups.get(uid)
             counts = [self.roots.counts(flow) or {} for flow in self._log.job_groups.flows(uid)]
-            own = 0 if group is None else group.final_us
-            found[uid] = own + sum(one.get("commit_us", 0) for one in counts)
+            us = 0 if group is None else group.final_us + COMMIT_US * group.commits
+            found[uid] = us + sum(
+                one.get("commit_us", 0) + COMMIT_US * one.get("commits", 0) for one in counts
+            )
         return found
 
     def term(self, uid: str) -> int | None:
