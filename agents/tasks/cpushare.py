@@ -6,7 +6,9 @@ all of its threads; users' code runs in processes of their own, with limits of t
 
 Rules: an agent that has taken little may take ``BURST_S`` of its share at once. A pause is as long as it
 takes to be within the share again, and never shorter than ``PAUSE_S_MIN``: who has not looked at its files
-for that long does not take them for silent (protocol 3.4), so a pause makes no row late."""
+for that long does not take them for silent (protocol 3.4), so a pause makes no row late. It is never longer
+than ``PAUSE_S_MAX``, and a chunk is read after it: where other work alone takes the share (a master's, a
+question's), reading is slow, and does not stop."""
 
 from __future__ import annotations
 
@@ -17,6 +19,7 @@ from typing import Final
 BURST_S: Final = 5.0
 PAUSE_S_MIN: Final = 2.5
 """More than ``elf.job.worker.sources.STALL_MS``."""
+PAUSE_S_MAX: Final = 30.0
 
 
 class CpuShare:
@@ -47,6 +50,7 @@ class CpuShare:
         now_s, spent_s = self._now_s(), self._spent_s()
         gained_s = self._share * (now_s - self._looked_s)
         self._left_s = min(self._left_s + gained_s, BURST_S * self._share) - (spent_s - self._before_s)
+        self._left_s = max(self._left_s, -PAUSE_S_MAX * self._share)
         self._looked_s, self._before_s = now_s, spent_s
         owed_s = -self._left_s / self._share
         return owed_s if owed_s >= PAUSE_S_MIN else 0.0

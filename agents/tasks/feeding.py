@@ -556,7 +556,7 @@ class Feeding:
         """Hold the inputs back while the process has taken more of a core than it may. What it costs is known
         when the chunk is taken."""
         await asyncio.wrap_future(fed)
-        while pause_s := self._cpu_share.pause_s():
+        if pause_s := self._cpu_share.pause_s():
             now_ms = self._now_ms()
             if self._share_told_ms is None or now_ms - self._share_told_ms >= SHARE_TOLD_EVERY_MS:
                 self._share_told_ms = now_ms

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from agents.tasks.cpushare import BURST_S, PAUSE_S_MIN, CpuShare
+from agents.tasks.cpushare import BURST_S, PAUSE_S_MAX, PAUSE_S_MIN, CpuShare
 from elf.job.commands import Install
 from elf.job.worker import sources
 from elf.job.worker.stream import WorkerSettings
-from tests.support.guest import STREAM, guest, lines, the_flow
+from tests.support.guest import STREAM, Guest, guest, lines, the_flow
 from tests.support.waiting import eventually
 
 
@@ -68,6 +69,15 @@ def test_little_work_is_never_held_back() -> None:
         assert share.pause_s() == 0
 
 
+def test_what_other_work_has_taken_is_not_owed_for_ever() -> None:
+    host = Host()
+    share = host.share(0.1)
+    host.works(1_000)
+    assert share.pause_s() == pytest.approx(PAUSE_S_MAX)
+    host.now += PAUSE_S_MAX
+    assert share.pause_s() == 0
+
+
 class Slow(CpuShare):
     """Each chunk is too much."""
 
@@ -93,3 +103,25 @@ async def test_a_pause_makes_no_row_late(tmp_path: Path) -> None:
         await eventually(lambda: agent.rows() + agent.late() >= 2 * count, lambda: f"{agent.rows()} rows", 60)
         assert (agent.rows(), agent.late()) == (2 * count, 0)
         assert share.asked >= 4, "it was held back"
+
+
+class Taken(CpuShare):
+    """Other work takes more than the share, all the time."""
+
+    def pause_s(self) -> float:
+        return 0.05
+
+
+async def test_reading_goes_on_where_other_work_takes_the_share(tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(lines(0, 1))
+    async with guest(log, cpu_share=Taken(1.0)) as agent:
+        agent.feeding.perform(STREAM, Install(the_flow()))
+        await agent.begun()
+        for n in range(1, 4):
+            log.open("a").write(lines(n, 1))
+            await eventually(partial(_has, agent, n), lambda: f"{agent.rows()} rows", 20)
+
+
+def _has(agent: Guest, rows: int) -> bool:
+    return agent.rows() >= rows
