@@ -12,7 +12,7 @@ with the ones or the others.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from elf.ql.plan import Condition, Fragment
@@ -35,10 +35,10 @@ class _Undecided(Exception):
     """Labels alone do not say it."""
 
 
-def may_have_rows(fragment: Fragment, known: Iterable[Labels] | None) -> bool:
+def may_have_rows(fragment: Fragment, known: Collection[Labels] | None) -> bool:
     """Whether an agent that has said these sets of labels may have rows of a fragment. None: it has said
-    nothing."""
-    if known is None:
+    nothing; more than ``KEPT``: there may be others."""
+    if known is None or len(known) > KEPT:
         return True
     return any(all(_may(one, dict(labels)) for one in fragment.where) for labels in known)
 

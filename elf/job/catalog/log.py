@@ -70,7 +70,7 @@ class Member(msgspec.Struct, frozen=True):
     since_us: int
     until_us: int = FOREVER_US
     labels: tuple[Labels, ...] | None = None
-    """All that it has said of itself; None: it says nothing, or has said too much (``elf.job.places``)."""
+    """All that it has said of itself; None: it says nothing (``elf.job.places``)."""
 
 
 class CatalogLog:
@@ -686,8 +686,7 @@ def _labels(entry: MemberJoined, known: Member | None) -> tuple[Labels, ...] | N
     if entry.labels is None:
         return None
     before = (known.labels if known is not None else None) or ()
-    found = tuple(dict.fromkeys((*before, entry.labels)))
-    return found if len(found) <= KEPT else None
+    return tuple(dict.fromkeys((*before, entry.labels)))[: KEPT + 1]  # one more says that it has had too many
 
 
 def _of_name(specs: Iterable[_Named], name: str, creator: str) -> _Named | None:
