@@ -59,8 +59,9 @@ _SETTINGS: Final = {
 }
 _BRIEF: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Options of a Java that plans much and computes little: its second compiler would take half of the CPU."""
-BRIEF_BYTES_MAX: Final = 32 << 20
-"""Of Parquet: so little is read sooner than compiled."""
+BRIEF_BYTES_MAX: Final = 128 << 20
+"""Of Parquet: so little is read sooner than compiled. On two cores four million lines of an access log (in
+116 MB) took 19 s of CPU in place of 25, one million 12 in place of 18 to 20."""
 
 
 class SparkFailed(UserError):
@@ -114,7 +115,7 @@ def opened(
     Args:
         master (str): any Spark master URL: ``local[*]``, ``spark://host:7077``, ``yarn``, ``k8s://…``.
         progress (bool | None): whether the stages' progress bar is shown; None: when stderr is a terminal.
-        brief (bool): whether it is for small queries (``BRIEF_BYTES_MAX``), one or many.
+        brief (bool): whether its queries are small (``BRIEF_BYTES_MAX``), or many.
         memory (str): of a local Spark's heap, at most, as Java says it: ``1g``.
         conf (Mapping[str, str] | None): more settings of Spark's, and of Hadoop's after ``spark.hadoop.``.
 
@@ -152,7 +153,6 @@ def opened(
         }
         if brief:
             settings["spark.driver.extraJavaOptions"] += f" {_BRIEF}"
-            settings["spark.sql.shuffle.partitions"] = "1"
         for key, value in (settings | dict(conf or {})).items():
             builder = builder.config(key, value)
         try:
