@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from agents.masks import HOWS
 from agents.settings.declare import example, named, required, section, setting, values_of
 from agents.settings.kinds import (
@@ -32,6 +34,7 @@ from agents.settings.kinds import (
     whole,
 )
 from elf.errors import ConfigError
+from elf.fields import Labels
 from elf.schema import COLUMN_TYPES, ZONED
 from elf.transport.base import Limits
 from overlay.config import OverlayConfig
@@ -79,6 +82,21 @@ def time_zone() -> Kind[str]:
     return Kind("the name of a time zone, such as Europe/Berlin", read)
 
 
+def labels() -> Kind[Mapping[str, str]]:
+    """Names and texts that an agent may say of itself to others: they take no message with more."""
+    kind = table(_WORD)
+
+    def read(value: object) -> Mapping[str, str]:
+        found = kind.read(value)
+        try:
+            msgspec.convert(tuple(found.items()), Labels)
+        except msgspec.ValidationError:
+            raise Unfit("must be at most 64 names of 255 characters, and texts of 4096") from None
+        return found
+
+    return Kind(kind.name, read, kind.split)
+
+
 _WORD: Final = matching(r"\S(.*\S)?", "a text")
 _PATTERN: Final = matching(r"/.+", "an absolute path (wildcards: *, **, ?, [abc])")
 _FOLDER: Final = matching(r"/.*", "an absolute path")
@@ -100,7 +118,7 @@ class AgentConfig:
         "", empty_or(address()), "The address that others use to get here; empty: the same as listen."
     )
     labels: Mapping[str, str] = setting(
-        {}, table(_WORD), "What kind of machine it is, as role: shop; queries read _labels.role."
+        {}, labels(), "What kind of machine it is, as role: shop; queries read _labels.role."
     )
     place: str = setting(
         "", empty_or(_WORD), "Where it stands, as region/rack: among agents equally far it prefers its own."

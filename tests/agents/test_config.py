@@ -287,6 +287,11 @@ def test_unknown_variables_are_noted_when_they_look_like_ours() -> None:
         ("agent: {listen: 7071}", "elf.yaml:1: agent.listen must be host:port, not 7071"),
         ("agent: web", "elf.yaml:1: agent must have keys: name, listen, advertise, labels, place"),
         ("agent: [1]", "elf.yaml:1: agent must have keys: name, listen, advertise, labels, place"),
+        (f"agent: {{labels: {{a: {'x' * 4_097}}}}}", "elf.yaml:1: agent.labels must be at most 64 names"),
+        (
+            "agent: {labels: {" + ", ".join(f"l{n}: x" for n in range(65)) + "}}",
+            "elf.yaml:1: agent.labels must be at most 64 names of 255 characters, and texts of 4096",
+        ),
         ("streams: [a]", "elf.yaml:1: streams must have a name for each of its parts"),
         ("cluster: {bootstrap: [a:1, b]}", "elf.yaml:1: cluster.bootstrap 'b' is not host:port"),
         (
