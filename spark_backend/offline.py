@@ -53,6 +53,11 @@ _LINES: Final = (
     "stream STRING, date STRING, hour STRING, agent STRING"
 )
 _FACTS: Final = "agent_name STRING, labels MAP<STRING, STRING>"
+_ONE_BY_ONE: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
+_LOCAL_MAX: Final = 10_000
+_AWAY_MAX: Final = 32
+"""So many files at most are looked at by the driver; for more, tasks are made, which takes longer than to look
+at files that are near."""
 _SCHEMES: Final = {"s3": "s3a", "gcs": "gs"}
 """What Hadoop calls the file systems that Arrow calls otherwise."""
 _ARROWS: Final = {hadoop: arrow for arrow, hadoop in _SCHEMES.items()}
@@ -350,6 +355,7 @@ def _lines(
         sorted_by = {} if fragment is None else _sorted_by(files, fragment)
         types = TYPES["spark"]
         more = "".join(f", {_key(name)} {types[kind]}" for name, kind in sorted_by.items())
+        spark.conf.set(_ONE_BY_ONE, str(_LOCAL_MAX if target.local else _AWAY_MAX))
         reader = spark.read.schema(f"{_LINES}{more}").option("basePath", _uri(target, target.root))
         lines = reader.parquet(*(_uri(target, path) for path in paths))
         for condition in () if fragment is None else fragment.where:
