@@ -56,8 +56,8 @@ _FACTS: Final = "agent_name STRING, labels MAP<STRING, STRING>"
 _ONE_BY_ONE: Final = "spark.sql.sources.parallelPartitionDiscovery.threshold"
 _LOCAL_MAX: Final = 10_000
 _AWAY_MAX: Final = 32
-"""So many files at most are looked at by the driver; for more, tasks are made, which takes longer than to look
-at files that are near."""
+"""So many files at most are looked at by the driver; for more, tasks are made, which takes longer where files
+are near."""
 _SCHEMES: Final = {"s3": "s3a", "gcs": "gs"}
 """What Hadoop calls the file systems that Arrow calls otherwise."""
 _ARROWS: Final = {hadoop: arrow for arrow, hadoop in _SCHEMES.items()}
