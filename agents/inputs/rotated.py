@@ -83,6 +83,9 @@ class Rotated:
         self._folders: dict[Path, tuple[int, int, list[str]]] = {}
         self._oldest: dict[str, int] = {}
         self._image: tuple[Position, ...] | None = None
+        self.passed_ns = 0
+        """When the newest file that is not read, as it was there at the first start, was written to; 0: there
+        was none."""
         self._begun = positions
         """Positions whose logs are not known yet."""
         for position in positions:
@@ -108,6 +111,7 @@ class Rotated:
             if later and (status.st_dev, status.st_ino) not in known:
                 newest[log] = found
         for found in newest.values():
+            self.passed_ns = max(self.passed_ns, found[2].st_mtime_ns)
             self._remember_unread(*found)
             self._since[found[1]] = found[2].st_mtime_ns + 1
         for log in set(self.logs) - newest.keys():

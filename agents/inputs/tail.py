@@ -330,6 +330,11 @@ class Tail:
         self._files = self._new_files(from_end=True, kept_bytes=KEPT_BYTES)
         self._gaps = []
 
+    @property
+    def passed_us(self) -> int:
+        """See ``Input``."""
+        return self._files.rotated.passed_ns // 1_000
+
     def close(self) -> None:
         for follower in self._files.followers.values():
             follower.close()

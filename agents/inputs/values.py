@@ -175,6 +175,12 @@ class Input(Protocol):
         that is there then: what came before them is passed over. Only if it ``rests``."""
         ...
 
+    @property
+    def passed_us(self) -> int:
+        """When the newest source that was passed over, with its last lines, was written to; 0: there was
+        none. To be asked when all is read that it has begun with."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -187,6 +193,10 @@ class Unresting:
 
     def rest(self) -> None:
         raise ElfBug("what has to be read does not rest")
+
+    @property
+    def passed_us(self) -> int:
+        return 0
 
 
 class ReadOnce(Unresting):

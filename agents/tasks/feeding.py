@@ -418,6 +418,8 @@ class Feeding:
                 break
             new_sources = stream.input.has_new_sources
             await asyncio.wrap_future(self._feed(stream, chunk, LEARNED_AT_ONCE))
+        if passed_us := stream.input.passed_us:
+            await asyncio.wrap_future(stream.thread.submit(stream.task.worker.passed_over, passed_us))
         self._tell_problems(stream)
         resting.end()
 

@@ -104,6 +104,10 @@ class Masked:
     def rest(self) -> None:
         self._source.rest()
 
+    @property
+    def passed_us(self) -> int:
+        return self._source.passed_us
+
     def close(self) -> None:
         self._source.close()
         self._lines.close()

@@ -45,6 +45,28 @@ async def test_a_flow_begins_after_all_that_was_written_before_it_was_wanted(tmp
         await eventually(lambda: agent.rows() == 5, lambda: f"{agent.rows()} of 5 rows", 20)
 
 
+@pytest.mark.parametrize("before", [0, 100])
+async def test_a_flow_begins_after_what_was_rotated_while_nobody_wanted_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: int
+) -> None:
+    """Its pane would lack the rows that lie in the other file, and say nothing of that."""
+    monkeypatch.setattr(resting, "ASKED_MS", 0)
+    log, old, flow = tmp_path / "a.log", tmp_path / "a.log.1", the_flow()
+    log.write_text(lines(0, before))
+    async with guest(log) as agent:
+        if before:  # a flow has read some of it, long ago
+            agent.feeding.perform(STREAM, Install(flow))
+            await agent.begun()
+            agent.feeding.perform(STREAM, Uninstall(flow.uid))
+        await agent.rests()
+        log.open("a").write(lines(before, 1_000))
+        log.rename(old)
+        log.write_text("")
+        agent.told.clear()
+        agent.feeding.perform(STREAM, Install(flow))
+        assert await agent.begun() >= old.stat().st_mtime
+
+
 async def test_who_asks_about_a_stream_hears_of_its_last_lines(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text(lines(0, 2_000))

@@ -67,6 +67,11 @@ class Sources:
         for name in names:
             self._known.pop(name, None)
 
+    @property
+    def tell(self) -> bool:
+        """Whether any of those that may have more has told an event time."""
+        return any(source.highest != LONG_AGO for source in self._known.values())
+
     def ends(self) -> dict[str, int]:
         """How far each was read."""
         return {name: source.end for name, source in self._known.items()}

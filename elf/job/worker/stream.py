@@ -516,6 +516,12 @@ class StreamWorker:
         must = due or command.past is None
         return self._outcome(sealed, must_checkpoint=must, now_ms=command.now_ms, counts=counts)
 
+    def passed_over(self, until_us: int) -> None:
+        """What was written until then is read by nobody. Where no source says how far event time is, new
+        flows begin after that."""
+        if not self._sources.tell:
+            self._gone_until = max(self._gone_until, until_us)
+
     def _next_pane(self, flow: Flow) -> int:
         """The first pane after everything that was read, all of which is parsed, or known to be gone."""
         pane_us, lateness_us = flow.fragment.pane_us, self.lateness_us(flow.fragment) or 0
