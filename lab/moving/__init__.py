@@ -9,6 +9,7 @@
 | ``groups`` | nodes with key groups whose load changes: Enorm's figures 10 to 13 |
 | ``fused`` | operators that hand tuples on, in one component or several: figure 16 |
 | ``master`` | a master that is moved, in a simulated fleet of real nodes |
+| ``balanced`` | a hundred jobs after a rolling restart, which then move by themselves |
 | ``scenarios`` | all of them by name, with what was measured and the target |
 
 The papers' figures are pictures without numbers, and of two topologies not even the layout is known: what is

@@ -11,6 +11,7 @@ from typing import Any, Final
 from elf.planning import etp
 from lab.bench.simulated.costs import measured as measured_costs
 from lab.moving import fused, groups, jobs, topologies
+from lab.moving.balanced import balanced
 from lab.moving.master import Moved, moved
 
 Facts = dict[str, Any]
@@ -168,6 +169,13 @@ def scale_in(seed: int) -> Found:
     return Found(found, "at least 95 % of the throughput kept, and no second without output", reached)
 
 
+def balance(seed: int) -> Found:
+    found = balanced(seed, measured_costs())
+    return Found(
+        found, "greatest CPU of 16 agents over the mean: at most 1.3 within a minute", found["after"] <= 1.3
+    )
+
+
 SCENARIOS: Final[Mapping[str, Callable[[int], Found]]] = {
     "figure_6.8": figure_6_8,
     "scale_out_page_load": page_load,
@@ -181,4 +189,5 @@ SCENARIOS: Final[Mapping[str, Callable[[int], Found]]] = {
     "figure_11": figure_11,
     "figure_12": figure_12,
     "figure_13": figure_13,
+    "balance": balance,
 }

@@ -13,6 +13,7 @@ from elf.planning import etp
 from lab.bench.simulated.costs import Costs
 from lab.cli.simmoving import MovingOptions, simulate_moving
 from lab.moving import fused, groups, jobs
+from lab.moving.balanced import balanced
 from lab.moving.master import moved
 from lab.moving.rates import Flowing, Instance, Kind, dealt, fair
 
@@ -101,3 +102,9 @@ def test_a_master_is_moved_in_no_time_while_its_state_would_take_some() -> None:
     assert len(found.gaps) == 2
     assert 0 < found.instant_ms < 100
     assert found.cost.pause_ms > 0
+
+
+def test_after_a_rolling_restart_jobs_spread() -> None:
+    found = balanced(1, Costs(), agents=4, jobs=8)
+    assert 1 <= found["after"] < found["before"] + 0.1
+    assert found["masters_most_after"] <= found["masters_most_before"]
