@@ -28,6 +28,9 @@ STALE_MS: Final = 30_000
 """What an agent has said is believed for so long."""
 BUSY_LEAST: Final = 20_000
 """Where nobody does more than so much, in millionths of a core, it does not matter who does it."""
+AHEAD_MS: Final = 60_000
+"""A decision from further in the future is of one whose clock was wrong. It holds its own job, of which
+nothing older becomes an entry, and not the others."""
 AGENTS_MAX: Final = 16_384
 """Agents whose loads are kept."""
 
@@ -88,8 +91,10 @@ class Balancing:
         loads = self.loads(now_ms)
         if max((load.total for load in loads.values()), default=0.0) < BUSY_LEAST:
             return ()
-        moved = [(one.uid, one.at_ms) for one in self._log.assignments]
-        due = turn(self.pace, flux.imbalance(loads), moved, (), now_ms)
+        decided = list(self._log.assignments)
+        moved = [(one.uid, one.at_ms) for one in decided if one.at_ms - now_ms <= AHEAD_MS]
+        ahead = {one.uid for one in decided if one.at_ms - now_ms > AHEAD_MS}
+        due = turn(self.pace, flux.imbalance(loads), moved, ahead, now_ms)
         found: dict[str, AssignJobGroup] = {}
         if due.due:
             for move in flux.balance(loads, due.held).moves:  # one change at a time a job

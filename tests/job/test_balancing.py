@@ -99,6 +99,20 @@ def test_what_would_only_change_sides_stays_and_so_does_what_matters_to_nobody(i
     assert balancing.decide(2_000) == ()
 
 
+def test_who_decided_with_a_clock_ahead_holds_up_no_other_job() -> None:
+    world = World(306, 2)
+    spec, _ = begun(world, 5_000)
+    lead, other = leader(world, spec).address, "other:1"
+    for uid, moves in (("0" * 32 + ".1", [spec.uid]), (spec.uid, [])):
+        log = CatalogLog(world.agents[0].node.log.after(0))
+        seq, at_ms = log.last + 1, 10**9
+        log.append(JobGroupAssigned(seq=seq, uid=uid, origin=other, target=lead, at_ms=at_ms, why="so it is"))
+        balancing = Balancing(log, PACE)
+        balancing.heard(lead, AgentLoad(300_000, (GroupLoad(spec.uid, 300_000),)), 1_000)
+        balancing.heard(other, AgentLoad(0), 1_000)
+        assert [one.uid for one in balancing.decide(2_000)] == moves
+
+
 def test_the_leader_of_the_voters_dies_and_the_next_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """It has loads from what it has heard as a voter, and the last decision from the log."""
     world = World(304, 5)
