@@ -37,7 +37,7 @@ async def _serve(address: str, cluster: str, listen: str, windows: int, creator:
     from elf.doors.flight import Server
 
     token = secrets.token_urlsafe(32)
-    async with connect(address, cluster=cluster, creator=creator) as client:
+    async with connect(address, cluster=cluster, creator=creator, reads_files=False) as client:
         try:
             server = Server(listen, token, Answers(client, windows), asyncio.get_running_loop())
         except OSError as error:
@@ -66,7 +66,7 @@ async def _serve_tools(address: str, cluster: str, windows: int, limits: Limits,
     from elf.doors.answers import Answers
     from elf.doors.tools import Tools, server_of
 
-    async with connect(address, cluster=cluster, creator=creator) as client:
+    async with connect(address, cluster=cluster, creator=creator, reads_files=False) as client:
         await server_of(Tools(Answers(client, windows), limits)).run_stdio_async()
 
 

@@ -64,6 +64,7 @@ def connect(
     creator: str | None = None,
     cluster: str = CLUSTER,
     keys: str | Path | Security | None = None,
+    reads_files: bool = True,
 ) -> Client:
     """A client of the agent at an address. ``async with`` opens it, or ``await client.open()``.
 
@@ -78,6 +79,8 @@ def connect(
             key of a user's agents on this machine; ``"none"``: it shows none. None: what the variable
             ``ELF_KEYS`` names, else those in ``~/.config/elf``, else, to an agent on this machine, the key of
             the user's agents there.
+        reads_files (bool): whether statements may name files of this machine, which the client then reads and
+            sends: tables that are joined, and functions. False where the text comes from somebody else.
 
     Returns:
         Client: not open yet.
@@ -98,7 +101,7 @@ def connect(
     """
     creator = creator or user_name()
     connection = Connection(address, timeout=timeout, creator=creator, cluster=cluster, keys=keys)
-    return Client(connection, creator)
+    return Client(connection, creator, reads_files=reads_files)
 
 
 def user_name() -> str:

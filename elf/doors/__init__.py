@@ -5,7 +5,8 @@ else with an ADBC driver speak; and the Model Context Protocol (``tools``), for 
 ``elf ui`` does. Rules:
 
 - A door reads. A text is one statement that changes nothing, by the table of roles (``elf.security.roles``);
-  the agent that answers decides by the asker's roles once more.
+  the agent that answers decides by the asker's roles once more. No file of this machine is read for it, since
+  whoever wrote the text may be a language model that a log has talked to.
 - It is closed to all but whoever opened it: it listens on loopback and wants a token, or talks to the process
   that started it.
 - It has an end. So many statements are answered at once, within so many seconds, and so many bytes of results

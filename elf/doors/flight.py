@@ -145,7 +145,9 @@ class Server(fl.FlightServerBase):  # type: ignore[misc]
             return iter(())
         if action.type != "CreatePreparedStatement":
             raise NotImplementedError(f"this door does not know {action.type}")
-        _, message = _read(action.body.to_pybytes())
+        name, message = _read(action.body.to_pybytes())
+        if name != "ActionCreatePreparedStatementRequest":
+            raise pa.ArrowInvalid(f"a statement is wanted to prepare, not {name or 'nothing'}")
         handle = message.query.encode()
         return iter([packed("ActionCreatePreparedStatementResult", prepared_statement_handle=handle)])
 

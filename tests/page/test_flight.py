@@ -24,6 +24,7 @@ from tests.page.conftest import Pages
 from tests.support.commands import elf
 from tests.support.enrolled import until
 
+FILE = Path(__file__).with_suffix(".csv")
 HEADER = "adbc.flight.sql.authorization_header"
 PAST = "SELECT product, SUM(clicks) AS clicks FROM JOB most WINDOWS SINCE '-1 hour' GROUP BY product"
 Connect = Callable[..., dbapi.Connection]
@@ -96,6 +97,11 @@ def test_what_there_is(connect: Connect) -> None:
         ("SHOW JOBS; DROP JOB most", "one statement at a time, not 2"),
         ("SELECT produkt FROM clicks GROUP BY produkt WINDOWING 1 SECONDS", "did you mean"),
         ("SELEC 1", "SELEC"),
+        (
+            f"SELECT t.a, COUNT(*) AS n FROM clicks JOIN '{FILE}' AS t USING (product) GROUP BY t.a "
+            "WINDOWING 1 SECONDS",
+            "did not come with the statement",
+        ),
     ],
 )
 def test_it_reads_and_says_what_is_wrong(sql: str, why: str, connect: Connect) -> None:
@@ -128,6 +134,13 @@ def test_what_comes_at_once_is_bounded(connect: Connect) -> None:
         told = list(pool.map(ask, connections))
     assert sum("are being answered" in one for one in told) >= 1
     assert sum(one.isdecimal() for one in told) >= 1
+
+
+def test_what_is_no_statement_is_not_prepared() -> None:
+    for body, why in ((b"", "nothing"), (packed("CommandGetCatalogs"), "CommandGetCatalogs")):
+        action = fl.Action("CreatePreparedStatement", pa.py_buffer(body))
+        with pytest.raises(pa.ArrowInvalid, match=f"a statement is wanted to prepare, not {why}"):
+            server.Server.do_action(None, None, action)  # type: ignore[arg-type]
 
 
 def test_results_wait_for_a_time_and_in_so_many_bytes() -> None:
