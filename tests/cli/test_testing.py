@@ -142,6 +142,7 @@ def test_streams_of_a_configuration_are_masked_as_its_agents_mask_them(
             ":2: a: the rows of a window must name the same",
         ),
         ("tests:\n  a: {query: q, rows: []}\n  a: {}\n", ":3: a stands here twice"),
+        ('tests:\n  a: {query: q, error: ""}\n', ":2: a: error: say a part of the refusal"),
         (
             "streams:\n  x:\n    lins: a\ntests:\n  a: {query: q, rows: []}\n",
             ":2: streams.x: object contains unknown",
@@ -181,3 +182,23 @@ def test_only_some_of_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert status == 1
     status, out, _ = elf_test(capsys, str(EXAMPLE), "--only", "one's own")
     assert (status, out.splitlines()[-1]) == (0, "1 passed")
+
+
+def test_whole_numbers_stand_for_doubles_of_any_size(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    query = "SELECT SUM(1234567890123456.0) AS d, SUM(1234567890123456) AS n FROM access WINDOWING 1 DAYS"
+    row = {"d": 3703703670370368, "n": 3703703670370368}
+    for n, passes in ((0, True), (1, False)):
+        expected = [{"start": "2026-01-01T00:00:00Z", "rows": [row | {"n": row["n"] + n}]}]
+        status, out, _ = elf_test(capsys, written(tmp_path, query=query, windows=expected))
+        assert (status == 0) == passes, out
+
+
+def test_any_name_is_in_the_report_for_a_server(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path, report = tmp_path / "one.yaml", tmp_path / "report.xml"
+    case = {"query": COUNT, "error": "no such"}
+    path.write_text(json.dumps({"tests": {"red \x1b[31m": case}}))
+    assert elf_test(capsys, str(path), "--junit", str(report))[0] == 1
+    (suite,) = xml.parse(report).getroot()
+    assert suite[0].get("name") == "red \\x1b[31m"

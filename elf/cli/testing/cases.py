@@ -153,6 +153,8 @@ def _wrong(case: Case) -> str:
         return "give query (SQL) or job (a file of SQL), one of them"
     if sum(one is not None for one in (case.windows, case.rows, case.error)) != 1:
         return "say what is expected: windows, rows (of a query without windows) or error, one of them"
+    if case.error == "":
+        return "error: say a part of the refusal"
     if case.agents < 1:
         return f"agents: {case.agents}: at least one is needed"
     for rows in [case.rows or [], *(window.rows for window in case.windows or [])]:

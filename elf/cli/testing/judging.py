@@ -1,13 +1,14 @@
 """What came of a test beside what it expects: each difference, and where it is.
 
 Rows are compared by the columns that the expected ones name, in their order where the query has ORDER BY and
-in any order otherwise. Numbers are equal if twelve digits are. A window without rows that nobody expects is
-no difference.
+in any order otherwise. Whole numbers are equal if all digits are, others if twelve are. A window without rows
+that nobody expects is no difference.
 """
 
 from __future__ import annotations
 
 import json
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -103,7 +104,12 @@ def _compared(where: str, expected: Sequence[Row], got: Sequence[Row], came: Cam
         shown = [_own(row) for row in got]
     else:
         shown = [{name: row.get(name) for name in names} for row in got]
-    want, have = [*map(_shown, expected)], [*map(_shown, shown)]
+    doubles = {name for row in shown for name, value in row.items() if isinstance(value, float)}
+    wanted = [
+        {name: _double(value) if name in doubles else value for name, value in row.items()}
+        for row in expected
+    ]
+    want, have = [*map(_shown, wanted)], [*map(_shown, shown)]
     return _ordered(where, want, have) if came.ordered else _of(where, want, have)
 
 
@@ -133,6 +139,12 @@ def _cut(lines: Sequence[str]) -> tuple[str, ...]:
 def _shown(row: Row) -> str:
     """A row as one text, equal for equal rows."""
     return json.dumps({name: _plain(value) for name, value in row.items()}, ensure_ascii=False)
+
+
+def _double(value: Any) -> Any:
+    """What is expected of a column of doubles: a whole number stands for one."""
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    return float(value) if is_whole and abs(value) < sys.float_info.max else value
 
 
 def _plain(value: Any) -> Any:

@@ -100,16 +100,20 @@ def _junit(tried: Sequence[Tried]) -> bytes:
     for path in dict.fromkeys(one.file for one in tried):
         own = [one for one in tried if one.file == path]
         failed = sum(not one.passed for one in own)
-        suite = xml.SubElement(suites, "testsuite", name=str(path), tests=str(len(own)), failures=str(failed))
+        suite = xml.SubElement(
+            suites, "testsuite", name=_xml(path), tests=str(len(own)), failures=str(failed)
+        )
         for one in own:
             case = xml.SubElement(
-                suite, "testcase", classname=str(path), name=one.name, time=f"{one.seconds:.3f}"
+                suite, "testcase", classname=_xml(path), name=_xml(one.name), time=f"{one.seconds:.3f}"
             )
             if not one.passed:
-                text = "\n".join(_lines(one))
-                shown = "".join(
-                    char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text
-                )
-                xml.SubElement(case, "failure", message=one.differences[0].where).text = shown
+                failure = xml.SubElement(case, "failure", message=_xml(one.differences[0].where))
+                failure.text = _xml("\n".join(_lines(one)))
     data: bytes = xml.tostring(suites, encoding="utf-8", xml_declaration=True)
     return data
+
+
+def _xml(text: object) -> str:
+    """What XML has no place for is escaped as Python does."""
+    return "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in str(text))
