@@ -30,7 +30,7 @@ from elf.client.values import rfc3339
 from elf.client.windows import WINDOW_COLUMNS, split
 from elf.errors import InputError, UserError
 from elf.page import panels
-from elf.page.report import WINDOWS_MAX, Report, Section, pieces
+from elf.page.report import WINDOWS_MAX, Last, Report, Section, pieces
 
 if TYPE_CHECKING:
     from agents.run import Summary
@@ -89,7 +89,10 @@ def of_logs(options: ReportOptions) -> int:
             tables={name: read_table(name) for name in asked.files},
             files=files_of(asked.sql) if asked.has_code else {},
         )
-        total = sum(Path(path).stat().st_size for path in inputs.streams[DEFAULT_STREAM])
+        read = [Path(path) for path in inputs.streams[DEFAULT_STREAM]]
+        if options.html.exists() and any(map(options.html.samefile, read)):
+            raise UserError(f"cannot write {options.html}: it is one of the logs")
+        total = sum(path.stat().st_size for path in read)
         with Progress("reading", total, size) as line:
             request = replace(request, told=line.tell)
             made = _queried(request) if options.sql else _panels(request, total)
@@ -122,13 +125,17 @@ class _Made:
 def _queried(request: RunRequest) -> _Made:
     from agents.run import run
 
-    windows: list[Window] = []
+    last = Last()
 
     def on_windows(result: WindowResult) -> None:
-        windows.extend(one for one in split(result) if not one.early)
+        for window in split(result):
+            if not window.early:
+                last.add(window)
 
     summary = run(request, on_windows)
-    return _Made([Section("Answer", "", request.asked.sql, windows, wide=True, alone=True)], summary)
+    sql = request.asked.sql
+    section = Section("Answer", "", sql, last.windows, wide=True, alone=True, count=last.count)
+    return _Made([section], summary)
 
 
 def _panels(request: RunRequest, total: int) -> _Made:
@@ -187,32 +194,34 @@ def of_job(
     """Write the report of a job's windows. Raises ``UserError``."""
     use_utf8()
     _check(html)
-    query, windows = asyncio.run(_read(job, since, until, address, cluster))
+    query, last = asyncio.run(_read(job, since, until, address, cluster))
+    windows = last.windows
     if not windows:
         raise UserError(f"job {job} keeps no window since {since or 'it began'}")
     facts = {
-        "windows": f"{len(windows):,}",
-        "not whole": f"{sum(not one.whole for one in windows):,}",
+        "windows": f"{last.count:,}",
+        "not whole" if last.count == len(windows) else f"not whole of the last {len(windows):,}": (
+            f"{sum(not one.whole for one in windows):,}"
+        ),
     }
-    section = Section(job, f"The last {min(len(windows), WINDOWS_MAX):,} windows.", query, windows, wide=True)
+    about = f"The last {min(len(windows), WINDOWS_MAX):,} windows."
+    section = Section(job, about, query, windows, wide=True, count=last.count)
     ends = [one.end for one in windows if one.end is not None]
     span = f"to {_at(max(ends))} UTC" if ends else ""
     _write(html, Report(title or f"Job {job}", span, facts, [section]))
     return 0
 
 
-async def _read(job: str, since: str, until: str, address: str, cluster: str) -> tuple[str, list[Window]]:
-    """A job's query, and its windows: of each the last revision."""
-    found: dict[object, Window] = {}
+async def _read(job: str, since: str, until: str, address: str, cluster: str) -> tuple[str, Last]:
+    """A job's query, and its windows."""
+    last = Last()
     async with connect(address, cluster=cluster) as client:
         told = (await client.sql(f"DESCRIBE {job}")).table
         facts = {} if told is None else {row["fact"]: row["value"] for row in told.to_pylist()}
         async for result in client.results(job, since, until):
             for window in split(result):
-                found[window.start, window.end] = window
-            while len(found) > 2 * WINDOWS_MAX:
-                found.pop(next(iter(found)))
-    return str(facts.get("query", "")), list(found.values())
+                last.add(window)
+    return str(facts.get("query", "")), last
 
 
 def _check(path: Path) -> None:

@@ -44,7 +44,8 @@ _MORE_STYLE: Final = """
 @dataclass(frozen=True)
 class Section:
     """A query and its windows, in any order. ``wide``: as the page is; ``keys``: columns whose numbers
-    measure nothing; ``alone``: one agent has read all, of which nothing is to be said."""
+    measure nothing; ``alone``: one agent has read all, of which nothing is to be said; ``count``: how many
+    windows there were, where not all are given."""
 
     title: str
     about: str
@@ -53,6 +54,33 @@ class Section:
     wide: bool = False
     keys: tuple[str, ...] = ()
     alone: bool = False
+    count: int = 0
+
+
+class Last:
+    """The last windows of a query, as they come, each in its last revision. More than a report shows are
+    counted and forgotten."""
+
+    def __init__(self) -> None:
+        self._found: dict[object, Window] = {}
+        self._past: datetime | None = None
+        self.count = 0
+
+    def add(self, window: Window) -> None:
+        """One more window, or a revision."""
+        key = (window.start, window.end)
+        if key not in self._found:
+            if window.revision and window.end is not None and self._past and window.end <= self._past:
+                return  # of one that is forgotten
+            self.count += 1
+        self._found[key] = window
+        if len(self._found) > 2 * WINDOWS_MAX:
+            gone = self._found.pop(next(iter(self._found)))
+            self._past = max(filter(None, (self._past, gone.end)), default=None)
+
+    @property
+    def windows(self) -> list[Window]:
+        return list(self._found.values())
 
 
 @dataclass(frozen=True)
@@ -110,7 +138,7 @@ def _section(one: Section) -> dict[str, object]:
         "about": one.about,
         "sql": one.sql,
         "windows": [_window(window, alone=one.alone) for window in reversed(kept)],
-        "older": len(order) - len(kept),
+        "older": max(one.count, len(order)) - len(kept),
         "wide": one.wide,
         "keys": one.keys,
     }

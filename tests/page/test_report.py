@@ -7,6 +7,7 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 
 from elf.cli.main import main
 from elf.client import Window
-from elf.page.report import ROWS_MAX, WINDOWS_MAX, Report, Section, pieces
+from elf.page.report import ROWS_MAX, WINDOWS_MAX, Last, Report, Section, pieces
 from lab.chromium import CHROMIUM, Browser, tab
 from tests.page.conftest import BAD, Pages
 from tests.support.commands import elf
@@ -127,6 +128,28 @@ def test_what_cannot_be_reported(
     assert status == 1
     assert why in err
     assert not html.exists()
+
+
+def test_a_log_is_not_replaced_by_its_report(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    log = tmp_path / "a.log"
+    log.write_text(LINE.format(1, 1, "/", "-"))
+    (tmp_path / "other").symlink_to(log)
+    status, _, err = elf_report(capsys, "--html", str(tmp_path / "other"), "--input", str(log))
+    assert (status, "it is one of the logs" in err) == (1, True)
+    assert log.read_text() == LINE.format(1, 1, "/", "-")
+
+
+def test_windows_beyond_those_that_are_shown_are_counted_and_forgotten() -> None:
+    last, many = Last(), 5 * WINDOWS_MAX
+    for number in range(many):
+        last.add(window(number))
+        last.add(replace(window(number), revision=1))
+    last.add(replace(window(0), revision=2))
+    assert last.count == many
+    assert len(last.windows) == 2 * WINDOWS_MAX
+    assert {one.revision for one in last.windows} == {1}
+    told = data_of("".join(pieces(Report("", "", {}, [Section("", "", "", last.windows, count=last.count)]))))
+    assert told["sections"][0]["older"] == many - WINDOWS_MAX
 
 
 def test_a_jobs_windows(pages: Pages, tmp_path: Path) -> None:
