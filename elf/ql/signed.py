@@ -67,6 +67,7 @@ def _altered(query: Query, statement: AlterJob) -> Query:
     if statement.query is not None:
         return statement.query
     changed = query.with_values(statement.settings)
+    changed = changed if statement.trees is None else changed.with_trees(statement.trees)
     return changed if statement.table is None else with_file(changed, *statement.table)
 
 

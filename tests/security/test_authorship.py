@@ -337,6 +337,15 @@ def test_a_version_rests_on_all_its_statements() -> None:
     assert not log.skipped
 
 
+def test_another_number_of_trees_is_what_was_signed_for_it() -> None:
+    log, create, trees = log_with(), said(CREATE), said("ALTER JOB busy TREES 4")
+    grow(log, AddJob(spec=job(create)))
+    four, one = job(create, trees, sql=f"{QUERY} TREES 4"), said("ALTER JOB busy TREES 1")
+    assert with_version(log, four, 2) is not None, log.refused(replace(four, version=2))
+    assert with_version(log, job(create, trees, sql=f"{QUERY} TREES 3"), 2) is None
+    assert with_version(log, job(create, trees, one, sql=f"{QUERY} TREES 1"), 2) is not None
+
+
 def test_a_version_goes_on_when_its_author_has_another_key_and_ends_when_that_was_revoked() -> None:
     log, create, function = log_with(), said(CREATE), said(ALTER, files=(("f.py", CODE),))
     grow(log, AddJob(spec=job(create)))
