@@ -93,6 +93,7 @@ FIRST: dict[Plant, int] = {
     plants.merges_what_overlaps: 2,
     plants.is_always_sure: 5,
     plants.forgets_what_was_left_out: 5,
+    plants.forgets_what_it_has_read: 7,
     plants.holds_a_mirrors_piece_beside: 3,
     plants.revises_what_is_reduced: 7,
     plants.forgets_what_was_dropped: 5,
