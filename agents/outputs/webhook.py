@@ -92,9 +92,9 @@ class Poster:
             status, text = self._tried(body, said)
         except (HTTPException, ConnectionError) as error:
             self._connection.close()
-            if not was_open or self._connection.over:
-                raise UserError(f"the server breaks off: {error!r}") from None
-            status, text = self._tried(body, said)  # it had closed what was open since the last request
+            if was_open and not self._connection.over:  # it had closed what was open since the last request
+                return self._post(body, headers)
+            raise UserError(f"the server breaks off: {error!r}") from None
         if not 200 <= status < 300:
             raise UserError(f"the server answers {status}: {text.decode(errors='replace')[:SAID_CHARS]}")
         return text

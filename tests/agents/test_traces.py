@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
+from urllib.parse import urlsplit
 
 import pytest
 
 from agents.metrics import Metrics
+from agents.outputs.webhook import Poster
 from agents.traces import sending
 from agents.traces.sending import Sender
 from agents.traces.spans import Span
+from elf.errors import UserError
 from tests.support.receiver import serving
 
 SPAN = Span(b"t" * 16, b"s" * 8, b"", "pane", 1, 2)
@@ -49,3 +54,27 @@ def test_what_waits_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         sender.put(SPAN)
     assert dropped(metrics) >= 2
     sender.close()
+
+
+def test_a_collector_that_babbles_ends_nothing() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as place:
+        threading.Thread(target=_babbling, args=(place,), daemon=True).start()
+        poster = Poster(urlsplit(f"http://127.0.0.1:{place.getsockname()[1]}/"))
+        poster.post(b"{}", {})
+        with pytest.raises(UserError, match="breaks off"):
+            poster.post(b"{}", {})
+        poster.close()
+
+
+def _babbling(place: socket.socket) -> None:
+    """One answer, on a connection that stays open, and then none that is of HTTP."""
+    first, _ = place.accept()
+    with first:
+        first.recv(4096)
+        first.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+        first.recv(4096)
+        first.sendall(b"what?\r\n\r\n")
+    second, _ = place.accept()
+    with second:
+        second.recv(4096)
+        second.sendall(b"what?\r\n\r\n")
