@@ -122,7 +122,7 @@ def test_an_alter_is_tried_beside_the_job_before_it_is_sent(pages: Pages, browse
     asked = "SELECT product, SUM(clicks_count) AS clicks FROM clicks GROUP BY product WINDOWING 1 SECONDS"
     pages.own.sql(f"CREATE JOB tried AS {asked}")
     dialog = "document.querySelector('dialog')"
-    new = "SELECT product, COUNT(*) AS clicks FROM clicks GROUP BY product WINDOWING 1 SECONDS"
+    new = "SELECT product, COUNT(*) AS clicks FROM clicks GROUP BY product WINDOWING 1 SECONDS -- all"
     with tab(browser) as page:
         page.open(pages.link(pages.own))
         page.until(NAV)

@@ -232,7 +232,8 @@ function alterDialog(name, before, send) {
     trying = new AbortController();
     said.hidden = true;
     const asked = text.value;
-    tryOut(tried, `ALTER JOB ${name} AS ${asked} PREVIEW ${TRIED} WINDOWS`, trying.signal, () => (seen = asked));
+    // On a line of its own: a comment at the end of the text must not swallow it.
+    tryOut(tried, `ALTER JOB ${name} AS ${asked}\nPREVIEW ${TRIED} WINDOWS`, trying.signal, () => (seen = asked));
   };
   const dialog = h(
     "dialog",
