@@ -9,7 +9,7 @@ from elf.job.commands import Resume, Suspend
 from elf.job.contributions import Piece
 from elf.job.effects import Effect, Send, Work
 from elf.job.messages.rollup import Committed, FlowProgress, Progress, Slice
-from elf.job.rollup.sender import SENT_BYTES_MAX, SENT_MAX, Sender
+from elf.job.rollup.sender import SENT_ALL_BYTES_MAX, SENT_BYTES_MAX, SENT_MAX, Sender
 from elf.job.snapshots import Sealed
 from overlay.turns import TURNS_MAX
 from tests.support.flow_copies import FLOW
@@ -66,6 +66,21 @@ def test_what_went_up_is_kept_within_bounds_and_not_for_a_root_that_dies() -> No
     assert sender.peer_down("relay") == []
     sender.send_up(replace(FLOW, leader="relay"), Piece(1, 2, 8))
     assert sender.peer_down("relay") == [], "it is the root: the next one is offered what it lacks"
+
+
+def test_what_went_up_of_all_flows_together_is_bounded() -> None:
+    sender = Sender(lambda _: "relay", lambda _: (), lambda _: 3, incarnation=1)
+    flows = [replace(FLOW, uid=f"f{number}") for number in range(SENT_ALL_BYTES_MAX // SENT_BYTES_MAX + 3)]
+    for flow in flows:
+        sender.add(flow)
+        sender.send_up(flow, Piece(0, 1, 8, b"", b"x" * SENT_BYTES_MAX))
+    sender.remove(flows[0].uid)
+    sender.send_up(flows[-1], Piece(0, 1, 8, b"", b"x" * SENT_BYTES_MAX))
+    told = [one.message for one in sender.peer_down("relay") if isinstance(one, Send)]
+    again = [one.flow for one in told if isinstance(one, Slice)]
+    assert again == [flow.uid for flow in (*flows[1:-3], flows[-1])]
+    sender.send_up(flows[1], Piece(1, 2, 8, b"", b"x"))
+    assert len(sender.peer_down("relay")) == 1
 
 
 def said(effects: list[Effect]) -> dict[str, int]:

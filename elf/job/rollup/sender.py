@@ -49,6 +49,8 @@ OFFERED_MAX = 200
 SENT_MAX = 8
 SENT_BYTES_MAX = 1 << 20
 """Of a flow, what has gone up and is kept until it is in a commit: so many pieces, and bytes."""
+SENT_ALL_BYTES_MAX = 16 << 20
+"""The same of all flows together."""
 
 
 @dataclass
@@ -64,12 +66,6 @@ class _Line:
     suspended: bool = False
     sent: list[tuple[str, Piece]] = field(default_factory=list)
     """What has gone to a parent that is not the root, and is in no commit yet; with that parent."""
-
-    def went(self, to: str, piece: Piece) -> None:
-        """A piece has gone up."""
-        self.sent.append((to, piece))
-        while len(self.sent) > SENT_MAX or sum(one.bytes for _, one in self.sent) > SENT_BYTES_MAX:
-            del self.sent[0]
 
 
 class Sender:
@@ -106,6 +102,7 @@ class Sender:
         self._offer_ms = offer_ms
         self._retained_bytes_max = retained_bytes_max
         self._lines: dict[str, _Line] = {}
+        self._sent_bytes = 0
         self._gathering: dict[str, _Line] = {}
         """Lines whose combiner holds something: they are few, and are looked at with every event."""
         self._job_groups: Turns[str] = Turns(groups_at_once)
@@ -155,7 +152,11 @@ class Sender:
 
     def remove(self, uid: str) -> list[Effect]:
         self._gathering.pop(uid, None)
-        return [Forget(uid, whole_flow=True)] if self._lines.pop(uid, None) else []
+        line = self._lines.pop(uid, None)
+        if line is None:
+            return []
+        self._keep_sent(line, [])
+        return [Forget(uid, whole_flow=True)]
 
     def flows(self) -> tuple[Flow, ...]:
         return tuple(line.flow for line in self._lines.values())
@@ -290,9 +291,17 @@ class Sender:
         line, parent = self._lines.get(flow.uid), self._parent_of(flow.topic)
         if line is not None:
             line.counts.update(messages=1, sent_bytes=piece.bytes)
-            if parent is not None and parent != flow.leader:
-                line.went(parent, piece)
+            room = self._sent_bytes + piece.bytes <= SENT_ALL_BYTES_MAX
+            if parent is not None and parent != flow.leader and room:
+                self._keep_sent(line, [*line.sent, (parent, piece)])
         return [Send(parent or flow.leader, slice_of(flow, piece))]
+
+    def _keep_sent(self, line: _Line, sent: list[tuple[str, Piece]]) -> None:
+        """What is kept of what a flow has sent: the last of these."""
+        while len(sent) > SENT_MAX or _bytes(sent) > SENT_BYTES_MAX:
+            del sent[0]
+        self._sent_bytes += _bytes(sent) - _bytes(line.sent)
+        line.sent = sent
 
     def peer_down(self, address: str) -> list[Effect]:
         """A parent is taken for dead, perhaps with what it had from us: that goes to the roots, which refuse
@@ -301,7 +310,7 @@ class Sender:
         for line in self._lines.values():
             flow = line.flow
             lost = [slice_of(flow, piece) for to, piece in line.sent if to == address]
-            line.sent = [one for one in line.sent if one[0] != address]
+            self._keep_sent(line, [one for one in line.sent if one[0] != address])
             found += [Send(flow.leader, one) for one in lost]
         return found
 
@@ -341,7 +350,7 @@ class Sender:
         line = self._lines.get(word.flow)
         number = self._number_of(line.flow.fragment.stream) if line else None
         if line is not None:
-            line.sent = [one for one in line.sent if one[1].end > word.end]
+            self._keep_sent(line, [one for one in line.sent if one[1].end > word.end])
         if line is None or number is None:
             return []
         found = [
@@ -521,3 +530,7 @@ class Sender:
                 )
                 found.append(Send(line.flow.leader, offer))
         return found
+
+
+def _bytes(sent: Iterable[tuple[str, Piece]]) -> int:
+    return sum(piece.bytes for _, piece in sent)
