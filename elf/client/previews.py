@@ -268,7 +268,7 @@ async def _costs(client: Client, preview: Preview, before: _Work, pairs: _Pairs)
     now, new = await _work(client, preview.job), await _work(client, preview.beside)
     shared = (now.keys() & new.keys()) - {""}
     own = [_less(work, before.get(flow, {})) for flow, work in now.items()]
-    more = [_less(work, before.get(flow, {}) if flow in shared else {}) for flow, work in new.items()]
+    more = [_less(work, before.get(flow, {}) if flow else {}) for flow, work in new.items()]
     table = pa.table(
         {
             "cost": list(_COSTS),

@@ -9,9 +9,11 @@ import pyarrow as pa
 import pytest
 
 from elf.cli.previewing import Pending
-from elf.client import Window
-from elf.client.previews import _pair
+from elf.client import Client, Window
+from elf.client.previews import _COSTS, _CPU, _costs, _pair, _Pairs
+from elf.client.results import Result
 from elf.errors import UserError
+from elf.wire.clients import Preview
 
 START, END = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1, 0, 1, tzinfo=UTC)
 SUM = pa.decimal128(38, 0)
@@ -80,3 +82,28 @@ def test_commit_is_of_the_last_preview_alone() -> None:
     pending.statement("DROP JOB busy")
     with pytest.raises(UserError, match="nothing was previewed"):
         pending.statement("COMMIT")
+
+
+async def test_a_flow_counts_from_the_beginning_of_a_preview_though_the_job_has_left_it() -> None:
+    preview = Preview("steered", "beside", 1, 1, "")
+    told = {"steered": {"other": 5}, "beside": {"first": 1_030}}
+    before = {
+        "first": dict.fromkeys(_COSTS, 0.0) | {"rows": 1_000.0},
+        "": dict.fromkeys(_COSTS, 0.0) | {"CPU ms": 9.0},
+    }
+
+    class Told(Client):
+        def __init__(self) -> None:
+            pass
+
+        async def sql(self, text: str) -> Result:
+            level = dict.fromkeys((*_CPU, "groups", "messages", "sent_bytes"), 0)
+            flows = [
+                {"flow": flow, "levels": [level | {"rows": rows}]}
+                for flow, rows in told[text.split()[-1]].items()
+            ]
+            return Result("", None, False, {"live": {"flows": flows}})
+
+    costs = await _costs(Told(), preview, before, _Pairs(preview))
+    rows = costs.table["cost"].to_pylist().index("rows")
+    assert (costs.table["now"][rows].as_py(), costs.table["new"][rows].as_py()) == (5, 30)
