@@ -33,6 +33,8 @@ def serve_flight(address: str, cluster: str, listen: str, windows: int, creator:
 
 
 async def _serve(address: str, cluster: str, listen: str, windows: int, creator: str | None) -> None:
+    import pyarrow as pa
+
     from elf.doors.answers import Answers
     from elf.doors.flight import Server
 
@@ -40,8 +42,10 @@ async def _serve(address: str, cluster: str, listen: str, windows: int, creator:
     async with connect(address, cluster=cluster, creator=creator, reads_files=False) as client:
         try:
             server = Server(listen, token, Answers(client, windows), asyncio.get_running_loop())
-        except OSError as error:
-            raise UserError(f"--listen {listen}: {error}") from None
+        except (OSError, pa.ArrowException):  # gRPC has said on standard error what it is
+            raise UserError(
+                f"--listen {listen}: nothing can listen there; is the port in use? Choose another"
+            ) from None
         thread = threading.Thread(target=server.serve, name="flight", daemon=True)
         thread.start()
         agent = (await client.status()).get("agent", client.address)

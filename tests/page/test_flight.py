@@ -172,3 +172,9 @@ def test_it_listens_on_loopback_alone(pages: Pages) -> None:
     done = elf("flight", "--connect", pages.fleet.address, "--listen", "0.0.0.0:7074")
     assert (done.returncode, "for this machine alone" in done.stderr) == (1, True)
     assert issubclass(server.Server, fl.FlightServerBase)
+
+
+def test_a_port_that_is_taken_is_said(pages: Pages) -> None:
+    args = ("--connect", pages.fleet.address, "--keys", str(pages.fleet.own))
+    tried = elf("flight", *args, "--listen", pages.fleet.address)
+    assert (tried.returncode, "is the port in use?" in tried.stderr) == (1, True), tried.stderr
