@@ -93,8 +93,13 @@ class Maintenance:
         self._turns: Turns[Peer] = Turns(config.refresh_at_once, config.refresh_turns_max)
 
     def schedule(self) -> None:
-        """Set the next refresh."""
-        self._context.about(("refresh", 0), self._context.config.tree_refresh_ms)
+        """Set the next refresh. Who has neighbours in a tree does not put it off: with heartbeats that come
+        together with it, now and then a dead parent is found a second later."""
+        name, period_ms = ("refresh", 0), self._context.config.tree_refresh_ms
+        if any(tree.parent is not None or tree.children for tree in self._links):
+            self._context.timers.set(name, self._context.every(period_ms))
+        else:
+            self._context.about(name, period_ms)
 
     def due(self, late: bool) -> None:
         """Speak to all parents, drop silent children (unless we slept), and see which node should be root."""

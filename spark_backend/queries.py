@@ -49,7 +49,12 @@ class Question:
 
     @property
     def bytes(self) -> int:
-        """Of the files of its span, at most so many are read."""
+        """Of the files of its span, at most so many are read.
+
+        Example:
+            >>> Question(plan, (Archived(archive, "clicks", "json", "ts"),)).bytes
+            0
+        """
         return sum(file.about.bytes for stream in self.streams for file in stream.files)
 
 
