@@ -80,6 +80,7 @@ def describe(
     members = (member.name for flow in flows for member in log.asked(flow.fragment))
     told = {
         "state": facts.state,
+        "version": str(facts.spec.version),
         "master": named(facts.master),
         **({"kept by": ", ".join(map(named, facts.voters))} if facts.voters else {}),
         "creator": facts.spec.creator,

@@ -125,7 +125,7 @@ async def answer(client: Client, statement: str, out: Printer, windows: int | No
     ``pending``: what was previewed before it."""
     watching = False
     waiting = Waiting(out.beside)
-    statement = pending.statement(statement)
+    statement = await pending.statement(statement, client)
     try:
         async with contextlib.aclosing(client.execute(statement, windows)) as answers:
             async for found in answers:

@@ -21,21 +21,34 @@ from elf.wire.clients import Preview
 
 @dataclass
 class Pending:
-    """What COMMIT would perform; empty: nothing."""
+    """What COMMIT would make so; None: nothing."""
 
-    change: str = ""
+    preview: Preview | None = None
 
-    def statement(self, text: str) -> str:
-        """What is to be performed of what somebody says. Raises ``UserError``."""
+    async def statement(self, text: str, client: Client) -> str:
+        """What is to be performed of what somebody says. Raises ``UserError``, also where the job is not
+        what the preview was held against any more."""
         words = text.strip().rstrip(";").upper().split(maxsplit=1)
         if words != ["COMMIT"]:
             if words and words[0] in ("ALTER", "CREATE", "DROP", "ROLLBACK", "PAUSE"):
-                self.change = ""
+                self.preview = None
             return text
-        if not self.change:
+        found, self.preview = self.preview, None
+        if found is None:
             raise UserError("COMMIT: nothing was previewed: ALTER JOB … PREVIEW 3 WINDOWS comes first")
-        found, self.change = self.change, ""
-        return found
+        told = (await client.sql(f"DESCRIBE JOB {found.job}")).table
+        facts = (
+            {}
+            if told is None
+            else dict(zip(told["fact"].to_pylist(), told["value"].to_pylist(), strict=True))
+        )
+        version = facts.get("version", "none")
+        if version != str(found.version):
+            raise UserError(
+                f"COMMIT: job {found.job} is version {version} by now, and the preview was beside version "
+                f"{found.version}: preview it again"
+            )
+        return found.change
 
 
 async def show(
@@ -56,7 +69,7 @@ async def show(
                     _aside(out, f"{job} has no such window")
             else:
                 _tell(one, seen, out)
-                pending.change = preview.change
+                pending.preview = preview
 
 
 def _shown(one: Previewed, preview: Preview) -> Window:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from elf.cli.previewing import Pending
-from elf.client import Client, Window
+from elf.client import Client, Window, connect
 from elf.client.previews import _COSTS, _CPU, _costs, _pair, _Pairs
 from elf.client.results import Result
 from elf.errors import UserError
@@ -71,17 +71,17 @@ def test_a_window_without_rows_has_perhaps_no_columns() -> None:
     assert (alone.before, alone.come, alone.window.changes) == (None, 2, None)
 
 
-def test_commit_is_of_the_last_preview_alone() -> None:
+async def test_commit_is_of_the_last_preview_alone() -> None:
+    nobody = connect("127.0.0.1:1")
     pending = Pending()
     with pytest.raises(UserError, match="nothing was previewed"):
-        pending.statement("COMMIT;")
-    pending.change = "ALTER JOB busy SET a = 1"
-    assert pending.statement("SHOW JOBS") == "SHOW JOBS"
-    assert pending.statement(" commit ;") == "ALTER JOB busy SET a = 1"
-    pending.change = "ALTER JOB busy SET a = 1"
-    pending.statement("DROP JOB busy")
+        await pending.statement("COMMIT;", nobody)
+    pending.preview = preview = Preview("busy", "beside", 1, 1, "ALTER JOB busy SET a = 1")
+    assert await pending.statement("SHOW JOBS", nobody) == "SHOW JOBS"
+    assert pending.preview is preview
+    await pending.statement("DROP JOB busy", nobody)
     with pytest.raises(UserError, match="nothing was previewed"):
-        pending.statement("COMMIT")
+        await pending.statement("COMMIT", nobody)
 
 
 async def test_a_flow_counts_from_the_beginning_of_a_preview_though_the_job_has_left_it() -> None:

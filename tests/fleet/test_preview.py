@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from elf.cli.previewing import Pending
 from elf.client import Client
 from elf.client.previews import Costs, Previewed
 from elf.errors import UserError
@@ -89,6 +90,8 @@ async def test_both_versions_side_by_side_and_the_job_as_it_was(two: Fleet) -> N
     assert "version 1 (-) beside the new one (+); nothing is changed" in done.stderr
     assert "1 of 1 windows are in both" in done.stderr
     assert "job steered is version 2 now" in done.stdout
+    with pytest.raises(UserError, match="is version 2 by now, and the preview was beside version 1"):
+        await Pending(costs.preview).statement("COMMIT", client)
 
     await eventually(lambda: client.sql(READER), "version 1 has ended", 20, despite=(UserError,))
     with pytest.raises(UserError, match="is read by over"):
