@@ -106,7 +106,7 @@ def test_of_versions_that_are_over_no_tables_last() -> None:
 
 
 def test_who_was_away_learns_what_is_over_and_who_comes_later_hears_no_more_of_it() -> None:
-    world = World(41, 5)
+    world = World(42, 5)
     late = world.agents.pop()
     world.start_all()
     spec = world.create(0, plan(2))
