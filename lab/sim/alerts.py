@@ -139,6 +139,7 @@ class History:
         self.text, self._windows = text, windows
         self._job = spec_of("busy", "me", 1, _planned(text))
         self._spec = OutputSpec("many", "me", 1, self._job.uid, TARGET, alert=self.alert)
+        self._made: list[JobSpec] = []
         self.results = list(self._drawn(windows))
         self._rows = [self._row(number, result) for number, result in enumerate(self.results, 1)]
 
@@ -212,7 +213,7 @@ class History:
             outside.wears()
             master.knows = self._rows[:number]
             if rng.random() < 0.7:
-                master.deliver(self._spec, self._versions(master.knows[-1].version))
+                master.deliver(self._spec, self._versions(_newest(master.knows)))
             if rng.random() < 0.4:
                 record = master.got
             if rng.random() < 0.05:
@@ -222,12 +223,12 @@ class History:
             for one in stale:
                 if rng.random() < 0.3:
                     one.knows = one.knows or self._rows[: number - 1]
-                    one.deliver(self._spec, self._versions(max((r.version for r in one.knows), default=1)))
+                    one.deliver(self._spec, self._versions(_newest(one.knows)))
         outside.down = 0
         outside.lies = False
         master.knows = self._rows
         while master.got.number < len(self._rows):
-            master.deliver(self._spec, self._versions(self._rows[-1].version))
+            master.deliver(self._spec, self._versions(_newest(self._rows)))
         found.windows += self._windows
         found.results += len(self._rows)
         self._judge(outside, found)
@@ -238,7 +239,9 @@ class History:
     def _versions(self, newest: int) -> tuple[JobSpec, ...]:
         """Those that a master knows, the newest first."""
         plan = _planned(self.text)
-        return tuple(planned(self._job, plan, version=version) for version in range(newest, 0, -1))
+        while len(self._made) < newest:
+            self._made.append(planned(self._job, plan, version=len(self._made) + 1))
+        return tuple(self._made[newest - 1 :: -1])
 
     def _judge(self, outside: Outside, found: Found) -> None:
         came = dict(outside.came)
@@ -249,6 +252,11 @@ class History:
         found.wrong["twofold"] += len(texts) - len(came)
         found.wrong["missing"] += len(wanted.keys() - came.keys())
         found.wrong["false"] += sum(said != wanted.get(number) for number, said in came.items())
+
+
+def _newest(rows: Sequence[WindowCommit]) -> int:
+    """The newest version of the job that made some of them; the last may be a revision of an old window."""
+    return max((row.version for row in rows), default=1)
 
 
 @cache

@@ -27,3 +27,7 @@ def test_what_a_master_forgets_is_missing(monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr("agents.outputs.parcels.kept", lambda memory: kept(replace(memory, recent=())))
     assert played(*HISTORY).wrong["missing"]
+
+
+def test_a_history_whose_last_row_is_of_an_old_version_comes_to_its_end() -> None:
+    assert played("1/180", 250).wrong.total() == 0
