@@ -183,9 +183,10 @@ def moving(
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
 ) -> int:
     """Moving, fusing and scaling jobs: Enorm's and Stela's figures; non-zero below a target."""
-    from lab.cli.simmoving import MovingOptions, simulate_moving
+    from lab.moving.scenarios import SCENARIOS
+    from lab.scenarios import ScenarioOptions, run_scenarios
 
-    return simulate_moving(MovingOptions(tuple(scenario or ()), seed, json))
+    return run_scenarios(SCENARIOS, ScenarioOptions(tuple(scenario or ()), seed, json))
 
 
 @app.command()
@@ -200,6 +201,7 @@ def latency(
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
 ) -> int:
     """Latency: SCALLA's model, settings within a bound, and overload; non-zero below a target."""
-    from lab.cli.simlatency import LatencyOptions, simulate_latency
+    from lab.latency.scenarios import SCENARIOS
+    from lab.scenarios import ScenarioOptions, run_scenarios
 
-    return simulate_latency(LatencyOptions(tuple(scenario or ()), seed, json))
+    return run_scenarios(SCENARIOS, ScenarioOptions(tuple(scenario or ()), seed, json))

@@ -4,8 +4,8 @@ own setting, on virtual time: ``elf sim latency``.
 | module | what |
 |---|---|
 | ``pipeline`` | one node with mappers and reducers that share its cores, row by row: what is *measured* |
-| ``modelled`` | the same by ``elf.planning.latency``; the setting that carries the highest rate within a
-bound | | ``overload`` | rows with deadlines, of which not all can be done: EDF, cost-aware, D-over |
+| ``modelled`` | the same by ``elf.planning.latency``; the setting with the highest rate within a bound |
+| ``overload`` | rows with deadlines, of which not all can be done: EDF, cost-aware, D-over |
 | ``scenarios`` | what is run, beside its target |
 
 elf itself has no shuffle and no rows on disk: these are figures of the paper's model and not of the product,

@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from functools import partial
 from itertools import product
 from statistics import mean, median
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -19,8 +18,8 @@ from elf.planning.latency import total
 from lab.latency.modelled import RULES, best, by_simulation, highest, most_rows, p99, phases_of
 from lab.latency.overload import Overload, run
 from lab.latency.pipeline import PHASES, Setting, Workload, simulate
+from lab.scenarios import Facts, Found, Scenarios
 
-Facts = dict[str, Any]
 THREADS: Final = ((1, 1), (2, 2), (4, 4), (4, 2))
 GATHERED_MS: Final = (
     (10.0, 10.0),
@@ -49,18 +48,6 @@ JOBS: Final[Mapping[str, tuple[Workload, float]]] = {
     "windowed word count": (Workload(map_ms=0.02, memory=0.2, row_bytes=40), 3_000.0),
 }
 """With the paper's bounds. What their rows cost is not printed there."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """``measured`` beside its ``target`` in words."""
-
-    measured: Facts
-    target: str
-    reached: bool
-
-    def facts(self) -> Facts:
-        return {"measured": self.measured, "target": self.target, "reached": self.reached}
 
 
 # -- the model -----------------------------------------------------------------------------------------------
@@ -199,7 +186,7 @@ def _rounded(found: Facts) -> Facts:
     }
 
 
-SCENARIOS: Final[Mapping[str, Callable[[int], Found]]] = {
+SCENARIOS: Final[Scenarios] = {
     "model": model,
     "rules": rules,
     "overload": overload,

@@ -3,18 +3,16 @@ reached."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from elf.planning import etp
 from lab.bench.simulated.costs import measured as measured_costs
 from lab.moving import fused, groups, jobs, topologies
 from lab.moving.balanced import balanced
 from lab.moving.master import Moved, moved
+from lab.scenarios import Facts, Found, Scenarios
 
-Facts = dict[str, Any]
 SIZES: Final = (1_000, 10_000, 50_000)
 """Keys of a key group whose master is moved."""
 KEYS: Final = 50_000
@@ -35,18 +33,6 @@ FIGURE_6_8: Final = {
 }
 """A graph that fits the text; its picture is lost. By operator: what arrives, what it processes, and its
 children."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """``measured`` beside its ``target`` in words."""
-
-    measured: Facts
-    target: str
-    reached: bool
-
-    def facts(self) -> Facts:
-        return {"measured": self.measured, "target": self.target, "reached": self.reached}
 
 
 @cache
@@ -176,7 +162,7 @@ def balance(seed: int) -> Found:
     )
 
 
-SCENARIOS: Final[Mapping[str, Callable[[int], Found]]] = {
+SCENARIOS: Final[Scenarios] = {
     "figure_6.8": figure_6_8,
     "scale_out_page_load": page_load,
     "scale_out_network": network,

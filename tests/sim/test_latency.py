@@ -9,11 +9,11 @@ import pytest
 
 from elf.errors import UserError
 from elf.planning.deadlines import Task
-from lab.cli.simlatency import LatencyOptions, simulate_latency
 from lab.latency import overload, scenarios
 from lab.latency.modelled import RULES, best, highest, most_rows, phases_of
 from lab.latency.overload import CostAware, DOver, Edf, Overload
 from lab.latency.pipeline import PHASES, Node, Setting, Workload, _Job, simulate
+from lab.scenarios import ScenarioOptions, run_scenarios
 
 
 def test_threads_share_the_cores_and_do_one_job_at_a_time() -> None:
@@ -101,13 +101,13 @@ def test_the_last_line_has_each_scenario_beside_its_target(
 ) -> None:
     monkeypatch.setattr(scenarios, "settings", lambda: [(Setting(4, 4, 10.0, 100.0), 30.0)])
     monkeypatch.setattr(scenarios, "SECS", 1.0)
-    simulate_latency(LatencyOptions(("model", "scheduler"), 1, True))
+    run_scenarios(scenarios.SCENARIOS, ScenarioOptions(("model", "scheduler"), 1, True))
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert [set(said[name]) for name in ("model", "scheduler")] == [{"measured", "target", "reached"}] * 2
     (each,) = said["model"]["measured"]["each"]
     assert set(each) == {"setting", "rows_s", "mean", "p99", "phases"}
     monkeypatch.setattr(scenarios, "_a_task_us", lambda count, seed: float(count))
-    assert simulate_latency(LatencyOptions(("scheduler",), 1, False)) == 1
+    assert run_scenarios(scenarios.SCENARIOS, ScenarioOptions(("scheduler",), 1, False)) == 1
     assert "below the target: scheduler" in capsys.readouterr().err
     with pytest.raises(UserError, match="there is no scenario x: model, rules, overload, scheduler"):
-        simulate_latency(LatencyOptions(("x",), 1, False))
+        run_scenarios(scenarios.SCENARIOS, ScenarioOptions(("x",), 1, False))

@@ -11,17 +11,18 @@ import pytest
 from elf.errors import UserError
 from elf.planning import etp
 from lab.bench.simulated.costs import Costs
-from lab.cli.simmoving import MovingOptions, simulate_moving
 from lab.moving import fused, groups, jobs
 from lab.moving.balanced import balanced
 from lab.moving.master import moved
 from lab.moving.rates import Flowing, Instance, Kind, dealt, fair
+from lab.moving.scenarios import SCENARIOS
+from lab.scenarios import ScenarioOptions, run_scenarios
 
 SCALING = ("figure_6.8", "scale_out_page_load", "scale_out_network")
 
 
 def test_the_last_line_has_each_scenario_by_name(capsys: pytest.CaptureFixture[str]) -> None:
-    assert simulate_moving(MovingOptions(SCALING, 1, True)) == 0
+    assert run_scenarios(SCENARIOS, ScenarioOptions(SCALING, 1, True)) == 0
     said = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert said["ok"]
     assert [set(said[name]) for name in SCALING] == [{"measured", "target", "reached"}] * 3
@@ -32,10 +33,10 @@ def test_a_target_that_is_missed_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(etp, "_target", lambda topology, rate: ("lines", "whatever comes first"))
-    assert simulate_moving(MovingOptions(("scale_out_page_load",), 1, False)) == 1
+    assert run_scenarios(SCENARIOS, ScenarioOptions(("scale_out_page_load",), 1, False)) == 1
     assert "below the target: scale_out_page_load" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"there is no scenario x: figure_6\.8, scale_out_page_load"):
-        simulate_moving(MovingOptions(("x",), 1, False))
+        run_scenarios(SCENARIOS, ScenarioOptions(("x",), 1, False))
 
 
 def test_random_jobs_are_as_the_paper_draws_them() -> None:
