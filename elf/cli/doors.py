@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import signal
-import sys
 import threading
 from importlib import import_module
 from typing import Literal
 
-from elf.addresses import is_loopback, split_address
 from elf.cli.ask import ask
-from elf.cli.printing import say
+from elf.cli.serving import asked_to_end, own_host, tell_whose
 from elf.client import connect
 from elf.doors.budget import Limits
 from elf.errors import UserError
@@ -21,18 +18,16 @@ from elf.errors import UserError
 
 def serve_flight(address: str, cluster: str, listen: str, windows: int, creator: str | None) -> int:
     """Until Ctrl-C."""
-    if not is_loopback(split_address(listen)[0]):
-        raise UserError(
-            f"--listen {listen}: this door is for this machine alone; from another one it is reached through "
-            "ssh -L 7074:127.0.0.1:7074"
-        )
+    host = own_host(listen, "this door", 7074)
     _needs("flight")
     with contextlib.suppress(KeyboardInterrupt):
-        ask(_serve(address, cluster, listen, windows, creator))
+        ask(_serve(address, cluster, listen, host, windows, creator))
     return 0
 
 
-async def _serve(address: str, cluster: str, listen: str, windows: int, creator: str | None) -> None:
+async def _serve(
+    address: str, cluster: str, listen: str, host: str, windows: int, creator: str | None
+) -> None:
     import pyarrow as pa
 
     from elf.doors.answers import Answers
@@ -48,12 +43,10 @@ async def _serve(address: str, cluster: str, listen: str, windows: int, creator:
             ) from None
         thread = threading.Thread(target=server.serve, name="flight", daemon=True)
         thread.start()
-        agent = (await client.status()).get("agent", client.address)
-        host = split_address(listen)[0]
-        say(f"the fleet of {agent} ({client.address}), for {client.creator}; Ctrl-C ends it", sys.stdout)
+        await tell_whose(client)
         print(f"grpc://{host}:{server.port}\nauthorization: Bearer {token}", flush=True)
         try:
-            await _asked_to_end()
+            await asked_to_end()
         finally:
             await asyncio.to_thread(server.shutdown)
 
@@ -83,10 +76,3 @@ def _needs(extra: Literal["flight", "mcp"]) -> None:
         raise UserError(
             f"elf {extra} needs a part that is not installed ({module}): pip install 'elf-stream[{extra}]'"
         ) from None
-
-
-async def _asked_to_end() -> None:
-    ended = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, ended.set)
-    await ended.wait()

@@ -13,17 +13,16 @@ import hmac
 import importlib.util
 import json
 import secrets
-import signal
 import sys
 from typing import Final
 
 from agents.connections import Bounds, Door, names_of
 from agents.serving import Served
-from elf.addresses import is_loopback, split_address
 from elf.cli.ask import ask
-from elf.cli.printing import say
+from elf.cli.serving import asked_to_end, own_host, tell_whose
 from elf.client import Client, connect
-from elf.errors import ElfError, UserError
+from elf.client.lasting import Lasting
+from elf.errors import UserError
 from elf.page.app import POLICY, Page
 from elf.page.events import EventStreams
 from elf.page.visitors import Compare, Visitor
@@ -35,12 +34,7 @@ COMPARE_SECS: Final = 600.0
 
 def serve(address: str, cluster: str, listen: str, creator: str | None) -> int:
     """Until Ctrl-C."""
-    host = split_address(listen)[0]
-    if not is_loopback(host):
-        raise UserError(
-            f"--listen {listen}: the page is served to this machine alone; from another one it is reached "
-            f"through ssh -L 7073:127.0.0.1:7073, or at an agent with http.page: true"
-        )
+    own_host(listen, "the page", 7073, ", or at an agent with http.page: true")
     with contextlib.suppress(KeyboardInterrupt):
         ask(_serve(address, cluster, listen, creator))
     return 0
@@ -55,24 +49,14 @@ async def _serve(address: str, cluster: str, listen: str, creator: str | None) -
         door = Door(page, names_of(listen), bounds, lambda reason: None)
         server = Served(listen, door, "--listen", POLICY)
         await server.start()
-        agent = (await client.status()).get("agent", client.address)
-        say(f"the fleet of {agent} ({client.address}), for {client.creator}; Ctrl-C ends it", sys.stdout)
+        await tell_whose(client)
         print(f"http://{server.address}/#key={host.token}", flush=True)
         try:
-            await _asked_to_end()
+            await asked_to_end()
         finally:
             events.stop()
             await server.stop()
             await events.settle()
-
-
-async def _asked_to_end() -> None:
-    """Until Ctrl-C, or SIGTERM, which is taken for one (``elf.cli.errors``)."""
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, ended.set)
-    await ended.wait()
 
 
 class ClientHost:
@@ -80,8 +64,8 @@ class ClientHost:
 
     def __init__(self, client: Client, cluster: str) -> None:
         self._client = client
+        self._lasting = Lasting(client)
         self._cluster = cluster
-        self._opening = asyncio.Lock()
         self._comparing = asyncio.Lock()
         self.token = secrets.token_urlsafe(32)
 
@@ -91,17 +75,10 @@ class ClientHost:
         return self._compare if importlib.util.find_spec("pyspark") is not None else None
 
     async def visitor(self, token: str) -> Visitor:
-        """See ``elf.page.visitors``. A client that has lost its agent looks for one again."""
+        """See ``elf.page.visitors``."""
         if why := self.ended(token):
             raise UserError(why)
-        async with self._opening:
-            try:
-                await self._client.status()
-            except UserError:
-                raise
-            except ElfError:
-                await self._client.close()
-                await self._client.open()
+        await self._lasting.reached()
         return Visitor(self._client.creator, self._client.roles, True, self._client)
 
     def ended(self, token: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 
 from elf.client import Client, Window
-from elf.errors import ElfError, UserError
+from elf.client.lasting import Lasting
+from elf.errors import UserError
 from elf.ql.looks import is_look
 from elf.ql.statements import Select, Statement, Subscribe, parse
 from elf.schema import ColumnType
@@ -43,13 +44,13 @@ class Answers:
 
     def __init__(self, client: Client, windows: int) -> None:
         self._client = client
+        self._lasting = Lasting(client)
         self._windows = windows
-        self._opening = asyncio.Lock()
 
     async def table(self, sql: str) -> pa.Table:
         """What a statement comes to. Raises ``UserError``, ``ElfError``."""
         statement = await asyncio.to_thread(read_only, sql)
-        await self._reached()
+        await self._lasting.reached()
         if isinstance(statement, Subscribe) or (
             isinstance(statement, Select) and not is_look(statement.query)
         ):
@@ -64,7 +65,7 @@ class Answers:
     ) -> pa.Table:
         """Jobs and streams, whose names are like these patterns of SQL (empty: all). ``columns``: with what
         is known of their columns."""
-        await self._reached()
+        await self._lasting.reached()
         rows: list[tuple[None, str, str, str]] = []
         for place, kind in KINDS.items():
             table = (await self._client.sql(f"SHOW {place.upper()}")).table
@@ -110,17 +111,6 @@ class Answers:
                 ) from None
         with_rows = [table for table in tables if table.num_rows] or tables[:1]
         return pa.concat_tables(with_rows, promote_options="permissive") if with_rows else pa.table({})
-
-    async def _reached(self) -> None:
-        """A client that has lost its agent looks for one again."""
-        async with self._opening:
-            try:
-                await self._client.status()
-            except UserError:
-                raise
-            except ElfError:
-                await self._client.close()
-                await self._client.open()
 
 
 def read_only(sql: str) -> Statement:

@@ -11,7 +11,7 @@ from lab.bench.simulated.costs import measured as measured_costs
 from lab.moving import fused, groups, jobs, topologies
 from lab.moving.balanced import balanced
 from lab.moving.master import Moved, moved
-from lab.scenarios import Facts, Found, Scenarios
+from lab.scenarios import Found, Scenarios
 
 SIZES: Final = (1_000, 10_000, 50_000)
 """Keys of a key group whose master is moved."""
