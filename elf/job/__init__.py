@@ -16,7 +16,8 @@ Some policies concern both ends of that way, and have a module here with the who
 ``parts`` (late rows), ``gaps``, ``reexecution``, ``thresholds``, ``approximate``.
 """
 
-from elf.job.program.api import Job, JobError, QueryFailed
+from elf.job.program.api import Job
+from elf.job.program.host import JobError, QueryFailed
 from elf.job.program.rounds import Lines, Rounds, all_lines, lines_of
 from elf.job.program.values import Message
 

@@ -21,12 +21,14 @@ def public(module: str, name: str) -> object:
 
 
 def members(kind: type) -> Iterator[tuple[str, object]]:
-    """What a class defines itself: its methods and properties. Jobs to submit are not there to be called."""
+    """What a class defines itself, and a job has from classes that are not public: its methods and
+    properties. Jobs to submit are not there to be called."""
     if kind.__module__.startswith("elf.examples"):
         return
-    for name, thing in vars(kind).items():
-        if not name.startswith("_") and isinstance(thing, FunctionType | property):
-            yield name, thing
+    for base in Job.__mro__ if kind is Job else (kind,):
+        for name, thing in vars(base).items():
+            if not name.startswith("_") and isinstance(thing, FunctionType | property):
+                yield name, thing
 
 
 def fields(kind: type) -> Iterator[str]:

@@ -31,62 +31,23 @@ agent below it (``tests/support/two_agents.py``), and ``Popular`` is the class o
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from elf.aggregates import State, merge_tables, split_by_range
-from elf.cbt import BufferTree, WindowedTree
-from elf.job.program.calls import Place, Subscription
+from elf.cbt import WindowedTree
+from elf.job.program.callbacks import Callbacks
+from elf.job.program.calls import Subscription
+from elf.job.program.host import Host, JobError
+from elf.job.program.placed import Placed
 from elf.job.program.values import Message
 from elf.job.spec import app_id
 
 QUERY_SECS = 1.0
 
 
-class JobError(Exception):
-    """A call of the job that cannot be done; the text says why and what to do.
-
-    Example:
-        >>> master, below = two_agents(Popular)
-        >>> below.multicast("update")
-        Traceback (most recent call last):
-        elf.job.program.api.JobError: only the master multicasts: ask is_root first
-    """
-
-
-class QueryFailed(JobError):
-    """A query without a reply: nobody there, no answer in time, an error there, or a cycle of queries.
-
-    Example:
-        >>> master, below = two_agents(Popular)
-        >>> try:
-        ...     master.query("unknown")
-        ... except QueryFailed as failed:
-        ...     print(failed)
-        there is no job unknown
-    """
-
-
-class Host(Protocol):
-    """Where a job runs."""
-
-    def subscribe(self, subscription: Subscription) -> None: ...
-    def send_to(self, node: str, message: Message, tree: int) -> None: ...
-    def multicast(self, message: Message) -> None: ...
-    def feed_back(self, messages: Mapping[Any, Message]) -> None: ...
-    def ask_for(self, keys: Iterable[Any]) -> None: ...
-    def route(self, app: bytes, message: Message) -> None: ...
-    def reply(self, message: Message) -> None: ...
-    def query(self, app: bytes, name: str, message: Message, timeout: float) -> Message: ...
-    def place(self) -> Place: ...
-    def tree_of(self, name: str) -> str: ...
-    def tree(
-        self, name: str, *, changes: bool = False
-    ) -> tuple[BufferTree | WindowedTree, tuple[str, ...], tuple[State, ...]]: ...
-
-
-class Job:
+class Job(Callbacks, Placed):
     """A job in Python. Write a subclass, one to a file; callbacks do nothing unless you write them.
 
     Each agent makes one object of the class, in a process of its own; where the master is, another object is
@@ -165,197 +126,6 @@ class Job:
         self.state: dict[str, Any] = {}
         """What the job keeps on this agent (see the class)."""
 
-    # -- callbacks -------------------------------------------------------------------------------------------
-
-    def start(self) -> None:
-        """Called on each agent before anything else, each time that the job's process begins: subscribe here,
-        and nowhere else. ``state`` is what it was.
-
-        Raises:
-            What your code raises refuses the job when it is submitted. So does a ``start`` that sends.
-        """
-
-    def on_timer(self) -> None:
-        """Called when ``every`` seconds have passed (paper: OnTimer).
-
-        Raises:
-            What your code raises makes the job ``failing``.
-        """
-
-    def on_pane(self, start: float, end: float) -> None:
-        """Called on agents that read the job's streams, for each pane of ``every_pane`` seconds of event
-        time: all rows before its ``end`` have been given, except for those that come late. A pane is told
-        once, and in order.
-
-        Args:
-            start (float): where the pane starts, in seconds since the epoch.
-            end (float): where it ends.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> class Minutes(Job):
-            ...     every_pane = 60.0
-            ...
-            ...     def start(self):
-            ...         self.subscribe("SELECT product, SUM(clicks) AS clicks FROM clicks GROUP BY product")
-            ...
-            ...     def on_pane(self, start, end):
-            ...         self.state["until"] = end
-
-            >>> master, below = two_agents(Minutes)
-            >>> below.on_pane(0.0, 60.0)
-            >>> below.state
-            {'until': 60.0}
-        """
-
-    def on_recv(self, node: str, paos: Message) -> None:
-        """Called when the job on another agent has called ``send_to`` (paper: OnRecv): once for each call, in
-        no certain order.
-
-        Args:
-            node (str): the address of that agent, ``"host:port"``.
-            paos (Message): what was sent. For partial aggregates a ``pyarrow.Table`` with a row for each
-                group, and the columns of the query's SELECT list.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-        """
-
-    def on_multicast(self, app: bytes, message: Message) -> None:
-        """Called on each agent when the master of an application has multicast (paper: OnMulticast).
-
-        Args:
-            app (bytes): the 16 bytes of its app id: this job's, or that of one that was subscribed to.
-            message (Message): what was sent.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-        """
-
-    def on_feedback(self, messages: dict[Any, Message]) -> None:
-        """Called on an agent when a master has fed back something for keys that it has asked for.
-
-        Args:
-            messages (dict): by key, those of these keys alone.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> class Discounts(Job):
-            ...     def on_feedback(self, messages):
-            ...         self.state |= messages
-
-            >>> master, below = two_agents(Discounts, name="discounts")
-            >>> below.ask_for(["Doom", "Myst"])
-            >>> master.feed_back({"Doom": 0.9, "Pong": 0.8})
-            >>> below.state
-            {'Doom': 0.9}
-        """
-
-    def deliver(self, app: bytes, message: Message) -> Message:
-        """Called at the master for a message of another application (paper: Deliver). For a query of a job
-        with several trees it is called at each master; what they return goes to ``together``. A message of
-        ``route`` comes to the master of the first tree.
-
-        Args:
-            app (bytes): the 16 bytes of the sender's app id; empty for a client.
-            message (Message): what was sent with ``route`` or ``query``.
-
-        Returns:
-            Message: the reply, if it was a query.
-
-        Raises:
-            What your code raises makes the job ``failing``, and the query fails.
-        """
-        return None
-
-    def together(self, answers: list[Message]) -> Message:
-        """Called at the master of the first tree: make one reply of what ``deliver`` has returned at each
-        master. The answers are of almost the same time.
-
-        Without an override: with named trees a dict by their names. Else dicts with different keys, lists and
-        tables make one, and other answers a list of them.
-
-        Args:
-            answers (list[Message]): in the order of the trees.
-
-        Returns:
-            Message: the reply.
-
-        Raises:
-            JobError: by default, if dicts have a key in common.
-            What your code raises makes the job ``failing``, and the query fails.
-
-        Example:
-            >>> class Spread(Popular):
-            ...     trees = 2
-
-            >>> master, below = two_agents(Spread)
-            >>> master.together([{"Doom": 3}, {"Myst": 1}])
-            {'Doom': 3, 'Myst': 1}
-        """
-        if not isinstance(self.trees, int):
-            return dict(zip(self.trees, answers, strict=True))
-        first = answers[0]
-        if all(isinstance(answer, dict) for answer in answers):
-            return _united(answers)
-        if all(isinstance(answer, list) for answer in answers):
-            return [item for answer in answers for item in answer]  # type: ignore[union-attr]
-        if all(isinstance(answer, pa.Table) for answer in answers):
-            return pa.concat_tables(answers)
-        return first if all(answer is None for answer in answers) else answers
-
-    def on_batch(self, batch: pa.Table, subscription: str) -> None:
-        """Called for rows of a stream that was subscribed to with ``stream=``.
-
-        Args:
-            batch (pyarrow.Table): rows that this agent has read, with the ``columns`` of the subscription.
-            subscription (str): the subscription's name.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> class Big(Job):
-            ...     def start(self):
-            ...         self.subscribe(stream="clicks", columns=["product", "clicks"], where="clicks > 9")
-            ...         self.seen = []
-            ...
-            ...     def on_batch(self, batch, subscription):
-            ...         self.seen += batch["product"].to_pylist()
-
-            >>> master, below = two_agents(Big)
-            >>> below.on_batch(pa.table({"product": ["Doom"], "clicks": [12]}), "clicks")
-            >>> below.seen
-            ['Doom']
-        """
-
-    def on_missed(self, app: bytes, count: int) -> None:
-        """Called when multicasts will never come, because this agent was away or is new.
-
-        Args:
-            app (bytes): the 16 bytes of the app id that they are of.
-            count (int): how many are lost.
-
-        Raises:
-            What your code raises makes the job ``failing``.
-
-        Example:
-            >>> class Counts(Job):
-            ...     lost = 0
-            ...
-            ...     def on_missed(self, app, count):
-            ...         self.lost += count
-
-            >>> master, below = two_agents(Counts)
-            >>> below.on_missed(below.app_id, 3)
-            >>> below.lost
-            3
-        """
-
     # -- calls -----------------------------------------------------------------------------------------------
 
     def subscribe(
@@ -401,7 +171,7 @@ class Job:
             ['product', 'n']
             >>> master.subscribe()
             Traceback (most recent call last):
-            elf.job.program.api.JobError: subscribe takes a query, or stream=, or app=
+            elf.job.program.host.JobError: subscribe takes a query, or stream=, or app=
         """
         if sum(map(bool, (query, stream, app))) != 1:
             raise JobError("subscribe takes a query, or stream=, or app=")
@@ -438,7 +208,7 @@ class Job:
             [{'product': 'Doom', 'clicks': 2}]
             >>> master.send_to(master.parent, None)
             Traceback (most recent call last):
-            elf.job.program.api.JobError: send_to nobody: the root has no parent (ask is_root first)
+            elf.job.program.host.JobError: send_to nobody: the root has no parent (ask is_root first)
         """
         if not node:
             raise JobError("send_to nobody: the root has no parent (ask is_root first)")
@@ -578,7 +348,7 @@ class Job:
             >>> below.ask_for(["Doom"])
             >>> master.ask_for(["Doom"])
             Traceback (most recent call last):
-            elf.job.program.api.JobError: a master asks for no keys: agents do
+            elf.job.program.host.JobError: a master asks for no keys: agents do
         """
         if self.is_root:
             raise JobError("a master asks for no keys: agents do")
@@ -738,7 +508,7 @@ class Job:
             0
             >>> master.flush("likes")
             Traceback (most recent call last):
-            elf.job.program.api.JobError: there is no query likes here
+            elf.job.program.host.JobError: there is no query likes here
 
             A window of a minute in steps of ten seconds:
 
@@ -836,170 +606,6 @@ class Job:
         Example:
             >>> two_agents(Job)[0].restore_beside(None)
         """
-
-    # -- where and when --------------------------------------------------------------------------------------
-
-    @property
-    def app_id(self) -> bytes:
-        """The app id of this job: 16 bytes.
-
-        Example:
-            >>> len(two_agents(Popular)[0].app_id)
-            16
-        """
-        return app_id(self.name, self.creator)
-
-    @property
-    def me(self) -> str:
-        """The address of this agent, ``"host:port"``.
-
-        Example:
-            >>> [job.me for job in two_agents(Popular)]
-            ['web-1:7071', 'web-2:7071']
-        """
-        return self._host.place().me
-
-    @property
-    def is_root(self) -> bool:
-        """Whether this is the job's master, and not the job of an agent.
-
-        Example:
-            >>> [job.is_root for job in two_agents(Popular)]
-            [True, False]
-        """
-        return self._host.place().root
-
-    @property
-    def parent(self) -> str | None:
-        """The address of the agent above this one in the job's tree. What is sent to the agent with the
-        master the master gets. It is above the job of its own agent, too.
-
-        None for the master, and on agents until they have a new parent after theirs died.
-
-        Example:
-            >>> [job.parent for job in two_agents(Popular)]
-            [None, 'web-1:7071']
-        """
-        return self._host.place().parent or None
-
-    @property
-    def tree(self) -> int | str:
-        """The number or the name of a tree of this job: at a master its own; on an agent that by which a
-        slice or a multicast has come, and else the first. ``parent`` and ``children`` are of this tree.
-
-        Example:
-            >>> [job.tree for job in two_agents(Popular)]
-            [0, 0]
-        """
-        place = self._host.place().tree
-        return place if isinstance(self.trees, int) else self.trees[place]
-
-    def parent_in(self, tree: int | str) -> str | None:
-        """The agent above this one in one of the job's trees.
-
-        Args:
-            tree (int | str): the tree's number or name.
-
-        Returns:
-            str | None: its address; None as ``parent``.
-
-        Raises:
-            JobError: if there is no such tree.
-
-        Example:
-            >>> [job.parent_in(0) for job in two_agents(Popular)]
-            [None, 'web-1:7071']
-        """
-        index, place = self._place_of(tree), self._host.place()
-        return (place.parents[index] if place.parents else place.parent) or None
-
-    def children_in(self, tree: int | str) -> tuple[str, ...]:
-        """The agents below this one in one of the job's trees; a master has some in its own only.
-
-        Args:
-            tree (int | str): the tree's number or name.
-
-        Returns:
-            tuple[str, ...]: as ``children``.
-
-        Raises:
-            JobError: if there is no such tree.
-
-        Example:
-            >>> [job.children_in(0) for job in two_agents(Popular)]
-            [('web-2:7071',), ()]
-        """
-        index, place = self._place_of(tree), self._host.place()
-        if place.below:
-            return place.below[index]
-        return place.children if index == place.tree else ()
-
-    def root_of(self, tree: int | str) -> str | None:
-        """The agent with the master of one of several trees. What another master sends there up that tree
-        (``send_to`` with ``tree=``) its master gets.
-
-        Args:
-            tree (int | str): the tree's number or name.
-
-        Returns:
-            str | None: its address; None before the master is there, and for a job with one tree.
-
-        Raises:
-            JobError: if there is no such tree.
-
-        Example:
-            >>> two_agents(Popular)[0].root_of(0) is None
-            True
-        """
-        index, roots = self._place_of(tree), self._host.place().roots
-        return (roots[index] if roots else "") or None
-
-    def _place_of(self, tree: int | str) -> int:
-        """The place of a tree among the job's."""
-        trees = range(self.trees) if isinstance(self.trees, int) else list(self.trees)
-        if tree not in trees:
-            raise JobError(f"there is no tree {tree} here; trees: {', '.join(map(str, trees))}")
-        return trees.index(tree)  # type: ignore[arg-type]
-
-    @property
-    def children(self) -> tuple[str, ...]:
-        """The addresses of the agents below this one in the job's tree: at most 16, and for the master that
-        of its own agent.
-
-        Example:
-            >>> [job.children for job in two_agents(Popular)]
-            [('web-2:7071',), ()]
-        """
-        return self._host.place().children
-
-    @property
-    def has_children(self) -> bool:
-        """Whether there are agents below this one.
-
-        Example:
-            >>> [job.has_children for job in two_agents(Popular)]
-            [True, False]
-        """
-        return bool(self.children)
-
-    @property
-    def now(self) -> float:
-        """When this callback was called, in seconds since the epoch. It stays the same until it returns.
-
-        Example:
-            >>> two_agents(Popular)[0].now
-            1767225600.0
-        """
-        return self._host.place().now_ms / 1000
-
-
-def _united(answers: list[Any]) -> dict[Any, Any]:
-    found: dict[Any, Any] = {}
-    for answer in answers:
-        if common := [key for key in answer if key in found]:
-            raise JobError(f"two trees answer {common[0]!r}: say in together(answers) what that is")
-        found |= answer
-    return found
 
 
 def readable(paos: pa.Table, keys: Sequence[str], states: Sequence[State]) -> pa.Table:

@@ -23,7 +23,8 @@ from typing import Any, ClassVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from elf.job.program.api import Host, Job, JobError
+from elf.job.program.api import Job
+from elf.job.program.host import Host, JobError
 
 Lines = dict[str, tuple[int, int, int]]
 """The lines of each agent's log that a result is of: agent → id of the first, id of the last, how many."""

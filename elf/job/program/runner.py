@@ -25,8 +25,9 @@ from elf.aggregates import State
 from elf.batch import decode, encode
 from elf.cbt import BufferTree, WindowedTree
 from elf.job.program import calls
-from elf.job.program.api import Job, JobError, QueryFailed
+from elf.job.program.api import Job
 from elf.job.program.calls import JobEffect, Loaded, Place, Subscription
+from elf.job.program.host import JobError, QueryFailed
 from elf.job.program.keyed import ENTRY_BYTES_MAX, KEYS_MAX, cut, hash_of
 from elf.job.program.seats import TREES_MAX
 from elf.job.program.spec import SETTINGS, Tap
