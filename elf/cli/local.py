@@ -41,6 +41,25 @@ LABORATORY: Final = {
     "bench": "Measure elf on this machine.",
     "sim": "Simulate a fleet on virtual time.",
 }
+FormatOption = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        metavar="FORMAT",
+        help="The name or the text of their format (docs/formats.md); told from the lines if absent.",
+    ),
+]
+TimestampOption = Annotated[
+    str | None, typer.Option("--timestamp", metavar="COLUMN", help="The column with the event time.")
+]
+ZoneOption = Annotated[
+    str | None,
+    typer.Option(
+        "--timezone",
+        metavar="ZONE",
+        help="Of the clocks whose times lines have that name no zone, as Europe/Berlin (default UTC).",
+    ),
+]
 DATA_DIR: Final = "/var/lib/elf"
 """An agent's, where its configuration gives none."""
 
@@ -100,26 +119,10 @@ def run(
             "default: as fast as it goes.",
         ),
     ] = None,
-    format: Annotated[
-        str | None,
-        typer.Option(
-            "--format",
-            metavar="FORMAT",
-            help="The name or the text of their format (docs/formats.md); told from the lines if absent.",
-        ),
-    ] = None,
-    timestamp: Annotated[
-        str | None, typer.Option("--timestamp", metavar="COLUMN", help="The column with the event time.")
-    ] = None,
+    format: FormatOption = None,
+    timestamp: TimestampOption = None,
     column: ColumnTypes = None,
-    timezone: Annotated[
-        str | None,
-        typer.Option(
-            "--timezone",
-            metavar="ZONE",
-            help="Of the clocks whose times lines have that name no zone, as Europe/Berlin (default UTC).",
-        ),
-    ] = None,
+    timezone: ZoneOption = None,
     geoip: GeoipOption = None,
     agents: Annotated[int, typer.Option("--agents", min=1, help="How many agents share the inputs.")] = 1,
     output: OutputOption = Output.TABLE,
@@ -133,17 +136,13 @@ def run(
 ) -> int:
     """Answer one query over log files, or an archive's lines, through the same agents, trees and masters as a
     fleet."""
-    from elf.cli.run import RunOptions, run_query
+    from elf.cli.run import LineOptions, RunOptions, run_query
 
     sql = one_text(query, file, "-q SQL and -f FILE")
     options = RunOptions(
         tuple(inputs or ()),
         tuple(stream or ()),
-        format,
-        timestamp,
-        timezone,
-        tuple(column or ()),
-        databases(geoip),
+        LineOptions(format, timestamp, timezone, tuple(column or ()), databases(geoip)),
         agents,
         output,
         status,
@@ -197,16 +196,10 @@ def report(
         str, typer.Option("--since", metavar="WHEN", help="With --job: windows from then on.")
     ] = "-1 day",
     until: Annotated[str, typer.Option("--until", metavar="WHEN", help="With --job: windows before.")] = "",
-    format: Annotated[
-        str | None, typer.Option("--format", metavar="FORMAT", help="As of elf run; told from the lines.")
-    ] = None,
-    timestamp: Annotated[
-        str | None, typer.Option("--timestamp", metavar="COLUMN", help="The column with the event time.")
-    ] = None,
+    format: FormatOption = None,
+    timestamp: TimestampOption = None,
     column: ColumnTypes = None,
-    timezone: Annotated[
-        str | None, typer.Option("--timezone", metavar="ZONE", help="Of times that name none (UTC).")
-    ] = None,
+    timezone: ZoneOption = None,
     geoip: GeoipOption = None,
     title: Annotated[str | None, typer.Option("--title", help="What stands above it.")] = None,
     connect: Connect = DEFAULT_ADDRESS,
@@ -216,6 +209,7 @@ def report(
     """Write one HTML file that reads without a network: panels or a query over log files, or the windows of a
     job."""
     from elf.cli.report import ReportOptions, of_job, of_logs
+    from elf.cli.run import LineOptions
 
     if (job is None) == (not inputs):
         raise UserError("give log files (--input PATH...) or a job (--job JOB), one of them")
@@ -224,8 +218,8 @@ def report(
             raise UserError("a job has its query: -q and -f are of log files")
         return of_job(html, job, since, until, connect, cluster, title)
     sql = None if query is None and file is None else one_text(query, file, "-q SQL and -f FILE")
-    told = (format, timestamp, timezone, tuple(column or ()), databases(geoip), title)
-    return of_logs(ReportOptions(html, tuple(inputs or ()), sql, *told))
+    lines = LineOptions(format, timestamp, timezone, tuple(column or ()), databases(geoip))
+    return of_logs(ReportOptions(html, tuple(inputs or ()), sql, lines, title))
 
 
 def demo(

@@ -24,7 +24,7 @@ from elf.cli.numbers import size
 from elf.cli.printing import say, use_utf8
 from elf.cli.progress import Progress
 from elf.cli.results import part_of
-from elf.cli.run import DEFAULT_STREAM, declared, inputs_of
+from elf.cli.run import DEFAULT_STREAM, LineOptions, inputs_of, request_of
 from elf.client import Window, connect
 from elf.client.values import rfc3339
 from elf.client.windows import WINDOW_COLUMNS, split
@@ -56,39 +56,22 @@ class ReportOptions:
     html: Path
     inputs: tuple[str, ...]
     sql: str | None
-    format: str | None
-    timestamp: str | None
-    timezone: str | None
-    columns: tuple[str, ...]
-    geoip: tuple[str, ...]
+    lines: LineOptions
     title: str | None
 
 
 def of_logs(options: ReportOptions) -> int:
     """Write the report of log files. Raises ``UserError``."""
-    from agents.lookups import LOOKUPS
-    from agents.runinputs import Asked, RunRequest
-    from elf.client.files import files_of
-    from elf.client.tables import read_table
+    from agents.runinputs import Asked
 
     use_utf8()
     _check(options.html)
     asked = Asked(options.sql or "SELECT COUNT(*) AS n FROM log")
     if asked.is_question or asked.is_look:
         raise UserError("a report has the windows of a SELECT with groups; elf run shows rows and plans")
-    LOOKUPS.open(options.geoip)
     with tempfile.TemporaryDirectory(prefix="elf-report-") as folder, ended_at_once(Path(folder)):
         inputs = inputs_of(options.inputs, (), Path(folder), None, early=False)
-        request = RunRequest(
-            asked=asked,
-            inputs=inputs.streams,
-            format=options.format,
-            timestamp=options.timestamp,
-            timezone=options.timezone,
-            columns=dict(map(declared, options.columns)),
-            tables={name: read_table(name) for name in asked.files},
-            files=files_of(asked.sql) if asked.has_code else {},
-        )
+        request = request_of(asked, inputs.streams, options.lines)
         read = [Path(path) for path in inputs.streams[DEFAULT_STREAM]]
         if options.html.exists() and any(map(options.html.samefile, read)):
             raise UserError(f"cannot write {options.html}: it is one of the logs")

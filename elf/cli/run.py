@@ -38,7 +38,7 @@ from elf.wire.clients import Reply, WindowResult
 
 if TYPE_CHECKING:
     from agents.run import Summary
-    from agents.runinputs import Asked, Replay
+    from agents.runinputs import Asked, Replay, RunRequest
 
 
 DEFAULT_STREAM: Final = "input"
@@ -146,16 +146,43 @@ def _file(path: str, folder: Path, pipe: Piped | None) -> str:
 
 
 @dataclass(frozen=True)
-class RunOptions:
-    """The command line of ``elf run``."""
+class LineOptions:
+    """How the lines of log files are read, on the command lines of ``elf run`` and ``elf report``."""
 
-    inputs: tuple[str, ...]
-    streams: tuple[str, ...]
     format: str | None
     timestamp: str | None
     timezone: str | None
     columns: tuple[str, ...]
     geoip: tuple[str, ...]
+
+
+def request_of(asked: Asked, streams: Mapping[str, tuple[str, ...]], lines: LineOptions) -> RunRequest:
+    """What is asked of the files of streams, with the tables that it looks up in open. Raises
+    ``UserError``."""
+    from agents.lookups import LOOKUPS
+    from agents.runinputs import RunRequest
+    from elf.client.files import files_of
+
+    LOOKUPS.open(lines.geoip)
+    return RunRequest(
+        asked=asked,
+        inputs=streams,
+        format=lines.format,
+        timestamp=lines.timestamp,
+        timezone=lines.timezone,
+        columns=dict(map(declared, lines.columns)),
+        tables=_tables(asked.files),
+        files=files_of(asked.sql) if asked.has_code else {},
+    )
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """The command line of ``elf run``."""
+
+    inputs: tuple[str, ...]
+    streams: tuple[str, ...]
+    lines: LineOptions
     agents: int
     output: Output
     status: bool
@@ -176,9 +203,9 @@ def replay_of(options: RunOptions) -> Replay | None:
         return None
     for given, name in (
         (options.inputs, "--input"),
-        (options.format, "--format"),
-        (options.timestamp, "--timestamp"),
-        (options.timezone, "--timezone"),
+        (options.lines.format, "--format"),
+        (options.lines.timestamp, "--timestamp"),
+        (options.lines.timezone, "--timezone"),
         (options.agents > 1, "--agents"),
     ):
         if given:
@@ -217,24 +244,13 @@ def run_query(sql: str, options: RunOptions) -> int:
 
 
 def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | None = None) -> int:
-    from agents.lookups import LOOKUPS
     from agents.run import ask, run
-    from agents.runinputs import RunRequest
-    from elf.client.files import files_of
 
     use_utf8()
-    LOOKUPS.open(options.geoip)
     out = printer(options.output.value, status=options.status, summed=_SUMMED)
-    request = RunRequest(
-        asked=asked,
-        inputs=inputs.streams,
-        format=options.format,
-        timestamp=options.timestamp,
-        timezone=options.timezone,
-        columns=dict(map(declared, options.columns)),
+    request = dataclasses.replace(
+        request_of(asked, inputs.streams, options.lines),
         agents=options.agents,
-        tables=_tables(asked.files),
-        files=files_of(asked.sql) if asked.has_code else {},
         pipe=inputs.pipe,
         replay=replay,
     )
