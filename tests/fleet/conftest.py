@@ -18,6 +18,11 @@ def running(folder: Path, count: int) -> Iterator[Fleet]:
 
 
 @pytest.fixture
+def two(tmp_path: Path) -> Iterator[Fleet]:
+    yield from running(tmp_path, 2)
+
+
+@pytest.fixture
 def three(tmp_path: Path) -> Iterator[Fleet]:
     yield from running(tmp_path, 3)
 
@@ -25,3 +30,8 @@ def three(tmp_path: Path) -> Iterator[Fleet]:
 @pytest.fixture
 def five(tmp_path: Path) -> Iterator[Fleet]:
     yield from running(tmp_path, 5)
+
+
+@pytest.fixture
+def six(tmp_path: Path) -> Iterator[Fleet]:
+    yield from running(tmp_path, 6)

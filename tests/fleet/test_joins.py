@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,14 +21,6 @@ QUERY = (
     f"SELECT maker, SUM(clicks_count) AS clicks FROM {STREAM} JOIN '{{}}' AS p ON product = p.name "
     "WHERE clicks_count >= :least GROUP BY maker WINDOWING 1 SECONDS WITH (least = 1)"
 )
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, 2)
-    fleet.start()
-    yield fleet
-    fleet.stop()
 
 
 def write(path: Path, makers: dict[str, str]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -22,14 +20,6 @@ CREATE = (
     "WHERE clicks_count >= :least GROUP BY product WINDOWING 1 SECONDS WITH (least = 1)"
 )
 READER = "CREATE JOB over AS SELECT COUNT(*) AS n FROM JOB steered WINDOWING 2 SECONDS"
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, 2)
-    fleet.start()
-    yield fleet
-    fleet.stop()
 
 
 async def previewed(client: Client, change: str) -> tuple[list[Previewed], Costs]:

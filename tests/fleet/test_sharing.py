@@ -7,11 +7,9 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import duckdb
-import pytest
 
 from elf.client import Client
 from tests.support.fleet import PRODUCTS, Fleet
@@ -21,14 +19,6 @@ from tests.support.watching import SECOND_US, Windows, connected, create, watche
 ASKED = "SELECT {key}, SUM(clicks_count) AS clicks FROM clicks GROUP BY {key} {having} WINDOWING {windows}"
 ROWS = 400
 """Of an agent, each 50 ms: panes of 2 s are worth sharing from some thousand rows a second on."""
-
-
-@pytest.fixture
-def two(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, 2)
-    fleet.start()
-    yield fleet
-    fleet.stop()
 
 
 def asked(key: str, windows: str, having: str = "") -> str:

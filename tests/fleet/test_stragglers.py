@@ -6,8 +6,6 @@ import asyncio
 import re
 import signal
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -28,14 +26,6 @@ from tests.support.watching import (
 )
 
 STANDS_S = 9.0
-
-
-@pytest.fixture
-def six(tmp_path: Path) -> Iterator[Fleet]:
-    fleet = Fleet(tmp_path, 6)
-    fleet.start()
-    yield fleet
-    fleet.stop()
 
 
 async def test_a_job_that_leaps_says_each_window_once_and_one_that_waits_says_it_whole(six: Fleet) -> None:
