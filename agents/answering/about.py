@@ -13,7 +13,7 @@ from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import JobStatus
 from elf.job.messages.inquiries import FlowStatus
 from elf.job.rollup.rooted import event_time
-from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of
+from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of, place_of
 from elf.job.stragglers import policy_of
 from elf.ql.own import owns_of
 from elf.ql.plan import Fragment, Plan, Table
@@ -44,10 +44,10 @@ def decisions(log: CatalogLog, named: Callable[[str], str], now_ms: int) -> list
     """What was decided of jobs without being asked, the last first, and whether it was done."""
     rows: list[dict[str, object]] = []
     for one in log.assignments:
-        spec, place = log.ever(job_of(one.uid)), one.uid.partition("#")[2]
+        spec, place = log.ever(job_of(one.uid)), place_of(one.uid)
         going = now_ms - one.at_ms <= CARRIED_MS and log.assignments.last(one.uid) == one
         state = "done" if log.assignments.was_carried_out(one) else "under way" if going else "not done"
-        what = f"key range {int(place) + 1}" if place else "master"
+        what = f"key range {place + 1}" if place else "master"
         rows.append(
             {
                 "at": moment_of(1_000 * one.at_ms),

@@ -35,7 +35,7 @@ AGENTS_MAX: Final = 16_384
 """Agents whose loads are kept."""
 
 
-class Load:
+class OwnLoad:
     """What this agent does, from what its parts have counted: CPU time in µs since their beginnings."""
 
     def __init__(self) -> None:

@@ -20,7 +20,7 @@ from agents.answering.fleet import Fleet
 from agents.answering.keys import KeyRequests, NodeKeys
 from agents.answering.statements import Statements
 from agents.codec import pack, unpack
-from agents.node.balancing import Balancing, Load
+from agents.node.balancing import Balancing, OwnLoad
 from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog
 from agents.node.groups import GroupDesk, Machines, Persisted
@@ -198,7 +198,7 @@ class Node:
         )
         self.witness = Witness(log, self.membership)
         self.balancing = Balancing(log, settings.pace)
-        self._load = Load()
+        self._load = OwnLoad()
         self._restored = restored
         self._ring_ready = False
         self._look_ms = 0

@@ -10,14 +10,12 @@ from typing import Final
 
 import overlay as ring
 from agents.node.groups import GroupDesk, GroupStep
+from elf.job.catalog.membership import EARLY_MS
 from elf.job.catalog.voters import wanted
 from overlay.ids import closeness, node_id
 
 STAFF_MS: Final = 2_000
 """Between two looks at a group."""
-EARLY_MS: Final = 450
-"""So much sooner a look is taken, where the node is awake for something else: nearly always for the ring's
-heartbeat, which comes as often."""
 QUICK_MS: Final = 250
 """Between two looks while somebody is coming: members enter one at a time."""
 SHORT_MS: Final = 5_000

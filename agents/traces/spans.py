@@ -118,6 +118,8 @@ class Tracing:
 
     def _traced(self, flow: str, pane: int) -> bytes | None:
         """The trace of a pane that has spans or stamps."""
+        if self._put_span is None and not self._has_stamps(flow, pane):
+            return None
         trace = trace_of(flow, pane)
         return trace if self._has_spans(trace) or self._has_stamps(flow, pane) else None
 

@@ -214,8 +214,10 @@ def report(
     if (job is None) == (not inputs):
         raise UserError("give log files (--input PATH...) or a job (--job JOB), one of them")
     if job is not None:
-        if query is not None or file is not None:
-            raise UserError("a job has its query: -q and -f are of log files")
+        given: dict[str, object] = {"-q": query, "-f": file, "--format": format, "--timestamp": timestamp}
+        given |= {"--column": column, "--timezone": timezone, "--geoip": geoip}
+        if said := [name for name, value in given.items() if value]:
+            raise UserError(f"{', '.join(said)} does not go with --job: a job has its query and its lines")
         return of_job(html, job, since, until, connect, cluster, title)
     sql = None if query is None and file is None else one_text(query, file, "-q SQL and -f FILE")
     lines = LineOptions(format, timestamp, timezone, tuple(column or ()), databases(geoip))

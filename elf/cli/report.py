@@ -24,11 +24,11 @@ from elf.cli.numbers import size
 from elf.cli.printing import say, use_utf8
 from elf.cli.progress import Progress
 from elf.cli.results import part_of
-from elf.cli.run import DEFAULT_STREAM, LineOptions, inputs_of, request_of
+from elf.cli.run import DEFAULT_STREAM, LineOptions, inputs_of, request_of, size_of, tell_losses
 from elf.client import Window, connect
 from elf.client.values import rfc3339
 from elf.client.windows import WINDOW_COLUMNS, split
-from elf.errors import InputError, UserError
+from elf.errors import UserError
 from elf.page import panels
 from elf.page.report import WINDOWS_MAX, Last, Report, Section, pieces
 
@@ -76,21 +76,15 @@ def of_logs(options: ReportOptions) -> int:
         if options.html.exists() and any(map(options.html.samefile, read)):
             raise UserError(f"cannot write {options.html}: it is one of the logs")
         total = sum(path.stat().st_size for path in read)
-        with Progress("reading", total, size) as line:
+        with Progress("reading", size_of(inputs), size) as line:
             request = replace(request, told=line.tell)
             made = _queried(request) if options.sql else _panels(request, total)
     title = options.title or f"Report of {', '.join(options.inputs)}"
     facts = {"lines": f"{made.summary.rows_in:,}", "rejected": f"{made.summary.rows_rejected:,}"}
     facts |= {"bytes": size(made.summary.bytes_in)}
-    _write(options.html, Report(title, made.span, facts, made.sections, made.without))
-    for note in made.summary.notes:
-        say(f"elf: {note}")
-    if made.summary.rows_rejected:
-        some, of = made.summary.rows_rejected, made.summary.rows_in
-        why = f"; one has {made.summary.why_not}" if made.summary.why_not else ""
-        say(f"elf: {some:,} of {of:,} lines rejected: they do not parse, or have no time{why}")
-    if unread := made.summary.unread:
-        raise InputError(f"not read to the end: {', '.join(unread)}; the report lacks what follows")
+    if made.summary.rows_rejected < made.summary.rows_in:
+        _write(options.html, Report(title, made.span, facts, made.sections, made.without))
+    tell_losses(made.summary, inputs.names, live=False)
     return 0
 
 

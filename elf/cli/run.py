@@ -48,7 +48,7 @@ STDIN: Final = "-"
 _NAME: Final = re.compile(r"[A-Za-z_]\w*")
 
 _SUMMED: Final = ("late", "rejected", "uncast")
-"""What ``_tell_losses`` says of all windows."""
+"""What ``tell_losses`` says of all windows."""
 FILES_SHOWN: Final = 3
 """That are named in a line, of however many."""
 
@@ -264,7 +264,7 @@ def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | Non
             tell(first_rows(request), out)
         return 0
 
-    with Progress("reading", _size_of(inputs), size) as line:
+    with Progress("reading", size_of(inputs), size) as line:
 
         def shown(result: WindowResult) -> None:
             line.wipe()
@@ -277,7 +277,7 @@ def _run(asked: Asked, inputs: Inputs, options: RunOptions, replay: Replay | Non
     out.ended(summary.columns)
     if options.summary is not None:
         options.summary.write_text(json.dumps(dataclasses.asdict(summary), indent=2) + "\n", encoding="utf-8")
-    _tell_losses(summary, inputs.names, live=live)
+    tell_losses(summary, inputs.names, live=live)
     return 0
 
 
@@ -290,7 +290,7 @@ def _tables(files: Sequence[str]) -> dict[str, bytes]:
     return {name: read_table(name) for name in files}
 
 
-def _size_of(inputs: Inputs) -> int | None:
+def size_of(inputs: Inputs) -> int | None:
     """The bytes that will be read; None where files are compressed, or there are none."""
     if inputs.pipe is not None:
         return None
@@ -300,7 +300,7 @@ def _size_of(inputs: Inputs) -> int | None:
     return sum(Path(path).stat().st_size for path in paths)
 
 
-def _tell_losses(summary: Summary, names: Mapping[str, str], *, live: bool) -> None:
+def tell_losses(summary: Summary, names: Mapping[str, str], *, live: bool) -> None:
     """Lines that are in no result, on standard error; raises ``InputError`` for those that nobody has seen,
     and where there is no other line. ``names``: what a person calls paths; ``live``: windows came early."""
     for note in summary.notes:

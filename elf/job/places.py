@@ -15,11 +15,11 @@ import operator
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
+from elf.fields import Labels
 from elf.ql.plan import Condition, Fragment
 from elf.schema import LABELS
 
-Labels = tuple[tuple[str, str], ...]
-KEPT: Final = 8
+SETS_KEPT: Final = 8
 """Sets of labels that are remembered of a member; one that has had more is asked whatever it says."""
 _ORDERS: Final[Mapping[str, Callable[[str, str], bool]]] = {
     "=": operator.eq,
@@ -37,8 +37,8 @@ class _Undecided(Exception):
 
 def may_have_rows(fragment: Fragment, known: Collection[Labels] | None) -> bool:
     """Whether an agent that has said these sets of labels may have rows of a fragment. None: it has said
-    nothing; more than ``KEPT``: there may be others."""
-    if known is None or len(known) > KEPT:
+    nothing; more than ``SETS_KEPT``: there may be others."""
+    if known is None or len(known) > SETS_KEPT:
         return True
     return any(all(_may(one, dict(labels)) for one in fragment.where) for labels in known)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agents.node.balancing import STALE_MS, Balancing, Load
+from agents.node.balancing import STALE_MS, Balancing, OwnLoad
 from elf.batch import decode
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.permission import forbidden
@@ -197,7 +197,7 @@ def test_a_load_goes_with_its_job_and_is_said_by_who_has_it() -> None:
 
 
 def test_an_agent_says_what_has_most_and_what_it_has_seen_for_a_whole_look() -> None:
-    load = Load()
+    load = OwnLoad()
     assert load.due(0)
     load.look({"a": 0, "b": 0}, 1_000, 0)
     assert load.said is None
@@ -205,7 +205,7 @@ def test_an_agent_says_what_has_most_and_what_it_has_seen_for_a_whole_look() -> 
     load.look({"a": 4_000_000, "b": 0, "new": 9_000_000}, 2_001_000, 10_000)
     assert load.said == AgentLoad(200_000, (GroupLoad("a", 400_000),))
     many = {f"g{n}": 10_000 * (n + 1) for n in range(LOADS_MAX + 2)}
-    load = Load()
+    load = OwnLoad()
     load.look(dict.fromkeys(many, 0), 0, 0)
     load.look(many, 0, 10_000)
     assert load.said is not None

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from elf.fields import replace
+from elf.fields import Labels, replace
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import MemberJoined
-from elf.job.places import KEPT, Labels, may_have_rows
+from elf.job.places import SETS_KEPT, may_have_rows
 from elf.job.rollup.presence import Roster
 from elf.ql import planner, statements
 from elf.ql.plan import Condition, Fragment
@@ -86,9 +86,9 @@ def test_other_labels_count_beside_those_from_before() -> None:
     log = CatalogLog([joined(1, 0, US), joined(2, 0, EU, 2)])
     assert all(log.asked(fragment_of(f"place = '{place}'")) for place in ("eu", "us"))
     assert not log.asked(fragment_of("place = 'asia'"))
-    for start in range(3, KEPT + 5):
+    for start in range(3, SETS_KEPT + 5):
         log.append(joined(start, 0, (("place", str(start)),), start))
-        too_many = start > KEPT
+        too_many = start > SETS_KEPT
         assert bool(log.asked(fragment_of("place = 'asia'"))) is too_many, "it has had too many to tell"
 
 

@@ -114,7 +114,8 @@ def test_panels_of_a_log_and_what_it_has_no_columns_for(
     [
         ((), "give log files (--input PATH...) or a job (--job JOB), one of them"),
         (("--job", "busy", "--input", "a"), "one of them"),
-        (("--job", "busy", "-q", "SELECT 1"), "-q and -f are of log files"),
+        (("--job", "busy", "-q", "SELECT 1"), "-q does not go with --job"),
+        (("--job", "busy", "--format", "json", "--column", "n=text"), "--format, --column does not go"),
         (("--input", str(LOG), "-q", "SELECT * FROM log LIMIT 3"), "a report has the windows of a SELECT"),
         (("--input", str(LOG), "-q", "SELECT nope, COUNT(*) FROM log GROUP BY nope"), "unknown column"),
         (("--input", "/nowhere.log"), "cannot read /nowhere.log"),
@@ -137,6 +138,22 @@ def test_a_log_is_not_replaced_by_its_report(capsys: pytest.CaptureFixture[str],
     status, _, err = elf_report(capsys, "--html", str(tmp_path / "other"), "--input", str(log))
     assert (status, "it is one of the logs" in err) == (1, True)
     assert log.read_text() == LINE.format(1, 1, "/", "-")
+
+
+def test_what_is_in_no_result_is_told_as_elf_run_tells_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log, html = tmp_path / "a.log", tmp_path / "a.html"
+    log.write_text("".join(LINE.format(1, minute, "/", "x") for minute in (5, 6, 0)))
+    late = "SELECT COUNT(*) AS n FROM log WINDOWING 1 MINUTES LATENESS 1 SECONDS"
+    status, _, err = elf_report(capsys, "--html", str(html), "--input", str(log), "-q", late)
+    assert (status, html.exists()) == (0, True)
+    assert "1 of 3 lines are in no window: they came later than LATENESS allows" in err
+    html.unlink()
+    log.write_text("x\ny\n")
+    status, _, err = elf_report(capsys, "--html", str(html), "--input", str(log), "--format", "combined")
+    assert (status, html.exists()) == (1, False)
+    assert "nothing was read: all 2 lines are rejected" in err
 
 
 def test_windows_beyond_those_that_are_shown_are_counted_and_forgotten() -> None:

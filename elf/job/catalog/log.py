@@ -24,7 +24,7 @@ from typing import TypeVar
 import msgspec
 
 from elf.errors import ElfBug
-from elf.fields import replace
+from elf.fields import Labels, replace
 from elf.job.catalog.assignments import Assignments
 from elf.job.catalog.authors import Authors
 from elf.job.catalog.bootstrap import bootstrap_of
@@ -48,7 +48,7 @@ from elf.job.messages.log import (
 )
 from elf.job.output import OutputSpec
 from elf.job.own import OwnSpec
-from elf.job.places import KEPT, Labels, may_have_rows
+from elf.job.places import SETS_KEPT, may_have_rows
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
 from elf.ql.plan import Fragment
@@ -682,11 +682,12 @@ class CatalogLog:
 
 
 def _labels(entry: MemberJoined, known: Member | None) -> tuple[Labels, ...] | None:
-    """All that a member has said, with what it says now."""
+    """All that a member has said, with what it says now. One set beyond ``SETS_KEPT`` says that it has had
+    too many."""
     if entry.labels is None:
         return None
     before = (known.labels if known is not None else None) or ()
-    return tuple(dict.fromkeys((*before, entry.labels)))[: KEPT + 1]  # one more says that it has had too many
+    return tuple(dict.fromkeys((*before, entry.labels)))[: SETS_KEPT + 1]
 
 
 def _of_name(specs: Iterable[_Named], name: str, creator: str) -> _Named | None:

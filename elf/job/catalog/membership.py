@@ -37,6 +37,7 @@ from zlib import crc32
 
 import msgspec
 
+from elf.fields import Labels
 from elf.job.catalog.log import FOREVER_US, CatalogLog
 from elf.job.effects import Disbelieved, Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.messages.log import (
@@ -58,7 +59,6 @@ from elf.job.messages.log import (
     VersionAdded,
     Welcome,
 )
-from elf.job.places import Labels
 from elf.security.authored import Authorship, stale
 from elf.security.certificates import Signed
 
@@ -85,8 +85,8 @@ TAIL_BYTES_MAX: Final = 8 << 20
 LOST_MS: Final = 8_000
 """After a rumour, with keys: voters that have been silent for so long may be gone, all of them."""
 EARLY_MS: Final = 450
-"""So much sooner a voter is asked, where the node is awake for something else: nearly always for the ring's
-heartbeat, which comes as often."""
+"""So much sooner something periodic is done, where the node is awake for something else: nearly always for
+the ring's heartbeat, which comes as often."""
 HURRY_MS: Final = 250
 """A follower that has heard what it cannot take asks a voter so soon."""
 KEYS_AT_ONCE: Final = 64
