@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from elf.cli.printing import Printer, say
 from elf.client import Client, Window
 from elf.client.previews import Costs, Previewed, beside
-from elf.client.results import Result
+from elf.client.results import Result, facts_of
 from elf.errors import UserError
 from elf.wire.clients import Preview
 
@@ -36,12 +36,7 @@ class Pending:
         found, self.preview = self.preview, None
         if found is None:
             raise UserError("COMMIT: nothing was previewed: ALTER JOB … PREVIEW 3 WINDOWS comes first")
-        told = (await client.sql(f"DESCRIBE JOB {found.job}")).table
-        facts = (
-            {}
-            if told is None
-            else dict(zip(told["fact"].to_pylist(), told["value"].to_pylist(), strict=True))
-        )
+        facts = facts_of(await client.sql(f"DESCRIBE JOB {found.job}"))
         version = facts.get("version", "none")
         if version != str(found.version):
             raise UserError(

@@ -26,6 +26,7 @@ from elf.cli.progress import Progress
 from elf.cli.results import part_of
 from elf.cli.run import DEFAULT_STREAM, LineOptions, inputs_of, request_of, size_of, tell_losses
 from elf.client import Window, connect
+from elf.client.results import facts_of
 from elf.client.values import rfc3339
 from elf.client.windows import WINDOW_COLUMNS, split
 from elf.errors import UserError
@@ -193,12 +194,11 @@ async def _read(job: str, since: str, until: str, address: str, cluster: str) ->
     """A job's query, and its windows."""
     last = Last()
     async with connect(address, cluster=cluster) as client:
-        told = (await client.sql(f"DESCRIBE {job}")).table
-        facts = {} if told is None else {row["fact"]: row["value"] for row in told.to_pylist()}
+        facts = facts_of(await client.sql(f"DESCRIBE {job}"))
         async for result in client.results(job, since, until):
             for window in split(result):
                 last.add(window)
-    return str(facts.get("query", "")), last
+    return facts.get("query", ""), last
 
 
 def _check(path: Path) -> None:

@@ -123,20 +123,22 @@ class _Pairs:
 
     def __init__(self, preview: Preview) -> None:
         self._left = preview.windows
-        self._came: asyncio.Queue[tuple[Window | Result | BaseException, bool]] = asyncio.Queue(_WAITING_MAX)
+        self._came: asyncio.Queue[tuple[Window | Result | Exception, bool]] = asyncio.Queue(_WAITING_MAX)
         self._own: dict[tuple[object, object], Window] = {}
         self._new: dict[tuple[object, object], tuple[Window, float]] = {}
         self.columns: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
         """Of the job, and of the new version, without those of windows."""
 
     async def take(self, source: AsyncGenerator[Result | Window], *, new: bool) -> None:
-        """All that one side gives."""
+        """All that one side gives, and why it gives no more."""
+        end: Exception = ElfError("its windows have ended")
         try:
             async for one in source:
                 if isinstance(one, Result) or not one.early:
                     await self._came.put((one, new))
-        except ElfError as error:
-            await self._came.put((error, new))
+        except Exception as error:
+            end = error
+        await self._came.put((end, new))
 
     async def found(self) -> AsyncGenerator[Previewed | Result]:
         """As many as are wanted. Raises ``ElfError`` where the new version ends before."""
@@ -146,7 +148,7 @@ class _Pairs:
             wait = None if due is None else max(due - clock.time(), 0)
             with contextlib.suppress(TimeoutError):
                 one, new = await asyncio.wait_for(self._came.get(), wait)
-                if isinstance(one, ElfError) and new:
+                if isinstance(one, Exception) and new:
                     raise one
                 if isinstance(one, Result) and new:
                     yield one
@@ -185,9 +187,7 @@ def _pair(new: Window, own: Window | None) -> Previewed:
     if own is None:
         return Previewed(new, None, 0, 0, new.table.num_rows)
     tables = own.table, new.table
-    names = [
-        table.column_names for table in tables if table.num_columns
-    ]  # a window without rows may have none
+    names = [table.column_names for table in tables if table.num_columns]  # where there are no rows: none
     shared = [name for name in (names[-1] if names else []) if all(name in some for some in names)]
     old_rows, new_rows = (_rows(table, shared) for table in tables)
     old, came = (Counter(map(_key, rows)) for rows in (old_rows, new_rows))

@@ -39,6 +39,12 @@ class Result:
     data: dict[str, object] | None = None
 
 
+def facts_of(described: Result) -> dict[str, str]:
+    """What DESCRIBE has told of a job, by name."""
+    rows = [] if described.table is None else described.table.to_pylist()
+    return {row["fact"]: row["value"] for row in rows}
+
+
 class ArchiveStatus(msgspec.Struct, frozen=True):
     """Where the lines of a job's stream are archived, and how to read them.
 

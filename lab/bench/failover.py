@@ -33,6 +33,7 @@ from typer import Option
 
 from elf.cli.processes import Agent
 from elf.client import Client, Window, connect
+from elf.client.results import facts_of
 from elf.errors import ElfError, UserError
 from lab.bench.control_fleet import CLUSTER, ControlFleet, on_fleet, until
 from lab.bench.runner import Bench, Figure, Report, Scratch, percentiles
@@ -282,10 +283,9 @@ class Striking:
         try:
             async with self.fleet.client() as client:
                 members = await self._rows(client, "SHOW MEMBERS")
-                facts = await self._rows(client, f"DESCRIBE {JOB}")
+                kept_by = facts_of(await client.sql(f"DESCRIBE {JOB}")).get("kept by", "")
         except ElfError:  # its master has just moved, say
             return 0
-        kept_by = next((str(one["value"]) for one in facts if one["fact"] == "kept by"), "")
         return min(sum(bool(one["log"]) for one in members), len(kept_by.split(", ")))
 
     @staticmethod

@@ -23,6 +23,7 @@ from typing import Annotated, Any, Final
 from typer import Option
 
 from elf.cli.processes import Agent
+from elf.client.results import facts_of
 from elf.errors import ElfError
 from lab.bench.control_fleet import ControlFleet, on_fleet, until
 from lab.bench.failover import JOB, LINES_PER_S, Detect, Ledger, write_lines
@@ -173,7 +174,7 @@ class Killing:
             try:
                 async with self.fleet.client() as client:
                     members = await _rows(client, "SHOW MEMBERS")
-                    facts = {one["fact"]: str(one["value"]) for one in await _rows(client, f"DESCRIBE {JOB}")}
+                    facts = facts_of(await client.sql(f"DESCRIBE {JOB}"))
             except ElfError:  # its master has just moved, say
                 facts, members = {}, []
             kept = min(sum(bool(one["log"]) for one in members), len(facts.get("kept by", "").split(", ")))
