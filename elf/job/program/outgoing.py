@@ -141,13 +141,13 @@ class Outgoing:
                     app=effect.app, source=spec.app, value=effect.value, origin=self.me.address
                 )
                 return [self.to_app(routed.app, routed)]
-            case calls.MulticastOut() if running.seat and self.overlay.is_root(running.topic):
+            case calls.MulticastOut() | calls.FeedOut() if running.seat and self.overlay.is_root(
+                running.topic
+            ):
                 running.multicasts += 1
                 name = Name(running.group, running.term, running.multicasts)
-                return [Multicast(running.topic, self.feedback.send(name, effect.value, now_ms))]
-            case calls.FeedOut() if running.seat and self.overlay.is_root(running.topic):
-                running.multicasts += 1
-                name = Name(running.group, running.term, running.multicasts)
+                if isinstance(effect, calls.MulticastOut):
+                    return [Multicast(running.topic, self.feedback.send(name, effect.value, now_ms))]
                 if (told := self.feedback.feed(name, effect, now_ms)) is not None:
                     return [Multicast(running.topic, told)]
                 self.drop(running, "feedback that is none")
