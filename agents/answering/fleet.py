@@ -16,7 +16,8 @@ import overlay as ring
 from agents.answering.about import moment_of
 from agents.answering.asks import Ask, Procedure, ToAddress, ToKey, Until
 from elf.errors import UserError
-from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import FOREVER_US, Member
 from elf.job.catalog.membership import Identity, Membership
 from elf.job.messages.inquiries import (
     DescribeStream,

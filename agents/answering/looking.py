@@ -16,7 +16,8 @@ from agents.answering.asks import Procedure, ToAddress, offload
 from agents.answering.fleet import PATIENCE_MS, Fleet
 from elf.batch import ARROW_TYPES, decode, encode
 from elf.errors import PeerError, UserError
-from elf.job.catalog.log import CatalogLog, Member
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import Member
 from elf.job.messages.inquiries import LookAt, SampledRows
 from elf.wire.base import Answer
 from elf.wire.clients import Execute, Reply

@@ -18,7 +18,8 @@ from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
 from agents.answering.sharing import Instead, Sharing
 from elf.errors import ColumnError, UserError
-from elf.job.catalog.log import FOREVER_US, CatalogLog
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import FOREVER_US
 from elf.job.catalog.readers import is_read, readable_as
 from elf.job.messages.groups import WhoIsThere
 from elf.job.messages.inquiries import StreamSeen

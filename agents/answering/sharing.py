@@ -17,7 +17,8 @@ import msgspec
 
 from agents.answering.asks import Ask, ToAddress, offload
 from elf.fields import replace
-from elf.job.catalog.log import CatalogLog, Member
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import Member
 from elf.job.spec import Flow, JobSpec
 from elf.job.work import FlowWork, InspectWork, WorkStatus
 from elf.ql.plan import Fragment, Function, Plan

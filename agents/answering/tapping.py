@@ -21,7 +21,8 @@ from agents.answering.fleet import Fleet
 from agents.answering.looking import as_asked
 from elf.batch import decode, encode
 from elf.errors import PeerError, UserError
-from elf.job.catalog.log import CatalogLog, Member
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import Member
 from elf.job.messages.inquiries import SampledRows, SampleRows, StreamSeen
 from elf.job.worker.fitting import arrow_schema
 from elf.schema import Column, Schema, merge_schemas

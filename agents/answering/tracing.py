@@ -28,7 +28,8 @@ from agents.answering.past import moment
 from agents.answering.tapping import AGENT
 from elf.batch import decode, encode
 from elf.errors import PeerError, UserError
-from elf.job.catalog.log import CatalogLog, Member
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import Member
 from elf.job.commits import PanesUsed, panes_used
 from elf.job.contributions import from_bytes, numbers
 from elf.job.messages.groups import PastWindow, PastWindows, ReadPast

@@ -15,7 +15,7 @@ from agents.formats import get_format
 from agents.tasks.rowsamples import LEASE_MS, ROW_SAMPLES_MAX, Allowance, RowSamples
 from elf.batch import decode, encode
 from elf.errors import UserError
-from elf.job.catalog.log import Member
+from elf.job.catalog.members import Member
 from elf.job.messages.inquiries import SampledRows, SampleRows
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.looks import look_of

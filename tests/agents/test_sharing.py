@@ -11,7 +11,8 @@ from agents.answering.asks import Ask, Offload, ToAddress
 from agents.answering.sharing import Instead, Sharing, is_free
 from elf.fields import replace
 from elf.job.catalog.admission import grow
-from elf.job.catalog.log import CatalogLog, Member
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import Member
 from elf.job.messages.log import AddJob
 from elf.job.spec import Flow, JobSpec, app_id, flow_uid
 from elf.job.work import FlowWork, InspectWork, WorkStatus

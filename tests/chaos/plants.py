@@ -27,7 +27,8 @@ from agents.tasks.past import Pasts, Roll
 from elf.aggregates import split_by_range
 from elf.fields import replace
 from elf.functions.aggregate import Aggregate
-from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import FOREVER_US, Member
 from elf.job.checkpoint import FlowCheckpoint, TapsCheckpoint
 from elf.job.commands import Command, Feed, Idle, Install, Outcome, Replay, Resume, Suspend
 from elf.job.contributions import Piece, Pile, bitmap, numbers

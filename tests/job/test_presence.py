@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from elf.job.catalog.log import FOREVER_US, Member
+from elf.job.catalog.members import FOREVER_US, Member
 from elf.job.contributions import bitmap
 from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.presence import LATER_MS_MAX, Presence, Roster, Told

@@ -16,7 +16,8 @@ from agents.answering.about import describe
 from agents.committing.windowcommits import window_result
 from elf.batch import decode, encode
 from elf.fields import replace
-from elf.job.catalog.log import FOREVER_US, CatalogLog, Member
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import FOREVER_US, Member
 from elf.job.commands import DropStragglers, Outcome
 from elf.job.contributions import Piece, Pile, bitmap
 from elf.job.counters import PaneCounters, counters

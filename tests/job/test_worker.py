@@ -19,7 +19,8 @@ from elf.batch import decode
 from elf.errors import UserError
 from elf.fields import replace
 from elf.job.catalog.admission import grow
-from elf.job.catalog.log import CatalogLog, Member
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import Member
 from elf.job.checkpoint import StreamCheckpoint
 from elf.job.commands import Feed, Finish, Idle, Install, Resume, SealOpen, Suspend
 from elf.job.messages.log import JoinStream, LeaveStream

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from elf.job.catalog.log import Member
+from elf.job.catalog.members import Member
 from elf.job.messages.rollup import FlowProgress
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.root import Root

@@ -11,9 +11,9 @@ from its entry to its tombstone; so is each of its later versions. The voters re
 proposes by an equal running one, and end a flow that no job is attached to; nothing is attached after the
 end.
 
-``elf.job.catalog.flowgroups`` has the job group of each flow, and who bootstraps those of key ranges. Of a
-job that is over only tombstones remain (``elf.job.catalog.compaction``): here, at voters, and in what
-followers are told.
+``elf.job.catalog.members`` has what is asked of members, ``elf.job.catalog.flowgroups`` the job group of each
+flow, and who bootstraps those of key ranges. Of a job that is over only tombstones remain
+(``elf.job.catalog.compaction``): here, at voters, and in what followers are told.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ from typing import TypeVar
 import msgspec
 
 from elf.errors import ElfBug
-from elf.fields import Labels, replace
+from elf.fields import replace
 from elf.job.catalog.assignments import Assignments
 from elf.job.catalog.authors import Authors
 from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.compaction import Compaction, Version, tombstone
 from elf.job.catalog.flowgroups import FlowGroups, RangeGroup
+from elf.job.catalog.members import Member, Members
 from elf.job.messages.log import (
     AggregateAdded,
     FlowEnded,
@@ -48,44 +49,27 @@ from elf.job.messages.log import (
 )
 from elf.job.output import OutputSpec
 from elf.job.own import OwnSpec
-from elf.job.places import SETS_KEPT, may_have_rows
+from elf.job.places import may_have_rows
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, app_id, group_uid, job_of
 from elf.ql.plan import Fragment
 from elf.security.roster import Roster, Trust
 
-FOREVER_US = 1 << 62
-
 _Named = TypeVar("_Named", JobSpec, ProgramSpec, OutputSpec, OwnSpec)
 
 
-class Member(msgspec.Struct, frozen=True):
-    """A member of a stream, as the log last said."""
-
-    number: int
-    agent_id: str
-    name: str
-    incarnation: int
-    address: str
-    since_us: int
-    until_us: int = FOREVER_US
-    labels: tuple[Labels, ...] | None = None
-    """All that it has said of itself; None: it says nothing (``elf.job.places``)."""
-
-
-class CatalogLog:
+class CatalogLog(Members):
     """A prefix of the log and what follows from it. ``trust``: whose signatures count; None: the fleet has no
     keys."""
 
     def __init__(self, entries: Iterable[LogEntry] = (), trust: Trust | None = None) -> None:
+        super().__init__()
         self.trust = trust
         self.roster = None if trust is None else Roster(trust.cluster, trust.authority)
         """What this log says, and nothing else: equal logs have equal ones."""
         self._entries: list[LogEntry] = []
         self.skipped: dict[int, str] = {}
         """Entries that cannot be used, and why: they have a number, and no effect in any copy of the log."""
-        self._members: dict[str, dict[int, Member]] = {}
-        self._numbers: dict[tuple[str, str], int] = {}
         self._jobs: dict[str, JobSpec] = {}
         self._programs: dict[str, ProgramSpec] = {}
         self._outputs: dict[str, OutputSpec] = {}
@@ -142,21 +126,9 @@ class CatalogLog:
             return
         match entry:
             case MemberJoined():
-                known = self._members.setdefault(entry.stream, {}).get(entry.number)
-                since = entry.since_us if known is None or known.until_us != FOREVER_US else known.since_us
-                self._members[entry.stream][entry.number] = Member(
-                    entry.number,
-                    entry.agent_id,
-                    entry.name,
-                    entry.incarnation,
-                    entry.address,
-                    since,
-                    labels=_labels(entry, known),
-                )
-                self._numbers[entry.stream, entry.agent_id] = entry.number
+                self._join(entry)
             case MemberLeft():
-                member = self._members[entry.stream][entry.number]
-                self._members[entry.stream][entry.number] = replace(member, until_us=entry.until_us)
+                self._leave(entry)
             case JobAdded():
                 self.authors.add(entry.spec)
                 self._jobs[entry.spec.uid] = entry.spec
@@ -389,12 +361,6 @@ class CatalogLog:
 
     # -- what everybody asks ---------------------------------------------------------------------------------
 
-    def streams(self) -> tuple[str, ...]:
-        return tuple(sorted(self._members))
-
-    def members(self, stream: str) -> tuple[Member, ...]:
-        return tuple(self._members.get(stream, {}).values())
-
     def asked(self, fragment: Fragment) -> tuple[Member, ...]:
         """The members of a stream that may have rows of a fragment of it (protocol 2.6)."""
         return tuple(one for one in self.members(fragment.stream) if self.may_have(fragment, one))
@@ -404,10 +370,6 @@ class CatalogLog:
         base = self.flow(fragment.late_of) if fragment.late_of else None
         read = [fragment] if base is None else [fragment, base.fragment]
         return all(may_have_rows(one, member.labels) for one in read)
-
-    def member_of(self, stream: str, agent_id: str) -> Member | None:
-        number = self._numbers.get((stream, agent_id))
-        return None if number is None else self._members[stream][number]
 
     def jobs(self) -> tuple[JobSpec, ...]:
         """Jobs that are not dropped, each as its newest version that reads flows (of a paused job: that
@@ -523,52 +485,6 @@ class CatalogLog:
             (uid, leader) for uid, leader in self.job_groups.unbegun() if self.leader(uid) is not None
         )
 
-    def there(self, address: str) -> list[Member]:
-        """The agent at an address that has not left."""
-        known = (m for of in self._members.values() for m in of.values() if m.address == address)
-        return [member for member in known if member.until_us == FOREVER_US]
-
-    def has_left(self, address: str) -> bool:
-        """Whether an agent was there and has left for good: its streams do not expect it any more."""
-        known = [m for of in self._members.values() for m in of.values() if m.address == address]
-        return bool(known) and all(member.until_us != FOREVER_US for member in known)
-
-    def _agents_at(self, address: str) -> list[str]:
-        return [member.agent_id for member in self.there(address)]
-
-    def agent_at(self, address: str) -> str:
-        """The id of the agent that was started last at an address; empty: none was. An agent whose lost data
-        folder is restored comes after the one that was started in its place."""
-        there = self.there(address)
-        return max(there, key=lambda m: (m.incarnation, m.number)).agent_id if there else ""
-
-    def namesakes(self, stream: str, agent_id: str) -> tuple[Member, ...]:
-        """Members that a stream expects under the name of another one: two data folders on one machine both
-        count."""
-        me = self.member_of(stream, agent_id)
-        if me is None or me.until_us != FOREVER_US:
-            return ()
-        others = (m for m in self.members(stream) if m.name == me.name and m.agent_id != agent_id)
-        return tuple(member for member in others if member.until_us == FOREVER_US)
-
-    def has_member(self, stream: str, number: int) -> bool:
-        """Whether a stream has, or had, a member of that number."""
-        return number in self._members.get(stream, {})
-
-    def is_member(self, agent_id: str) -> bool:
-        """Whether an agent is a member of any stream, and has not left."""
-        return any(member.until_us == FOREVER_US for member in self._of(agent_id))
-
-    def addresses(self) -> set[str]:
-        """The addresses of the members of all streams that have not left."""
-        known = (member for of in self._members.values() for member in of.values())
-        return {member.address for member in known if member.until_us == FOREVER_US}
-
-    def is_at(self, name: str, address: str) -> bool:
-        """Whether an agent that has not left is at an address and has this name, or the address for one."""
-        there = (m for m in self.there(address) if m.until_us == FOREVER_US)
-        return any(name in (m.name, m.address) for m in there)
-
     def is_enrolled(self, address: str, now_ms: int) -> bool:
         """Whether a member is at an address whose key holds; without keys everybody is taken for one."""
         return self.roster is None or bool(self.keys_at(address, now_ms))
@@ -579,14 +495,6 @@ class CatalogLog:
             return ()
         found = [self.roster.named("agent", member.name) for member in self.there(address)]
         return tuple(one.key for one in found if one is not None and one.valid(now_ms / 1_000))
-
-    def name_of(self, agent_id: str) -> str:
-        """What people call an agent; empty: the log does not know it."""
-        return next((member.name for member in self._of(agent_id)), "")
-
-    def _of(self, agent_id: str) -> list[Member]:
-        known = (member for of in self._members.values() for member in of.values())
-        return [member for member in known if member.agent_id == agent_id]
 
     def ever(self, uid: str) -> JobSpec | None:
         """A job, even if it is dropped, until it is forgotten."""
@@ -679,15 +587,6 @@ class CatalogLog:
     def generation(self, name: str, creator: str) -> int:
         """The generation that a new job of this name gets: one above all earlier ones."""
         return 1 + self.highest(app_id(name, creator).hex())
-
-
-def _labels(entry: MemberJoined, known: Member | None) -> tuple[Labels, ...] | None:
-    """All that a member has said, with what it says now. One set beyond ``SETS_KEPT`` says that it has had
-    too many."""
-    if entry.labels is None:
-        return None
-    before = (known.labels if known is not None else None) or ()
-    return tuple(dict.fromkeys((*before, entry.labels)))[: SETS_KEPT + 1]
 
 
 def _of_name(specs: Iterable[_Named], name: str, creator: str) -> _Named | None:

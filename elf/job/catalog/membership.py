@@ -38,7 +38,8 @@ from zlib import crc32
 import msgspec
 
 from elf.fields import Labels
-from elf.job.catalog.log import FOREVER_US, CatalogLog
+from elf.job.catalog.log import CatalogLog
+from elf.job.catalog.members import FOREVER_US
 from elf.job.effects import Disbelieved, Effect, SaveFact, SaveLog, Send, Stop
 from elf.job.messages.log import (
     AddAggregate,

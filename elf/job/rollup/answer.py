@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Final
 
-from elf.job.catalog.log import Member
+from elf.job.catalog.members import Member
 from elf.job.contributions import PartName
 from elf.job.openparts import is_open
 from elf.job.rollup.collect import Covered

@@ -18,7 +18,7 @@ import msgspec
 
 from elf.errors import ElfBug
 from elf.fields import replace
-from elf.job.catalog.log import Member
+from elf.job.catalog.members import Member
 from elf.job.contributions import PartName
 from elf.job.effects import Coverage, Named
 from elf.job.openparts import in_part, in_whole

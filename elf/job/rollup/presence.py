@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from elf.job.catalog.log import FOREVER_US, Member
+from elf.job.catalog.members import FOREVER_US, Member
 from elf.job.contributions import bitmap
 from elf.job.messages.rollup import FlowProgress
 from elf.job.spec import END_OF_TIME, START_OF_TIME
