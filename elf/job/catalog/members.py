@@ -107,8 +107,7 @@ class Members:
 
     def is_at(self, name: str, address: str) -> bool:
         """Whether an agent that has not left is at an address and has this name, or the address for one."""
-        there = (m for m in self.there(address) if m.until_us == FOREVER_US)
-        return any(name in (m.name, m.address) for m in there)
+        return any(name in (member.name, member.address) for member in self.there(address))
 
     def name_of(self, agent_id: str) -> str:
         """What people call an agent; empty: the log does not know it."""
