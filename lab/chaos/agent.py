@@ -24,12 +24,12 @@ from agents.restore import contacts as known_contacts
 from agents.restore import restore
 from agents.traces.spans import Tracing, lateness_of
 from elf.errors import ElfBug
+from elf.fields import Labels
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job.catalog.membership import CLUSTER_FACT, Identity, StreamSince
 from elf.job.group import port as groups
 from elf.job.openparts import is_open
-from elf.job.places import Labels
 from elf.job.program.port import ProgramEvent
 from elf.job.rollup.sender import SNAPSHOT_OVERHEAD
 from elf.job.worker.stream import StreamWorker
