@@ -6,6 +6,7 @@ from overlay.context import Context
 from overlay.ids import Peer, key_of, to_int
 from overlay.pastry import Pastry
 from overlay.proximity import steps
+from overlay.regions import Regions
 from overlay.tree import PATH_MAX, Tree
 from overlay.treemessages import Subscribe
 
@@ -19,9 +20,10 @@ def scattered(asker: Peer, child: Peer) -> int:
 class Admission:
     """The admission decisions of a node. It changes nothing."""
 
-    def __init__(self, context: Context, pastry: Pastry) -> None:
+    def __init__(self, context: Context, pastry: Pastry, regions: Regions) -> None:
         self._context = context
         self._pastry = pastry
+        self._regions = regions
 
     def objection(self, message: Subscribe, tree: Tree | None, attached: bool) -> str:
         """Why the asker cannot be our child; empty if it can. ``attached``: we have a parent or are the
@@ -62,7 +64,8 @@ class Admission:
 
     def instead(self, tree: Tree, message: Subscribe) -> str:
         """The child to which a full node sends an asker: one in the asker's rack, or in its region, if there
-        is any; among several by a hash of both. It is alive; empty without one."""
+        is any; where trees go by regions then one in ours; among several by a hash of both. It is alive;
+        empty without one."""
         suspect_ms, liveness = self._context.config.suspect_ms, self._pastry.liveness
         fit = [
             child.peer
@@ -72,7 +75,11 @@ class Admission:
         place_of = self._pastry.proximity.place
         nearest = min(
             fit,
-            key=lambda child: (steps(message.place, place_of(child.id)), scattered(message.sender, child)),
+            key=lambda child: (
+                steps(message.place, place_of(child.id)),
+                self._regions.crosses(child.address),
+                scattered(message.sender, child),
+            ),
             default=None,
         )
         return nearest.address if nearest is not None else ""

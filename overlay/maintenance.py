@@ -17,7 +17,8 @@ a subtree up.
 It comes to rest: a climb makes its node's path shorter by one, and nothing here makes one longer. Room counts
 when it was there a refresh ago already, so that the orphans of a dead child find it first. A climb that
 fails is not tried again for ``_RETRY_MS``. Who finds the grandparent more than ``tree.FAR_MS`` farther than
-its parent stays: a level less is not worth a way to another region.
+its parent stays: a level less is not worth a way to another region. Nor does anybody climb over a border that
+only its region's head should cross (``regions``).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from overlay.ids import Peer
 from overlay.multicasts import Multicasts
 from overlay.tree import Child, Tree
 from overlay.treelinks import TreeLinks
-from overlay.treemessages import Refresh, Refreshed, Subscribe, TopicMark, TopicPath
+from overlay.treemessages import Refresh, Refreshed, TopicMark, TopicPath
 from overlay.turns import Turns
 
 _RETRY_MS: Final = 10_000
@@ -72,11 +73,8 @@ class Rebalancing:
 
     def climb(self, tree: Tree) -> None:
         """We were chosen: ask our grandparent."""
-        if len(tree.path) > 1:
-            tree.rebalancing, tree.climbing_since = tree.path[1], self._context.now
-            me, place = self._context.me, self._context.place
-            ask = Subscribe(me, tree.topic, tree.host, False, True, (), place)
-            self._context.send_to(tree.rebalancing, ask)
+        if self._links.may_climb(tree):
+            self._links.climb(tree)
 
 
 class Maintenance:
@@ -109,6 +107,7 @@ class Maintenance:
             if not tree.idle:
                 self._links.settle(tree)
                 self._rebalancing.look(tree)
+                self._links.home(tree)
         self.schedule()
 
     def refresh_message(self, message: Refresh) -> None:

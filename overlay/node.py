@@ -4,7 +4,7 @@ of their logic."""
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import assert_never
 
 from overlay.config import OverlayConfig
@@ -33,6 +33,7 @@ from overlay.messages import (
     well_formed,
 )
 from overlay.pastry import Pastry
+from overlay.regions import Regions
 from overlay.scribe import Scribe
 from overlay.treemessages import (
     Handover,
@@ -179,6 +180,12 @@ class Overlay:
             self._pastry.seek(addresses)
         return self._take()
 
+    def know_places(self, places: Mapping[str, str]) -> None:
+        """An application that keeps a list of who stands where (``region/rack``, by address) passes it here:
+        where it names two regions or more, trees with a host cross a border once (``overlay.regions``). Nodes
+        move to their new places with their next refreshes."""
+        self._scribe.regions.know(places)
+
     # -- questions -------------------------------------------------------------------------------------------
 
     @property
@@ -205,6 +212,11 @@ class Overlay:
     def place_of(self, address: str) -> str:
         """Where a peer says that it stands, ``region/rack``; "" if it never told us."""
         return self._pastry.proximity.place(node_id(address))
+
+    @property
+    def regions(self) -> Regions:
+        """Who stands where, as ``know_places`` was told."""
+        return self._scribe.regions
 
     def neighbourhood(self) -> tuple[Peer, ...]:
         """The nearest live peers by round trip, nearest first."""

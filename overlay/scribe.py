@@ -13,6 +13,7 @@ from overlay.ids import Peer
 from overlay.maintenance import Maintenance
 from overlay.multicasts import Multicasts
 from overlay.pastry import Pastry
+from overlay.regions import Regions
 from overlay.tree import Tree
 from overlay.treelinks import TreeLinks
 from overlay.treemessages import Heard, Lost, Multicast, Repair, Unsubscribe
@@ -24,7 +25,9 @@ class Scribe:
     def __init__(self, context: Context, pastry: Pastry) -> None:
         self._context = context
         self.multicasts = Multicasts(context)
-        self.links = TreeLinks(context, pastry, self.multicasts, Admission(context, pastry))
+        self.regions = Regions(context)
+        admission = Admission(context, pastry, self.regions)
+        self.links = TreeLinks(context, pastry, self.multicasts, admission, self.regions)
         self.maintenance = Maintenance(context, self.links, self.multicasts)
 
     # -- asked by the application ----------------------------------------------------------------------------

@@ -77,8 +77,9 @@ class Tree:
     looks for a parent: then ``asked`` is the address that it asked last, ``pushed`` whether it was sent there
     (``pushes`` times in a row) instead of routed. ``repairing``: the root whose multicasts the parent was
     asked for, and up to which number. ``rebalancing``: the grandparent that an attached node has asked to
-    take it; ``room``: for so many more children at the last refresh; ``spare``: of these, what is not offered
-    yet.
+    take it; ``homing``: that was not the grandparent but who should be our parent (``overlay.regions``), and
+    how often we were sent on from there, from 1; ``room``: for so many more children at the last refresh;
+    ``spare``: of these, what is not offered yet.
     """
 
     topic: bytes
@@ -101,6 +102,7 @@ class Tree:
     come_messages: int = 0
     come_bytes: int = 0
     rebalancing: str = ""
+    homing: int = 0
     climbing_since: int = 0
     room: int = 0
     spare: int = 0

@@ -15,6 +15,8 @@ Rules:
   node that is asked by one of its ancestors leaves its parent (the ancestor is nearer to the topic) or
   refuses. Routing has no circles, so only stale tree links can make them. An asker is sent on only below a
   node that is attached and not its own descendant.
+- Where regions are known, a node asks the head of its region in place of the next hop, and the head asks the
+  host (``regions``). Who hangs elsewhere moves when it has been taken there.
 - A node that leaves gives its children to its parent; a rendezvous without a parent gives them to the node
   that will be closest.
 """
@@ -31,6 +33,7 @@ from overlay.history import Histories
 from overlay.ids import Peer, closeness, node_id, to_int
 from overlay.multicasts import Multicasts
 from overlay.pastry import Pastry
+from overlay.regions import Regions
 from overlay.tree import FAR_MS, PATH_MAX, Child, Tree
 from overlay.treemessages import Handover, Refreshed, Refused, Subscribe, Subscribed, TopicPath, Unsubscribe
 
@@ -46,10 +49,16 @@ class TreeLinks:
     """The trees of one node, by topic."""
 
     def __init__(
-        self, context: Context, pastry: Pastry, multicasts: Multicasts, admission: Admission
+        self,
+        context: Context,
+        pastry: Pastry,
+        multicasts: Multicasts,
+        admission: Admission,
+        regions: Regions,
     ) -> None:
         self._context = context
         self._pastry = pastry
+        self._regions = regions
         self._multicasts = multicasts
         self._admission = admission
         self._trees: dict[bytes, Tree] = {}
@@ -132,6 +141,28 @@ class TreeLinks:
         tree.behalf = ()
         self._changed[tree.topic] = None
         self._ask(tree)
+
+    def home(self, tree: Tree) -> None:
+        """See that we hang where we should: a head, and who stands beside the host, below the host; others in
+        their own region. Whoever is asked for that is our parent when it has said yes."""
+        above = self._above(tree)
+        if above is None or tree.parent is None or tree.parent.address == above:
+            return
+        is_head = above == tree.host and self._regions.crosses(above)
+        if self._regions.crosses(tree.parent.address) != is_head:
+            tree.homing = 1
+            self._move(tree, above, pushed=False)
+
+    def may_climb(self, tree: Tree) -> bool:
+        """Whether our grandparent may be our parent: not where only a head should cross the border."""
+        if tree.parent is None or len(tree.path) < 2:
+            return False
+        return self._regions.crosses(tree.parent.address) or not self._regions.crosses(tree.path[1])
+
+    def climb(self, tree: Tree) -> None:
+        """Ask our grandparent for a place."""
+        tree.homing = 0
+        self._move(tree, tree.path[1], pushed=True)
 
     def new_path(self, tree: Tree, host: str, path: tuple[str, ...]) -> None:
         """Our parent has moved; if we are above it now, this tree link must go."""
@@ -243,6 +274,7 @@ class TreeLinks:
         tree = self._trees.get(message.topic)
         if tree is not None and tree.rebalancing == message.sender.address:
             tree.rebalancing = ""
+            self._go_on(tree, message.instead)
         if tree is None or tree.asked != message.sender.address:
             return
         instead = message.instead
@@ -288,10 +320,12 @@ class TreeLinks:
         """
         tree = self._trees[topic]
         tree.behalf = ()
-        target = self._pastry.known(node_id(tree.asked))
+        asked = node_id(tree.asked)
+        target = self._pastry.known(asked)
         if target is not None:
             self._pastry.suspect(target)
-            tree.silent.add(target.id)
+        if target is not None or self._regions.region:
+            tree.silent.add(asked)
         tree.tries += 1
         tree.pushes = 0
         if tree.tries % _SILENT_FORGIVEN_TRIES == 0:
@@ -334,7 +368,36 @@ class TreeLinks:
         if direct and tree.host in ("", self._context.me.address):
             tree.tries = 0
             return
-        self._ask_at(tree, tree.host if direct else hop.address, direct=direct, pushed=False)
+        above = self._above(tree)
+        if above is not None:
+            self._ask_at(tree, above, direct=above == tree.host, pushed=False)
+        else:
+            self._ask_at(tree, tree.host if direct else hop.address, direct=direct, pushed=False)
+
+    def _above(self, tree: Tree) -> str | None:
+        """Who should be our parent where regions are known. The last one before all silent ones are asked
+        again is the host."""
+        dead = self._pastry.liveness.dead
+        above = self._regions.above(tree.topic, tree.host, lambda node: node in dead or node in tree.silent)
+        last = (tree.tries + 1) % _SILENT_FORGIVEN_TRIES == 0
+        return tree.host if above is not None and last else above
+
+    def _move(self, tree: Tree, address: str, *, pushed: bool) -> None:
+        """Ask for another parent, and keep ours until that one has said yes."""
+        tree.rebalancing, tree.climbing_since = address, self._context.now
+        me, place = self._context.me, self._context.place
+        direct = address == tree.host and not pushed
+        self._context.send_to(address, Subscribe(me, tree.topic, tree.host, direct, pushed, (), place))
+
+    def _go_on(self, tree: Tree, instead: str) -> None:
+        """Who should be our parent is full, and names a child of its own."""
+        known = instead in ("", self._context.me.address) or node_id(instead) in tree.children
+        if known or tree.parent is None or not 0 < tree.homing < PATH_MAX or instead == tree.parent.address:
+            return
+        if self._regions.crosses(instead) and not self._regions.crosses(tree.parent.address):
+            return
+        tree.homing += 1
+        self._move(tree, instead, pushed=True)
 
     def _ask_at(self, tree: Tree, address: str, direct: bool, pushed: bool) -> None:
         config, me = self._context.config, self._context.me
@@ -378,7 +441,7 @@ class TreeLinks:
 
     def _too_far(self, tree: Tree) -> bool:
         """Whether the grandparent that has just answered is much farther than our parent."""
-        if tree.parent is None:
+        if tree.parent is None or tree.homing:
             return False
         known_ms = self._pastry.proximity.rtt_ms(tree.parent.id) or 0
         return self._context.now - tree.climbing_since > known_ms + FAR_MS

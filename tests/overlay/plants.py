@@ -1,4 +1,5 @@
-"""Planted bugs: each of the classic ways to get a replicated log wrong, to see whether the judge sees it."""
+"""Planted bugs: each of the classic ways to get a replicated log wrong, to see whether the judge sees it; and
+trees that do not go by regions."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from overlay.raft.log import Log
 from overlay.raft.messages import VoteRequest
 from overlay.raft.reception import Reception
 from overlay.raft.values import NOTHING, Membership
+from overlay.regions import Regions
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -81,6 +83,16 @@ def votes_without_memory(patch: pytest.MonkeyPatch) -> None:
 def decides_with_too_few(patch: pytest.MonkeyPatch) -> None:
     """protocol 5.1: half of the voters are taken for a majority."""
     patch.setattr(Membership, "quorum", property(lambda self: max(1, len(self.voters) // 2)))
+
+
+def asks_the_host_from_anywhere(patch: pytest.MonkeyPatch) -> None:
+    """protocol 4.10: each node of a region takes itself for the head."""
+    above = Regions.above
+
+    def alone(regions: Regions, topic: bytes, host: str, avoid: Callable[[int], bool]) -> str | None:
+        return host if above(regions, topic, host, avoid) is not None else None
+
+    patch.setattr(Regions, "above", alone)
 
 
 IN_HISTORIES: list[tuple[Plant, int]] = [
