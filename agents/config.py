@@ -148,6 +148,12 @@ class ClusterConfig:
         "Whether jobs go by themselves to agents that have less to do; SHOW DECISIONS says which and why. "
         "The same on all agents: the one that leads the catalog log goes by its own.",
     )
+    regions: bool = setting(
+        False,
+        flag(),
+        "Whether what agents of one region (the first part of agent.place) send and hear crosses its border "
+        "once, through one of them. The same on all agents: one without it belongs to no region.",
+    )
 
 
 @dataclass(frozen=True)

@@ -187,6 +187,11 @@ class Metrics:
         self._copies_sent = self._counter(
             "copies_sent_bytes", "Bytes of copies of this agent's snapshots that were sent since its start."
         )
+        self._slices = self._counter(
+            "slices_sent_bytes",
+            "Bytes of partial aggregates that were sent: within this agent's region, and across its border.",
+            "kind",
+        )
         self._mirrored = self._counter(
             "snapshots_mirrored", "Snapshots that roots here have from neighbours of agents that are behind."
         )
@@ -331,6 +336,11 @@ class Metrics:
         self._mirrored.set(mirrored)
         self._run_again.set(run_again)
         self._not_run_again.set(not_run_again)
+
+    def slices(self, *, within: int, across: int) -> None:
+        """Bytes of partial aggregates that were sent since the start."""
+        self._slices.set(within, "within")
+        self._slices.set(across, "across")
 
     def members_live(self, members: int) -> None:
         self._members.set(members)

@@ -385,7 +385,8 @@ def _driver(
     """What the store says, come to life, and whom to join through."""
     started = store.begin_incarnation(int(time.time()))
     labels = tuple(config.agent.labels.items())
-    me = Identity(store.agent_id(), config.agent.name, started, transport.address, labels)
+    place = config.agent.place if config.cluster.regions else ""
+    me = Identity(store.agent_id(), config.agent.name, started, transport.address, labels, place)
     unsigned: Allowed = keyless if keyring.keys is None else lambda text: node.log.authors.unsigned(text)
     metrics, settings = Metrics(), _functions(config.functions, me.name, unsigned, audit)
     sandboxes = Sandboxes(template)

@@ -56,6 +56,7 @@ class Status:
             run_again=node.job_groups.roots.run_again,
             not_run_again=node.job_groups.roots.not_run_again,
         )
+        metrics.slices(within=node.sender.within, across=node.sender.across)
         metrics.members_live(len(node.overlay.peers()) + 1)
         metrics.jobs(len(node.log.jobs()) + len(node.log.programs()))
         metrics.flows(node.flows)

@@ -75,6 +75,8 @@ Label = Annotated[str, Meta(max_length=4_096)]
 """Of a column or a file: whatever a log or a file system calls it."""
 Labels = Annotated[tuple[tuple[Name, Label], ...], Meta(max_length=64)]
 """Those of an agent, each with its value."""
+Locality = Annotated[str, Meta(max_length=255, pattern=rf"\A{_PLAIN}*\Z")]
+"""Where an agent stands, as region/rack; empty: it does not say."""
 Word = Annotated[str, Meta(max_length=32)]
 """One of a few."""
 Text = Annotated[str, Meta(max_length=1 << 18)]

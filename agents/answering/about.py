@@ -106,6 +106,7 @@ def describe(
             f"{flow.uid[:8]} over {flow.fragment.stream}{_keys(flow)}, root {named(flow.leader)}, "
             f"read by {', '.join(reader.name for reader in log.readers(flow.uid))}"
         )
+    told |= {"regions": text} if (text := _regions(roots)) else {}
     told |= {"unusable": text} if (text := _unusable(roots)) else {}
     told |= {"uncast": text} if (text := _uncast(facts)) else {}
     told |= {"waits": facts.waiting} if facts.waiting else {}
@@ -182,6 +183,23 @@ def _run_again(roots: Sequence[FlowStatus | None]) -> str:
         for agent, (count, why) in sorted(failed.items())
     ]
     return "".join(f"; {one}" for one in told)
+
+
+def _regions(roots: Sequence[FlowStatus | None]) -> str:
+    """How many agents each region has, and through which of them its panes leave it; empty: trees do not go
+    by regions."""
+    edges = {edge.address: edge for root in roots if root is not None for edge in root.tree}
+    found = []
+    for region in sorted({edge.region for edge in edges.values()} - {""}):
+        ours = {address for address, edge in edges.items() if edge.region == region}
+        heads = [
+            edge.name
+            for address in sorted(ours)
+            if (edge := edges[address]).parent and edge.parent not in ours and edge.parent != address
+        ]
+        through = f" through {', '.join(heads)}" if heads else ""
+        found.append(f"{region}: {len(ours)} agent{'s' * (len(ours) > 1)}{through}")
+    return "; ".join(found)
 
 
 def _unusable(roots: Sequence[FlowStatus | None]) -> str:
@@ -296,7 +314,13 @@ def trees(spec: JobSpec, flows: Sequence[FlowStatus]) -> dict[str, object]:
             "root": one.leader,
             "readers": [reader.name for reader in one.readers],
             "edges": [
-                {"name": e.name, "address": e.address, "parent": e.parent, "sealed_us": e.sealed_us}
+                {
+                    "name": e.name,
+                    "address": e.address,
+                    "parent": e.parent,
+                    "sealed_us": e.sealed_us,
+                    "region": e.region,
+                }
                 for e in one.tree
             ],
         }

@@ -259,7 +259,7 @@ def _level(level: int, agents: Sequence[tuple[str, FlowWork]]) -> Told:
     names = [name for name in FlowWork.__struct_fields__ if name not in ("flow", "parent")]
     sums = {name: sum(getattr(work, name) for _, work in agents) for name in names}
     if not level:  # what a root sends to itself is no message
-        sums["messages"] = sums["sent_bytes"] = 0
+        sums["messages"] = sums["sent_bytes"] = sums["crossed_bytes"] = 0
     slowest, took = max(((name, _cpu_us(work)) for name, work in agents), key=lambda one: (one[1], one[0]))
     return {"level": level, "agents": len(agents), **sums, "slowest": slowest, "slowest_us": took}
 

@@ -22,6 +22,8 @@ _COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     ("bytes", "sent_bytes"),
 )
 """Of a level: heading, and what of ``elf.job.work.FlowWork`` it is."""
+_ACROSS: Final = ("across", "crossed_bytes")
+"""The same, where trees go by regions."""
 
 
 def laid_out(told: Mapping[str, Any]) -> str:
@@ -136,16 +138,18 @@ def _live(live: Mapping[str, Any], flows: Sequence[Mapping[str, Any]]) -> list[s
     ]
     for flow, about in zip(live["flows"], flows, strict=True):
         lines.append(f"{INDENT}flow {flow['flow'][:8]} over {about['stream']}, keys: {about['keys']}")
+        across = any(level["crossed_bytes"] for level in flow["levels"])
+        columns = (*_COLUMNS, *((_ACROSS,) if across else ()))
         rows = [
             (
                 "root" if not level["level"] else str(level["level"]),
                 str(level["agents"]),
-                *(_number(level[name], name) for _, name in _COLUMNS),
+                *(_number(level[name], name) for _, name in columns),
                 f"{level['slowest']} {_number(level['slowest_us'], '_us')} s",
             )
             for level in flow["levels"]
         ]
-        headings = ("level", "agents", *(heading for heading, _ in _COLUMNS), "slowest")
+        headings = ("level", "agents", *(heading for heading, _ in columns), "slowest")
         lines += [INDENT + line for line in table(headings, rows)]
         root = flow["levels"][0] if flow["levels"] else None
         if root is not None and not root["level"]:

@@ -133,8 +133,11 @@ class Fleet:
     def members(self, there: Container[str] | None = None) -> list[dict[str, object]]:
         """Every member of every stream: ``live``, ``away`` or ``left``; and whether it keeps the catalog log,
         or leads those that do. ``there``: who was asked and answered; without it one that we do not watch is
-        ``unwatched``. An open fleet says so in each row."""
+        ``unwatched``. Where trees go by regions each row says where its agent stands; an open fleet says
+        that it is open."""
         opened: dict[str, object] = {"security": "open"} if self._is_open else {}
+        known = [m for s in self._log.streams() for m in self._log.members(s)]
+        placed = any(member.place for member in known)
         return [
             {
                 "stream": s,
@@ -143,6 +146,7 @@ class Fleet:
                 "address": m.address,
                 "state": self._state_of(m, there),
                 "log": self._keeps(m),
+                **({"place": m.place} if placed else {}),
                 **opened,
             }
             for s in self._log.streams()

@@ -499,6 +499,7 @@ class Node:
             match entry:
                 case MemberJoined() | MemberLeft():
                     self.router.roster_changed(entry.stream)
+                    self._working.members_changed()
                     if isinstance(entry, MemberJoined) and entry.agent_id == self.me.agent_id:
                         others = self.log.namesakes(entry.stream, self.me.agent_id)
                         found.extend(Namesake(entry.stream, m.agent_id, m.address) for m in others)

@@ -92,6 +92,7 @@ class Working:
             combine_ms=settings.combine_ms,
             depth_of=lambda topic: len(self._overlay.path(topic)),
             ranges_of=lambda flow: ranges_of(self._log, flow),
+            crosses=self._overlay.regions.crosses,
         )
         self._beginning = Beginning(self._log.flow, self._overlay.parent)
         self.replicas = Replicas(context, self.sender, self._roots, settings, restored)
@@ -266,7 +267,12 @@ class Working:
         """The ring has us, newly or again."""
         self._on_ring = True
         self._hosted.clear()
+        self.members_changed()
         return self.begin(now_ms)
+
+    def members_changed(self) -> None:
+        """The log says of more or other agents where they stand: trees go by regions."""
+        self._overlay.know_places(self._log.places())
 
     def begin(self, now_ms: int) -> list[WorkStep]:
         """Be the root of flows that are ours to commit, and run those over streams of ours."""

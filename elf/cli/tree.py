@@ -23,12 +23,14 @@ if TYPE_CHECKING:
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """A member and the address of its parent (its own, or none, for the root)."""
+    """A member and the address of its parent (its own, or none, for the root), and its region, where trees go
+    by regions."""
 
     name: str
     address: str
     parent: str
     sealed_us: int | None = None
+    region: str = ""
 
 
 class FlowTree(msgspec.Struct, frozen=True):
@@ -106,6 +108,13 @@ def _below(root: str, children: dict[str, list[str]]) -> list[str]:
     return found
 
 
+def heads_of(tree: FlowTree) -> set[str]:
+    """The addresses of those whose parents are in other regions than they."""
+    region = {edge.address: edge.region for edge in tree.edges}
+    below = (edge for edge in tree.edges if edge.address != tree.root and edge.parent and edge.region)
+    return {edge.address for edge in below if region.get(edge.parent) != edge.region}
+
+
 def shape(tree: FlowTree) -> Shape:
     """The tree in numbers."""
     children = children_of(tree)
@@ -163,6 +172,7 @@ class _Labels:
         sealed = [edge.sealed_us for edge in tree.edges if edge.sealed_us is not None]
         self._newest = max(sealed, default=None)
         self._loose = frozenset(children_of(tree).get("", ()))
+        self._heads = heads_of(tree)
 
     def name(self, address: str) -> str:
         edge = self._members.get(address)
@@ -175,6 +185,8 @@ class _Labels:
         notes += ["master"] if address == self._master else []
         notes += ["has no parent yet"] if address in self._loose else []
         edge = self._members.get(address)
+        if edge is not None and edge.region:
+            notes.append(f"head of {edge.region}" if address in self._heads else f"in {edge.region}")
         if edge is None:
             notes += [] if address == self._root else ["forwards"]
         elif self._newest is not None and edge.sealed_us is None:

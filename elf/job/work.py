@@ -31,8 +31,9 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
 
     Stream task: ``rows`` on time and ``late``, ``groups`` out of the map, ``keys`` and ``bytes`` of
     ``snapshots``, groups of these that were ``left_out`` of what went up. Up: ``messages`` and ``sent_bytes``
-    to the parent, ``merges`` of what children sent. Root: ``commits`` with their keys, panes (empty ones too)
-    and rows; ``unsure``: how often all groups were asked for.
+    to the parent, ``merges`` of what children sent; ``crossed_bytes`` to other regions, to parent or root.
+    Root: ``commits`` with their keys, panes (empty ones too) and rows; ``unsure``: how often all groups were
+    asked for.
     """
 
     flow: FlowUid
@@ -58,6 +59,7 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     unsure: Count = 0
     commit_panes: Count = 0
     commit_rows: Count = 0
+    crossed_bytes: Count = 0
 
 
 class AlertWork(msgspec.Struct, frozen=True, array_like=True):

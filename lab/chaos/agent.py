@@ -62,6 +62,8 @@ class SimAgent:
 
     labels: Labels | None = None
     """What it says of itself."""
+    place = ""
+    """Where it stands, as region/rack, where trees go by regions."""
     copy_after_ms = COPY_AFTER_MS
     past_rows = SLICE_ROWS
     """Archived rows that it reads at a time."""
@@ -141,7 +143,7 @@ class SimAgent:
         self.clock, self.work = self.clock_type(self), self.work_type(self)
         self.jobs = self.jobs_type(self.from_program)
         incarnation = self.store.begin_incarnation(world.now // 1_000)
-        me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address, self.labels)
+        me = Identity(self.agent_id, f"a{self.index}", incarnation, self.address, self.labels, self.place)
         rng = random.Random(world.rng.random())
         self.checked = 0
         self.tasks = {stream: self._task(stream) for stream in self.streams}
@@ -181,7 +183,7 @@ class SimAgent:
         return Node(
             me,
             [StreamSince(stream, -(1 << 62)) for stream in self.streams],
-            ring.Overlay(peer, overlay_config(restored, me, config, world.detect), rng),
+            ring.Overlay(peer, overlay_config(restored, me, config, world.detect), rng, self.place),
             raft.Groups(peer, raft_config(world.detect), rng, restored.groups),
             NodeSettings(
                 root=world.root_settings,
@@ -193,6 +195,12 @@ class SimAgent:
             restored,
             new_cluster_uid=f"of {self.agent_id}",
         )
+
+    def is_head(self) -> bool:
+        """Whether its parent in the tree of some flow is of another region."""
+        overlay = self.node.overlay
+        parents = (overlay.parent(flow.topic) for flow in self.node.log.flows())
+        return any(parent is not None and overlay.regions.crosses(parent) for parent in parents)
 
     def _task(self, stream: str) -> SimTask:
         return (FileTask if isinstance(self.logs[stream], FileLog) else self.world.task)(self, stream)

@@ -48,6 +48,9 @@ MASTER_SHARE = 0.5
 gone for good, unless another one is."""
 MOVES_SHARE = 0.4
 """Of schedules in which jobs are moved."""
+REGIONS_SHARE = 0.35
+"""The share of schedules in which agents stand in regions, whose heads die, and whose borders are slow and
+cut."""
 OWNED_SHARE = 0.3
 """The share of schedules in which jobs count by an aggregate of one's own."""
 FILES_SHARE = 0.34
@@ -118,6 +121,9 @@ SAID = {
     "recluster": "somebody sorts the archive, and dies after {amount} steps of it (0: does not)",
     "bang": "a row comes to {who} that reduce functions fail on",
     "master": "the agent with the master of the job in Python is gone for good, disk and all",
+    "border": "agents of region {amount} hear only one another",
+    "slow border": "between regions messages take {amount} ms more",
+    "head": "whoever is a head in the trees of region {amount} is killed",
     "process": "the processes of jobs in Python of {who} end",
 }
 """What each kind is in words."""
@@ -163,6 +169,8 @@ class Schedule:
     """Whether there is a job in Python that counts (``lab.chaos.programs``)."""
     trees: int = 1
     """How many trees it has; 0: two with names."""
+    regions: tuple[int, ...] = ()
+    """The region of each agent; none: trees do not go by regions."""
 
     def only(self, numbers: tuple[int, ...]) -> Schedule:
         """The same with these faults only (numbers from 1)."""
@@ -214,8 +222,8 @@ RANGED = {
 """What kinds of jobs may be instead: with a later stage at the roots of key ranges."""
 
 
-def drawn(seed: int, nodes: int) -> Schedule:
-    """The schedule of a seed."""
+def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
+    """The schedule of a seed. ``in_regions``: agents stand in regions, whatever the seed says of that."""
     rng = random.Random(f"chaos {seed} {nodes}")
     joiners = min(rng.choice([0, 0, 1, JOINERS_MAX]), max(0, nodes - 3))
     first = nodes - joiners
@@ -233,7 +241,8 @@ def drawn(seed: int, nodes: int) -> Schedule:
     faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated, *out, *begun_late)
     faults = (*faults, *_moves(seed, nodes, first, begun))
     program, ended = _program(seed, nodes, first, faults, stays=not files)
-    faults = (*faults, *ended)
+    regions, borders = _regions(seed, nodes, first, in_regions=in_regions)
+    faults = (*faults, *ended, *borders)
     return Schedule(
         seed,
         nodes,
@@ -259,6 +268,7 @@ def drawn(seed: int, nodes: int) -> Schedule:
         program=program,
         trees=random.Random(f"trees {seed} {nodes}").choice(TREES) if program else 1,
         owned=_owned(seed, nodes, jobs, together),
+        regions=regions,
     )
 
 
@@ -453,6 +463,25 @@ def _program(
         at = rng.randrange(500, STORM_MS - 1_000)
         found.append(Fault("master", at, amount=rng.randrange(max(TREES))))
     return True, tuple(found)
+
+
+def _regions(
+    seed: int, nodes: int, first: int, *, in_regions: bool
+) -> tuple[tuple[int, ...], tuple[Fault, ...]]:
+    """Perhaps agents stand in two or three regions, one of which may be cut off, far away or without a head.
+    Drawn apart."""
+    rng = random.Random(f"regions {seed} {nodes}")
+    if (rng.random() >= REGIONS_SHARE and not in_regions) or first < 2:
+        return (), ()
+    count = rng.choice([2, 2, 3])
+    regions = tuple(rng.randrange(count) for _ in range(nodes))
+    found = []
+    for kind in rng.choices(["border", "slow border", "head", "head"], k=rng.choice([1, 2, 3, 4])):
+        at, amount = rng.randrange(STORM_MS - 1_000), rng.randrange(count)
+        lasts_ms = rng.choice([300, 1_500, 4_000, 9_000])
+        amount = rng.choice([40, 300, 1_200]) if kind == "slow border" else amount
+        found.append(Fault(kind, at, for_ms=lasts_ms, amount=amount))
+    return regions, tuple(found)
 
 
 def _moves(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:

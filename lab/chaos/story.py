@@ -181,6 +181,7 @@ class Story:
         for agent in world.agents:
             letters = schedule.streams[agent.index] if schedule.streams else "c"
             agent.streams = tuple(name for name in (STREAM, BUYS) if name[0] in letters)
+            agent.place = f"region{schedule.regions[agent.index]}" if schedule.regions else ""
         self._folder = self._files() if schedule.files else None
         if schedule.pasts and not schedule.files:
             world.archives = Archives(world, schedule.seed)
@@ -383,6 +384,16 @@ class Story:
             case "partition":
                 world.network.sides = {agent.address: 1 for agent in agents}
                 over = world.network.sides.clear
+            case "border":
+                here = f"region{fault.amount}"
+                world.network.sides = {a.address: 1 for a in world.agents if a.place == here}
+                over = world.network.sides.clear
+            case "slow border":
+                world.network.border_ms = fault.amount
+                over = lambda: setattr(world.network, "border_ms", 0)  # noqa: E731
+            case "head":
+                for agent in world.heads(f"region{fault.amount}"):
+                    self._kill(agent, fault.for_ms)
             case "unheard":
                 world.network.mute.add(world.leader(self._specs[fault.amount]).address)
                 over = world.network.mute.clear

@@ -41,6 +41,7 @@ from lab.chaos.outside import Outside
 from lab.chaos.task import Log, SimTask
 from overlay.config import OverlayConfig
 from overlay.ids import closeness, node_id, to_int
+from overlay.regions import region_of
 
 BEGIN_MS = 1_000_000
 """When time begins."""
@@ -63,11 +64,13 @@ class Network:
     """What is wrong with the network beside ``World.loss`` and ``doubles``. Addresses that are not in
     ``sides`` are on side 0; only addresses on one side hear each other. ``mute``: what they send gets lost,
     what is sent to them does not. ``slow``: the share of messages that take up to two seconds, and so are
-    overtaken by others; None: as large as the loss."""
+    overtaken by others; None: as large as the loss. ``border_ms``: how much longer messages take between
+    agents of different regions."""
 
     sides: dict[str, int] = field(default_factory=dict)
     mute: set[str] = field(default_factory=set)
     slow: float | None = None
+    border_ms: int = 0
 
     def parted(self, origin: str, to: str) -> bool:
         return origin in self.mute or self.sides.get(origin, 0) != self.sides.get(to, 0)
@@ -114,6 +117,8 @@ class World:
         self.listed = False
         """Whether an agent that has belonged to the cluster is started with the same contacts each time."""
         self.network = Network()
+        self.crossed = 0
+        """Bytes of slices that were sent to agents of other regions."""
         self.armed: dict[int, Armed] = {}
         """By agent: where it dies next."""
         self.check_every = 1 if checking else 0
@@ -235,6 +240,11 @@ class World:
         free = agent.node.ready and not (gone or bootstrap or self.only_with(agent))
         return free and all(size >= SPARED_OF for size in sizes)
 
+    def heads(self, region: str) -> list[SimAgent]:
+        """The agents of a region that hang below another one in some tree."""
+        there = (agent for agent in self.agents if agent.up and region_of(agent.place) == region)
+        return [agent for agent in there if agent.is_head()]
+
     def only_with(self, agent: SimAgent) -> set[str]:
         """Streams that no other agent has: without it they stop, and so do the jobs over them."""
         others = [one for one in self.agents if one.life and not one.ended and one is not agent]
@@ -252,6 +262,8 @@ class World:
                     return
             self.client_inbox.append(said)
             return
+        if isinstance(message, Slice) and self._apart(agent, to):
+            self.crossed += sum(map(len, frames))
         if self.rng.random() < self.loss or {agent.address, to} & self.isolated:
             return
         if isinstance(message, Slice) and agent.address in self.unheard:
@@ -262,7 +274,13 @@ class World:
         for _ in range(2 if self.rng.random() < self.doubles else 1):
             slow = self.rng.random() < slow_share
             delay = self.rng.randrange(100, 2_000) if slow else self.rng.randrange(*self.delay_ms)
-            self.at(self.now + delay + self.lag(agent.slow_ms), partial(self._arrive, to, frames))
+            delay += self.network.border_ms * self._apart(agent, to) + self.lag(agent.slow_ms)
+            self.at(self.now + delay, partial(self._arrive, to, frames))
+
+    def _apart(self, agent: SimAgent, to: str) -> bool:
+        """Whether a border lies between two agents."""
+        there = self.by_address.get(to)
+        return there is not None and region_of(there.place) != region_of(agent.place)
 
     def _arrive(self, to: str, frames: list[bytes]) -> None:
         agent = self.by_address.get(to)

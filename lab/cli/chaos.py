@@ -33,6 +33,8 @@ class ChaosOptions:
     shrink: bool
     workers: int | None
     as_json: bool
+    in_regions: bool = False
+    """Whether the agents of every seed stand in regions."""
 
 
 @dataclass
@@ -122,7 +124,7 @@ def run_seed(seed: int, options: ChaosOptions) -> Run:
     from lab.chaos.shrink import shrunk
     from lab.chaos.story import play
 
-    whole = drawn(seed, options.nodes)
+    whole = drawn(seed, options.nodes, in_regions=options.in_regions)
     numbers = tuple(range(1, len(whole.faults) + 1)) if options.only is None else options.only
     if wrong := [n for n in numbers if not 0 < n <= len(whole.faults)]:
         known = f"seed {seed} of {options.nodes} nodes has faults 1 to {len(whole.faults)}"
@@ -138,6 +140,8 @@ def run_seed(seed: int, options: ChaosOptions) -> Run:
         + ", by an aggregate of one's own" * (n in whole.owned)
         for n, kind in enumerate(whole.jobs)
     ]
+    placed = f"({' '.join(whole.streams)})"
+    placed += f" of regions {' '.join(map(str, whole.regions))}" if whole.regions else ""
     jobs = ", ".join(f"job{n} ({kind})" for n, kind in enumerate(named[: whole.begun]))
     return Run(
         seed,
@@ -146,7 +150,7 @@ def run_seed(seed: int, options: ChaosOptions) -> Run:
         {kind: first.count(kind) for kind in KINDS},
         [f"{one.kind} at {one.at_ms / 1000:.3f} s: {one.text}" for one in verdict.findings],
         numbers,
-        [f"{whole.nodes} agents{late} ({' '.join(whole.streams)}); groups of {whole.group_members}; {jobs}"]
+        [f"{whole.nodes} agents{late} {placed}; groups of {whole.group_members}; {jobs}"]
         + [
             f"    log {n} of a{who}: {style}"
             for who, logs in enumerate(whole.files)
@@ -167,4 +171,5 @@ def _print_failure(run: Run, options: ChaosOptions) -> None:
         print(f"    {line}")
     only = ",".join(map(str, run.left)) or "0"
     command = f"elf sim chaos --seeds 1 --first-seed {run.seed} --nodes {options.nodes}"
+    command += " --regions" if options.in_regions else ""
     print(f"  again: {command} --only {only}", flush=True)

@@ -95,12 +95,15 @@ def chaos(
     workers: Annotated[
         int | None, typer.Option("--workers", min=1, help="Processes at once (one a core).")
     ] = None,
+    regions: Annotated[
+        bool, typer.Option("--regions", help="Every seed's agents stand in regions, not only a third's.")
+    ] = False,
     json: Annotated[bool, typer.Option("--json", help="The last line is one JSON object.")] = False,
 ) -> int:
     """Whole fleets through crashes, partitions and full disks; non-zero when a window is wrong or lost."""
     from lab.cli.chaos import ChaosOptions, numbers_of, run_chaos
 
-    return run_chaos(ChaosOptions(seeds, first_seed, nodes, numbers_of(only), shrink, workers, json))
+    return run_chaos(ChaosOptions(seeds, first_seed, nodes, numbers_of(only), shrink, workers, json, regions))
 
 
 @app.command()

@@ -255,6 +255,7 @@ def _join(log: CatalogLog, seq: int, proposal: JoinStream) -> MemberJoined | Non
         address=proposal.address,
         since_us=proposal.since_us,
         labels=proposal.labels,
+        place=proposal.place,
     )
 
 

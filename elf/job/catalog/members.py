@@ -11,6 +11,7 @@ import msgspec
 from elf.fields import Labels, replace
 from elf.job.messages.log import MemberJoined, MemberLeft
 from elf.job.places import SETS_KEPT
+from overlay.regions import region_of
 
 FOREVER_US = 1 << 62
 
@@ -27,6 +28,8 @@ class Member(msgspec.Struct, frozen=True):
     until_us: int = FOREVER_US
     labels: tuple[Labels, ...] | None = None
     """All that it has said of itself; None: it says nothing (``elf.job.places``)."""
+    place: str = ""
+    """Where it stands, as it last said, if its trees go by regions (``overlay.regions``)."""
 
 
 class Members:
@@ -35,6 +38,7 @@ class Members:
     def __init__(self) -> None:
         self._members: dict[str, dict[int, Member]] = {}
         self._numbers: dict[tuple[str, str], int] = {}
+        self._regions: set[str] = set()
 
     def _join(self, entry: MemberJoined) -> None:
         known = self._members.setdefault(entry.stream, {}).get(entry.number)
@@ -47,7 +51,9 @@ class Members:
             entry.address,
             since,
             labels=_labels(entry, known),
+            place=entry.place,
         )
+        self._regions |= {region_of(entry.place)} - {""}
         self._numbers[entry.stream, entry.agent_id] = entry.number
 
     def _leave(self, entry: MemberLeft) -> None:
@@ -104,6 +110,16 @@ class Members:
         """The addresses of the members of all streams that have not left."""
         known = (member for of in self._members.values() for member in of.values())
         return {member.address for member in known if member.until_us == FOREVER_US}
+
+    def places(self) -> dict[str, str]:
+        """Where the members of all streams that have not left stand, by address, if they say it."""
+        known = (member for of in self._members.values() for member in of.values())
+        return {one.address: one.place for one in known if one.until_us == FOREVER_US and one.place}
+
+    @property
+    def spans_regions(self) -> bool:
+        """Whether members of more than one region have ever been there. Once it is so, it stays so."""
+        return len(self._regions) > 1
 
     def is_at(self, name: str, address: str) -> bool:
         """Whether an agent that has not left is at an address and has this name, or the address for one."""

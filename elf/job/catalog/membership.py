@@ -103,6 +103,8 @@ class Identity(msgspec.Struct, frozen=True):
     address: str
     labels: Labels | None = None
     """Those of the agent; None: nobody is told."""
+    place: str = ""
+    """Where it stands, as region/rack, if its trees go by regions (``overlay.regions``)."""
 
 
 class StreamSince(msgspec.Struct, frozen=True):
@@ -338,6 +340,7 @@ class Membership:
             address=me.address,
             since_us=stream.since_us,
             labels=me.labels,
+            place=me.place,
         )
 
     # -- hearing ---------------------------------------------------------------------------------------------

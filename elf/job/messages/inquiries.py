@@ -13,6 +13,7 @@ from elf.fields import (
     FlowUid,
     JobUid,
     Label,
+    Locality,
     Micros,
     Name,
     Number,
@@ -151,13 +152,15 @@ class TracedRows(msgspec.Struct, frozen=True):
 
 
 class TreeEdge(msgspec.Struct, frozen=True):
-    """A member's place in a flow's tree, as its root last heard."""
+    """A member's place in a flow's tree, as its root last heard. ``region``: where it stands, if trees go by
+    regions."""
 
     member: Number
     name: Name
     address: Address
     parent: Address
     sealed_us: Micros | None
+    region: Locality = ""
 
 
 class FlowReader(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from elf.fields import (
     JobUid,
     Key,
     Labels,
+    Locality,
     Micros,
     Millis,
     Name,
@@ -41,7 +42,8 @@ LOADS_MAX: Final = 256
 
 class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Member ``number`` of ``stream``: expected in panes that start at ``since_us`` or later. A restart is a
-    new entry. ``labels``: of the agent; None: it is of a release that does not say them.
+    new entry. ``labels``: of the agent; None: it is of a release that does not say them. ``place``: where it
+    stands, if its trees go by regions (``overlay.regions``).
     """
 
     seq: Serial
@@ -53,6 +55,7 @@ class MemberJoined(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     address: Address
     since_us: Micros
     labels: Labels | None = None
+    place: Locality = ""
 
 
 class MemberLeft(msgspec.Struct, frozen=True, tag=True, kw_only=True):
@@ -272,8 +275,8 @@ LOG_MESSAGES = (Hello, Welcome, Follow, LogTail, SignedTail, Spread, Refused)
 
 
 class JoinStream(Message, frozen=True, kw_only=True, tag=True):
-    """Agent to a voter, until it sees its own entry: I have this stream, from ``since_us`` on. ``labels``: as
-    in ``MemberJoined``."""
+    """Agent to a voter, until it sees its own entry: I have this stream, from ``since_us`` on. ``labels`` and
+    ``place``: as in ``MemberJoined``."""
 
     stream: Proper
     agent_id: AgentId
@@ -282,6 +285,7 @@ class JoinStream(Message, frozen=True, kw_only=True, tag=True):
     address: Address
     since_us: Micros
     labels: Labels | None = None
+    place: Locality = ""
 
 
 class LeaveStream(Message, frozen=True, kw_only=True, tag=True):

@@ -40,6 +40,7 @@ from elf.job.rollup.slices import piece_of
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow
 from elf.job.thresholds import Asking
+from overlay.regions import region_of
 
 YEAR_1_US: Final = -62_135_596_800_000_000
 YEAR_9999_US: Final = 253_402_300_799_000_000
@@ -322,6 +323,7 @@ class RootedFlow:
                 member.address,
                 self._parents.get(member.number, ""),
                 event_time(None if told is None else told.sealed, pane_us),
+                region_of(member.place),
             )
             for member in members
             for told in (root.stragglers.progress_of(member.number),)

@@ -28,6 +28,7 @@ from elf.job.messages.rollup import (
     Offer,
     Progress,
     Resend,
+    Slice,
     Verdict,
     Whereabouts,
 )
@@ -87,9 +88,11 @@ class Sender:
         combine_ms: int | None = None,
         depth_of: Callable[[bytes], int] = lambda _: 1,
         ranges_of: Callable[[Flow], Iterable[Flow]] = lambda _: (),
+        crosses: Callable[[str], bool] = lambda _: False,
     ) -> None:
         """``eager``: neighbours get each snapshot at once. ``combine_ms``: how long combiners below the root
-        wait (``elf.job.rollup.combiner.wait_ms``)."""
+        wait (``elf.job.rollup.combiner.wait_ms``). ``crosses``: whether an address is in another region."""
+        self._crosses = crosses
         self._combine_ms = combine_ms
         self._depth_of = depth_of
         self._ranges_of = ranges_of
@@ -112,6 +115,8 @@ class Sender:
         self.left_out = 0
         self.unusable = 0
         """Pieces of children (or our own) that could not be opened, since the start."""
+        self.within = self.across = 0
+        """Bytes of slices that were sent since the start, to nodes of our region and to others."""
 
     # -- flows -----------------------------------------------------------------------------------------------
 
@@ -215,8 +220,7 @@ class Sender:
             return []
         line.retained.add((sealed.start, sealed.end, sealed.part), size, now_ms)
         if sealed.part:
-            sent = [Send(line.flow.leader, one) for one in reissued(line.flow, number, [sealed])]
-            return [*sent, *self._quota(line)]
+            return [*self._direct(line.flow, reissued(line.flow, number, [sealed])), *self._quota(line)]
         counters, payload = sealed.excerpt or (sealed.counters, sealed.payload)
         piece = Piece(sealed.start, sealed.end, 1 << number, counters, payload, sealed.excerpt is not None)
         line.combiner.add(SELF, piece, now_ms)
@@ -294,7 +298,22 @@ class Sender:
             room = self._sent_bytes + piece.bytes <= SENT_ALL_BYTES_MAX
             if parent is not None and parent != flow.leader and room:
                 self._keep_sent(line, [*line.sent, (parent, piece)])
-        return [Send(parent or flow.leader, slice_of(flow, piece))]
+        return [self._slice(flow, parent or flow.leader, slice_of(flow, piece))]
+
+    def _direct(self, flow: Flow, slices: Iterable[Slice]) -> list[Effect]:
+        """Straight to the root."""
+        return [self._slice(flow, flow.leader, one) for one in slices]
+
+    def _slice(self, flow: Flow, to: str, one: Slice) -> Send:
+        """Count what crosses borders."""
+        size = len(one.counters) + len(one.payload)
+        if self._crosses(to):
+            self.across += size
+            if (line := self._lines.get(flow.uid)) is not None:
+                line.counts.update(crossed_bytes=size)
+        else:
+            self.within += size
+        return Send(to, one)
 
     def _keep_sent(self, line: _Line, sent: list[tuple[str, Piece]]) -> None:
         """What is kept of what a flow has sent: the last of these."""
@@ -311,7 +330,7 @@ class Sender:
             flow = line.flow
             lost = [slice_of(flow, piece) for to, piece in line.sent if to == address]
             self._keep_sent(line, [one for one in line.sent if one[0] != address])
-            found += [Send(flow.leader, one) for one in lost]
+            found += self._direct(flow, lost)
         return found
 
     def combined(self, done: Combined) -> list[Effect]:
@@ -458,7 +477,7 @@ class Sender:
     def fetched(self, flow: Flow, snapshots: Iterable[Sealed]) -> list[Effect]:
         """Send retained snapshots, as read from the store, directly to the root."""
         number = self._number_of(flow.fragment.stream)
-        return [] if number is None else [Send(flow.leader, one) for one in reissued(flow, number, snapshots)]
+        return [] if number is None else self._direct(flow, reissued(flow, number, snapshots))
 
     # -- time ------------------------------------------------------------------------------------------------
 

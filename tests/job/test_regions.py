@@ -1,0 +1,111 @@
+"""Fleets in several regions, on virtual time: what crosses borders, and what people see of it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from elf.batch import decode
+from elf.cli.tree import heads_of, read_tree
+from elf.job.catalog.log import CatalogLog
+from elf.job.messages.log import MemberJoined, MemberLeft
+from elf.job.spec import JobSpec
+from elf.wire.clients import Reply
+from lab.chaos.agent import SimAgent
+from lab.chaos.world import World
+from tests.support.histories import asked, begun, call, check_all, said
+
+REGIONS = ("eu", "us", "ap")
+STREAM = "clicks"
+
+
+def world_of(seed: int, agents: int, *, places: bool = True) -> World:
+    world = World(seed, agents, checking=False)
+    for agent in world.agents:
+        agent.place = f"{REGIONS[agent.index % 3]}/r{agent.index}" if places else ""
+    return world
+
+
+def heads(world: World) -> dict[str, list[SimAgent]]:
+    """The heads of each region, without those of the roots' region."""
+    found = {region: world.heads(region) for region in REGIONS}
+    return {region: agents for region, agents in found.items() if agents}
+
+
+def one_head_each(world: World, spec: JobSpec) -> bool:
+    there = heads(world)
+    root = world.by_address[spec.leader].place.split("/")[0]
+    return {*there} == {*REGIONS} - {root} and all(len(agents) == 1 for agents in there.values())
+
+
+def test_a_region_has_one_head_and_windows_are_right_whoever_dies() -> None:
+    world = world_of(3, 9)
+    spec, until = begun(world, 20_000)
+    world.run_until(lambda: one_head_each(world, spec), 20_000)
+    (first,) = next(iter(heads(world).values()))
+    first.crash()
+    world.run_until(lambda: one_head_each(world, spec), 8_000)
+    world.run(3_000)
+    world.restart(first)
+    world.run_until(lambda: one_head_each(world, spec) and first.is_head(), 20_000)
+    world.run(max(0, until - world.now) + 10_000)
+    check_all(world, spec, until, 8)
+
+
+def test_people_see_regions_and_heads() -> None:
+    world = world_of(5, 9)
+    spec, _ = begun(world, 20_000)
+    world.run_until(lambda: one_head_each(world, spec), 20_000)
+    world.run(5_000)
+    names = {region: f"a{agent.index}" for region, (agent,) in heads(world).items()}
+    described = said(world, 2, "DESCRIBE job")
+    assert isinstance(described, Reply)
+    for region in REGIONS:
+        assert f"{region}: 3 agents{f' through {names[region]}' if region in names else ''}" in str(described)
+    call(world, world.agents[1], "tree", "job")
+    (answer,) = [one for one in world.client_inbox if isinstance(one, Reply)][-1:]
+    tree = read_tree(json.loads(answer.body)).flows[0]
+    assert {edge.region for edge in tree.edges} == {*REGIONS}
+    assert {e.name for e in tree.edges if e.address in heads_of(tree)} == {*names.values()}
+    _, told = asked(world, 2, "EXPLAIN ANALYZE job")
+    assert sum(level["crossed_bytes"] for level in told["live"]["flows"][0]["levels"]) > 0
+    assert " across " in asked(world, 2, "EXPLAIN ANALYZE job")[0]
+    shown = said(world, 2, "SHOW MEMBERS")
+    assert isinstance(shown, Reply)
+    assert "us/r1" in str(decode(shown.body).to_pylist() if shown.body else shown)
+    across = {a.index: a.node.sender.across for a in world.agents}
+    assert all(across[agent.index] for (agent,) in heads(world).values())
+
+
+def test_who_left_stands_nowhere_and_regions_that_were_there_once_count() -> None:
+    def joined(seq: int, number: int, place: str) -> MemberJoined:
+        return MemberJoined(
+            seq=seq,
+            stream=STREAM,
+            number=number,
+            agent_id=f"id{number}",
+            name=f"a{number}",
+            incarnation=1,
+            address=f"a{number}:1",
+            since_us=-1,
+            place=place,
+        )
+
+    log = CatalogLog([joined(1, 0, "eu/r1"), joined(2, 1, ""), joined(3, 2, "eu")])
+    assert not log.spans_regions
+    assert log.places() == {"a0:1": "eu/r1", "a2:1": "eu"}
+    log = CatalogLog(
+        [joined(1, 0, "eu"), joined(2, 1, "us"), MemberLeft(seq=3, stream=STREAM, number=1, until_us=9)]
+    )
+    assert log.places() == {"a0:1": "eu"}
+    assert log.spans_regions
+
+
+@pytest.mark.parametrize("places", [True, False])
+def test_what_an_agent_says_of_its_place_is_in_the_log(places: bool) -> None:
+    world = world_of(7, 3, places=places)
+    world.start_all()
+    log = world.agents[0].node.log
+    assert {m.place for m in log.members(STREAM)} == ({"eu/r0", "us/r1", "ap/r2"} if places else {""})
+    assert world.agents[1].node.overlay.regions.region == ("us" if places else "")
