@@ -285,7 +285,10 @@ def unheard(agent: SimAgent, uid: str, totals: list[dict[str, int]]) -> Iterator
     """What masters have fed back last for a key that an agent has asked for is what they have; and nothing
     was fed back to it for others."""
     own: Any = agent.jobs.runners[uid].job
-    heard: dict[str, int] = own.state["heard"]
+    heard: dict[str, int] | None = own.state.get("heard")
+    if heard is None:
+        yield f"a{agent.index} has not asked for its keys yet"
+        return
     if others := sorted(set(heard) - set(ASKED)):
         yield f"a{agent.index} has heard of {others}, which it has not asked for"
     for key in ASKED if totals else "":

@@ -482,7 +482,8 @@ class Story:
         needed stay."""
         gone = {name for names in self.ledger.gone.values() for name in names}
         for agent in self.world.agents:
-            if agent.up and gone & replicastore.held(agent.store).keys():
+            holds = agent.up and gone & replicastore.held(agent.store).keys()
+            if holds and not self.world.only_with(agent):
                 leave = Call(request=1, verb="leave")
                 agent.guard(lambda a=agent, m=leave: a.handle(was.Arrived(PEOPLE, m)))  # type: ignore[misc]
 
