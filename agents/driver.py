@@ -150,7 +150,7 @@ class Driver:
         )
         self.audit = audit
         reports = LogReports(node, self._log, self.metrics, self._clock.now_ms, audit)
-        self._making = Making(node.me, store, Sandboxed(node.me.name, finals), reports)
+        self._making = Making(node.me, store, Sandboxed(node.me.name, finals), reports, _now_us)
         self._outputs = Deliveries(node.me.address) if outputs is None else outputs
         ports = Ports(
             self._clock,

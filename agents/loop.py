@@ -140,6 +140,8 @@ class Loop:
                 ports.links.known(effect.signed)
             case do.Work():
                 ports.tasks.perform(effect.stream, effect.command)
+            case do.Paced():
+                ports.tasks.pace(effect)
             case do.Consult():
                 ports.tasks.consult(effect)
             case do.Run():

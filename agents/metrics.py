@@ -168,6 +168,9 @@ class Metrics:
         )
         self._over_quota = self._counter("over_quota", "Requests refused for a creator's quota.", "reason")
         self._windows = self._counter("windows_committed", "Windows that this node committed as a master.")
+        self._promised = self._counter(
+            "windows_promised", "Windows of jobs with WITHIN: kept, or broken, as they came too late.", "kind"
+        )
         self._delivered = self._counter("outputs_windows", "Windows that outputs of jobs have brought out.")
         self._lost_results = self._counter(
             "outputs_results_lost", "Results that were no longer kept when an output came to them."
@@ -290,6 +293,10 @@ class Metrics:
         self.checkpoints.add(secs)
 
     # -- the protocol ----------------------------------------------------------------------------------------
+
+    def judged(self, kept: int, broken: int) -> None:
+        self._promised.add(kept, "kept")
+        self._promised.add(broken, "broken")
 
     def windows_committed(self, windows: int = 1) -> None:
         self._windows.add(windows)

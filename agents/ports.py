@@ -28,6 +28,7 @@ Told = (
     | do.Namesake
     | do.Seen
     | do.Skewed
+    | do.Judged
     | do.Unusable
     | do.Faulted
     | do.Skipped
@@ -110,6 +111,7 @@ class Tasks(Protocol):
     stream task."""
 
     def perform(self, stream: str, command: Command) -> None: ...
+    def pace(self, effect: do.Paced) -> None: ...
     def consult(self, effect: do.Consult) -> None: ...
     def run(self, effect: do.Run) -> None: ...
 

@@ -78,6 +78,13 @@ class LogReports:
                     skew_ms=effect.skew_ms,
                     lateness_ms=effect.limit_ms,
                 )
+            case do.Judged():
+                self._metrics.judged(effect.kept, effect.broken)
+                if effect.broken and self._seldom.now(("promise", effect.job), self._now_ms()):
+                    text = (
+                        "a window came later than its job promises: EXPLAIN LATENCY says where the time went"
+                    )
+                    self._log.warning(text, job=effect.job, promise=effect.promise)
             case do.Unusable():
                 self._unusable(effect)
             case do.Refused():

@@ -12,9 +12,11 @@ from elf.batch import decode
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import JobStatus
 from elf.job.messages.inquiries import FlowStatus
+from elf.job.promised import promise_told
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of, place_of
 from elf.job.stragglers import policy_of
+from elf.job.work import JobWork
 from elf.ql.own import owns_of
 from elf.ql.plan import Fragment, Plan, Table
 from elf.ql.user_functions import functions_of
@@ -23,10 +25,11 @@ CARRIED_MS = 10_000
 """A decision that is not carried out after so long will not be."""
 
 
-def job_row(spec: JobSpec, log: CatalogLog, reason: str) -> dict[str, object]:
+def job_row(spec: JobSpec, log: CatalogLog, reason: str, work: JobWork | None) -> dict[str, object]:
     """A job in a list of jobs. ``readers``: how many jobs read its flow, or the one of its flows that most
-    read; ``reason``: why nothing comes of it, if that is known.
+    read; ``reason``: why nothing comes of it, if that is known; ``work``: its master's.
     """
+    promise = spec.plan.promise
     return {
         "job": spec.name,
         "creator": spec.creator,
@@ -37,6 +40,7 @@ def job_row(spec: JobSpec, log: CatalogLog, reason: str) -> dict[str, object]:
         "query": spec.plan.sql,
         "state": "paused" if log.is_paused(spec.uid) else "active",
         "reason": reason,
+        "promise": "" if promise is None else promise_told(promise, None if work is None else work.promise),
     }
 
 

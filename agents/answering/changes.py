@@ -20,6 +20,7 @@ from agents.answering.fleet import LOG_WAITS_MAX
 from agents.answering.masters import Masters
 from agents.answering.once import author_of, authors_of
 from agents.answering.planning import Planning
+from agents.answering.promising import check_promise
 from agents.answering.quotas import Creators
 from agents.answering.sharing import Instead
 from elf.errors import UserError
@@ -49,6 +50,7 @@ class Changes:
     def alter(self, asked: Execute, statement: changes.AlterJob) -> Procedure:
         spec = self._masters.own(statement.name, asked.creator)
         definition = yield from self._new_query(asked, statement, spec)
+        check_promise(definition.plan)
         self._creators.plan(asked.creator, definition.plan, spec)
         self._planning.unread(spec)
         author = yield from offload(partial(author_of, asked, statement))

@@ -28,6 +28,7 @@ from elf.job.stragglers import policy_of
 from elf.job.tops import not_thresholds, strategy
 from elf.job.work import FlowWork, InspectWork, JobWork, WorkStatus
 from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
+from elf.ql.promises import Promise
 from elf.ql.user_functions import functions_of
 from elf.windows.merging import describe as merges
 from elf.windows.sharing import Choice
@@ -91,6 +92,7 @@ class Explanations:
             "windows": [kind.text for kind in plan.windows],
             "panes": merges(plan.windows, plan.fragment.pane_us) if plan.windows else "one, for everything",
             "choice": None if plan.choice is None else _choice(plan.choice),
+            "promise": None if plan.promise is None else promise_facts(plan.promise, plan),
             "trees": plan.trees,
             "top_k": {"strategy": top, "why": why, "thresholds": not_thresholds(plan)},
             "fragments": [_fragment(one) for one in plan.unranged],
@@ -165,6 +167,18 @@ def _choice(choice: Choice) -> Told:
         "shared_ms_an_hour": choice.shared_ms,
         "own_ms_an_hour": choice.own_ms,
         "why": choice.why,
+    }
+
+
+def promise_facts(promise: Promise, plan: Plan) -> Told:
+    """What it promises, and from when on that counts."""
+    return {
+        "text": promise.text,
+        "within_ms": promise.within_us / 1000,
+        "percent": promise.percent,
+        "best_effort": promise.best_effort,
+        "from": f"the window's end and LATENESS, {plan.lateness_us / 1e6:g} s",
+        "by_the_model": None if plan.chosen is None else msgspec.structs.asdict(plan.chosen),
     }
 
 

@@ -40,6 +40,11 @@ def laid_out(told: Mapping[str, Any]) -> str:
         ("top-k", f"{told['top_k']['strategy']}: {told['top_k']['why']}"),
     ]
     head += [("panes chosen", told["choice"]["why"])] if told["choice"] else []
+    if (promise := told["promise"]) is not None:
+        head.append(("promise", f"{promise['text']}, from {promise['from']}"))
+        if (chosen := promise["by_the_model"]) is not None:
+            kept = "kept" if chosen["keeps"] else "not kept"
+            head.append(("", f"{kept}: {'; '.join(chosen['why'])}"))
     head += [("thresholds", told["top_k"]["thresholds"])] if told["top_k"]["thresholds"] else []
     sections = [_pairs(head)]
     sections += [_fragment(fragment) for fragment in told["fragments"]]

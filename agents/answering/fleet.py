@@ -217,7 +217,8 @@ class Fleet:
                 f"(columns: of stream {stream} in the agents' settings)"
             )
         able = tuple(name for name in seen[0].lookups if all(name in one.lookups for one in seen))
-        return msgspec.structs.replace(seen[0], schema=schema, lookups=able)
+        late = max((one.lateness_us for one in seen if one.lateness_us is not None), default=None)
+        return msgspec.structs.replace(seen[0], schema=schema, lookups=able, lateness_us=late)
 
     def shipped(self, stream: str) -> Generator[list[Ask], list[Answer], dict[str, object]]:
         """Where a stream's lines are, after its members have closed and shipped their archives."""

@@ -12,11 +12,15 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from agents.answering.asks import Procedure
+from agents.answering.explain import promise_facts
 from agents.answering.explained import table
 from agents.answering.fleet import Fleet
 from agents.answering.predicted import predicted
 from agents.answering.workers import ask_all, members_of
+from elf.job.promised import is_kept, promise_told
 from elf.job.spec import JobSpec
 from elf.job.stamps import LAST, InspectStamps, RootStamp, SealStamp, StampStatus, one_in
 from elf.job.work import InspectWork, WorkStatus
@@ -71,6 +75,7 @@ def facts_of(spec: JobSpec, stamped: Sequence[StampStatus], worked: Mapping[str,
         "total": _phase(found.total) if found.panes else None,
         "phases": {name: _phase(one) for name, one in found.phases.items()} if found.panes else {},
         "predicted": predicted(spec, stamped, worked) if found.panes else None,
+        "promise": _promise(spec, worked.values()),
         "dominant": found.dominant or None,
         "last": found.last,
         "reasons": list(_reasons(found, pane_us)),
@@ -103,6 +108,18 @@ def panes_of(spec: JobSpec, stamped: Iterable[StampStatus]) -> tuple[list[Pane],
             found.append(Pane(pane, last, (*begun, *made, windows.get(pane, root.applied_us))))
     ended = [one for one in found if one.pane in windows]
     return (ended, True) if ended else (found, False)
+
+
+def _promise(spec: JobSpec, worked: Iterable[WorkStatus]) -> Told | None:
+    """What the job promises, and whether its master has kept it."""
+    plan, promise = spec.plan, spec.plan.promise
+    if promise is None:
+        return None
+    works = [one.promise for agent in worked for one in agent.jobs if one.job == spec.uid]
+    work = works[0] if works else None
+    kept = None if work is None else is_kept(promise, work)
+    said = {} if work is None else msgspec.to_builtins(msgspec.structs.asdict(work))
+    return {**promise_facts(promise, plan), **said, "is_kept": kept, "told": promise_told(promise, work)}
 
 
 def _rows(worked: Iterable[WorkStatus]) -> tuple[int, int]:
@@ -140,6 +157,8 @@ def laid_out(told: Mapping[str, Any]) -> str:
         share = told["late_share"]
         late = "" if share is None else f"; {share:.2%} of the rows came late"
         lines.append(f"it counts from a window's end and LATENESS, {told['lateness_s']:g} s{late}")
+    if told["promise"] is not None:
+        lines.append(f"promise: {told['promise']['told']}")
     if told["panes"]:
         total, model = told["total"]["mean_ms"], told["predicted"]
         phases = {**told["phases"], "total": told["total"]}

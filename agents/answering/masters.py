@@ -21,7 +21,7 @@ from elf.job.messages.groups import Inspect, JobStatus
 from elf.job.messages.inquiries import FlowStatus, InspectFlow
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec
-from elf.job.work import InspectWork, WorkStatus
+from elf.job.work import InspectWork, JobWork, WorkStatus
 from elf.wire.base import Answer, Request
 from elf.wire.clients import ONE_SHOT_PREFIX
 
@@ -104,24 +104,28 @@ class Masters:
         answers = yield from self.ask_roots(spec, lambda flow: InspectFlow(id=0, origin="", uid=flow.uid))
         return [msgspec.msgpack.decode(answer.body, type=FlowStatus) for answer in answers]
 
-    def not_led(self, specs: Sequence[JobSpec]) -> Generator[list[Ask], list[Answer], dict[str, str]]:
-        """Of jobs whose masters are not at work, why, by uid."""
+    def led(
+        self, specs: Sequence[JobSpec]
+    ) -> Generator[list[Ask], list[Answer], tuple[dict[str, str], dict[str, JobWork]]]:
+        """By uid: of jobs whose masters are not at work, why; and what the others say of their work."""
         job_groups: dict[str, list[JobSpec]] = {}
         for spec in specs:
             job_groups.setdefault(self.leader(spec), []).append(spec)
         silent = self._fleet.silent(job_groups)
         found = {s.uid: self.said(at, SILENT) for at in silent for s in job_groups[at]}
+        works: dict[str, JobWork] = {}
         asked = [at for at in job_groups if at not in silent][:LEADERS_ASKED_MAX]
         answers = yield [
             ToAddress(at, InspectWork(id=0, origin="", flows=(), jobs=tuple(s.uid for s in job_groups[at])))
             for at in asked
         ]
         for at, answer in zip(asked, answers, strict=True):
-            why, there = answer.error or not_led(self._log), set[str]()
+            why, there = answer.error or not_led(self._log), dict[str, JobWork]()
             if not answer.error:
-                there = {one.job for one in msgspec.msgpack.decode(answer.body, type=WorkStatus).jobs}
+                there = {one.job: one for one in msgspec.msgpack.decode(answer.body, type=WorkStatus).jobs}
             found |= {s.uid: self.said(at, why) for s in job_groups[at] if s.uid not in there}
-        return found
+            works |= there
+        return found, works
 
     def said(self, address: str, error: str, who: str = "its master") -> str:
         """What it says against a question, or what its silence means."""

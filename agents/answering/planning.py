@@ -16,6 +16,7 @@ import msgspec
 from agents.answering.asks import Ask, ToKey, offload
 from agents.answering.fleet import Fleet
 from agents.answering.masters import Masters
+from agents.answering.promising import Promising
 from agents.answering.sharing import Instead, Sharing
 from elf.errors import ColumnError, UserError
 from elf.job.catalog.log import CatalogLog
@@ -46,6 +47,7 @@ class Planning:
         self._fleet = fleet
         self._masters = masters
         self._sharing = Sharing(log, fleet.sample)
+        self._promising = Promising(log, fleet)
         self.finite = False
         """True for ``elf run``: inputs end, any name after FROM means the only stream, windows are optional.
         """
@@ -121,7 +123,14 @@ class Planning:
             past_us,
             tuple(owns.values()),
         )
-        return (yield from offload(partial(least, whole, plan)))
+        definition = yield from offload(partial(least, whole, plan))
+        if plan.promise is None:
+            return definition
+        if self.finite:
+            raise UserError("WITHIN is for the streams of a fleet: what is read here has no time of its own")
+        lates = (view.lateness_us for view in views.values() if view.lateness_us is not None)
+        chosen = yield from self._promising.chosen(plan, plan.promise, max(lates, default=None))
+        return msgspec.structs.replace(definition, chosen=chosen)
 
     def _owns(self, query: statements.Query, creator: str) -> dict[str, OwnAggregate]:
         """The aggregates of people's own that a query calls, as they are now."""

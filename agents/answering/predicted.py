@@ -40,10 +40,10 @@ def predicted(
     spec: JobSpec, stamped: Sequence[StampStatus], worked: Mapping[str, WorkStatus]
 ) -> dict[str, Any] | None:
     """As a JSON object; None where nothing is known of any member. ``worked``: by address."""
-    members = _members(spec, worked.values())
+    members = members_in(spec, worked.values())
     if not members:
         return None
-    costs = _costs(spec, stamped, worked, members)
+    costs = costs_of(spec, stamped, worked, members)
     phases = phases_of_pane(members, costs)
     whole = total(phases.values())
     return {
@@ -62,7 +62,7 @@ def _told(of: Moments) -> dict[str, float]:
     return {"mean_ms": round(of.mean, 3), "variance_ms2": round(of.variance, 3)}
 
 
-def _members(spec: JobSpec, worked: Iterable[WorkStatus]) -> list[Member]:
+def members_in(spec: JobSpec, worked: Iterable[WorkStatus]) -> list[Member]:
     pane_s = spec.plan.fragment.pane_us / 1e6
     found = []
     for agent in worked:
@@ -81,7 +81,7 @@ def _last_ms(flow: FlowWork, lines_s: float) -> float:
     return (lines_s * POLL_S * a_row + flow.seal_us / flow.snapshots) / 1e3
 
 
-def _costs(
+def costs_of(
     spec: JobSpec, stamped: Sequence[StampStatus], worked: Mapping[str, WorkStatus], members: Sequence[Member]
 ) -> Costs:
     seals = [(agent.agent, seal) for agent in stamped for seal in agent.seals]

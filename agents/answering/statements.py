@@ -30,6 +30,7 @@ from agents.answering.once import Once, author_of, authors_of
 from agents.answering.outputs import Outputs
 from agents.answering.past import Past
 from agents.answering.planning import Planning
+from agents.answering.promising import check_promise, promise_worked_out
 from agents.answering.quotas import Creators, Quotas
 from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
@@ -46,6 +47,7 @@ from elf.job.messages.inquiries import NotifyJob
 from elf.job.output import OutputSpec
 from elf.job.own import OwnSpec
 from elf.job.program.spec import ProgramSpec
+from elf.job.promised import promise_told
 from elf.job.rollup.broadcasts import CHARS_MAX
 from elf.job.spec import JobSpec, app_id
 from elf.ql.definition import Definition
@@ -238,6 +240,7 @@ class Statements:
         authors: tuple[Authorship, ...] = (),
     ) -> Generator[list[Ask], list[Answer], JobStatus]:
         """A job that is planned is made."""
+        check_promise(definition.plan)
         self.creators.plan(creator, definition.plan, replaced)
         if any((s.name, s.creator) == (name, creator) for s in self._log.programs()):
             raise UserError(f"job {name} exists already, written in Python; DROP JOB {name} first")
@@ -268,6 +271,7 @@ class Statements:
         text = f"job {statement.name} created; its master is {self._fleet.named(facts.master)}"
         text += over
         text += self._unmirrored(facts.spec.plan)
+        text += promise_worked_out(facts.spec.plan)
         body = json.dumps({"job": statement.name, "master": facts.master, "uid": facts.spec.uid}).encode()
         return Reply(request=asked.request, text=text, body=body)
 
@@ -375,8 +379,8 @@ class Statements:
         if what == "jobs":
             programs = yield from self._submissions.inspect()
             named = [spec for spec in self._log.jobs() if not spec.name.startswith(ONE_SHOT_PREFIX)]
-            away = yield from self.masters.not_led(named)
-            rows = [job_row(spec, self._log, away.get(spec.uid, "")) for spec in named]
+            away, works = yield from self.masters.led(named)
+            rows = [job_row(spec, self._log, away.get(spec.uid, ""), works.get(spec.uid)) for spec in named]
             rows += [program_row(spec, facts) for spec, facts in programs]
         elif what in ("outputs", "alerts"):
             rows = yield from self._outputs.rows(alerts=what == "alerts")
@@ -409,6 +413,10 @@ class Statements:
         roots = yield from self._explanations.roots(spec)
         told = describe(facts, self._log, self._fleet.named, roots)
         told["stragglers"] += self._unmirrored(spec.plan)
+        if (promise := spec.plan.promise) is not None:
+            _, works = yield from self.masters.led([spec])
+            work = works.get(spec.uid)
+            told["promise"] = promise_told(promise, None if work is None else work.promise)
         return _table_of(asked.request, [{"fact": k, "value": v} for k, v in told.items()], name)
 
     # -- calls -----------------------------------------------------------------------------------------------

@@ -210,6 +210,7 @@ def program_row(spec: ProgramSpec, facts: note.ProgramStatus | None) -> dict[str
         "query": f"{spec.title} of {spec.filename}",
         "state": state,
         "reason": reason,
+        "promise": "",
     }
 
 

@@ -27,6 +27,7 @@ from agents.committing.kept import Version, Versions, bounded
 from agents.committing.opening import Types, opened, opens
 from agents.committing.panecommits import MadePanes, Makers, Merge
 from agents.committing.panetables import joined, merged, merged_counters, opened_counters, opened_groups
+from agents.committing.promised import Moment
 from agents.committing.reducing import ReduceFunction, reducing
 from agents.committing.reducing import why_not as reduce_fails
 from agents.committing.sides import finished, staged
@@ -106,7 +107,15 @@ class Making:
     """See the module's docstring. ``wanted`` may be cleared to hold back windows that are for readers
     alone."""
 
-    def __init__(self, me: Identity, store: Store, functions: Functions, reports: Reports) -> None:
+    def __init__(
+        self,
+        me: Identity,
+        store: Store,
+        functions: Functions,
+        reports: Reports,
+        now_us: Callable[[], int],
+    ) -> None:
+        self._now_us = now_us
         self._me = me
         self._store = store
         self._functions = functions
@@ -136,7 +145,7 @@ class Making:
                 return queue, partial(self._commit_panes, effect)
             case Draft(work=CommitWindows() as work):
                 version = self.versions.maker(work)
-                return _queue_to_finish(work.spec.plan), partial(self._draft, work, version, effect.term)
+                return _queue_to_finish(work.spec.plan), partial(self._draft, effect, work, version)
             case Draft(work=CommitPanes() as work):
                 self._reports.panes_committed()
                 windows = [(one, self.versions.own(one)) for one in effect.windows]
@@ -159,7 +168,9 @@ class Making:
         self.wanted.wait()
         try:
             with version.alone() as (finisher, kept):
-                done = windowcommits.commit_windows(effect, self._store, finisher, self._me.address, kept)
+                done = windowcommits.commit_windows(
+                    effect, self._store, finisher, self._me.address, kept, self._now_us
+                )
         except StoreError:  # the disk's fault, not the window's
             raise
         except (ElfError, *WRONG) as error:
@@ -180,12 +191,12 @@ class Making:
         self._has_failed(done)
         if panes is None:
             return Drafted(work, done)
-        made = self._completed(panes, windows, effect.term)
+        made = self._completed(panes, windows, effect)
         both = JointCommit(panes.row, tuple(row for row, _ in made)) if made else panes.row
         return Drafted(work, done, encode_record(both), tuple(said for _, said in made))
 
     def _completed(
-        self, panes: MadePanes, windows: Sequence[tuple[CommitWindows, Version]], term: int
+        self, panes: MadePanes, windows: Sequence[tuple[CommitWindows, Version]], effect: Draft
     ) -> list[tuple[WindowCommit, WindowsCommitted]]:
         """The windows that panes complete. Those that cannot be made are tried again when these are
         committed, and it is said then why not."""
@@ -193,9 +204,15 @@ class Making:
         committed, known = WithPanes(self._store, panes.row), panes.known
         for work, version in windows:
             try:
-                with version.alone(term) as (finisher, kept):
+                with version.alone(effect.term) as (finisher, kept):
                     row, done = drafted_windows(
-                        work, committed, finisher, self._me.address, kept, known=known
+                        work,
+                        committed,
+                        finisher,
+                        self._me.address,
+                        kept,
+                        known=known,
+                        at=self._at(effect),
                     )
             except StoreError:
                 raise
@@ -230,10 +247,16 @@ class Making:
             done = replace(done, aggregate_failure=done.aggregate_failure + where)
         return done
 
-    def _draft(self, work: CommitWindows, version: Version, term: int) -> Drafted:
+    def _at(self, effect: Draft) -> Moment:
+        """When what is made now for a draft is committed, as far as the last commits tell."""
+        return lambda: self._now_us() + 1000 * effect.commit_ms
+
+    def _draft(self, effect: Draft, work: CommitWindows, version: Version) -> Drafted:
         try:
-            with version.alone(term) as (finisher, kept), self._final(work.spec) as final:
-                row, done = drafted_windows(work, self._store, finisher, self._me.address, kept, final)
+            with version.alone(effect.term) as (finisher, kept), self._final(work.spec) as final:
+                row, done = drafted_windows(
+                    work, self._store, finisher, self._me.address, kept, final, at=self._at(effect)
+                )
         except StoreError:
             raise
         except (ElfError, *WRONG) as error:

@@ -38,6 +38,8 @@ STATUS_SCHEMA: Final = pa.schema(
         ("version", pa.int64()),
         ("function_failed", pa.bool_()),
         ("offline", pa.bool_()),
+        ("promised_ms", pa.int64()),
+        ("took_ms", pa.int64()),
     ]
 )
 

@@ -26,6 +26,7 @@ from agents.committing.panetables import (
     opened_counters,
     opened_groups,
 )
+from agents.committing.promised import Moment, stamped
 from agents.committing.sides import Flows, flows_of_sides, is_of, met, staged
 from agents.committing.spans import (
     Span,
@@ -63,16 +64,21 @@ Treat = Callable[[pa.Table, pa.Table], tuple[pa.Table, pa.Table]]
 
 
 def commit_windows(
-    effect: CommitWindows, store: Store, finisher: FinisherPort, master: str, kept: Kept | None = None
+    effect: CommitWindows,
+    store: Store,
+    finisher: FinisherPort,
+    master: str,
+    kept: Kept | None = None,
+    at: Moment | None = None,
 ) -> WindowsCommitted:
     """Assemble the windows that end in ``(first_us, last_us]``, run the final fragment, and commit them; of
-    many that are complete at once the first ones, as what is done says.
+    many that are complete at once the first ones, as what is done says. ``at``: when they are committed.
     """
     began = cpu_us()
     if has_portions(effect):
         needs = bounded(effect.calendar.needs_from(effect.first_us), effect.calendar.pane_us)
         effect = portion(effect, pieces_of(effect, store, needs, END_OF_TIME))
-    row, new = made_windows(effect, store, finisher, kept)
+    row, new = made_windows(effect, store, finisher, kept, at=at)
     if new:
         row = msgspec.structs.replace(row, seq=store.commit_windows(row))
     result = published(effect, row, master)
@@ -88,13 +94,14 @@ def drafted_windows(
     kept: Kept | None = None,
     final: FinalFunction | None = None,
     known: Known = NOTHING_KNOWN,
+    at: Moment | None = None,
 ) -> tuple[WindowCommit | None, WindowsCommitted]:
     """The work of a replicated job group's commit, but for the commit: what is to be committed, and what is
     said then; None where it is committed, or its panes are gone. ``final``: the final function of the
-    version; ``known``: panes that need not be opened."""
+    version; ``known``: panes that need not be opened; ``at``: when it is committed."""
     began = cpu_us()
     try:
-        row, new = made_windows(work, committed, finisher, kept, final, known)
+        row, new = made_windows(work, committed, finisher, kept, final, known, at)
     except PanesGone:
         return None, WindowsCommitted(work, None, gone=True)
     result = published(work, row, master)
@@ -118,9 +125,11 @@ def made_windows(
     kept: Kept | None = None,
     treat: Treat | None = None,
     known: Known = NOTHING_KNOWN,
+    at: Moment | None = None,
 ) -> tuple[WindowCommit, bool]:
     """Windows to be committed; or, as (row, False), as they are committed already. ``treat``: the final
-    function of the version, which is not called for those.
+    function of the version, which is not called for those; ``at``: when windows that are made now are
+    committed.
 
     What is ``kept`` of the windows before spares reading and merging their panes again; it decides nothing.
     Windows that are made again after a revision are made of their panes, beside what is kept. What an equal
@@ -146,6 +155,9 @@ def made_windows(
         contents = Contents(revision, encode(status), encode(rows), empty, finisher.failure)
         kept.remember(key, contents)
     finisher.failure = contents.failure
+    said = contents.status
+    if effect.spec.plan.promise is not None:  # of this job and this moment, whoever made the windows
+        said = encode(stamped(effect, decode(said), at))
     made = WindowCommit(
         effect.spec.uid,
         effect.first_us,
@@ -153,7 +165,7 @@ def made_windows(
         revision,
         effect.spec.version,
         False,
-        contents.status,
+        said,
         contents.rows,
         panes_used(effect.coverage),
         0 if contents.empty else UNNUMBERED,

@@ -16,7 +16,7 @@ from agents.node.beginning import Context, NodeSettings, Restored
 from agents.node.catalog import Catalog, Step
 from agents.node.replicas import Replicas
 from elf.job.commands import Install, Uninstall
-from elf.job.effects import Disbelieved, Forget, Run, Send, Skewed, Work
+from elf.job.effects import Disbelieved, Forget, Paced, Run, Send, Skewed, Work
 from elf.job.events import Combined, Fetched, Ran, Worked
 from elf.job.group.router import Router
 from elf.job.messages.groups import FunctionFailed
@@ -44,9 +44,12 @@ from elf.job.rollup.mirrors import is_copy
 from elf.job.rollup.sender import Sender
 from elf.job.rollup.slices import piece_of
 from elf.job.spec import END_OF_TIME, Flow
+from elf.planning.latency import POLL_S
 
 DEFAULT_LATENESS_US = 2_000_000
 """Of a flow that leaves it to its streams, for warnings about clocks."""
+
+POLL_MS = round(1000 * POLL_S)
 
 WorkStep = Step | ReplicaEffect
 
@@ -105,6 +108,8 @@ class Working:
         self._hosted: dict[str, bytes] = {}
         """The flows of whose trees it is the root, and their topics."""
         self._on_ring = False
+        self._polls: dict[str, int] = {}
+        """How far apart looks at streams are, where some job wants that."""
         self._unfit: dict[str, str] = {}
         """Flows whose functions have failed here, and why."""
         self.unknown_flow = 0
@@ -290,7 +295,22 @@ class Working:
                 self.sender.add(flow)
                 found.append(Work(flow.fragment.stream, Install(flow)))
                 found.extend(self._overlay.subscribe(flow.topic, now_ms, host=flow.leader))
-        return found
+        return [*found, *self._paced()]
+
+    def _paced(self) -> list[WorkStep]:
+        """What the promises of jobs want of our streams: of those that read one, the tightest. It follows
+        from the log, so it is so after a restart too, and ends with the job."""
+        polls: dict[str, int] = {}
+        for spec in self._log.jobs():
+            if (chosen := spec.definition.chosen) is not None:
+                polls |= {one: min(polls.get(one, POLL_MS), chosen.poll_ms) for one in spec.plan.streams}
+        changed = [
+            stream
+            for stream in self._streams
+            if polls.get(stream, POLL_MS) != self._polls.get(stream, POLL_MS)
+        ]
+        self._polls = polls
+        return [Paced(stream, polls.get(stream, POLL_MS)) for stream in changed]
 
     def end(self, now_ms: int) -> list[WorkStep]:
         """Stop what the log says has ended: as a worker, as an inner node, as the root. After a restart the

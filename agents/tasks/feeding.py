@@ -89,6 +89,8 @@ class _Stream:
     """Until the next look at its files; 0: at once, since the last one found something."""
     due_pause_s: float = 0.0
     """The last one between two looks for what is due."""
+    poll_s: float = POLL_S
+    """The first one."""
     shipping: bool = False
     archive_problem: str = ""
     archive_told_ms: int = 0
@@ -202,6 +204,10 @@ class Feeding:
             self._sealing[name] = command
             return
         self._streams[name].resting.command(command, partial(self._perform, name, command), self._now_ms())
+
+    def pace(self, effect: do.Paced) -> None:
+        """How soon what ends a pane is to be seen."""
+        self._streams[effect.stream].poll_s = effect.poll_ms / 1000
 
     def _perform(self, name: str, command: Command) -> None:
         stream = self._streams[name]
@@ -604,7 +610,7 @@ def _pause_s(stream: _Stream, now_ms: int) -> float:
     if left_s > 0:
         stream.due_pause_s = 0.0
         return min(left_s, GATHER_S)
-    stream.due_pause_s = min(max(POLL_GROWS * stream.due_pause_s, POLL_S), POLL_MAX_S)
+    stream.due_pause_s = min(max(POLL_GROWS * stream.due_pause_s, stream.poll_s), POLL_MAX_S)
     return stream.due_pause_s
 
 

@@ -360,6 +360,7 @@ class StreamTask:
             without_keys(self.facts.archive_path),
             self.counts.rows_read,
             LOOKUPS.able(),
+            self.worker.own_lateness_us,
         )
 
     def answer(self, request: Request) -> bytes:

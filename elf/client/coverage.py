@@ -1,7 +1,8 @@
 """What a window covers, for people: one short line, made of its status.
 
 ``2 of 3 agents, web-2 missing, 3 late``. A window is *whole* when nothing else than ``3 of 3 agents`` is
-said: nobody missing, no row or value left out, no byte lost, and no earlier result that this one corrects.
+said: nobody missing, no row or value left out, no byte lost, no earlier result that this one corrects, and no
+promise broken (WITHIN).
 Who prints windows prints the line of each that is not whole, without being asked.
 """
 
@@ -101,9 +102,15 @@ def _beside(status: Mapping[str, object], revision: int) -> list[str]:
     found += [f"{count:,} {word}" for name, word in COUNTS.items() if (count := _count(status, name))]
     found += [word for name, word in FLAGS.items() if status.get(name)]
     found += [f"revision {revision}"] if revision else []
+    found += [_late(status)] if _count(status, "took_ms") > _count(status, "promised_ms") > 0 else []
     gaps = _list(status, "gaps")
     found += [_gap(gap) for gap in gaps[:NAMED_MAX] if isinstance(gap, Mapping)]
     return [*found, f"{len(gaps) - NAMED_MAX:,} more gaps"] if len(gaps) > NAMED_MAX else found
+
+
+def _late(status: Mapping[str, object]) -> str:
+    """Of a window that came later than its job promises."""
+    return f"{_count(status, 'took_ms'):,} ms after it was due, {_count(status, 'promised_ms'):,} promised"
 
 
 def _gap(gap: Mapping[str, object]) -> str:

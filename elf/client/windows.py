@@ -53,7 +53,8 @@ class Window:
             ``rows_in``: read from archives), ``uncast`` (values); the names ``missing``; the list ``gaps``;
             ``skipped``; ``version``; ``function_failed``: whether the rows, or some of their panes, are those
             from before the job's final or reduce function, which failed; ``offline``: Spark has made it, of
-            before the job began.
+            before the job began; of a job with WITHIN ``promised_ms`` and ``took_ms``, from when the window
+            was due until its commit.
         table (pyarrow.Table): ``window_start`` and ``window_end`` (timestamp[us], UTC) when the job has
             windows, then the columns of the SELECT list. Sums of integers are decimal128(38, 0).
         provisional (bool): whether it is no commit. Masters of this release publish none.

@@ -385,6 +385,24 @@ class Skewed(msgspec.Struct, frozen=True):
     limit_ms: int
 
 
+class Paced(msgspec.Struct, frozen=True):
+    """While a pane of a stream is due its files are looked at each ``poll_ms`` at first, from now on: as
+    early as the promises of all jobs that read it want."""
+
+    stream: str
+    poll_ms: int
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """Windows of a job that says WITHIN (``promise``) are committed: so many as early as that, and so many
+    later; for the log."""
+
+    job: str
+    promise: str
+    kept: int
+    broken: int
+
+
 class Unusable(msgspec.Struct, frozen=True):
     """What came of these members (a contribution set) for panes ``[start, end)`` of a flow cannot be opened,
     and is left out: for the log."""
@@ -495,6 +513,7 @@ Effect = (
     Send
     | Multicast
     | Work
+    | Paced
     | Run
     | Combine
     | CommitPanes
@@ -526,6 +545,7 @@ Effect = (
     | Known
     | Seen
     | Skewed
+    | Judged
     | Unusable
     | Faulted
     | Audited

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from elf.fields import Address, Count, FlowUid, JobUid, Label, Name, Serial, Text
+from elf.fields import Address, Count, FlowUid, JobUid, Label, Millis, Name, Serial, Text
 from elf.job.alerts import Group, State
 from elf.wire.base import Message, Request
 
@@ -86,15 +86,26 @@ class OutputWork(msgspec.Struct, frozen=True, array_like=True):
     alert: AlertWork | None = None
 
 
+class PromiseWork(msgspec.Struct, frozen=True, array_like=True):
+    """Of the last ``windows`` of a job with a promise (``elf.job.promised``): how many were ``kept`` within
+    it; their mean, and what so many of them as are promised took at most (of a promise on average: half)."""
+
+    windows: Count = 0
+    kept: Count = 0
+    mean_ms: Millis = 0
+    quantile_ms: Millis = 0
+
+
 class JobWork(msgspec.Struct, frozen=True, array_like=True):
-    """A master's work for a job: how often it committed windows, result rows, its CPU time, and how the job's
-    outputs are."""
+    """A master's work for a job: how often it committed windows, result rows, its CPU time, how the job's
+    outputs are, and what became of its promise, if it has one."""
 
     job: JobUid
     commits: Count = 0
     rows: Count = 0
     final_us: Count = 0
     outputs: tuple[OutputWork, ...] = ()
+    promise: PromiseWork | None = None
 
 
 class InspectWork(Request, frozen=True, kw_only=True):

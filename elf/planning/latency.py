@@ -29,8 +29,15 @@ import numpy as np
 POLL_S: Final = 0.05
 POLL_MAX_S: Final = 0.2
 POLL_GROWS: Final = 1.05
-"""Between two looks for the line that ends a pane which is due by the clock: the first one, and by how much
-each is longer than the last, up to the most (``agents.tasks.feeding``)."""
+"""Between two looks for the line that ends a pane which is due by the clock: the first one, where no job asks
+for less (``elf.planning.solve``), and by how much each is longer than the last, up to the most
+(``agents.tasks.feeding``)."""
+SURE: Final = 25
+"""After so many times what passes between two lines on average there was one, but for 10⁻¹¹."""
+ALIKE: Final = 64
+"""Of more agents rates are told apart to a twentieth."""
+LOOKS_MAX: Final = 20_000
+"""That are told apart: what comes later is counted as the last of these."""
 _NORMAL: Final = NormalDist()
 _EULER: Final = 0.5772156649
 _MAXIMA: Final = (
@@ -167,22 +174,38 @@ def last_of(count: int, each: Moments) -> Moments:
     return Moments(each.mean + mean * each.deviation, deviation**2 * each.variance)
 
 
-def last_poll(rates: Sequence[float]) -> Moments:
+def last_poll(rates: Sequence[float], poll_s: float = POLL_S) -> Moments:
     """In seconds: from when a pane is due until the last agent has seen a line beyond it. ``rates``: lines a
     second of each agent, which come at any time; one without lines seals by time, and is left out."""
-    comes = np.array([rate for rate in rates if rate > 0])
-    if not len(comes):
+    some = np.array([rate for rate in rates if rate > 0])
+    if not len(some):
         return NONE
-    looks, pause = [POLL_S], POLL_S
-    until = 40 / float(comes.min()) + POLL_S
-    while looks[-1] < until:
-        pause = min(POLL_GROWS * pause, POLL_MAX_S)
-        looks.append(looks[-1] + pause)
-    at = np.array(looks)
-    all_there = np.prod(1 - np.exp(-np.outer(comes, at)), axis=0)
+    if len(some) > ALIKE:
+        some = np.exp(np.round(20 * np.log(some)) / 20)
+    comes, times = np.unique(some, return_counts=True)
+    at = looks(SURE / float(comes.min()) + poll_s, poll_s)
+    all_there = np.exp(times @ np.log1p(-np.exp(-np.outer(comes, at))))
     chance = np.diff(all_there, prepend=0.0)
+    chance[-1] += max(0.0, 1 - float(all_there[-1]))
     mean = float(chance @ at)
     return Moments(mean, max(0.0, float(chance @ at**2) - mean**2))
+
+
+def looks(until_s: float, poll_s: float) -> np.ndarray:
+    """When an agent looks at its files from when a pane is due, in seconds."""
+    found, pause = [poll_s], poll_s
+    while found[-1] < until_s and len(found) < LOOKS_MAX:
+        pause = max(poll_s, min(POLL_GROWS * pause, POLL_MAX_S))
+        found.append(found[-1] + pause)
+    return np.array(found)
+
+
+def looked(rate: float, poll_s: float) -> float:
+    """How often an agent looks until it sees a line, on average."""
+    if rate <= 0:
+        return 0.0
+    at = looks(SURE / rate + poll_s, poll_s)
+    return 1 + float(np.exp(-rate * at[:-1]).sum())
 
 
 def spread(steps: int, length: float) -> Moments:
@@ -229,13 +252,13 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
     others: float = 0.0
 
 
-def phases_of_pane(members: Sequence[Member], costs: Costs) -> dict[str, Moments]:
+def phases_of_pane(members: Sequence[Member], costs: Costs, poll_s: float = POLL_S) -> dict[str, Moments]:
     """By the names of ``elf.planning.phases``, in ms."""
 
     def cpu(ms: float) -> Moments:
         return shared_cpu(Moments(ms), costs.cores, costs.others)
 
-    waits = last_poll([one.lines_s for one in members])
+    waits = last_poll([one.lines_s for one in members], poll_s)
     works = [one.cpu_ms for one in members] or [0.0]
     # a majority of the group's disks, beside the leader's own, and the way to them and back
     agreed = total((last_of(2, costs.sync), costs.hop, costs.hop))

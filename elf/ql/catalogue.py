@@ -143,6 +143,14 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "It is the end of a row's pane that counts: where a window is several panes, also those of a flow "
            "with shorter ones that is shared (EXPLAIN), a row may be late while its window is open.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS LATENESS 2 SECONDS"),
+    Clause("WITHIN", "WITHIN duration FOR n PERCENT | ON AVERAGE [BEST EFFORT]",
+           "Of a statement to a fleet: how soon a window is to be committed, counted from its end and "
+           "LATENESS (that of its last pane): so many of the windows in a hundred, or their mean. What a "
+           "model says cannot be kept is refused, with the best that can; BEST EFFORT takes it all the same. "
+           "It changes no answer and no flow. Each window's status has promised_ms and took_ms; SHOW JOBS, "
+           "DESCRIBE and EXPLAIN LATENCY say whether it is kept. Not with windows of rows or FROM LATE.",
+           "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS LATENESS 1 SECOND "
+           "WITHIN 500 MILLISECONDS FOR 99 PERCENT"),
     Clause("EMIT", "EMIT FINAL [REVISE [bound]] | CHANGES [EVERY period]",
            "When a window is said: once; again for rows that come up to so much later than LATENESS; or "
            "early and often, as the rows that differ.",

@@ -22,6 +22,7 @@ from elf.fields import Label, Length, Micros, Statement, replace
 from elf.ql.memo import Made, once
 from elf.ql.own import OwnAggregate, owns_of
 from elf.ql.plan import Fragment, Function, Plan, Table
+from elf.ql.promises import Chosen
 from elf.schema import LABELS, Column, Schema
 from elf.windows import Kind
 from elf.windows.sharing import Choice
@@ -105,7 +106,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True, tag=MA
     those that these read; ``pane_us``: the length of its panes, where a flow with shorter ones is shared;
     ``late_of``: of FROM LATE, the flow of each stream; ``since`` and ``choice``: as the plan has them;
     ``past_us``: the event time that SINCE meant when it was asked (None: it begins now); ``owns``: the
-    aggregates of people's own that its text calls."""
+    aggregates of people's own that its text calls; ``chosen``: what was worked out for its WITHIN."""
 
     sql: Statement
     streams: tuple[tuple[Label, Schema], ...]
@@ -118,6 +119,7 @@ class Definition(msgspec.Struct, frozen=True, array_like=True, dict=True, tag=MA
     choice: Choice | None = None
     past_us: Micros | None = None
     owns: tuple[OwnAggregate, ...] = ()
+    chosen: Chosen | None = None
 
     @cached_property
     def made(self) -> Made[Plan]:
@@ -201,7 +203,7 @@ def _planned(source: Definition) -> Plan:
         plan = user_functions.with_function(plan, function)
     if source.past_us is not None:
         plan = since.begun_at(expanded.query, plan, source.past_us)
-    return replace(plan, since=source.since, choice=source.choice)
+    return replace(plan, since=source.since, choice=source.choice, chosen=source.chosen)
 
 
 def _grouped(source: TapDefinition) -> Groups:

@@ -1,11 +1,11 @@
 """ELF-QL as a sqlglot dialect: tokens and grammar, nothing about meaning.
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, ``~``, back-quoted names beside double-quoted ones,
-``SORT BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``EMIT …``, ``STRAGGLERS …``,
-``FROM LATE job``, ``FROM JOB name``, ``FROM stream ON …``, ``SAMPLE …``, ``TREES …``, ``APPROXIMATE``,
-``SINCE …`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every function call except the few with
-a grammar of their own (CAST, EXTRACT, …) parses as ``exp.Anonymous``: ``elf.ql.functions`` decides which
-functions exist, not the grammar.
+``SORT BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``WITHIN …``, ``EMIT …``,
+``STRAGGLERS …``, ``FROM LATE job``, ``FROM JOB name``, ``FROM stream ON …``, ``SAMPLE …``, ``TREES …``,
+``APPROXIMATE``, ``SINCE …`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every function call
+except the few with a grammar of their own (CAST, EXTRACT, …) parses as ``exp.Anonymous``:
+``elf.ql.functions`` decides which functions exist, not the grammar.
 
 It never resolves a name or checks a type. A syntax error is a ``ParseError`` with the offset of its token.
 """
@@ -39,7 +39,7 @@ _ROWS = ("ROW", "ROWS")
 _SLIDES = ("EVERY", "SLIDING", "SLIDES", "ADVANCE", "HOP")
 """What other languages use for SLIDE."""
 _CLAUSE_WORDS = frozenset(
-    {"WINDOWING", "LATENESS", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE", "SINCE", "SAMPLE"}
+    {"WINDOWING", "LATENESS", "WITHIN", "EMIT", "STRAGGLERS", "TREES", "APPROXIMATE", "SINCE", "SAMPLE"}
 )
 
 
@@ -67,6 +67,13 @@ class Lateness(exp.Expression):
     """``LATENESS <duration>``: ``this`` is the duration."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True}
+
+
+class Within(exp.Expression):
+    """``WITHIN duration FOR number PERCENT | ON AVERAGE [BEST EFFORT]``: ``this`` is the duration,
+    ``percent`` the number as written (None: on average)."""
+
+    arg_types: ClassVar[dict[str, bool]] = {"this": True, "percent": False, "effort": False}
 
 
 class Emit(exp.Expression):
@@ -229,6 +236,8 @@ class ElfParser(Parser):
                 this.set("windowing", self._parse_windowing(start))
             elif word == "EMIT":
                 this.set("emit", self._parse_emit(start))
+            elif word == "WITHIN":
+                this.set("within", self._parse_within(start))
             elif word == "STRAGGLERS":
                 this.set("stragglers", self._parse_stragglers(start))
             elif word == "APPROXIMATE":
@@ -247,6 +256,19 @@ class ElfParser(Parser):
                 this.set("trees", self.expression(Trees(this=self._prev.text), start))
             else:
                 this.set("lateness", self.expression(Lateness(this=self._parse_duration()), start))
+
+    def _parse_within(self, start: Token) -> exp.Expression:
+        bound, percent = self._parse_duration(), None
+        if self._match_text_seq("FOR"):
+            if not self._match(TokenType.NUMBER):
+                self.raise_error("expected a number and PERCENT after FOR, such as FOR 99 PERCENT")
+            percent = self._prev.text
+            if not self._match(TokenType.MOD) and not self._match_text_seq("PERCENT"):
+                self.raise_error(f"expected PERCENT after {percent}")
+        elif not self._match_text_seq("ON", "AVERAGE"):
+            self.raise_error("expected FOR 99 PERCENT (of the windows) or ON AVERAGE after WITHIN")
+        effort = bool(self._match_text_seq("BEST", "EFFORT"))
+        return self.expression(Within(this=bound, percent=percent, effort=effort), start)
 
     def _parse_sample(self, start: Token) -> exp.Expression:
         key = self._parse_unary() if self._match_text_seq("BY") else None

@@ -28,6 +28,7 @@ from elf.aggregates import State
 from elf.fields import Code, Label, replace
 from elf.fields import Count as Rows
 from elf.ql.own import OwnAggregate
+from elf.ql.promises import LATENESS_US, Chosen, Promise
 from elf.schema import Column, ColumnType
 from elf.windows import Kind, Sliding
 from elf.windows.sharing import Choice
@@ -379,6 +380,10 @@ class Plan:
     """Of a query that puts groups together again: where each GROUP BY and OVER is done."""
     not_at_roots: str = field(default="", compare=False)
     """Why none but the first of these is done at the roots; empty: some are."""
+    promise: Promise | None = None
+    """WITHIN: how late its windows may be."""
+    chosen: Chosen | None = field(default=None, compare=False)
+    """What was worked out for that, when this was planned."""
 
     def __post_init__(self) -> None:
         if (self.windows or self.stages) and not self.fragment.pane_us:
@@ -416,6 +421,20 @@ class Plan:
         joins = [side.join for side in self.sides if side.join is not None]
         before, after = ([join.before_us for join in joins], [join.after_us for join in joins])
         return max(before, default=0), max(after, default=0)
+
+    @property
+    def lateness_us(self) -> int:
+        """How long after its end a pane may be sealed, as far as the query, or who planned it, knows."""
+        said = [one.lateness_us for one in self.unranged if one.lateness_us is not None]
+        if len(said) < len(self.unranged):
+            said.append(LATENESS_US if self.chosen is None else self.chosen.lateness_us)
+        return max(said)
+
+    def due_us(self, end_us: int) -> int:
+        """When the panes of a window that ends then can all be sealed, at the earliest: its end, or that of
+        its last pane, and LATENESS."""
+        pane_us = self.fragment.pane_us
+        return -(-(end_us + self.reach[1]) // pane_us) * pane_us + self.lateness_us
 
     @property
     def grain_us(self) -> int:

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from elf.errors import QueryError
 from elf.fields import replace
-from elf.ql.dialect import Approximate, Stragglers, Trees
+from elf.ql.dialect import Approximate, Stragglers, Trees, Within
 from elf.ql.direct import direct_final_of
 from elf.ql.draft import Draft, Order, Output
 from elf.ql.expressions import Aggregate, Constant, Expr, Slot, rewrite, walk
@@ -34,6 +34,7 @@ from elf.ql.states import States, collect
 from elf.ql.streamjoins import join_of, offline
 from elf.ql.tables import Joined
 from elf.ql.user_functions import check_sides, with_function
+from elf.ql.within import promise_of
 from elf.schema import Schema, alike
 
 NO_OWNS: Final[Mapping[str, OwnAggregate]] = {}
@@ -81,6 +82,7 @@ def over_late(query: Query, plan: Plan, flows: Mapping[str, str]) -> Plan:
         ("TREES", Trees, plan.trees > 1),
         ("APPROXIMATE", Approximate, plan.fragment.keep is not None),
         ("STRAGGLERS LEAP", Stragglers, plan.fragment.leap),
+        ("WITHIN", Within, plan.promise is not None),
     ):
         clause = query.tree.find(kind)
         if there and clause is not None:
@@ -135,6 +137,7 @@ def plan_streams(
             beside: list[Plan] = []
             found = _plan(query.sql, apply_rules(draft), beside)
             found = replace(found, beside=tuple(beside))
+            found = replace(found, promise=promise_of(source, query.tree, found))
             check_sides(found)
             check_names(found)
             check_panes(source, query.tree, found)

@@ -41,7 +41,7 @@ TREES_MAX: Final = 64
 _KNOWN_CLAUSES: Final = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "with_"}
     | {"offset", "distinct", "windowing", "lateness", "emit", "stragglers", "trees", "approximate", "since"}
-    | {"places", "sampling"}
+    | {"places", "sampling", "within"}
 )
 _LATER: Final = ("having", "qualify", "order", "limit", "offset")
 """Clauses about groups."""

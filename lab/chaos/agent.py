@@ -94,6 +94,8 @@ class SimAgent:
         self.life = 0
         self.ended = ""
         self.results: list[WindowResult] = []
+        self.paced: dict[str, int] = {}
+        """How far apart looks at its streams are asked to be; logs here are told of, not looked at."""
         self.broadcasts: list[tuple[str, str]] = []
         self.skewed: list[tuple[str, int]] = []
         self.unusable: list[do.Unusable] = []
@@ -150,7 +152,7 @@ class SimAgent:
         workers = {stream: task.worker for stream, task in self.tasks.items()}
         restored = restore(self.store, workers, checkpoints(self.store))
         self.node = self._node(me, rng, restored)
-        self.making = Making(me, self.store, self.functions, reports=self)
+        self.making = Making(me, self.store, self.functions, self, lambda: 1_000 * self.now_ms)
         ports = Ports(
             self.clock,
             self.work,

@@ -427,7 +427,8 @@ def defined(plan: Plan) -> Definition:
     told = (plan, plan.since, plan.choice, plan.named)
     text = f"SELECT {hashlib.sha256(repr(told).encode()).hexdigest()}"
     tables = tuple(Contents.of(table) for one in plan.unranged for table in one.tables)
-    found = Definition(text, (), tables, functions=() if plan.final is None else (plan.final,))
+    functions = () if plan.final is None else (plan.final,)
+    found = Definition(text, (), tables, functions=functions, chosen=plan.chosen)
     for made in {plan, replace(plan, final=None)}:
         one = found if made.final is not None else found.without("final")
         if one not in _TOYS:

@@ -134,6 +134,9 @@ class SimTasks:
             world.ledger.suspends(agent.index, command.uid, agent.held(command.uid), world.retained_bytes_max)
         agent.tasks[stream].give(command)
 
+    def pace(self, effect: do.Paced) -> None:
+        self._agent.paced[effect.stream] = effect.poll_ms
+
     def consult(self, effect: do.Consult) -> None:
         self._agent.tasks[effect.stream].consult(effect)
 

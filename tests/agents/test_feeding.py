@@ -21,7 +21,7 @@ from elf.job import events as was
 from elf.job.commands import Idle, Install, Outcome
 from elf.job.gaps import Missed
 from elf.job.worker.stream import WorkerSettings
-from elf.planning.latency import POLL_MAX_S, POLL_S
+from elf.planning.latency import POLL_GROWS, POLL_MAX_S, POLL_S
 from tests.support.flow_copies import FLOW
 from tests.support.waiting import eventually
 
@@ -114,4 +114,8 @@ def test_lines_gather_until_one_of_them_may_end_a_pane() -> None:
     assert feeding._pause_s(stream, 10_200) == GATHER_S
     task.due_us = 5_000_000
     assert feeding._pause_s(stream, 10_200) == POLL_S
+    stream.poll_s, stream.due_pause_s = 0.005, 0.0
+    pauses = [feeding._pause_s(stream, 10_200 + n) for n in range(100)]
+    assert pauses[:2] == pytest.approx([0.005, POLL_GROWS * 0.005])
+    assert pauses[-1] == POLL_MAX_S
     task.close(checkpoint=False)

@@ -78,7 +78,7 @@ class Pooled(Making):
 
     def __init__(self, store: Store, pool: ThreadPoolExecutor) -> None:
         self.unheard = Unheard()
-        super().__init__(ME, store, Sandboxed(ME.name, None), self.unheard)
+        super().__init__(ME, store, Sandboxed(ME.name, None), self.unheard, lambda: 0)
         self._pool = pool
 
     def commit(self, work: CommitWindows) -> Future[Made]:

@@ -44,6 +44,8 @@ GAP = {
         ),
         ({"skipped": True}, "3 of 3 agents, skipped by a change of the job"),
         ({"function_failed": True}, "3 of 3 agents, the job's function failed"),
+        ({"promised_ms": 500, "took_ms": 500}, "3 of 3 agents"),
+        ({"promised_ms": 500, "took_ms": 1_501}, "3 of 3 agents, 1,501 ms after it was due, 500 promised"),
         (
             {"gaps": [GAP]},
             "3 of 3 agents, gap: web-1 /var/log/nginx/access.log, 4,120 bytes, 10:02:11 to 10:03:40",
@@ -102,7 +104,7 @@ def test_a_revision_corrects_what_was_told_before() -> None:
 def test_each_field_of_a_status_has_a_place_in_it() -> None:
     """Who adds one to the status decides how it is said."""
     named = {"expected", "reported", "missing", "covered", "revision", "gaps", "archived", "offline"}
-    said = {*COUNTS, *FLAGS, *named}
+    said = {*COUNTS, *FLAGS, *named, "promised_ms", "took_ms"}
     silent = {"window_start", "window_end", "rows_in", "version"}
     assert set(STATUS_SCHEMA.names) | {"gaps"} == said | silent
     assert set(COUNTER_COLUMNS) == {*COUNTS, "rows_in", "archived"}

@@ -7,15 +7,17 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
+import pytest
 from google.protobuf import json_format
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from elf.client import Client
+from elf.errors import ElfError
 from tests.support.fleet import Fleet
 from tests.support.receiver import serving
 from tests.support.waiting import eventually
-from tests.support.watching import connected, create, watched
+from tests.support.watching import CREATE, connected, create, watched
 
 
 async def test_each_step_of_a_pane_is_a_span_of_one_trace(tmp_path: Path) -> None:
@@ -31,6 +33,7 @@ async def test_each_step_of_a_pane_is_a_span_of_one_trace(tmp_path: Path) -> Non
             async with watched(client, "popular") as windows:
                 await eventually(lambda: len(windows) >= 2, "windows")
                 told = await eventually(lambda: _latency(client), "stamped panes")
+                await _promised(await connected(fleet, 1))
             pane = await eventually(lambda: _whole([body for _, body in collector.requests]), "a trace")
             fleet.end_writing()
             await client.close()
@@ -62,6 +65,36 @@ async def test_each_step_of_a_pane_is_a_span_of_one_trace(tmp_path: Path) -> Non
         *steps["pane"],
     ]
     assert len({span.span_id for span, _ in pane}) == len(pane)
+
+
+async def _promised(client: Client) -> None:
+    """WITHIN: what cannot be kept is refused with what can; what can is created, and its windows tell."""
+    query = f"{CREATE.partition(' AS ')[2]} LATENESS 500 MILLISECONDS"
+    with pytest.raises(
+        ElfError, match=r"WITHIN 1 MILLISECONDS ON AVERAGE cannot be kept: .* Say WITHIN \d+ MILL"
+    ):
+        await client.sql(f"CREATE JOB soon AS {query} WITHIN 1 MILLISECOND ON AVERAGE")
+    asked = f"{query} WITHIN 1 MILLISECOND ON AVERAGE BEST EFFORT"
+    explained = await client.sql(f"EXPLAIN {asked}")
+    assert "not kept: by the model" in explained.text
+    made = await client.sql(f"CREATE JOB soon AS {asked}")
+    assert "counted from a window's end and LATENESS, 0.5 s: by the model it is not kept" in made.text
+    async with watched(client, "soon") as windows:
+        await eventually(lambda: len(windows) >= 2, "windows")
+        statuses = [one.status for one in windows.values() if not one.revision]
+        assert all(one["promised_ms"] == 1 for one in statuses)
+        late = [one for one in windows.values() if not one.revision and not one.whole]
+        assert late
+        assert all("after it was due, 1 promised" in one.coverage for one in late)
+        jobs = (await client.sql("SHOW JOBS")).table
+        assert jobs is not None
+        told = {row["job"]: row["promise"] for row in jobs.to_pylist()}
+        assert told["popular"] == ""
+        assert told["soon"].startswith("WITHIN 1 MILLISECONDS ON AVERAGE BEST EFFORT: too few to tell; 0 of")
+        facts = (await client.sql("DESCRIBE soon")).table
+        assert facts is not None
+        assert any(row["fact"] == "promise" for row in facts.to_pylist())
+        await client.sql("DROP JOB soon")
 
 
 async def _latency(client: Client) -> Any:

@@ -11,6 +11,7 @@ began: what comes from another term is dropped here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from elf.fields import replace
 from elf.job.catalog.log import CatalogLog
@@ -40,6 +41,7 @@ Saved = SaveJob | SaveFlow | SaveOutput | KeepFilled
 Wanted = CommitPanes | CommitWindows | Saved | PrunePanes | PruneWindows | BootstrapProgram | SaveMaster
 
 Step = Draft | FoundJobGroup | Commit
+SETTLES: Final = 8
 
 
 class Commits:
@@ -55,6 +57,8 @@ class Commits:
         self._holds = holds
         self._drafts: dict[int, tuple[Draft, str]] = {}
         """Drafts under way, by the identity of their work, with their job group."""
+        self._commit_ms = 0.0
+        """What a commit takes from its draft on: of the last ones, each counts for a part of ``SETTLES``."""
 
     def wanted(self, effect: Wanted) -> list[Step] | None:
         """What to do for a replicated job group; None: it is not replicated, and the driver performs the
@@ -103,10 +107,11 @@ class Commits:
         term = self._job_groups.term(uid)
         if term is None:
             return []
-        draft = Draft(work, term=term)
+        took = round(self._commit_ms)
+        draft = Draft(work, term=term, commit_ms=took)
         if isinstance(work, CommitPanes):
             windows = self._job_groups.reading.completed(uid, work)
-            draft = Draft(work, self._job_groups.roots.next_seq(work.flow.uid), term, windows)
+            draft = Draft(work, self._job_groups.roots.next_seq(work.flow.uid), term, windows, took)
         self._drafts[id(work)] = draft, uid
         return [draft]
 
@@ -131,7 +136,7 @@ class Commits:
                 spec = draft.work.spec
                 text = f"job {spec.name}: windows of {len(told)} bytes are too large to be committed"
                 return self._router.handle(Failure(spec.uid, text, spec.version), now_ms)
-        return [Commit(uid, draft.term, told, whole, event)]
+        return [Commit(uid, draft.term, told, whole, event, now_ms)]
 
     def applied(self, event: Applied, now_ms: int) -> list[Effect]:
         """A record is committed, and applied here."""
@@ -142,6 +147,8 @@ class Commits:
             return []
         if self._job_groups.term(commit.uid) != commit.term:
             return []
+        if commit.at_ms:
+            self._commit_ms += (max(0, now_ms - commit.at_ms) - self._commit_ms) / SETTLES
         return self._told(commit.done, event.seqs, now_ms)
 
     def _told(self, done: Drafted | Saved, seqs: tuple[int, ...], now_ms: int) -> list[Effect]:

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from elf.batch import decode
 from elf.job.catalog.log import CatalogLog
 from elf.job.commits import WindowCommit
-from elf.job.effects import Effect, KeepFilled, PruneWindows, Send
+from elf.job.effects import Effect, Judged, KeepFilled, PruneWindows, Send
 from elf.job.events import Failure, WindowsCommitted
 from elf.job.group.master import Master
 from elf.job.group.outputs import Outputs
@@ -18,6 +19,7 @@ from elf.job.group.records import RECORD_BYTES_MAX
 from elf.job.group.subscribers import Subscribers
 from elf.job.messages.groups import CreateJob, FillHistory, FunctionFailed, JobStatus, ReconfigureJob
 from elf.job.output import OutputKept
+from elf.job.promised import Kept, is_promised, promised_ends
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
@@ -65,6 +67,7 @@ class JobGroup:
         self._pruned_us = START_OF_TIME
         self._failure = self._waiting = ""
         self.commits = self._rows = self.final_us = 0
+        self._kept = Kept()
 
     # -- changes ---------------------------------------------------------------------------------------------
 
@@ -124,11 +127,20 @@ class JobGroup:
 
     # -- windows ---------------------------------------------------------------------------------------------
 
-    def windows_committed(self, event: WindowsCommitted) -> list[Effect]:
+    def windows_committed(self, event: WindowsCommitted, now_ms: int) -> list[Effect]:
         self.commits, self._rows = self.commits + 1, self._rows + event.rows
         self.final_us += event.cpu_us
         self._failure = event.aggregate_failure or self._failure
-        return self.master.windows_committed(event.done)
+        return [*self._judged(event, now_ms), *self.master.windows_committed(event.done)]
+
+    def _judged(self, event: WindowsCommitted, now_ms: int) -> list[Effect]:
+        """Whether windows came as early as it is promised."""
+        spec, promise = event.done.spec, event.done.spec.plan.promise
+        if event.result is None or promise is None or not is_promised(event.done):
+            return []
+        ends = promised_ends(decode(event.result.status))
+        late = self._kept.committed(spec.plan, promise, ends, now_ms)
+        return [Judged(spec.name, promise.text, len(ends) - late, late)] if ends else []
 
     def fill(self, request: FillHistory) -> list[Effect]:
         """Windows of before the job began, which were made offline."""
@@ -243,4 +255,12 @@ class JobGroup:
         )
 
     def work(self) -> JobWork:
-        return JobWork(self.master.spec.uid, self.commits, self._rows, self.final_us, self.outputs.work())
+        promise = self.master.spec.plan.promise
+        return JobWork(
+            self.master.spec.uid,
+            self.commits,
+            self._rows,
+            self.final_us,
+            self.outputs.work(),
+            None if promise is None else self._kept.work(promise),
+        )

@@ -55,6 +55,8 @@ class Draft(msgspec.Struct, frozen=True):
     """In which we lead the job group: what is kept of its windows is of one term."""
     windows: tuple[CommitWindows, ...] = ()
     """Those that a pane commit completes: work of the same record, if it can be done now."""
+    commit_ms: int = 0
+    """What commits have taken lately, from the draft on."""
 
 
 class Apply(msgspec.Struct, frozen=True):
@@ -124,13 +126,15 @@ class FoundJobGroup(msgspec.Struct, frozen=True):
 
 class Commit(msgspec.Struct, frozen=True, eq=False):
     """A record to commit for a job group that we lead in this ``term``. ``whole``: what the record stands
-    for, if that is too large for the group. ``done``: the answer when it is applied."""
+    for, if that is too large for the group. ``done``: the answer when it is applied; ``at_ms``: when it was
+    drafted."""
 
     uid: str
     term: int
     record: bytes
     whole: bytes = b""
     done: Drafted | SaveJob | SaveFlow | SaveOutput | KeepFilled | SaveMaster | None = None
+    at_ms: int = 0
 
 
 class Applied(msgspec.Struct, frozen=True):

@@ -337,7 +337,7 @@ class Router:
         group = self._job_groups.get(event.done.spec.uid)
         if group is None:
             return []
-        found = [*group.windows_committed(event), *self._job_groups.advance(group, now_ms)]
+        found = [*group.windows_committed(event, now_ms), *self._job_groups.advance(group, now_ms)]
         if event.failure:
             found.extend(group.reconfiguration.final_failed(event, now_ms))
             self._job_groups.stir(event.done.spec.uid, now_ms)

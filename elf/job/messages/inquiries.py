@@ -13,6 +13,7 @@ from elf.fields import (
     FlowUid,
     JobUid,
     Label,
+    Length,
     Locality,
     Micros,
     Name,
@@ -217,6 +218,8 @@ class StreamSeen(msgspec.Struct, frozen=True):
     rows: Count
     lookups: tuple[Label, ...] = ()
     """The functions of ``elf.ql.lookups`` that it can answer."""
+    lateness_us: Length | None = None
+    """How late a row may be, of flows that do not say it; None: it does not tell."""
 
 
 INQUIRIES = (

@@ -529,6 +529,11 @@ class StreamWorker:
         known = max(self._sources.highest, gone_until)
         return START_OF_TIME if known == LONG_AGO or not pane_us else known // pane_us + 1
 
+    @property
+    def own_lateness_us(self) -> int | None:
+        """The stream's, for flows that name none."""
+        return self._settings.lateness_us
+
     def lateness_us(self, fragment: Fragment) -> int | None:
         """Its own, or else the stream's. From any thread."""
         return self._settings.lateness_us if fragment.lateness_us is None else fragment.lateness_us
