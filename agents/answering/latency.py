@@ -23,7 +23,8 @@ from agents.answering.workers import ask_all, members_of
 from elf.job.promised import is_kept, promise_told
 from elf.job.spec import JobSpec
 from elf.job.stamps import LAST, InspectStamps, RootStamp, SealStamp, StampStatus, one_in
-from elf.job.work import InspectWork, WorkStatus
+from elf.job.work import BEHIND_MS, InspectWork, WorkStatus
+from elf.planning.lateness import shares, shorter
 from elf.planning.phases import ABOUT, Pane, Phase, Phases, phases_of
 from elf.wire.clients import Reply
 
@@ -59,14 +60,17 @@ def facts_of(spec: JobSpec, stamped: Sequence[StampStatus], worked: Mapping[str,
     panes, ended = panes_of(spec, stamped)
     found = phases_of(panes)
     pane_us = spec.plan.fragment.pane_us
-    rows, late = _rows(worked.values())
+    rows, late, behind = rows_of(worked.values())
     seals = [seal for one in stamped for seal in one.seals]
     lateness = max((one.due_us - (one.pane + 1) * pane_us for one in seals), default=None)
+    less = None if lateness is None else shorter(lateness / 1000, rows, behind)
     return {
         "job": spec.name,
         "from": "the window's end and LATENESS",
         "lateness_s": None if lateness is None else lateness / 1e6,
         "late_share": late / rows if rows else None,
+        "late_if": [{"lateness_ms": ms, "share": share} for ms, share in shares(rows, behind).items()],
+        "shorter": None if less is None else {**msgspec.structs.asdict(less), "told": less.text},
         "one_in": one_in(pane_us),
         "panes": found.panes,
         "windows": ended,
@@ -122,11 +126,12 @@ def _promise(spec: JobSpec, worked: Iterable[WorkStatus]) -> Told | None:
     return {**promise_facts(promise, plan), **said, "is_kept": kept, "told": promise_told(promise, work)}
 
 
-def _rows(worked: Iterable[WorkStatus]) -> tuple[int, int]:
-    """All that were read, and the late ones of them."""
+def rows_of(worked: Iterable[WorkStatus]) -> tuple[int, int, dict[int, int]]:
+    """All that were read; the late ones of them; and those that would be, by LATENESS (ms)."""
     flows = [flow for one in worked for flow in one.flows]
     late = sum(flow.late for flow in flows)
-    return sum(flow.rows for flow in flows) + late, late
+    behind = {ms: sum(getattr(flow, f"behind_{ms}") for flow in flows) for ms in BEHIND_MS}
+    return sum(flow.rows for flow in flows) + late, late, behind
 
 
 def _phase(phase: Phase) -> Told:
@@ -157,6 +162,8 @@ def laid_out(told: Mapping[str, Any]) -> str:
         share = told["late_share"]
         late = "" if share is None else f"; {share:.2%} of the rows came late"
         lines.append(f"it counts from a window's end and LATENESS, {told['lateness_s']:g} s{late}")
+    if told["shorter"] is not None:
+        lines.append(told["shorter"]["told"])
     if told["promise"] is not None:
         lines.append(f"promise: {told['promise']['told']}")
     if told["panes"]:

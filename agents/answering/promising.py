@@ -9,7 +9,7 @@ from typing import Final
 
 from agents.answering.asks import Ask
 from agents.answering.fleet import Fleet
-from agents.answering.latency import panes_of
+from agents.answering.latency import panes_of, rows_of
 from agents.answering.predicted import costs_of, members_in
 from agents.answering.workers import ask_all, members_of
 from elf.errors import UserError
@@ -19,6 +19,7 @@ from elf.job.spec import JobSpec
 from elf.job.stamps import InspectStamps, StampStatus
 from elf.job.work import InspectWork, WorkStatus
 from elf.planning.latency import POLL_S, Moments
+from elf.planning.lateness import shorter
 from elf.planning.phases import phases_of
 from elf.planning.solve import DEFAULT_MEMBER, DEFAULTS, TREES, Known, Setting, solve
 from elf.ql.plan import Plan
@@ -47,7 +48,7 @@ class Promising:
     ) -> Generator[list[Ask], list[Answer], Chosen]:
         """The settings for a plan. How many trees there are the query says; where more would do, that is
         told. ``lateness_us``: of its streams."""
-        known, job = yield from self._known(plan)
+        known, job, seen = yield from self._known(plan)
         shared = any(self._log.equal(one) is not None for one in plan.fragments)
         pane_ms = plan.fragment.pane_us / 1000
         known = replace(known, trees=(plan.trees,), pane_ms=pane_ms, beside=shared)
@@ -58,9 +59,15 @@ class Promising:
             if several.keeps:
                 why.append(f"with TREES {several.setting.trees} it would be kept")
         late = LATENESS_US if lateness_us is None else lateness_us
+        less = shorter(replace(plan, chosen=Chosen(late)).lateness_us / 1000, *seen)
+        why += [] if less is None else [less.text]
         return Chosen(late, solved.setting.poll_ms, math.ceil(solved.reached), solved.keeps, tuple(why))
 
-    def _known(self, plan: Plan) -> Generator[list[Ask], list[Answer], tuple[Known, str]]:
+    def _known(
+        self, plan: Plan
+    ) -> Generator[list[Ask], list[Answer], tuple[Known, str, tuple[int, dict[int, int]]]]:
+        """What is known, the job that it was measured of (empty: none), and how many rows were read and would
+        be late."""
         for spec in self._like(plan):
             agents = members_of(self._fleet, spec)[:AGENTS_MAX]
             flows = tuple(flow.uid for flow in spec.flows)
@@ -69,11 +76,12 @@ class Promising:
             work = InspectWork(id=0, origin="", flows=flows, jobs=(spec.uid,))
             worked = {at: one for at, one in (yield from ask_all(agents, work, WorkStatus)).items() if one}
             if (known := self._measured(spec, stamped, worked)) is not None:
-                return known, spec.name
+                rows, _, behind = rows_of(worked.values())
+                return known, spec.name, (rows, behind)
         members = sum(len(self._fleet.asked(one)) for one in plan.unranged) or 1
         depth = math.ceil(math.log(members, FAN_OUT)) if members > 1 else 0
         known = Known(members=[DEFAULT_MEMBER] * members, costs=replace(DEFAULTS, depth=depth), pane_ms=0.0)
-        return known, ""
+        return known, "", (0, {})
 
     def _like(self, plan: Plan) -> list[JobSpec]:
         """Jobs over the same streams, those first that have most of the plan's fragments."""

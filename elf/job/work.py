@@ -9,6 +9,7 @@ in µs; a simulator has none. What several flows share (a map) counts in each of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from typing import Final
 
 import msgspec
 
@@ -21,6 +22,10 @@ Clock = Callable[[], int]
 """CPU time of the calling thread, in µs."""
 
 
+BEHIND_MS: Final = (0, 100, 250, 500, 1_000, 2_000, 5_000)
+"""For each of these it is counted how many rows would be late if it were LATENESS."""
+
+
 def no_clock() -> int:
     """A clock for where no time is measured."""
     return 0
@@ -29,11 +34,12 @@ def no_clock() -> int:
 class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     """One agent's work for a flow; its parent in the tree.
 
-    Stream task: ``rows`` on time and ``late``, ``groups`` out of the map, ``keys`` and ``bytes`` of
-    ``snapshots``, groups of these that were ``left_out`` of what went up. Up: ``messages`` and ``sent_bytes``
-    to the parent, ``merges`` of what children sent; ``crossed_bytes`` to other regions, to parent or root.
-    Root: ``commits`` with their keys, panes (empty ones too) and rows; ``unsure``: how often all groups were
-    asked for.
+    Stream task: ``rows`` on time and ``late``, those that would be late if LATENESS were one of ``BEHIND_MS``
+    (``behind_0`` …, by the order of lines in their own source), ``groups`` out of the map, ``keys`` and
+    ``bytes`` of ``snapshots``, groups of these that were ``left_out`` of what went up. Up: ``messages`` and
+    ``sent_bytes`` to the parent, ``merges`` of what children sent; ``crossed_bytes`` to other regions, to
+    parent or root. Root: ``commits`` with their keys, panes (empty ones too) and rows; ``unsure``: how often
+    all groups were asked for.
     """
 
     flow: FlowUid
@@ -60,6 +66,13 @@ class FlowWork(msgspec.Struct, frozen=True, array_like=True):
     commit_panes: Count = 0
     commit_rows: Count = 0
     crossed_bytes: Count = 0
+    behind_0: Count = 0
+    behind_100: Count = 0
+    behind_250: Count = 0
+    behind_500: Count = 0
+    behind_1000: Count = 0
+    behind_2000: Count = 0
+    behind_5000: Count = 0
 
 
 class AlertWork(msgspec.Struct, frozen=True, array_like=True):

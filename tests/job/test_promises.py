@@ -123,6 +123,17 @@ def test_what_has_no_moment_at_which_it_is_due_is_not_promised() -> None:
     assert all(one["promised_ms"] for one in found if not one["revision"])
 
 
+def test_a_shorter_lateness_is_named_with_the_rows_that_it_would_leave_out() -> None:
+    world = World(47, 2, checking=False)
+    begun(world, 14_000, query=plan(1, lateness_us=2_000_000), rate_ms=2)
+    world.run(14_000)
+    text, told = asked(world, 1, "EXPLAIN LATENCY job")
+    shares = {one["lateness_ms"]: one["share"] for one in told["late_if"]}
+    assert list(shares.values()) == sorted(shares.values(), reverse=True)
+    assert told["shorter"]["lateness_ms"] == min(ms for ms, share in shares.items() if share <= 1e-4)
+    assert told["shorter"]["told"] in text
+
+
 def test_the_last_windows_say_whether_a_promise_is_kept() -> None:
     query = plan(2)
     kept, promise = Kept(), Promise(500_000, 99.0)

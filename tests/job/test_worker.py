@@ -28,6 +28,7 @@ from elf.job.ports import MapperPort, Spill
 from elf.job.rollup.presence import Roster
 from elf.job.snapshots import Sealed
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
+from elf.job.work import BEHIND_MS
 from elf.job.worker.assigning import FEW_ROWS, GATHERED_ROWS, Assigner, Stand, View
 from elf.job.worker.stream import LONG_AGO, StreamWorker, WorkerSettings
 from elf.job.worker.times import times_of
@@ -132,6 +133,23 @@ def test_chunks_cuts_and_restarts_change_nothing(rows: Rows, chunk_rows: int, se
     assert durable[0].start == START_OF_TIME
     assert durable[-1].end == END_OF_TIME
     assert panes_of(durable) == obvious(rows)
+
+
+@given(rows_of_a_log, st.integers(1, 20))
+def test_how_many_rows_would_be_late_is_counted_for_each_lateness(rows: Rows, size: int) -> None:
+    """As many as are, where it is LATENESS."""
+    worker, work = StreamWorker("s", SETTINGS, PyEngine()), dict[str, int]()
+    worker.handle(Install(FLOW))
+    for position in range(0, len(rows), size):
+        outcome = worker.handle(Feed(chunk(rows[position : position + size], position), 0))
+        work |= outcome.work.get(FLOW.uid, {})
+    for ms in BEHIND_MS:
+        highest, late = LONG_AGO, 0
+        for ts, _ in rows:
+            late += (ts // FLOW.fragment.pane_us + 1) * FLOW.fragment.pane_us + 1_000 * ms <= highest
+            highest = max(highest, ts)
+        assert work.get(f"behind_{ms}", 0) == late
+    assert obvious(rows)[1] == work.get(f"behind_{(FLOW.fragment.lateness_us or 0) // 1_000}", 0)
 
 
 @given(rows_of_a_log, st.integers(1, 8), st.lists(st.integers(0, 12), max_size=3), st.integers(0, 2**32))

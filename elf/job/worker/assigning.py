@@ -22,7 +22,7 @@ from elf import windows
 from elf.aggregates import split_by_range
 from elf.job.past import Records
 from elf.job.ports import ExtractedLike, Int64s, MapFailed, MapperPort
-from elf.job.work import Clock, no_clock
+from elf.job.work import BEHIND_MS, Clock, no_clock
 from elf.job.worker.fitting import arrow_schema, fitted
 from elf.job.worker.provenance import Run, runs_of
 from elf.job.worker.sources import LONG_AGO
@@ -116,6 +116,7 @@ class Sorting(NamedTuple):
     counted: Int64s
     runs: tuple[Run, ...] = ()
     late_runs: tuple[Run, ...] = ()
+    behind: tuple[int, ...] = ()
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -143,6 +144,8 @@ class Share(msgspec.Struct, frozen=True):
     runs: tuple[Run, ...] = ()
     late_runs: tuple[Run, ...] = ()
     """Where rows on time lie, and those that revise panes (``elf.job.worker.provenance``)."""
+    behind: tuple[int, ...] = ()
+    """How many would be late for each of ``BEHIND_MS``; empty: none for any."""
     parts: dict[tuple[int, tuple[str, ...]], tuple[pa.Table, ...]] = msgspec.field(default_factory=dict)
     """The groups, split into so many ranges of these keys."""
 
@@ -239,7 +242,15 @@ class Assigner:
         panes = windows.panes_of(view.ts, pane_us)
         no, yes = np.zeros(rows, dtype=np.bool_), np.ones(rows, dtype=np.bool_)
         runs = self._runs(panes, view.offsets, yes, no)
-        return Sorting(panes, rows, no, 0, 0, no, yes, *_counted(panes), *runs)
+        passed = (first + 1) * pane_us <= before_us
+        behind = self._behind(panes, view.before) if passed else ()
+        return Sorting(panes, rows, no, 0, 0, no, yes, *_counted(panes), *runs, behind)
+
+    def _behind(self, panes: Int64s, before: Int64s) -> tuple[int, ...]:
+        """How many of these rows would be late, by their own source, for each of ``BEHIND_MS``."""
+        behind_us = before - (panes + 1) * self._fragment.pane_us
+        found = tuple(_count(behind_us >= 1000 * ms) for ms in BEHIND_MS)
+        return found if found[0] else ()
 
     def _is_past(self, pane: int, before_us: int) -> bool:
         """Whether a source that has gone so far is past a pane's end and lateness."""
@@ -264,8 +275,9 @@ class Assigner:
             on_time &= ~after
         counts = _counted(panes[on_time])
         runs = self._runs(panes, view.offsets, on_time, after)
+        behind = self._behind(panes[fresh], view.before[fresh]) if fragment.pane_us else ()
         return Sorting(
-            panes, _count(fresh), late, _count(leapt), _count(shed), after, on_time, *counts, *runs
+            panes, _count(fresh), late, _count(leapt), _count(shed), after, on_time, *counts, *runs, behind
         )
 
     def _runs(
@@ -288,6 +300,7 @@ class Assigner:
             shed=found.shed,
             runs=found.runs,
             late_runs=found.late_runs,
+            behind=found.behind,
         )
         try:
             if found.after.any():

@@ -31,7 +31,7 @@ from elf.job.snapshots import Early, Sealed, Threshold
 from elf.job.spec import END_OF_TIME, START_OF_TIME, Flow
 from elf.job.stragglers import left_over
 from elf.job.thresholds import excerpt
-from elf.job.work import Clock, no_clock
+from elf.job.work import BEHIND_MS, Clock, no_clock
 from elf.job.worker.assigning import FEW_ROWS, Assigner, Mask, Share, Stand, View
 from elf.job.worker.counted import CountWindows
 from elf.job.worker.openpanes import OpenOffsets, OpenPanes
@@ -245,6 +245,8 @@ class FlowState:
         self.work["map_us"] += share.map_us // count
         self.work["rows"] += 0 if place else in_time
         self.work["late"] += 0 if place else late
+        for ms, behind in zip(BEHIND_MS, share.behind, strict=False) if not place else ():
+            self.work[f"behind_{ms}"] += behind
         if groups is not None:
             self._insert(groups)
         if share.few is not None:
