@@ -14,7 +14,7 @@ The paper's formulas are lost in the text that we have; these follow from its wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -48,6 +48,14 @@ class Round(msgspec.Struct, frozen=True):
     operator: str
     machine: int
     why: str
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What would help most: a congested operator and its ETP, or a source where nothing is congested."""
+
+    operator: str
+    congested: bool
+    etp: float
 
 
 class ScaleOut(Decision, frozen=True):
@@ -119,27 +127,31 @@ def scale_out(topology: Topology, machines: int, new: int, rate: float = CONGEST
     each = max(1, sum(one.instances for one in topology.values()) // machines)
     now, rounds = dict(topology), []
     for number in range(each * new):
-        name, why = _target(now, rate)
-        rounds.append(Round(name, number % new, why))
-        now = _grown(now, name)
+        found = target(now, rate)
+        rounds.append(Round(found.operator, number % new, _why(now, found)))
+        now = _grown(now, found.operator)
     reasons = (f"a machine has {each} instances: {each * new} for {new} more",)
     return ScaleOut(reasons=reasons, rounds=tuple(rounds), projected=now)
 
 
-def _target(topology: Topology, rate: float) -> tuple[str, str]:
-    """The operator of a round, and why."""
+def target(topology: Topology, rate: float = CONGESTION_RATE) -> Target:
+    """The operator that gets the next instance."""
     full = congested(topology, rate)
     if not full:
         fed = {child for one in topology.values() for child in one.children}
         sources = [name for name in topology if name not in fed]
         # the one that has the least: every source gets its turn
-        name = min(sources, key=lambda one: topology[one].instances)
-        return name, "nothing is congested: a source, so that more comes in"
+        return Target(min(sources, key=lambda one: topology[one].instances), congested=False, etp=0.0)
     shares = etp(topology, rate)
     name = max(full, key=lambda one: shares[one])
-    arrives, processes = topology[name].arrives, topology[name].processes
-    waits = f"{shares[name]:.0%} of the output waits"
-    return name, f"it processes {processes:.0f} of {arrives:.0f} tuples a second; {waits}"
+    return Target(name, congested=True, etp=shares[name])
+
+
+def _why(topology: Topology, found: Target) -> str:
+    if not found.congested:
+        return "nothing is congested: a source, so that more comes in"
+    one, waits = topology[found.operator], f"{found.etp:.0%} of the output waits"
+    return f"it processes {one.processes:.0f} of {one.arrives:.0f} tuples a second; {waits}"
 
 
 def _grown(topology: dict[str, Operator], name: str) -> dict[str, Operator]:
@@ -162,10 +174,11 @@ def scale_in(
     placement: Mapping[str, Sequence[str]],
     remove: int,
     rate: float = CONGESTION_RATE,
+    stay: Collection[str] = (),
 ) -> ScaleIn:
-    """Which ``remove`` machines go. ``placement``: by machine, the operators whose instances are there.
-    Raises ``ValueError`` if none would be left."""
-    if not 0 < remove < len(placement):
+    """Which ``remove`` machines go. ``placement``: by machine, the operators whose instances are there;
+    ``stay``: machines that never go. Raises ``ValueError`` if none would be left, or too few may go."""
+    if not 0 < remove <= len(placement.keys() - set(stay)) or remove == len(placement):
         raise ValueError(f"{remove} of {len(placement)} machines cannot go")
     shares = etp(topology, rate)
     now = {machine: tuple(there) for machine, there in placement.items()}
@@ -173,7 +186,8 @@ def scale_in(
     for _ in range(remove):
         sums = {machine: sum(shares[one] for one in there) for machine, there in now.items()}
         order = sorted(now, key=lambda machine: (sums[machine], machine))
-        gone, rest = order[0], order[1:]
+        gone = next(machine for machine in order if machine not in stay)
+        rest = [machine for machine in order if machine != gone]
         moved = tuple((one, rest[place % len(rest)]) for place, one in enumerate(now.pop(gone)))
         for one, machine in moved:
             now[machine] = (*now[machine], one)

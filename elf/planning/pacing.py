@@ -42,11 +42,9 @@ class Turn(Decision, frozen=True):
     held: frozenset[str] = frozenset()
 
 
-def turn(
-    pace: Pace, imbalance: float, moved: Sequence[tuple[str, int]], changing: Collection[str], now_ms: int
-) -> Turn:
-    """``moved``: units, and when a decision moved them (ms). ``changing``: units that something else is done
-    to."""
+def paced(pace: Pace, moved: Sequence[tuple[str, int]], changing: Collection[str], now_ms: int) -> Turn:
+    """Whether anything may change at all. ``moved``: units, and when a decision changed them (ms).
+    ``changing``: units that something else is done to."""
     ages = [(unit, max(0, now_ms - at)) for unit, at in moved]
     held = frozenset(changing) | {unit for unit, age in ages if age < pace.cool_ms}
     last = min((age for _, age in ages), default=None)
@@ -57,8 +55,19 @@ def turn(
     if lately >= pace.most:
         why = f"there were {lately} in the last hour, of {pace.most} at most"
         return Turn(reasons=(why,), due=False, held=held)
+    return Turn(reasons=("loads are measured",), due=True, held=held)
+
+
+def turn(
+    pace: Pace, imbalance: float, moved: Sequence[tuple[str, int]], changing: Collection[str], now_ms: int
+) -> Turn:
+    """Whether units are to move, from the greatest load over the mean (``imbalance``); the rest as above."""
+    found = paced(pace, moved, changing, now_ms)
+    if not found.due:
+        return found
+    last = min((max(0, now_ms - at) for _, at in moved), default=None)
     follows = last is not None and last < pace.follow_ms
     limit = pace.below if follows else pace.above
     rule = "until it is at most" if follows else "from"
     why = f"the busiest agent has {imbalance:.2f} times the mean load; agents are balanced {rule} {limit:g}"
-    return Turn(reasons=(why,), due=imbalance > limit, held=held)
+    return Turn(reasons=(why,), due=imbalance > limit, held=found.held)

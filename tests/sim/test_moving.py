@@ -32,7 +32,8 @@ def test_the_last_line_has_each_scenario_by_name(capsys: pytest.CaptureFixture[s
 def test_a_target_that_is_missed_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(etp, "_target", lambda topology, rate: ("lines", "whatever comes first"))
+    first = etp.Target("lines", congested=False, etp=0.0)
+    monkeypatch.setattr(etp, "target", lambda topology, rate: first)
     assert run_scenarios(SCENARIOS, ScenarioOptions(("scale_out_page_load",), 1, False)) == 1
     assert "below the target: scale_out_page_load" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"there is no scenario x: figure_6\.8, scale_out_page_load"):
