@@ -32,6 +32,7 @@ Told = (
     | do.Unusable
     | do.Faulted
     | do.Skipped
+    | do.Undone
     | do.Audited
     | do.Refused
     | do.Disbelieved

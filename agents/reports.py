@@ -104,6 +104,8 @@ class LogReports:
                 self._rarely(
                     effect.about, text, sent_by=effect.sender, kind=effect.about, exc_info=effect.error
                 )
+            case do.Undone():
+                self._log.warning(f"{effect.what} is not done", reason=effect.why)
             case do.Skipped():
                 self._metrics.skipped(effect.what)
                 text = f"{effect.what} cannot be used, and is skipped: by every agent, and after each restart"

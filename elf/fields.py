@@ -21,6 +21,8 @@ T = TypeVar("T")
 
 MEMBERS_MAX: Final = 1 << 20
 """Members that a stream may ever have had. A contribution set has a bit for each."""
+TREES_MAX: Final = 64
+"""Key ranges of a query, each with a tree."""
 _FAR: Final = 1 << 62
 """Beyond each pane and each moment (``elf.job.spec.END_OF_TIME``); sums of two still fit in 64 bits."""
 _SERIAL_MAX: Final = (1 << 53) - 1
@@ -41,6 +43,7 @@ Length = Annotated[int, Meta(ge=0, le=1 << 57)]
 """A length of time in µs: a little more than the longest that a query may name."""
 Span = Annotated[int, Meta(gt=0, le=1 << 57)]
 """The same, of something that goes by."""
+Trees = Annotated[int, Meta(ge=1, le=TREES_MAX)]
 Millis = Annotated[int, Meta(ge=0, le=_SERIAL_MAX)]
 """What a clock shows, or a length of time."""
 Serial = Annotated[int, Meta(ge=0, le=_SERIAL_MAX)]

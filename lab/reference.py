@@ -116,7 +116,7 @@ clause (`elf run` only: a live stream needs one). In `elf run` any name after FR
 
 Units of time are MILLISECONDS, SECONDS, MINUTES, HOURS and DAYS. Statements around queries: `CREATE [OR REPLACE] JOB name AS
 SELECT …`, `ALTER JOB name AS SELECT … | SET parameter = constant | SET TABLE name FROM 'file' | SET FUNCTION map FROM 'file' | SET
-FUNCTION reduce FROM 'file' | SET FUNCTION final FROM 'file' | DROP FUNCTION map | DROP FUNCTION reduce | DROP FUNCTION final | TREES n [PREVIEW n WINDOWS] | MOVE TO 'agent'`,
+FUNCTION reduce FROM 'file' | SET FUNCTION final FROM 'file' | DROP FUNCTION map | DROP FUNCTION reduce | DROP FUNCTION final | TREES n [PREVIEW n WINDOWS] | SCALE OUT n | SCALE IN n | SCALE AUTO (least, most) | MOVE TO 'agent'`,
 `PAUSE | RESUME | EMPTY | DROP JOB name`, `ROLLBACK JOB name TO VERSION n`, `SUBSCRIBE name`, `EXPLAIN [ANALYZE | OFFLINE] SELECT … | name`, `EXPLAIN LATENCY name`, `DESCRIBE [JOB | STREAM] name`, `NOTIFY JOB name 'text'`, `CREATE OUTPUT name FROM JOB job TO 'target' [WITH (option = value, …)] [FROM BEGINNING | NOW]`,
 `DROP OUTPUT name` ([outputs](outputs.md)), `CREATE ALERT name ON JOB job WHEN condition [BY column, …] [FOR n WINDOWS] [COVERAGE >= share] NOTIFY 'target'`,
 `DROP ALERT name` ([alerts](alerts.md)), `CREATE [OR REPLACE] AGGREGATE name FROM 'file.py'`, `DROP AGGREGATE name` ([aggregates of one's own](aggregates.md)), `SHOW JOBS | OUTPUTS | ALERTS | AGGREGATES | STREAMS | MEMBERS | ARCHIVES | DECISIONS`, `SELECT … FROM JOB name WINDOWS [SINCE 'time'] [UNTIL 'time'] [ALL REVISIONS] …` and

@@ -9,9 +9,11 @@ from datetime import UTC, datetime
 import msgspec
 
 from elf.batch import decode
+from elf.job.catalog.assignments import Decided
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import JobStatus
 from elf.job.messages.inquiries import FlowStatus
+from elf.job.messages.log import TreesDecided
 from elf.job.promised import promise_told
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of, place_of
@@ -48,22 +50,30 @@ def decisions(log: CatalogLog, named: Callable[[str], str], now_ms: int) -> list
     """What was decided of jobs without being asked, the last first, and whether it was done."""
     rows: list[dict[str, object]] = []
     for one in log.assignments:
-        spec, place = log.ever(job_of(one.uid)), place_of(one.uid)
+        spec = log.ever(job_of(one.uid))
         going = now_ms - one.at_ms <= CARRIED_MS and log.assignments.last(one.uid) == one
         state = "done" if log.assignments.was_carried_out(one) else "under way" if going else "not done"
-        what = f"key range {place + 1}" if place else "master"
+        what, before, after = _decided(one, named)
         rows.append(
             {
                 "at": moment_of(1_000 * one.at_ms),
                 "job": spec.name if spec is not None else one.uid,
                 "moves": what,
-                "from": named(one.origin),
-                "to": named(one.target),
+                "from": before,
+                "to": after,
                 "state": state,
                 "why": one.why,
             }
         )
     return rows[::-1]
+
+
+def _decided(one: Decided, named: Callable[[str], str]) -> tuple[str, str, str]:
+    """What is to be different, what it was and what it is to be."""
+    if isinstance(one, TreesDecided):
+        return "trees", str(one.before), str(one.trees)
+    place = place_of(one.uid)
+    return f"key range {place + 1}" if place else "master", named(one.origin), named(one.target)
 
 
 def outputs_of(job: str, log: CatalogLog) -> list[str]:
@@ -89,7 +99,8 @@ def describe(
         **({"kept by": ", ".join(map(named, facts.voters))} if facts.voters else {}),
         "creator": facts.spec.creator,
         "query": plan.sql,
-        **({"moved": text} if (text := _last_decision(facts.spec.uid, log, named)) else {}),
+        **({"scale": text} if (text := _scale(facts.spec)) else {}),
+        **_last_decision(facts.spec.uid, log, named),
         **({"outputs": ", ".join(out)} if (out := outputs_of(facts.spec.uid, log)) else {}),
         **({"function": text} if (text := functions_told(plan)) else {}),
         **({"aggregates": text} if (text := aggregates_told(plan)) else {}),
@@ -117,15 +128,19 @@ def describe(
     return told | ({"failure": facts.failure} if facts.failure else {})
 
 
-def _last_decision(uid: str, log: CatalogLog, named: Callable[[str], str]) -> str:
-    """The last one of a job's group; empty: there was none."""
+def _scale(spec: JobSpec) -> str:
+    return "" if spec.scale is None else "by itself, {} to {} trees".format(*spec.scale)
+
+
+def _last_decision(uid: str, log: CatalogLog, named: Callable[[str], str]) -> dict[str, str]:
+    """The last one of a job's group, if there was one."""
     last = log.assignments.last(uid)
     if last is None:
-        return ""
+        return {}
     done = "" if log.assignments.was_carried_out(last) else ", not done"
-    return (
-        f"{moment_of(1_000 * last.at_ms)} from {named(last.origin)} to {named(last.target)}{done}: {last.why}"
-    )
+    what, before, after = _decided(last, named)
+    text = f"{moment_of(1_000 * last.at_ms)} from {before} to {after}{done}: {last.why}"
+    return {"scaled" if what == "trees" else "moved": text}
 
 
 def _tables(plan: Plan) -> list[Table]:

@@ -49,7 +49,7 @@ class Changes:
 
     def alter(self, asked: Execute, statement: changes.AlterJob) -> Procedure:
         spec = self._masters.own(statement.name, asked.creator)
-        definition = yield from self._new_query(asked, statement, spec)
+        definition = yield from self.new_query(asked, statement, spec)
         check_promise(definition.plan)
         self._creators.plan(asked.creator, definition.plan, spec)
         self._planning.unread(spec)
@@ -66,8 +66,9 @@ class Changes:
             roots=(yield from self._planning.range_roots(spec.name, spec.creator, definition.plan)),
             authors=(yield from offload(partial(authors_of, author, spec))),
             author=author,
+            scale=spec.scale if statement.trees is None else None,
         )
-        return (yield from self._ask(asked, spec, request))
+        return (yield from self.ask(asked, spec, request))
 
     def previewed(
         self, asked: Execute, statement: changes.AlterJob
@@ -77,7 +78,7 @@ class Changes:
         from elf.ql.user_functions import functions_of
 
         spec = self._masters.own(statement.name, asked.creator)
-        definition = yield from self._new_query(asked, statement, spec)
+        definition = yield from self.new_query(asked, statement, spec)
         if definition.plan == spec.plan:
             raise UserError(f"job {spec.name}: nothing changes: that is what version {spec.version} does")
         kept, why = is_kept(spec.plan, definition.plan)
@@ -90,7 +91,7 @@ class Changes:
             )
         return spec, definition
 
-    def _new_query(
+    def new_query(
         self, asked: Execute, statement: changes.AlterJob, spec: JobSpec
     ) -> Generator[list[Ask], list[Answer], Definition]:
         """What the job is to do. A function stays until it is dropped."""
@@ -101,6 +102,8 @@ class Changes:
         query, known = statement.query, None
         if query is None:
             query, known = yield from offload(lambda: _as_it_is(spec, statement))
+        elif spec.scale is not None:
+            query = yield from offload(partial(query.with_trees, spec.plan.trees))
         if statement.function is not None:
             kind, file = statement.function
             changed = _read(asked, kind, file, had=functions.pop(kind, None) is not None)
@@ -129,7 +132,7 @@ class Changes:
             note=statement.sql,
             author=(yield from offload(partial(author_of, asked, statement))),
         )
-        return (yield from self._ask(asked, spec, request))
+        return (yield from self.ask(asked, spec, request))
 
     def move(self, asked: Execute, statement: changes.MoveJob) -> Procedure:
         """Another agent is to lead the job's group. What it had and what it does stays."""
@@ -168,7 +171,8 @@ class Changes:
             raise UserError(many or f"no agent {agent} is expected; elf members names those that are")
         return found[0]
 
-    def _ask(self, asked: Execute, spec: JobSpec, request: ReconfigureJob) -> Procedure:
+    def ask(self, asked: Execute, spec: JobSpec, request: ReconfigureJob) -> Procedure:
+        """Have its master change a job."""
         answer = yield from self._masters.ask(spec, request)
         facts = msgspec.msgpack.decode(answer.body, type=JobStatus)
         yield [Until(lambda: self._log.has_version(spec.uid, facts.spec.version))]

@@ -18,10 +18,11 @@ from agents.answering.quotas import OverQuota
 from agents.answering.statements import Statements
 from elf.errors import ElfError, UserError
 from elf.fields import replace
-from elf.job.effects import Effect, Faulted, Refused, Send
+from elf.job.effects import Effect, Faulted, Refused, Send, Undone
 from elf.job.events import Offloaded
 from elf.job.messages.groups import DropJob, JobFailed, SubscribeJob
 from elf.job.messages.inquiries import AskWhy
+from elf.job.messages.log import TreesDecided
 from elf.job.spec import JobSpec
 from elf.security.principals import Principal
 from elf.wire.base import Answer
@@ -127,6 +128,12 @@ class Clients:
         self._running[key] = running
         return self._step(running, None, now_ms)
 
+    def scale(self, entry: TreesDecided, now_ms: int) -> list[Step]:
+        """The catalog log wants other trees of a job that is led here: that is nobody's request."""
+        running = _Running("", entry.seq, self.statements.scaling.decided(entry), None)
+        self._running["", entry.seq] = running
+        return self._step(running, None, now_ms)
+
     def _execute(self, asked: Execute, now_ms: int, who: Principal | None) -> Procedure:
         self.statements.creators.statement(asked.creator, now_ms)
         return (yield from self.statements.execute(asked, now_ms, who))
@@ -198,6 +205,8 @@ class Clients:
         found: list[Step] = []
         if running.asked is not None:
             found.extend(audited.request(running.client, running.asked, end))
+        if not running.client:
+            return [Undone("what was decided of a job", end.text)] if isinstance(end, Failed) else []
         if not isinstance(end, Reading):
             return [*found, Send(running.client, end)]
         left = running.windows or end.windows

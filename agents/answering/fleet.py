@@ -22,12 +22,13 @@ from elf.job.catalog.membership import Identity, Membership
 from elf.job.messages.inquiries import (
     DescribeStream,
     InspectClocks,
+    InspectLoads,
     LocateInTree,
     RollArchive,
     StreamSeen,
     TreePlace,
 )
-from elf.job.messages.log import AddAggregate, AddOutput, DropJobEntry
+from elf.job.messages.log import AddAggregate, AddOutput, AgentLoad, DropJobEntry
 from elf.job.spec import stream_topic
 from elf.ql.plan import Fragment
 from elf.schema import Schema, merge_schemas
@@ -103,6 +104,15 @@ class Fleet:
         unwatched = sorted(wanted - live - self.silent(wanted))
         found = yield from self._inspected(dict.fromkeys(unwatched, ("", ())))
         return live | {one.address for one in found if one.stats is not None}
+
+    def loads(self) -> Generator[list[Ask], list[Answer], dict[str, AgentLoad]]:
+        """What every agent does, by address, as a voter of the catalog log has heard it; nothing where that
+        one is silent."""
+        voter = self._membership.voter
+        if voter is None:
+            return {}
+        (answer,) = yield [ToAddress(voter, InspectLoads(id=0, origin=""), PATIENCE_MS)]
+        return {} if answer.error else msgspec.msgpack.decode(answer.body, type=dict[str, AgentLoad])
 
     def sample(self, stream: str) -> list[Member]:
         """Some members of a stream to be asked: those that we know to live, if any."""

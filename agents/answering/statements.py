@@ -32,6 +32,7 @@ from agents.answering.past import Past
 from agents.answering.planning import Planning
 from agents.answering.promising import check_promise, promise_worked_out
 from agents.answering.quotas import Creators, Quotas
+from agents.answering.scaling import Scaling
 from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
 from agents.answering.tapping import Tapping
@@ -102,6 +103,7 @@ class Statements:
         self.planning = Planning(log, fleet, self.masters)
         self.creators = Creators(log, quotas)
         self._changes = Changes(log, self.masters, self.planning, self.creators)
+        self.scaling = Scaling(log, fleet, self.masters, self.planning, self.creators, self._changes)
         self._submissions = Submissions(log, fleet, self.planning, self.creators)
         self._explanations = Explanations(log, fleet)
         self._latencies = Latencies(fleet)
@@ -143,6 +145,7 @@ class Statements:
             changes.AlterJob
             | changes.PreviewJob
             | changes.MoveJob
+            | changes.ScaleJob
             | changes.ReconfigureJob
             | statements.DropJob
             | statements.NotifyJob
@@ -177,6 +180,8 @@ class Statements:
                 return (yield from self._preview(asked, statement))
             case changes.MoveJob():
                 return (yield from self._changes.move(asked, statement))
+            case changes.ScaleJob():
+                return (yield from self.scaling.scale(asked, statement))
             case changes.ReconfigureJob():
                 return (yield from self._changes.reconfigure(asked, statement))
             case statements.Select():

@@ -13,15 +13,18 @@ job: it is counted where the log says that the job's group is, whoever said it l
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
+from agents.node import scaling
 from elf.job.catalog.log import CatalogLog
-from elf.job.messages.log import LOADS_MAX, AgentLoad, AssignJobGroup, GroupLoad
-from elf.job.spec import job_of
+from elf.job.messages.log import LOADS_MAX, AgentLoad, AssignJobGroup, DecideTrees, GroupLoad, TreesDecided
+from elf.job.spec import group_uid, job_of
 from elf.planning import balance as flux
-from elf.planning.pacing import Pace, turn
+from elf.planning.pacing import Pace, paced, turn
 
+NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 LOOK_MS: Final = 10_000
 """Over so long an agent measures what it does."""
 STALE_MS: Final = 30_000
@@ -42,14 +45,23 @@ class OwnLoad:
         self.said: AgentLoad | None = None
         """None: not measured yet."""
         self._groups: dict[str, int] = {}
+        self._windows: dict[str, int] = {}
         self._rest = 0
         self._at_ms: int | None = None
 
     def due(self, now_ms: int) -> bool:
         return self._at_ms is None or now_ms - self._at_ms >= LOOK_MS
 
-    def look(self, groups: Mapping[str, int], rest: int, now_ms: int) -> None:
-        """A group that has come since the last look is not said yet: it would seem idle."""
+    def look(
+        self,
+        groups: Mapping[str, int],
+        rest: int,
+        now_ms: int,
+        windows: Mapping[str, int] = NOTHING,
+        always: Collection[str] = (),
+    ) -> None:
+        """A group that has come since the last look is not said yet: it would seem idle. ``windows``: what of
+        it is for windows; ``always``: groups that are said also where they are idle."""
         before_ms = self._at_ms
         if before_ms is not None and now_ms > before_ms:
 
@@ -57,13 +69,14 @@ class OwnLoad:
                 return max(0, us - before_us) * 1_000 // (now_ms - before_ms)
 
             loads = {uid: load(us, self._groups[uid]) for uid, us in groups.items() if uid in self._groups}
-            said = sorted((uid for uid in loads if loads[uid]), key=lambda uid: (-loads[uid], uid))[
-                :LOADS_MAX
-            ]
+            made = {uid: load(us, self._windows.get(uid, us)) for uid, us in windows.items()}
+            named = [uid for uid in loads if loads[uid] or uid in always]
+            said = sorted(named, key=lambda uid: (-loads[uid], uid))[:LOADS_MAX]
             others = sum(loads[uid] for uid in loads.keys() - set(said))
-            named = tuple(GroupLoad(uid, loads[uid]) for uid in said)
-            self.said = AgentLoad(load(rest, self._rest) + others, named)
+            told = tuple(GroupLoad(uid, loads[uid], made.get(uid, 0)) for uid in said)
+            self.said = AgentLoad(load(rest, self._rest) + others, told)
         self._groups, self._rest, self._at_ms = dict(groups), rest, now_ms
+        self._windows = dict(windows)
 
 
 class Balancing:
@@ -80,30 +93,57 @@ class Balancing:
     def heard(self, address: str, load: AgentLoad | None, now_ms: int) -> None:
         """An agent says what it does. Of job groups only those are its to speak of that the log has there."""
         if load is not None and (address in self._said or len(self._said) < AGENTS_MAX):
-            own = tuple(one for one in load.groups if self._log.leader(one.uid) == address)
-            self._said[address] = AgentLoad(load.rest, own), now_ms
+            self._said[address] = self._own(address, load), now_ms
 
-    def decide(self, now_ms: int) -> Sequence[AssignJobGroup]:
-        """The moves that are due now."""
-        if self.pace is None or now_ms < self._next_ms:
+    def decide(self, now_ms: int) -> Sequence[AssignJobGroup | DecideTrees]:
+        """What is due now, one change at a time a job: trees of those that scale by themselves, and moves."""
+        if now_ms < self._next_ms:
             return ()
-        self._next_ms = now_ms + self.pace.period_ms
-        loads = self.loads(now_ms)
-        if max((load.total for load in loads.values()), default=0.0) < BUSY_LEAST:
-            return ()
+        pace = self.pace or Pace()
+        self._next_ms = now_ms + pace.period_ms
         decided = list(self._log.assignments)
         moved = [(one.uid, one.at_ms) for one in decided if one.at_ms - now_ms <= AHEAD_MS]
         ahead = {one.uid for one in decided if one.at_ms - now_ms > AHEAD_MS}
-        due = turn(self.pace, flux.imbalance(loads), moved, ahead, now_ms)
+        jobs = [(job_of(uid), at_ms) for uid, at_ms in moved]
+        paces = paced(pace, jobs, set(map(job_of, ahead)), now_ms)
+        trees = scaling.due(self._log, self.said(now_ms), paces, now_ms)
+        if self.pace is None:
+            return trees
+        changing = {unit for one in trees for unit in _units(one)}
+        for one in decided:
+            if isinstance(one, TreesDecided) and now_ms - one.at_ms < pace.cool_ms:
+                changing |= _units(one)
+        return (*trees, *self._moves(self.pace, moved, ahead | changing, now_ms))
+
+    def _moves(
+        self, pace: Pace, moved: Sequence[tuple[str, int]], changing: Collection[str], now_ms: int
+    ) -> Sequence[AssignJobGroup]:
+        loads = self.loads(now_ms)
+        if max((load.total for load in loads.values()), default=0.0) < BUSY_LEAST:
+            return ()
+        due = turn(pace, flux.imbalance(loads), moved, changing, now_ms)
         found: dict[str, AssignJobGroup] = {}
         if due.due:
-            for move in flux.balance(loads, due.held).moves:  # one change at a time a job
+            for move in flux.balance(loads, due.held).moves:
                 found.setdefault(job_of(move.unit), self._assign(move, due.reasons[0], now_ms))
         return tuple(found.values())
 
+    def said(self, now_ms: int) -> dict[str, AgentLoad]:
+        """What agents have said of late, by address, of themselves and of the job groups that the log has
+        there."""
+        self._forget(now_ms)
+        return {at: self._own(at, load) for at, (load, _) in self._said.items()}
+
+    def _forget(self, now_ms: int) -> None:
+        self._said = {at: said for at, said in self._said.items() if now_ms - said[1] <= STALE_MS}
+
+    def _own(self, address: str, load: AgentLoad) -> AgentLoad:
+        own = tuple(one for one in load.groups if self._log.leader(one.uid) == address)
+        return AgentLoad(load.rest, own)
+
     def loads(self, now_ms: int) -> dict[str, flux.Load]:
         """By address, in millionths of a core: of the agents that have said it of late."""
-        self._said = {at: said for at, said in self._said.items() if now_ms - said[1] <= STALE_MS}
+        self._forget(now_ms)
         newest: dict[str, tuple[int, float]] = {}
         for load, at_ms in self._said.values():
             for one in load.groups:
@@ -123,3 +163,8 @@ class Balancing:
             f"{core(move.target_load)}; {why}"
         )
         return AssignJobGroup(uid=move.unit, origin=move.origin, target=move.target, at_ms=now_ms, why=said)
+
+
+def _units(one: DecideTrees | TreesDecided) -> set[str]:
+    """The job groups of a job that gets other trees."""
+    return {group_uid(one.uid, place) for place in range(max(one.before, one.trees))}

@@ -28,6 +28,7 @@ from typing import Final
 from agents.node.beginning import BOOTSTRAPPED_FACT, as_lines
 from agents.node.groups import NOTHING, GroupDesk, GroupStep, JobGroupMachine
 from agents.node.staffing import QUICK_MS, STAFF_MS, Staffing
+from elf.job.catalog.assignments import DECIDED_MS
 from elf.job.catalog.log import CatalogLog
 from elf.job.catalog.voters import LOG_GROUP
 from elf.job.effects import Effect, SaveFact, Send
@@ -45,7 +46,7 @@ from elf.job.group.port import (
 )
 from elf.job.group.records import group_key
 from elf.job.messages.groups import HandOverJob
-from elf.job.messages.log import JobGroupAssigned
+from elf.job.messages.log import JobGroupAssigned, TreesDecided
 from elf.job.program import outgoing
 from elf.job.program.programs import Programs
 from elf.job.program.spec import ProgramSpec
@@ -53,8 +54,6 @@ from elf.job.spec import END_OF_TIME, is_range, job_of
 from elf.wire.base import Answer
 
 RETRY_MS: Final = 200
-ASSIGNED_MS: Final = 60_000
-"""A decision of the catalog log that is heard later than this is no longer carried out."""
 STRAY_MS: Final = 60_000
 """A voter slot that has heard nothing of its group for so long is given up."""
 
@@ -128,10 +127,15 @@ class Hosting:
     def assigned(self, entry: JobGroupAssigned, now_ms: int) -> None:
         """The catalog log wants a job group elsewhere. Its leader alone sees to it, at once or not at all
         (protocol 5.14)."""
-        fresh = abs(now_ms - entry.at_ms) <= ASSIGNED_MS
+        fresh = abs(now_ms - entry.at_ms) <= DECIDED_MS
         if fresh and self._job_groups.leads_at(entry.origin, entry.uid):
             self._staffing.hand_to(self._key(entry.uid), entry.target, now_ms)
             self._next_ms = now_ms
+
+    def is_to_scale(self, entry: TreesDecided, now_ms: int) -> bool:
+        """Whether it is ours to give a job other trees, as the catalog log wants it: as above."""
+        fresh = abs(now_ms - entry.at_ms) <= DECIDED_MS
+        return fresh and self._job_groups.leads_at(self._log.leader(entry.uid) or "", entry.uid)
 
     def found(self, leader: FoundJobGroup, now_ms: int) -> Sequence[Step]:
         """A new job has its job group here."""

@@ -79,6 +79,7 @@ from elf.job.messages.log import (
     RosterChanged,
     SignedTail,
     Spread,
+    TreesDecided,
     Welcome,
 )
 from elf.job.messages.rollup import Broadcast, Committed, LeaveOut
@@ -174,6 +175,7 @@ class Node:
         self.clocks = self._working.clocks
         self._leaving = Leaving(context, desk, staffing, self.catalog, self.hosting, self._working)
         # whoever asks
+        self.balancing = Balancing(log, settings.pace)
         self.requests = Requests(
             context,
             self.catalog,
@@ -182,6 +184,7 @@ class Node:
             self._working,
             self._leaving,
             self.hosting,
+            self.balancing.said,
         )
         self.fleet = Fleet(me, log, overlay, self.membership, is_open=settings.open)
         self.clients = Clients(
@@ -197,7 +200,6 @@ class Node:
             ),
         )
         self.witness = Witness(log, self.membership)
-        self.balancing = Balancing(log, settings.pace)
         self._load = OwnLoad()
         self._restored = restored
         self._ring_ready = False
@@ -348,7 +350,8 @@ class Node:
         """Measure what this agent does; as the leader of the log's voters, decide what moves."""
         if self._load.due(now_ms):
             rest = sum(self.sender.spent().values()) + sum(self.programs.spent().values())
-            self._load.look(self.job_groups.spent(), rest, now_ms)
+            groups = self.job_groups
+            self._load.look(groups.spent(), rest, now_ms, groups.spent_on_windows(), groups.scaling())
             self.membership.load = self._load.said
         if not self.catalog.leads:
             return []
@@ -509,6 +512,8 @@ class Node:
                     found.extend(self.programs.moved(entry.uid, now_ms))
                 case JobGroupAssigned():
                     self.hosting.assigned(entry, now_ms)
+                case TreesDecided() if self.hosting.is_to_scale(entry, now_ms):
+                    found.extend(self.clients.scale(entry, now_ms))
                 case JobAdded():
                     self.job_groups.placed(entry.spec)
                 case JobDropped():

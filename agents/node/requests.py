@@ -7,6 +7,8 @@ group or sends it on.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+
 import msgspec
 
 from agents.answering.asks import ToKey
@@ -34,6 +36,7 @@ from elf.job.messages.groups import (
 from elf.job.messages.inquiries import (
     DescribeStream,
     InspectClocks,
+    InspectLoads,
     LocateInTree,
     LookAt,
     NotifyJob,
@@ -41,6 +44,7 @@ from elf.job.messages.inquiries import (
     SampleRows,
     TraceRows,
 )
+from elf.job.messages.log import AgentLoad
 from elf.job.spec import app_id
 from elf.job.stamps import InspectStamps
 from elf.job.work import InspectWork, WorkStatus, flow_work
@@ -62,7 +66,10 @@ class Requests:
         working: Working,
         leaving: Leaving,
         hosting: Hosting,
+        loads: Callable[[int], Mapping[str, AgentLoad]],
     ) -> None:
+        """``loads``: what agents have said of late that they do, now."""
+        self._loads = loads
         self._me = context.me
         self._streams = context.streams
         self._log = context.log
@@ -98,6 +105,9 @@ class Requests:
                 return [Examine(request)]
             case LocateInTree():
                 return [self._catalog.place(request)]
+            case InspectLoads():
+                body = msgspec.msgpack.encode(self._loads(now_ms))
+                return [Send(request.origin, Answer(id=request.id, body=body))]
             case InspectClocks():
                 body = msgspec.msgpack.encode(self._working.clocks.skews(now_ms))
                 return [Send(request.origin, Answer(id=request.id, body=body))]

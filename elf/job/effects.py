@@ -431,6 +431,14 @@ class Skipped(msgspec.Struct, frozen=True):
     why: str
 
 
+class Undone(msgspec.Struct, frozen=True):
+    """What the catalog log wants of a job that is led here (``what``) was tried, and is not done. For the
+    log."""
+
+    what: str
+    why: str
+
+
 class Audited(msgspec.Struct, frozen=True):
     """Something that is kept for those who ask later who has done what (``agents.audit``): ``what`` it is,
     and facts about it; never what is in a row."""
@@ -550,6 +558,7 @@ Effect = (
     | Faulted
     | Audited
     | Skipped
+    | Undone
     | Refused
     | Offload
     | EvaluatePast

@@ -27,6 +27,7 @@ from elf.fields import (
     Proper,
     Serial,
     Statement,
+    Trees,
     replace,
 )
 from elf.ql.definition import Definition, why_not
@@ -165,6 +166,8 @@ class JobSpec:
     (``elf.job.catalog.authors``)."""
     replaces: Replaced = ""
     """Uid of the job of that name which is over exactly when the catalog log has this one."""
+    scale: tuple[Trees, Trees] | None = None
+    """As many trees as it needs, of so many at least and at most (protocol 5.15); None: as its query says."""
 
     @cached_property
     def unusable(self) -> str:

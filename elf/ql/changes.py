@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Final, Literal
 from msgspec import Struct, field
 from sqlglot import TokenType
 
+from elf.fields import TREES_MAX
+
 if TYPE_CHECKING:  # they are read by its parser
     from elf.ql.statements import Query, Words
 
@@ -59,6 +61,16 @@ class MoveJob(Struct, frozen=True):
     agent: str
 
 
+class ScaleJob(Struct, frozen=True):
+    """``ALTER JOB name SCALE OUT n``: so many trees more (``by``), ``… SCALE IN n``: fewer; ``… SCALE AUTO
+    (least, most)``: as many as it needs, by itself, between these ``bounds``. One of both is there."""
+
+    sql: str
+    name: str
+    by: int = 0
+    bounds: tuple[int, int] | None = None
+
+
 class ReconfigureJob(Struct, frozen=True):
     """``PAUSE JOB name``, ``RESUME JOB name``, ``EMPTY JOB name``, ``ROLLBACK JOB name TO VERSION n
     [RESET] [IMMEDIATELY]``"""
@@ -71,14 +83,15 @@ class ReconfigureJob(Struct, frozen=True):
     immediately: bool = False
 
 
-def read_alter(words: Words) -> AlterJob | MoveJob | PreviewJob:
+def read_alter(words: Words) -> AlterJob | MoveJob | ScaleJob | PreviewJob:
     whole, previewed = words.text, _previewed(words)
     change = _read_alter(words)
     if not previewed:
         return change
-    if isinstance(change, MoveJob):
+    if isinstance(change, MoveJob | ScaleJob):
+        what = "MOVE TO" if isinstance(change, MoveJob) else "SCALE"
         raise words.source.error(
-            "MOVE TO changes no window: there is nothing to PREVIEW", words.tokens[0].start
+            f"{what} changes no window: there is nothing to PREVIEW", words.tokens[0].start
         )
     return PreviewJob(whole, change, previewed)
 
@@ -95,7 +108,7 @@ def _previewed(words: Words) -> int:
     return int(texts[1])
 
 
-def _read_alter(words: Words) -> AlterJob | MoveJob:
+def _read_alter(words: Words) -> AlterJob | MoveJob | ScaleJob:
     sql = words.text
     words.expect("ALTER", "JOB")
     name = words.name("the job's name")
@@ -103,6 +116,10 @@ def _read_alter(words: Words) -> AlterJob | MoveJob:
         agent = words.string("an agent in quotes ('web-3')")
         words.end()
         return MoveJob(sql, name, agent)
+    if words.next_is("SCALE"):
+        by, bounds = _scale(words)
+        words.end()
+        return ScaleJob(sql, name, by, bounds)
     how = words.at_the_end("RESET", "IMMEDIATELY")
     query, settings, function, table, trees = None, {}, None, None, None
     if words.next_is("AS"):
@@ -112,7 +129,7 @@ def _read_alter(words: Words) -> AlterJob | MoveJob:
     elif words.next_is("TREES"):
         trees = words.whole("over how many trees, from 1")
     elif not words.next_is("SET"):
-        words.fail("expected AS SELECT, SET, DROP FUNCTION, TREES or MOVE TO")
+        words.fail("expected AS SELECT, SET, DROP FUNCTION, TREES, SCALE or MOVE TO")
     elif words.index + 1 >= len(words.tokens) or words.tokens[words.index + 1].token_type == TokenType.EQ:
         settings = _settings(words)
     elif words.next_is("TABLE"):
@@ -126,6 +143,30 @@ def _read_alter(words: Words) -> AlterJob | MoveJob:
     if query is None:
         words.end()
     return AlterJob(sql, name, query, settings, function, table, trees, "RESET" in how, "IMMEDIATELY" in how)
+
+
+def _scale(words: Words) -> tuple[int, tuple[int, int] | None]:
+    """What stands after SCALE."""
+    first = words.index
+    if words.next_is("AUTO"):
+        words.expect("(")
+        least = words.whole("the least trees, from 1")
+        words.expect(",")
+        most = words.whole("the most trees")
+        words.expect(")")
+        if not 1 <= least <= most <= TREES_MAX:
+            text = f"SCALE AUTO takes two whole numbers from 1 to {TREES_MAX}, the smaller first"
+            raise words.source.error(text, words.tokens[first].start)
+        return 0, (least, most)
+    sign = 1 if words.next_is("OUT") else -1
+    if sign < 0 and not words.next_is("IN"):
+        words.fail("expected OUT n, IN n or AUTO (least, most)")
+    by = words.whole("by how many trees, from 1")
+    if not 1 <= by <= TREES_MAX:
+        raise words.source.error(
+            f"SCALE takes a whole number from 1 to {TREES_MAX}", words.tokens[first].start
+        )
+    return sign * by, None
 
 
 def _function(words: Words) -> str:

@@ -10,7 +10,7 @@ from typing import Final
 
 from sqlglot import exp
 
-from elf.fields import replace
+from elf.fields import TREES_MAX, replace
 from elf.ql.bind_windows import duration_us, emission_of, stragglers_of, windows_of
 from elf.ql.dialect import Windowings
 from elf.ql.draft import Draft, Rule, about, has_aggregates, ordinal, timed
@@ -35,8 +35,6 @@ from elf.ql.scope import Scope
 from elf.ql.source import JOB, start_of
 from elf.schema import EVENT_TIMES
 from elf.windows import Counted, Kind, Session
-
-TREES_MAX: Final = 64
 
 _KNOWN_CLAUSES: Final = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "with_"}

@@ -9,19 +9,27 @@ import msgspec
 from msgspec import Struct
 
 from elf.errors import UserError
-from elf.ql.changes import AlterJob
+from elf.ql.changes import AlterJob, ScaleJob
 from elf.ql.files import with_file
 from elf.ql.memo import Made as Known
 from elf.ql.memo import once
-from elf.ql.statements import CreateJob, Query, Statement, parse
+from elf.ql.statements import CreateJob, Query, Statement, parse, parse_query
 from elf.security.authored import Authorship
 
 
 class Made(Struct, frozen=True):
-    """``functions``: the digests of their texts, by kind, as they were signed."""
+    """``functions``: the digests of their texts, by kind, as they were signed. ``scale``: the bounds within
+    which it scales by itself; ``free``: how many trees it has is for agents to say, since SCALE counts from
+    what there is."""
 
     sql: str
     functions: dict[str, bytes]
+    scale: tuple[int, int] | None = None
+    free: bool = False
+
+    def says(self, sql: str) -> bool:
+        """Whether a query is this one."""
+        return self.sql == sql or (self.free and _with_one_tree(self.sql) == _with_one_tree(sql))
 
 
 class Signed(msgspec.Struct, frozen=True, array_like=True):
@@ -42,17 +50,22 @@ def outcome(
     """What the job of that name is after these statements. Raises ``UserError``."""
     query: Query | None = None
     functions: dict[str, bytes] = {}
+    scale, free = None, False
     for one in authors:
         parsed = read(one.text)
         statement = parsed[one.place] if one.place < len(parsed) else None
-        if not isinstance(statement, CreateJob | AlterJob) or statement.name != name:
+        if not isinstance(statement, CreateJob | AlterJob | ScaleJob) or statement.name != name:
             raise UserError(f"a statement is about another job than {name}")
         if isinstance(statement, CreateJob):
-            query, functions = statement.query, {}
+            query, functions, scale, free = statement.query, {}, None, False
         elif query is None:
             raise UserError("the first statement is no CREATE JOB")
+        elif isinstance(statement, ScaleJob):
+            scale, free = statement.bounds, True
         else:
             query = _altered(query, statement)
+            scale = None if statement.trees is not None else scale
+            free = scale is not None or (free and statement.trees is None and statement.query is None)
             if statement.function is not None:
                 kind, file = statement.function
                 functions.pop(kind, None)
@@ -60,7 +73,12 @@ def outcome(
                     functions[kind] = _signed(one, file)
     if query is None:
         raise UserError("there is no statement")
-    return Made(query.sql, functions)
+    return Made(query.sql, functions, scale, free)
+
+
+def _with_one_tree(sql: str) -> str:
+    query = parse_query(sql)
+    return sql if query is None else query.with_trees(1).sql
 
 
 def _altered(query: Query, statement: AlterJob) -> Query:

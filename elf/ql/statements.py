@@ -30,6 +30,7 @@ from elf.ql.changes import (
     MoveJob,
     PreviewJob,
     ReconfigureJob,
+    ScaleJob,
     read_alter,
     read_reconfiguration,
 )
@@ -169,6 +170,7 @@ Statement = (
     | AlterJob
     | PreviewJob
     | MoveJob
+    | ScaleJob
     | ReconfigureJob
     | DropJob
     | CreateOutput

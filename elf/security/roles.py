@@ -32,6 +32,7 @@ STATEMENTS: Final[dict[str, Role]] = {
     "AlterJob": "write",
     "PreviewJob": "write",
     "MoveJob": "write",
+    "ScaleJob": "write",
     "ReconfigureJob": "write",
 }
 """By the class of a statement (``elf.ql.statements``). One that brings a function needs ``code`` too, and a

@@ -36,7 +36,7 @@ from elf.job.worker.stream import StreamWorker
 from elf.security.certificates import Signed
 from elf.wire.clients import Stats, WindowResult
 from lab.chaos.disk import SimStore
-from lab.chaos.engine import STREAM
+from lab.chaos.engine import STREAM, with_trees
 from lab.chaos.files import FileLog
 from lab.chaos.filetask import FileTask
 from lab.chaos.outside import TARGET
@@ -69,6 +69,8 @@ class SimAgent:
     """Archived rows that it reads at a time."""
     tick_ms_min = 5
     forget_ms = 0
+    toys = True
+    """Its queries have plans, and no texts (``lab.chaos.engine``)."""
     clock_type: type[SimClock] = SimClock
     work_type: type[SimWork] = SimWork
     functions: Functions = PyFunctions()
@@ -182,7 +184,7 @@ class SimAgent:
     def _node(self, me: Identity, rng: random.Random, restored: Restored) -> Node:
         world, peer = self.world, ring.Peer(me.address, me.incarnation)
         config = replace(world.ring, refresh_at_once=world.root_settings.groups_at_once)
-        return Node(
+        node = Node(
             me,
             [StreamSince(stream, -(1 << 62)) for stream in self.streams],
             ring.Overlay(peer, overlay_config(restored, me, config, world.detect), rng, self.place),
@@ -197,6 +199,9 @@ class SimAgent:
             restored,
             new_cluster_uid=f"of {self.agent_id}",
         )
+        if self.toys:
+            node.clients.statements.scaling.with_trees = with_trees
+        return node
 
     def is_head(self) -> bool:
         """Whether its parent in the tree of some flow is of another region."""

@@ -36,7 +36,7 @@ from elf.job.counters import COUNTER_COLUMNS
 from elf.job.effects import CommitWindows, Deliver, Effect, SaveMaster, SaveOutput, Send, Work
 from elf.job.group.groups import JobGroups
 from elf.job.group.outputs import Outputs, _Output
-from elf.job.messages.log import AssignJobGroup, JobGroupAssigned
+from elf.job.messages.log import AssignJobGroup, DecideTrees, JobGroupAssigned, TreesDecided
 from elf.job.messages.rollup import OfferReplicas, Slice
 from elf.job.openparts import is_open
 from elf.job.past import Past, Records
@@ -726,3 +726,14 @@ def obeys_late_decisions(patch: pytest.MonkeyPatch) -> None:
 
     patch.setattr("elf.job.catalog.admission._assigned", assigned)
     patch.setattr(JobGroups, "leads_at", lambda groups, address, uid: groups.term(uid) is not None)
+
+
+def obeys_late_decisions_on_trees(patch: pytest.MonkeyPatch) -> None:
+    """protocol 5.15: a decision that comes late gives a job trees that its owner does not want any more."""
+
+    def decided(log: CatalogLog, seq: int, said: DecideTrees) -> TreesDecided:
+        return TreesDecided(
+            seq=seq, uid=said.uid, before=said.before, trees=said.trees, at_ms=said.at_ms, why=said.why
+        )
+
+    patch.setattr("elf.job.catalog.admission._decided", decided)

@@ -45,7 +45,8 @@ def started(world: World, monkeypatch: pytest.MonkeyPatch, busy: float) -> tuple
 
 
 def decided(world: World) -> list[JobGroupAssigned]:
-    return list(next(agent for agent in world.agents if agent.up).node.log.assignments)
+    log = next(agent for agent in world.agents if agent.up).node.log
+    return [one for one in log.assignments if isinstance(one, JobGroupAssigned)]
 
 
 def test_a_job_leaves_an_agent_that_has_much_to_do_and_stays_where_it_comes_to(

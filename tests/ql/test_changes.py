@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from elf.errors import QueryError
-from elf.ql.changes import AlterJob, PreviewJob, ReconfigureJob
+from elf.ql.changes import AlterJob, PreviewJob, ReconfigureJob, ScaleJob
 from elf.ql.statements import parse, parse_query
 
 QUERY = "SELECT COUNT(*) AS n FROM access WHERE sc_bytes > :least WINDOWING 5 SECONDS WITH (least = 5)"
@@ -90,12 +90,32 @@ def test_what_is_steered() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "by", "bounds"),
+    [
+        ("ALTER JOB busy SCALE OUT 2", 2, None),
+        ("alter job busy scale in 1", -1, None),
+        ("ALTER JOB busy SCALE AUTO (1, 4)", 0, (1, 4)),
+    ],
+)
+def test_how_a_job_scales(text: str, by: int, bounds: tuple[int, int] | None) -> None:
+    assert parse(text) == [ScaleJob(text, "busy", by, bounds)]
+
+
+@pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("ALTER JOB busy", "expected AS SELECT, SET, DROP FUNCTION, TREES or MOVE TO, but the"),
+        ("ALTER JOB busy", "expected AS SELECT, SET, DROP FUNCTION, TREES, SCALE or MOVE TO, but the"),
         ("ALTER JOB busy SET a = 1 PREVIEW 101 WINDOWS", "PREVIEW wants 1 to 100 WINDOWS"),
         ("ALTER JOB busy SET a = 1 PREVIEW x WINDOWS", "PREVIEW wants 1 to 100 WINDOWS"),
         ("ALTER JOB busy MOVE TO 'web-3' PREVIEW 1 WINDOWS", "there is nothing to PREVIEW"),
+        ("ALTER JOB busy SCALE IN 1 PREVIEW 1 WINDOWS", "SCALE changes no window: there is nothing to PREV"),
+        ("ALTER JOB busy SCALE UP 1", 'expected OUT n, IN n or AUTO (least, most), not "UP"'),
+        ("ALTER JOB busy SCALE OUT 0", "SCALE takes a whole number from 1 to 64"),
+        ("ALTER JOB busy SCALE OUT -1", 'expected by how many trees, from 1, not "-"'),
+        ("ALTER JOB busy SCALE OUT 1 IMMEDIATELY", 'unexpected "IMMEDIATELY"'),
+        ("ALTER JOB busy SCALE AUTO (4, 1)", "two whole numbers from 1 to 64, the smaller first"),
+        ("ALTER JOB busy SCALE AUTO (0, 1)", "two whole numbers from 1 to 64, the smaller first"),
+        ("ALTER JOB busy SCALE AUTO 1, 4", 'expected (, not "1"'),
         ("ALTER JOB busy SET", "expected a parameter's name, but"),
         ("ALTER JOB busy TREES many", 'expected over how many trees, from 1, not "many"'),
         ("ALTER JOB busy SET k =", "expected a constant, but"),

@@ -10,6 +10,7 @@ from elf.errors import UserError
 from elf.fields import replace
 from elf.job.catalog.admission import entry_for, grow
 from elf.job.catalog.log import CatalogLog, decode_entry, encode_entry
+from elf.job.catalog.permission import forbidden
 from elf.job.catalog.voters import Proposed, ReplicatedLog, bootstrap, encode
 from elf.job.catalog.wishes import refused_change
 from elf.job.group.reconfiguration import proposed
@@ -20,6 +21,7 @@ from elf.job.messages.log import (
     AddProgram,
     AddVersion,
     ChangeRoster,
+    DecideTrees,
     DropJobEntry,
     EndVersion,
     FlowEnded,
@@ -344,6 +346,65 @@ def test_another_number_of_trees_is_what_was_signed_for_it() -> None:
     assert with_version(log, four, 2) is not None, log.refused(replace(four, version=2))
     assert with_version(log, job(create, trees, sql=f"{QUERY} TREES 3"), 2) is None
     assert with_version(log, job(create, trees, one, sql=f"{QUERY} TREES 1"), 2) is not None
+
+
+def scaled(spec: JobSpec, bounds: tuple[int, int] | None) -> JobSpec:
+    return replace(spec, scale=bounds)
+
+
+def test_how_many_trees_there_are_is_for_agents_to_say_where_somebody_has_signed_that() -> None:
+    """What a version computes, and within which bounds it scales, is what was signed."""
+    log, create = log_with(), said(CREATE)
+    auto, out = said("ALTER JOB busy SCALE AUTO (1, 4)"), said("ALTER JOB busy SCALE OUT 1")
+    least = said("ALTER JOB busy AS SELECT MIN(n) AS n FROM s GROUP BY host WINDOWING 1 SECONDS")
+    few = said("ALTER JOB busy TREES 2")
+    grow(log, AddJob(spec=job(create)))
+
+    def taken(spec: JobSpec) -> bool:
+        return with_version(log, spec, 2) is not None
+
+    three = f"{QUERY} TREES 3"
+    assert taken(scaled(job(create, auto, sql=QUERY), (1, 4)))
+    assert taken(scaled(job(create, auto, sql=three), (1, 4)))
+    assert not taken(scaled(job(create, auto, sql=three), (1, 9)))
+    assert not taken(job(create, auto, sql=three))
+    assert not taken(scaled(job(create, sql=QUERY), (1, 4)))
+    assert not taken(scaled(job(create, auto, sql=QUERY.replace("SUM", "MAX")), (1, 4)))
+    assert taken(job(create, auto, out, sql=three))
+    assert not taken(scaled(job(create, auto, out, sql=three), (1, 4)))
+    assert taken(job(create, auto, few, sql=f"{QUERY} TREES 2"))
+    assert not taken(job(create, out, few, sql=three))
+    other = "SELECT MIN(n) AS n FROM s GROUP BY host WINDOWING 1 SECONDS"
+    assert taken(scaled(job(create, auto, least, sql=other), (1, 4)))
+    assert not taken(job(create, out, least, sql=f"{other} TREES 3"))
+
+
+def test_a_job_gets_other_trees_unsigned_only_where_the_log_wants_just_these() -> None:
+    log, create, auto = log_with(), said(CREATE), said("ALTER JOB busy SCALE AUTO (1, 4)")
+    grow(log, AddJob(spec=job(create)))
+    grow(log, AddVersion(spec=as_version(scaled(job(create, auto, sql=QUERY), (1, 4)), 2)))
+    spec = log.job(job(create).uid)
+    assert spec is not None
+
+    def asked(trees: int, *by: Authorship, **changes: object) -> str:
+        wanted = replace(spec.definition, sql=f"{QUERY} TREES {trees}")
+        facts = {"verb": "alter", "definition": wanted, "authors": by, "scale": (1, 4)} | changes
+        request = ReconfigureJob(id=1, origin="", uid=spec.uid, **facts)  # type: ignore[arg-type]
+        return refused_change(log, request, spec, 5_000)
+
+    both = (create, auto)
+    assert asked(2, *both) == "nobody has signed it"
+    late = DecideTrees(uid=spec.uid, before=1, trees=2, at_ms=5_000, why="w")
+    for wrong in (replace(late, trees=5), replace(late, before=3), replace(late, trees=1)):
+        assert grow(log, wrong) == ()
+    assert len(grow(log, late)) == 1
+    assert grow(log, late) == (), "once"
+    assert asked(2, *both) == ""
+    assert asked(3, *both) == asked(2) == asked(2, *both, scale=None) == "nobody has signed it"
+    assert asked(2, *both, immediately=True) == asked(2, *both, verb="pause") == "nobody has signed it"
+    assert (
+        forbidden(log, "other:1", "m:1", late, 5_000) == "the leader of the voters says so, and nobody else"
+    )
 
 
 def test_a_version_goes_on_when_its_author_has_another_key_and_ends_when_that_was_revoked() -> None:

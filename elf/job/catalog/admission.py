@@ -22,6 +22,7 @@ from elf.job.messages.log import (
     AggregateAdded,
     AssignJobGroup,
     ChangeRoster,
+    DecideTrees,
     DropJobEntry,
     EndFlow,
     EndVersion,
@@ -40,6 +41,7 @@ from elf.job.messages.log import (
     ProgramAdded,
     Proposal,
     RosterChanged,
+    TreesDecided,
     VersionAdded,
     VersionEnded,
 )
@@ -141,6 +143,8 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             return JobGroupMoved(seq=seq, uid=proposal.uid, leader=proposal.leader, term=proposal.term)
         case AssignJobGroup():
             return _assigned(log, seq, proposal)
+        case DecideTrees():
+            return _decided(log, seq, proposal)
         case EndFlow():
             ends = log.flow(proposal.uid) is not None and not log.readers(proposal.uid)
             return FlowEnded(seq=seq, uid=proposal.uid) if ends else None
@@ -163,13 +167,31 @@ def _assigned(log: CatalogLog, seq: int, said: AssignJobGroup) -> JobGroupAssign
     )
 
 
+def _decided(log: CatalogLog, seq: int, said: DecideTrees) -> TreesDecided | None:
+    """One that comes late is none, as above: the job has other trees by now, or scales otherwise."""
+    last, spec = log.assignments.last(said.uid), log.job(said.uid)
+    if spec is None or spec.scale is None or spec.plan.trees != said.before or said.trees == said.before:
+        return None
+    if not spec.scale[0] <= said.trees <= spec.scale[1] or (last is not None and last.at_ms >= said.at_ms):
+        return None
+    return TreesDecided(
+        seq=seq,
+        uid=said.uid,
+        before=said.before,
+        trees=said.trees,
+        at_ms=said.at_ms,
+        why=said.why,
+        roots=said.roots,
+    )
+
+
 def is_behind(log: CatalogLog, proposal: Proposal) -> bool:
     """Whether a proposal is about a job that this log has not come to. The proposer knows more entries then,
     and an ``entry_for`` of None does not say that what it asks for stands in the log."""
     match proposal:
         case AddVersion():
             uid = proposal.spec.uid
-        case EndVersion() | MoveJobGroup() | AssignJobGroup():
+        case EndVersion() | MoveJobGroup() | AssignJobGroup() | DecideTrees():
             uid = job_of(proposal.uid)
         case _:
             return False

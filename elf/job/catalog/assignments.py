@@ -1,7 +1,9 @@
-"""Where job groups were to go, as the entries of the catalog log say, and whether they went.
+"""What was decided of jobs by itself, as the entries of the catalog log say, and whether it was done.
 
-A *decision* is an entry ``JobGroupAssigned``; the group has gone when a ``JobGroupMoved`` after it names the
-target. What is asked here is a function of the log: whoever leads its voters next finds the same.
+A *decision* is an entry ``JobGroupAssigned``: the group has gone when a ``JobGroupMoved`` after it names the
+target. Or it is a ``TreesDecided``: the job has its trees when a ``VersionAdded`` after it has as many,
+unless that version is aborted. What is asked here is a function of the log: whoever leads its voters next
+finds the same.
 """
 
 from __future__ import annotations
@@ -10,9 +12,13 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Final
 
-from elf.job.messages.log import JobGroupAssigned, JobGroupMoved
-from elf.job.spec import job_of
+from elf.job.messages.log import JobGroupAssigned, JobGroupMoved, TreesDecided, VersionEnded
+from elf.job.spec import JobSpec, job_of
 
+Decided = JobGroupAssigned | TreesDecided
+
+DECIDED_MS: Final = 60_000
+"""A decision that is heard later than this is no longer carried out."""
 KEPT: Final = 512
 """The last decisions, which are shown; more than can be made in an hour (``elf.planning.pacing``)."""
 
@@ -21,12 +27,12 @@ class Assignments:
     """Those of one log."""
 
     def __init__(self) -> None:
-        self._last: dict[str, JobGroupAssigned] = {}
-        self._all: deque[JobGroupAssigned] = deque(maxlen=KEPT)
+        self._last: dict[str, Decided] = {}
+        self._all: deque[Decided] = deque(maxlen=KEPT)
         self._gone: set[int] = set()
         """The numbers of those that were carried out."""
 
-    def add(self, entry: JobGroupAssigned) -> None:
+    def add(self, entry: Decided) -> None:
         if len(self._all) == KEPT:
             self._gone.discard(self._all[0].seq)
         self._last[entry.uid] = entry
@@ -35,21 +41,33 @@ class Assignments:
     def moved(self, entry: JobGroupMoved) -> None:
         """A job group has gone somewhere."""
         last = self._last.get(entry.uid)
-        if last is not None and last.target == entry.leader:
+        if isinstance(last, JobGroupAssigned) and last.target == entry.leader:
             self._gone.add(last.seq)
+
+    def version(self, spec: JobSpec) -> None:
+        """A job has another version."""
+        last = self._last.get(spec.uid)
+        if isinstance(last, TreesDecided) and not spec.unusable and last.trees == spec.plan.trees:
+            self._gone.add(last.seq)
+
+    def ended(self, entry: VersionEnded, newest: JobSpec) -> None:
+        """A version of a job is over, another one is not; one that is the ``newest`` was aborted."""
+        last = self._last.get(entry.uid)
+        if isinstance(last, TreesDecided) and newest.version == entry.version:
+            self._gone.discard(last.seq)
 
     def forget(self, job: str) -> None:
         """A job is over; what was decided of it is shown for a while."""
         for uid in [uid for uid in self._last if job_of(uid) == job]:
             del self._last[uid]
 
-    def last(self, uid: str) -> JobGroupAssigned | None:
+    def last(self, uid: str) -> Decided | None:
         """What was decided last of a job group."""
         return self._last.get(uid)
 
-    def was_carried_out(self, entry: JobGroupAssigned) -> bool:
+    def was_carried_out(self, entry: Decided) -> bool:
         return entry.seq in self._gone
 
-    def __iter__(self) -> Iterator[JobGroupAssigned]:
+    def __iter__(self) -> Iterator[Decided]:
         """The last ones, in their order."""
         return iter(self._all)

@@ -235,8 +235,10 @@ def _differs(spec: JobSpec, own: set[bytes], theirs: set[bytes]) -> str:
         made = Signed(spec.name, spec.authors).made.value
     except UserError as error:
         return f"what was signed for it cannot be read: {error}"
-    if made.sql != spec.definition.sql:
+    if not made.says(spec.definition.sql):
         return "its query is not the one that was signed"
+    if made.scale != spec.scale:
+        return "it scales otherwise than was signed"
     signed = set(made.functions.values())
     needed = {it for kind, it in made.functions.items() if kind != "final"}  # one that fails is given up
     if not needed - theirs <= own <= signed:

@@ -44,6 +44,7 @@ from elf.job.messages.log import (
     OutputAdded,
     ProgramAdded,
     RosterChanged,
+    TreesDecided,
     VersionAdded,
     VersionEnded,
 )
@@ -137,11 +138,14 @@ class CatalogLog(Members):
                 self._attach(entry.spec, entry.seq)
             case VersionAdded():
                 self.authors.add(entry.spec)
+                self.assignments.version(entry.spec)
                 self._jobs[entry.spec.uid] = entry.spec
                 self._attach(entry.spec, entry.seq)
             case VersionEnded():
                 self.authors.used(entry.nonces, entry.uid)
                 self._over.setdefault(entry.uid, set()).add(entry.version)
+                if len(self._versions.get(entry.uid, ())) > 1:
+                    self.assignments.ended(entry, self._jobs[entry.uid])
                 self._detach(entry.uid, entry.version)
                 self._compaction.changed(entry.uid)
             case ProgramAdded():
@@ -164,7 +168,7 @@ class CatalogLog(Members):
             case JobGroupMoved():
                 self.assignments.moved(entry)
                 self._move(entry)
-            case JobGroupAssigned():
+            case JobGroupAssigned() | TreesDecided():
                 self.assignments.add(entry)
             case RosterChanged() if self.roster is not None:
                 self.roster.take(entry.signed)
@@ -394,7 +398,7 @@ class CatalogLog(Members):
                 spec = self._jobs.get(self._outputs[entry.uid].job)
             case JobGroupMoved() if job_of(entry.uid) in self._programs:
                 return self.streams()
-            case JobGroupMoved() | JobGroupAssigned():
+            case JobGroupMoved() | JobGroupAssigned() | TreesDecided():
                 moved = [flow for known in self.versions(job_of(entry.uid)) for flow in known.flows]
                 return tuple(sorted({flow.fragment.stream for flow in moved}))
             case JobDropped():

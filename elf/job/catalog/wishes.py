@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from elf.job.catalog.assignments import DECIDED_MS
 from elf.job.catalog.bootstrap import bootstrap_of
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.groups import DropJob, FillHistory, HandOverJob, ReconfigureJob
 from elf.job.messages.inquiries import NotifyJob
-from elf.job.messages.log import DropJobEntry
+from elf.job.messages.log import DropJobEntry, TreesDecided
 from elf.job.messages.rollup import Broadcast
 from elf.job.spec import JobSpec, app_id
 from elf.security.authored import SUBMIT, Authorship, Taken, stale
@@ -54,9 +55,22 @@ def refused_change(log: CatalogLog, asked: Asked, spec: JobSpec, now_ms: int) ->
     """The same, however often it was said."""
     if log.roster is None or (isinstance(asked, DropJob) and spec.name.startswith(ONE_SHOT_PREFIX)):
         return ""
+    if isinstance(asked, ReconfigureJob) and asked.author is None and _is_decided(log, asked, spec, now_ms):
+        return ""
     author, named = asked.author, (spec.uid, spec.name, spec.creator)
     why = _refused(log, author, named, lambda statement: _means(statement, asked))
     return why or ("" if author is None else stale(author.authored, now_ms / 1_000))
+
+
+def _is_decided(log: CatalogLog, asked: ReconfigureJob, spec: JobSpec, now_ms: int) -> bool:
+    """Whether the catalog log wants a job to have these trees (protocol 5.15): all else stays as it was
+    signed."""
+    last = log.assignments.last(spec.uid)
+    if not isinstance(last, TreesDecided) or abs(now_ms - last.at_ms) > DECIDED_MS:
+        return False
+    same = asked.verb == "alter" and (asked.authors, asked.scale) == (spec.authors, spec.scale)
+    trees = 0 if asked.definition is None else asked.definition.plan.trees
+    return same and trees == last.trees and not asked.reset and not asked.immediately
 
 
 def refused_fill(log: CatalogLog, asked: FillHistory, spec: JobSpec, now_ms: int) -> str:
@@ -148,6 +162,9 @@ def _means(statement: Statement, asked: Asked) -> bool:
         case ReconfigureJob() if isinstance(statement, changes.AlterJob):
             how = (statement.reset, statement.immediately)
             return asked.verb == "alter" and how == (asked.reset, asked.immediately)
+        case ReconfigureJob() if isinstance(statement, changes.ScaleJob):
+            plain = asked.verb == "alter" and not asked.reset and not asked.immediately
+            return plain and asked.scale == statement.bounds
         case ReconfigureJob() if isinstance(statement, changes.ReconfigureJob):
             said = (statement.verb, statement.version, statement.reset, statement.immediately)
             return said == (asked.verb, asked.version, asked.reset, asked.immediately)

@@ -45,7 +45,7 @@ from elf.job.messages.groups import (
 from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
-from elf.job.spec import JobSpec, VersionRecord, app_id
+from elf.job.spec import JobSpec, VersionRecord, app_id, job_of
 from elf.job.work import JobWork
 from elf.wire.base import Answer
 
@@ -129,6 +129,15 @@ class JobGroups:
                 one.get("commit_us", 0) + COMMIT_US * one.get("commits", 0) for one in counts
             )
         return found
+
+    def spent_on_windows(self) -> dict[str, int]:
+        """The part of it that is for windows beside panes."""
+        return {group.master.spec.uid: group.final_us + COMMIT_US * group.commits for group in self}
+
+    def scaling(self) -> set[str]:
+        """The groups that we lead of jobs that scale by themselves."""
+        specs = {uid: self._log.job(job_of(uid)) for uid in self._led}
+        return {uid for uid, spec in specs.items() if spec is not None and spec.scale is not None}
 
     def term(self, uid: str) -> int | None:
         """The term in which we lead a job group; None: we do not lead it."""

@@ -43,13 +43,14 @@ class Reconfiguration:
     def to_try(self, request: ReconfigureJob) -> TryFunctions | None:
         """What to try before a statement is carried out: a reduce or a final function, on what the job has
         made so far. Raises ``UserError``."""
-        definition, authors = request.definition, request.authors
+        definition, authors, scale = request.definition, request.authors, request.scale
         if request.verb == "rollback":
-            definition, authors = self._back_to(request.version)
+            back = self._back_to(request.version)
+            definition, authors, scale = back.definition, back.authors, back.scale
         plan = None if definition is None else definition.plan
         if definition is None or plan is None or (plan.final is None and plan.fragment.reduce is None):
             return None
-        wanted = replace(self._master.next_spec(definition), authors=authors)
+        wanted = replace(self._master.next_spec(definition), authors=authors, scale=scale)
         self._must_be_signed(wanted)
         self._log.authors.trying(wanted)
         alike = replace(plan.fragment, reduce=None)
@@ -72,19 +73,24 @@ class Reconfiguration:
                     request, master.resume(self._next(master.spec.definition.from_now()), now_ms)
                 )
             case _:
-                wanted, authors = request.definition, request.authors
-                if wanted is None:
-                    wanted, authors = self._back_to(request.version)
+                if request.definition is None:
+                    spec = self._like(self._back_to(request.version))
+                else:
+                    spec = self._next(request.definition, request.roots, request.authors)
+                    spec = replace(spec, scale=request.scale)
                 reset, at_once = request.reset, request.immediately
-                spec = self._next(wanted, request.roots, authors)
                 self._must_be_signed(spec)
                 found = master.alter(spec, request.note, now_ms, reset=reset, immediately=at_once)
                 return self._prepared(request, found)
 
-    def _back_to(self, number: int) -> tuple[Definition, tuple[Authorship, ...]]:
-        """What a version did, and the statements behind it. Raises ``UserError``."""
+    def _back_to(self, number: int) -> JobSpec:
+        """What a version did, from now on, and the statements behind it. Raises ``UserError``."""
         spec = self._master.spec_of(number)
-        return spec.definition.from_now(), spec.authors
+        return replace(spec, definition=spec.definition.from_now())
+
+    def _like(self, back: JobSpec) -> JobSpec:
+        """The next version, which does what one did."""
+        return replace(self._next(back.definition, authors=back.authors), scale=back.scale)
 
     def _must_be_signed(self, spec: JobSpec) -> None:
         """Raises ``UserError``, as the catalog log would refuse it."""
@@ -125,8 +131,8 @@ class Reconfiguration:
         if back is None or self._log.read_by(master.spec.uid):
             return self._saving(master.function_failed(word.flow, why))
         note = f"rolled back by itself to what version {back} did: {why}"
-        wanted, authors = self._back_to(back)
-        return self._saving(master.alter(self._next(wanted, authors=authors), note, now_ms, reset=True))
+        spec = self._like(self._back_to(back))
+        return self._saving(master.alter(spec, note, now_ms, reset=True))
 
     @property
     def goes_when_it_fails(self) -> bool:

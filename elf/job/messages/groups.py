@@ -6,7 +6,7 @@ from typing import Annotated, Final, Literal
 
 import msgspec
 
-from elf.fields import Address, Count, FlowUid, JobUid, Micros, Name, Serial, Statement, Text, Word
+from elf.fields import Address, Count, FlowUid, JobUid, Micros, Name, Serial, Statement, Text, Trees, Word
 from elf.job.spec import JobSpec, VersionRecord
 from elf.ql.definition import Definition, why_not
 from elf.security.authored import Authorship, Authorships
@@ -85,6 +85,8 @@ class ReconfigureJob(Request, frozen=True, kw_only=True):
     """Of ``alter``: as ``JobSpec.authors``."""
     author: Authorship | None = None
     """The signed statement, where there are keys."""
+    scale: tuple[Trees, Trees] | None = None
+    """Of ``alter``: as ``JobSpec.scale``."""
 
     def __post_init__(self) -> None:
         if self.definition is not None and (why := why_not(self.definition)):

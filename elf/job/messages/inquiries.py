@@ -71,6 +71,11 @@ class InspectClocks(Request, frozen=True, kw_only=True):
     to ms ahead of their median."""
 
 
+class InspectLoads(Request, frozen=True, kw_only=True):
+    """To a voter of the catalog log: what does every agent do? Answered with a map from address to
+    ``AgentLoad``, of those that have said it of late."""
+
+
 class InspectFlow(Request, frozen=True, kw_only=True):
     """To a flow's root: its tree and its readers. Answered with ``FlowStatus``."""
 
@@ -229,6 +234,7 @@ INQUIRIES = (
     AskWhy,
     InspectClocks,
     InspectFlow,
+    InspectLoads,
     RollArchive,
     SampleRows,
     LookAt,

@@ -27,6 +27,7 @@ from elf.fields import (
     Serial,
     Text,
     Tombstone,
+    Trees,
 )
 from elf.job.output import OutputSpec
 from elf.job.own import OwnSpec
@@ -135,6 +136,20 @@ class JobGroupAssigned(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     why: Text
 
 
+class TreesDecided(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """A job that scales by itself is to have ``trees``, and not ``before`` (protocol 5.15), as was decided at
+    ``at_ms``; ``why`` in words. ``roots``: as ``JobSpec.roots``. Whether it has them a ``VersionAdded``
+    says."""
+
+    seq: Serial
+    uid: JobUid
+    before: Trees
+    trees: Trees
+    at_ms: Millis
+    why: Text
+    roots: tuple[Address, ...] = ()
+
+
 class VersionAdded(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """PREPARE: a new version of a job, with the flows that it reads beside those of earlier versions."""
 
@@ -170,6 +185,7 @@ LogEntry = (
     | AggregateAdded
     | JobGroupMoved
     | JobGroupAssigned
+    | TreesDecided
     | VersionAdded
     | VersionEnded
     | RosterChanged
@@ -203,10 +219,12 @@ class Welcome(Message, frozen=True, kw_only=True):
 
 
 class GroupLoad(msgspec.Struct, frozen=True, array_like=True):
-    """What a job group takes of the agent that leads it, in millionths of a core."""
+    """What a job group takes of the agent that leads it, in millionths of a core; ``windows``: of it, those
+    that the master makes beside the panes."""
 
     uid: GroupUid
     load: Count
+    windows: Count = 0
 
 
 class AgentLoad(msgspec.Struct, frozen=True, array_like=True):
@@ -373,6 +391,17 @@ class AssignJobGroup(Message, frozen=True, kw_only=True, tag=True):
     why: Text
 
 
+class DecideTrees(Message, frozen=True, kw_only=True, tag=True):
+    """The leader of the voters to itself: a job is to have more or fewer trees."""
+
+    uid: JobUid
+    before: Trees
+    trees: Trees
+    at_ms: Millis
+    why: Text
+    roots: tuple[Address, ...] = ()
+
+
 class EndFlow(Message, frozen=True, kw_only=True, tag=True):
     """The leader of the voters to itself: no job has read this flow for a while."""
 
@@ -395,6 +424,7 @@ Proposal = (
     | AddAggregate
     | MoveJobGroup
     | AssignJobGroup
+    | DecideTrees
     | EndFlow
     | AddVersion
     | EndVersion

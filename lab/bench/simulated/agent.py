@@ -132,6 +132,7 @@ class TimedAgent(SimAgent):
     forget_ms = FORGET_MS
     clock_type = TimedClock
     work_type = TimedWork
+    toys = False
 
     def __init__(self, world: TimedWorld, index: int) -> None:
         super().__init__(world, index)

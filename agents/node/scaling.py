@@ -1,0 +1,52 @@
+"""Jobs that get roots, and lose them, by themselves (protocol 5.15): ``ALTER JOB … SCALE AUTO (1, 4)``.
+
+The leader of the catalog log's voters asks the planner (``elf.planning.scaling``) for each such job, at the
+pace of all decisions (``elf.planning.pacing``); one is an entry of the log, ``TreesDecided``. The leader of
+the job's group carries it out as the statement ``ALTER JOB … TREES n``: a new version, which begins or is
+aborted like any other. States: none; what was heard of loads is in ``agents.node.balancing``, the rest in the
+log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from elf.job.catalog.loads import job_of_loads, roots_for
+from elf.job.catalog.log import CatalogLog
+from elf.job.messages.log import AgentLoad, DecideTrees
+from elf.job.spec import JobSpec
+from elf.planning.pacing import Turn
+from elf.planning.scaling import trees_for
+
+
+def due(log: CatalogLog, agents: Mapping[str, AgentLoad], turn: Turn, now_ms: int) -> Sequence[DecideTrees]:
+    """What is to be decided of jobs that scale by themselves. ``agents``: their loads, by address."""
+    if not turn.due:
+        return ()
+    found = [_decided(log, spec, agents, now_ms) for spec in log.jobs() if _may(log, spec, turn)]
+    return [one for one in found if one is not None]
+
+
+def _may(log: CatalogLog, spec: JobSpec, turn: Turn) -> bool:
+    """Whether a job scales by itself, is at rest and may change."""
+    live = {one.version for one in log.versions(spec.uid)}
+    quiet = len(live) == 1 and not log.is_paused(spec.uid) and not log.read_by(spec.uid)
+    return spec.scale is not None and quiet and spec.uid not in turn.held
+
+
+def _decided(
+    log: CatalogLog, spec: JobSpec, agents: Mapping[str, AgentLoad], now_ms: int
+) -> DecideTrees | None:
+    job = job_of_loads(log, spec, agents, whole=True)
+    if spec.scale is None or job is None:
+        return None
+    decided = trees_for(job, *spec.scale)
+    if decided.trees == job.trees:
+        return None
+    roots = roots_for(log, spec, decided.trees, agents)
+    if roots is None:
+        return None
+    why = "; ".join(decided.reasons)
+    return DecideTrees(
+        uid=spec.uid, before=job.trees, trees=decided.trees, at_ms=now_ms, why=why, roots=roots
+    )

@@ -1,0 +1,51 @@
+"""What agents say that they do (``AgentLoad``, by address), beside what the catalog log says: what a job
+takes in all, and where the roots of more key ranges are to be.
+
+A job group's load is counted where the log says that the group is: its own leader says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from elf.job.catalog.log import CatalogLog
+from elf.job.messages.log import AgentLoad
+from elf.job.spec import JobSpec, group_uid
+from elf.planning import scaling
+
+CORE: Final = 1e6
+"""Loads are said in millionths of one."""
+
+
+def total(load: AgentLoad) -> float:
+    """In cores."""
+    return (load.rest + sum(one.load for one in load.groups)) / CORE
+
+
+def job_of_loads(
+    log: CatalogLog, spec: JobSpec, agents: Mapping[str, AgentLoad], *, whole: bool = False
+) -> scaling.Job | None:
+    """What a job takes; None where nobody has said it, or (``whole``) somebody has not, of all its groups. Of
+    a group that takes nothing that is said only where its job scales by itself."""
+    trees = spec.plan.trees
+    uids = {uid for place in range(trees) if log.leader(uid := group_uid(spec.uid, place)) is not None}
+    said = [one for load in agents.values() for one in load.groups if one.uid in uids]
+    if len(said) < (len(uids) if whole else 1):
+        return None
+    windows = sum(min(one.load, one.windows) for one in said)
+    return scaling.Job(trees, (sum(one.load for one in said) - windows) / CORE, windows / CORE)
+
+
+def roots_for(
+    log: CatalogLog, spec: JobSpec, trees: int, agents: Mapping[str, AgentLoad]
+) -> tuple[str, ...] | None:
+    """The agents of the key ranges after the first, if a job is to have so many ``trees``: a range that has a
+    job group stays. None where nobody is known who could have another one: an agent with a stream, as the log
+    has no others by name."""
+    known = [log.leader(group_uid(spec.uid, place)) for place in range(1, trees)]
+    taken = {spec.leader, *(at for at in known if at)}
+    loads = {at: total(load) for at, load in agents.items() if log.there(at)}
+    new = iter(scaling.places(loads, taken, known.count(None)))
+    found = [at or next(new, "") for at in known]
+    return tuple(found) if all(found) else None
