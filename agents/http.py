@@ -27,7 +27,7 @@ from agents.bearers import Bearers, Look, Tls
 from agents.connections import Bounds, Door, names_of
 from agents.metrics import CONTENT_TYPE
 from agents.serving import POLICY, Served, bound
-from elf.errors import UserError
+from elf.errors import ElfError, UserError
 from elf.page.events import HEADERS, KEEP_ALIVE_SECS, Event, EventStreams
 
 if TYPE_CHECKING:
@@ -71,6 +71,10 @@ class AgentStatus(Protocol):
 
     def broadcasts(self, job: str) -> Sequence[Fact] | None:
         """The last notices of a job that came here, oldest first; None when there is no such job."""
+
+    async def rows(self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool) -> Fact | None:
+        """The rows of a table that have these values; None when there is no such table. Raises
+        ``UserError``."""
 
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
         """The results of a job from now on, one window after the other; None when there is no such job."""
@@ -134,6 +138,7 @@ class HttpServer:
             Route("/api/v1/streams", self._streams),
             Route("/api/v1/jobs/{name}/notices", self._broadcasts),
             Route("/api/v1/jobs/{name}/windows", self._windows),
+            Route("/api/v1/tables/{name}", self._rows),
         ]
         handlers = {HTTPException: _refuse, NotServing: _not_now, Exception: _fail}
         return Starlette(routes=routes, exception_handlers=handlers)
@@ -169,6 +174,21 @@ class HttpServer:
         if broadcasts is None:
             raise HTTPException(404, f"there is no job {name}")
         return _answer({"notices": broadcasts})
+
+    async def _rows(self, request: Request) -> Response:
+        """``?COLUMN=VALUE&…``, and ``&as_of=any``."""
+        name, asked = request.path_params["name"], request.query_params.multi_items()
+        equals = [one for one in asked if one[0] != "as_of"]
+        as_of = {value for column, value in asked if column == "as_of"}
+        if len(dict(equals)) != len(equals) or as_of - {"any"}:
+            raise HTTPException(400, "a column is given once, and as_of is 'any' or not there")
+        try:
+            rows = await self._facts.rows(name, equals, anywhere=bool(as_of))
+        except ElfError as refused:
+            raise HTTPException(400, str(refused)) from None
+        if rows is None:
+            raise HTTPException(404, f"there is no table {name}")
+        return _answer(rows)
 
     async def _windows(self, request: Request) -> Response:
         name = request.path_params["name"]

@@ -18,11 +18,11 @@ import overlay as ring
 from agents.codec import Message
 from agents.committing import panecommits, windowcommits
 from agents.committing.making import Making
-from agents.disk import groupstore, replicastore
+from agents.disk import groupstore, replicastore, tablestore
 from agents.disk.store import Store, StoreError
 from agents.node.groups import Persisted
 from agents.node.node import Node, NodeEffect, NodeEvent
-from agents.ports import Ports, Told
+from agents.ports import Ports, Queue, Told
 from elf.job import effects as do
 from elf.job import events as was
 from elf.job.catalog.log import encode_entry
@@ -210,6 +210,8 @@ class Loop:
             case do.ReadWindows():
                 me = self.node.me.address
                 self._read("read windows", partial(windowcommits.windows_again, effect, store, me))
+            case do.LookUp():
+                self._read("look up", partial(looked_up, effect, store), "tables")
             case do.Deliver():
                 work.submit("outputs", partial(self._ports.outputs.deliver, effect, store), self._delivered)
             case do.SaveProgram():
@@ -235,7 +237,7 @@ class Loop:
             case _:
                 raise TypeError(f"no such effect: {effect!r}")
 
-    def _read(self, about: str, work: Callable[[], NodeEvent]) -> None:
+    def _read(self, about: str, work: Callable[[], NodeEvent], queue: Queue = "compute") -> None:
         """What somebody has asked to read, and changes nothing here: if it fails, nobody gets it."""
 
         def tried() -> NodeEvent | do.Faulted:
@@ -252,7 +254,7 @@ class Loop:
             else:
                 self.handle(found)
 
-        self._ports.work.submit("compute", tried, then)
+        self._ports.work.submit(queue, tried, then)
 
     # -- tidying up ------------------------------------------------------------------------------------------
 
@@ -307,6 +309,11 @@ def forget(store: Store, names: Sequence[SnapshotName]) -> None:
     disk."""
     with store.unsynced():
         store.delete_snapshots(names)
+
+
+def looked_up(effect: do.LookUp, store: Store) -> was.Consulted:
+    """Rows of a table that somebody has asked for."""
+    return was.Consulted(effect.request, *tablestore.answer(store.tables, effect.request))
 
 
 def fetched(effect: do.Fetch, store: Store) -> was.Fetched:

@@ -50,6 +50,7 @@ Queue = Literal[
     "programs",
     "outputs",
     "past",
+    "tables",
     "aside",
 ]
 """Where work is done:
@@ -63,6 +64,7 @@ Queue = Literal[
 - ``replicas``: other agents' snapshots, in order.
 - ``programs``: checkpoints of jobs in Python, in order; durable before it is told.
 - ``outputs``: results are brought out of the fleet, several at a time; the store is only read.
+- ``tables``: rows of tables are looked up, one question after the other; the store is only read.
 - ``aside``: the store is tidied up, and nobody waits for that.
 """
 

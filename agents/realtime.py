@@ -79,7 +79,8 @@ class Threads:
         self._users = ThreadPoolExecutor(USERS_AT_ONCE, thread_name_prefix="users")
         programs = ThreadPoolExecutor(1, thread_name_prefix="programs")
         past = ThreadPoolExecutor(1, thread_name_prefix="past")
-        self._pools = pool, disk, replicas, programs, past
+        tables = ThreadPoolExecutor(1, thread_name_prefix="tables")
+        self._pools = pool, disk, replicas, programs, past, tables
         self._of: dict[Queue, ThreadPoolExecutor] = {
             "plan": self._plans,
             "compute": pool,
@@ -91,6 +92,7 @@ class Threads:
             "programs": programs,
             "outputs": self._outputs,
             "past": past,
+            "tables": tables,
             "aside": pool,
         }
 

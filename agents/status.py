@@ -7,15 +7,18 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 
+import msgspec
+
 from agents.driver import Driver
 from agents.http import Fact, NotServing
 from agents.inside import Inside
 from agents.reports import outputs_of
 from elf.batch import decode
 from elf.client.values import plain, rfc3339
-from elf.errors import ElfError
+from elf.errors import ElfError, UserError
+from elf.job.tables import is_table
 from elf.page.events import KEPT_BYTES_MAX, Once
-from elf.wire.clients import ONE_SHOT_PREFIX, Execute, Published, WindowResult
+from elf.wire.clients import ONE_SHOT_PREFIX, Execute, Published, Reply, WindowResult
 
 
 class Status:
@@ -118,6 +121,28 @@ class Status:
             for heard in node.broadcasts.of(spec.uid)
         ]
 
+    async def rows(self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool) -> Fact | None:
+        log = self._driver.node.log
+        spec = next((one for one in log.outputs() if is_table(one) and one.name == table), None)
+        if spec is None:
+            return None
+        given = {column.lower() for column, _ in equals}
+        if missing := [one for one in spec.option("key").split(",") if one.lower() not in given]:
+            raise UserError(f"a row is found by its key: add {missing[0]}=… to the question")
+        where = " AND ".join(
+            f"{_quoted(column, chr(34))} = {_quoted(value, chr(39))}" for column, value in equals
+        )
+        sql = f"SELECT * FROM {table}{' AS OF ANY' if anywhere else ''} WHERE {where}"
+        asked = Execute(request=1, sql=sql, creator=spec.creator)
+        found: list[object] = []
+        async for reply in Inside(self._driver, None, spec.creator).anywhere(asked):
+            if isinstance(reply, Reply) and reply.payload:
+                found += [plain(row) for row in decode(reply.payload).to_pylist()]
+            if isinstance(reply, Reply) and reply.done:
+                told = msgspec.json.decode(reply.body)
+                return {"rows": found, "number": told["number"], "as_of": told["as_of"]}
+        raise UserError("the agent ends")
+
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
         if all(spec.name != job for spec in self._driver.node.log.jobs()):
             return None
@@ -169,8 +194,15 @@ class Aside:
     def broadcasts(self, job: str) -> Sequence[Fact] | None:
         raise NotServing(self._why)
 
+    async def rows(self, table: str, equals: Sequence[tuple[str, str]], *, anywhere: bool) -> Fact | None:
+        raise NotServing(self._why)
+
     async def windows(self, job: str) -> AsyncIterator[Fact] | None:
         raise NotServing(self._why)
+
+
+def _quoted(text: str, mark: str) -> str:
+    return f"{mark}{text.replace(mark, 2 * mark)}{mark}"
 
 
 def moment(ms: int) -> str:

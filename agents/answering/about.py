@@ -18,6 +18,7 @@ from elf.job.promised import promise_told
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, Flow, JobSpec, VersionRecord, job_of, place_of
 from elf.job.stragglers import policy_of
+from elf.job.tables import is_table
 from elf.job.work import JobWork
 from elf.ql.own import owns_of
 from elf.ql.plan import Fragment, Plan, Table
@@ -78,7 +79,12 @@ def _decided(one: Decided, named: Callable[[str], str]) -> tuple[str, str, str]:
 
 def outputs_of(job: str, log: CatalogLog) -> list[str]:
     """The outputs of a job, for people."""
-    return [f"{one.name} to {one.target}" for one in log.outputs(job)]
+    return [f"{one.name} to {one.target}" for one in log.outputs(job) if not is_table(one)]
+
+
+def tables_of(job: str, log: CatalogLog) -> list[str]:
+    """The tables of a job, for people."""
+    return [f"{one.name} by {one.option('key')}" for one in log.outputs(job) if is_table(one)]
 
 
 def describe(
@@ -102,6 +108,7 @@ def describe(
         **({"scale": text} if (text := _scale(facts.spec)) else {}),
         **_last_decision(facts.spec.uid, log, named),
         **({"outputs": ", ".join(out)} if (out := outputs_of(facts.spec.uid, log)) else {}),
+        **({"tables": ", ".join(there)} if (there := tables_of(facts.spec.uid, log)) else {}),
         **({"function": text} if (text := functions_told(plan)) else {}),
         **({"aggregates": text} if (text := aggregates_told(plan)) else {}),
         **{f"table {place}": described(one) for place, one in enumerate(_tables(plan), 1)},

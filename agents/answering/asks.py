@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from elf.job import effects as do
-from elf.job.effects import Effect, PastAnswer, PastQuestion
+from elf.job.effects import Effect, PastAnswer, PastQuestion, TableQuestion
 from elf.job.spec import JobSpec
 from elf.ql.own import OwnAggregate
 from elf.wire.base import Answer, Request
@@ -88,7 +88,7 @@ class Evaluate(Offload):
         "SINCE and UNTIL, or elf offline export writes the windows to a file"
     )
 
-    def __init__(self, question: PastQuestion) -> None:
+    def __init__(self, question: PastQuestion | TableQuestion) -> None:
         super().__init__(lambda: None)
         self._question = question
 
@@ -146,7 +146,7 @@ def offload(work: Callable[[], T]) -> Generator[list[Ask], list[Answer], T]:
     return value
 
 
-def evaluate(question: PastQuestion) -> Generator[list[Ask], list[Answer], PastAnswer]:
+def evaluate(question: PastQuestion | TableQuestion) -> Generator[list[Ask], list[Answer], PastAnswer]:
     """What a SELECT over past windows comes to. Raises ``UserError``."""
     asked = Evaluate(question)
     yield [asked]

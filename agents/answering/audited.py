@@ -24,6 +24,7 @@ from elf.job.messages.log import (
 )
 from elf.job.program.spec import Submission
 from elf.job.spec import JobSpec
+from elf.job.tables import is_table
 from elf.ql.user_functions import functions_of
 from elf.security.authored import digest
 from elf.security.certificates import Revocation, Rotation
@@ -103,6 +104,9 @@ def entry(new: LogEntry, log: CatalogLog) -> list[Audited]:
         case OutputAdded():
             one = new.spec
             facts = {"creator": one.creator, "output": one.name, "uid": one.uid, "job": one.job}
+            if is_table(one):
+                facts = {"creator": one.creator, "table": one.name, "uid": one.uid, "job": one.job}
+                return [Audited("table", {**facts, "options": dict(one.options)})]
             return [Audited("output", {**facts, "to": one.target, "options": dict(one.options)})]
         case RosterChanged():
             what, signed_by = new.signed.opened(), shown(new.signed.signer)

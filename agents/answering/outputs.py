@@ -20,8 +20,9 @@ from elf.errors import UserError
 from elf.job.alerts import follow_on
 from elf.job.catalog.log import CatalogLog
 from elf.job.messages.log import AddOutput, DropJobEntry
-from elf.job.output import ALERTED, OUTPUTS_MAX, OutputSpec, is_allowed, kind_of, output_app, why_not
+from elf.job.output import ALERTED, OUTPUTS_MAX, TABLE, OutputSpec, is_allowed, kind_of, output_app, why_not
 from elf.job.spec import JobSpec
+from elf.job.tables import TABLES_MAX, begun, is_table
 from elf.job.work import AlertWork, InspectWork, OutputWork, WorkStatus
 from elf.ql.alert import Alert
 from elf.ql.definition import Read
@@ -50,6 +51,8 @@ class Outputs:
             raise UserError(f"{_noun(statement)} {name}: {why}")
         if statement.alert is not None:
             yield from offload(partial(_check, name, job, statement.target, statement.alert))
+        if kind_of(statement.target) == TABLE:
+            self._check_table(name, job, options)
         own = [one for one in self._log.outputs() if (one.name, one.creator) == (name, job.creator)]
         if own:
             what = _noun(own[0])
@@ -60,7 +63,9 @@ class Outputs:
             raise UserError(
                 f"job {job.name} has {OUTPUTS_MAX} outputs and alerts, the most that a job can have"
             )
-        note = yield from self._allowed(f"{_noun(statement)} {name}", statement.target)
+        note = ""
+        if kind_of(statement.target) != TABLE:
+            note = yield from self._allowed(f"{_noun(statement)} {name}", statement.target)
         spec = OutputSpec(
             name,
             job.creator,
@@ -81,8 +86,22 @@ class Outputs:
             raise UserError(
                 f"{_noun(spec)} {name} is not made: {why}; SHOW {_noun(spec).upper()}S tells which there are"
             )
+        if is_table(spec):
+            return Reply(
+                request=asked.request, text=f"table {name} created, of the last window and all to come"
+            )
         since = "everything that is kept" if spec.from_beginning else "what comes from now on"
         return Reply(request=asked.request, text=f"{_noun(spec)} {name} created, of {since}{note}")
+
+    def _check_table(self, name: str, job: JobSpec, options: Mapping[str, str]) -> None:
+        """Raises ``UserError`` where a job can have no such table."""
+        if name in self._log.streams():
+            raise UserError(f"table {name}: there is a stream of that name; choose another one")
+        if sum(map(is_table, self._log.outputs(job.uid))) >= TABLES_MAX:
+            raise UserError(f"job {job.name} has {TABLES_MAX} tables, the most that a job can have")
+        spec = OutputSpec(name, job.creator, 0, job.uid, f"{TABLE}:", tuple(options.items()))
+        if isinstance(why := begun(spec, job.plan), str):
+            raise UserError(f"table {name} of job {job.name}: {why}")
 
     def _allowed(self, which: str, target: str) -> Generator[list[Ask], list[Answer], str]:
         """What to add where some agents do not let data out to a target. Raises ``UserError`` if none of
@@ -107,7 +126,8 @@ class Outputs:
             raise UserError(f"there is no {noun} {statement.name}; {known}")
         if _noun(spec) != noun:
             other = _noun(spec)
-            raise UserError(f"{spec.name} is an {other}, and no {noun}: DROP {other.upper()} {spec.name}")
+            a = "a" if other == "table" else "an"
+            raise UserError(f"{spec.name} is {a} {other}, and no {noun}: DROP {other.upper()} {spec.name}")
         if spec.creator != asked.creator:
             raise UserError(f"{noun} {spec.name} is {spec.creator}'s, and only {spec.creator} may drop it")
         author = yield from offload(partial(author_of, asked, statement))
@@ -130,7 +150,7 @@ class Outputs:
         found: list[dict[str, object]] = []
         for spec in self._log.outputs():
             job = self._log.job(spec.job)
-            if job is not None and (spec.alert is not None) == alerts:
+            if job is not None and (spec.alert is not None) == alerts and not is_table(spec):
                 row = self._row(spec, job, work.get(spec.uid))
                 found.append(row if spec.alert is None else _told_by(spec.alert, row, work.get(spec.uid)))
         return found
@@ -184,7 +204,8 @@ def _check(name: str, job: JobSpec, target: str, alert: Alert) -> None:
 
 
 def _noun(one: OutputSpec | ql.CreateOutput | ql.DropOutput) -> str:
-    return "alert" if one.alert else "output"
+    target = getattr(one, "target", f"{TABLE}:" if getattr(one, "table", False) else "")
+    return "alert" if one.alert else "table" if kind_of(target) == TABLE else "output"
 
 
 def _told_by(alert: Alert, row: dict[str, object], work: OutputWork | None) -> dict[str, object]:

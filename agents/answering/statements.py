@@ -35,6 +35,7 @@ from agents.answering.quotas import Creators, Quotas
 from agents.answering.scaling import Scaling
 from agents.answering.sharing import Instead
 from agents.answering.submissions import Submissions, described, program_row
+from agents.answering.tables import Tables
 from agents.answering.tapping import Tapping
 from agents.answering.tracing import Tracing
 from elf.batch import encode
@@ -91,8 +92,10 @@ class Statements:
         job_groups: JobGroups,
         copies: Callable[[], Mapping[str, object]],
         keys: KeyRequests,
+        holds: Callable[[str], bool],
         quotas: Quotas = Quotas(),  # noqa: B008 (it is a value)
     ) -> None:
+        """``holds``: whether this agent is a member of the group of a job, by its uid."""
         self._keys = keys
         self._me = me
         self._copies = copies
@@ -110,6 +113,7 @@ class Statements:
         self._tapping = Tapping(log, fleet)
         self._tracing = Tracing(log, fleet, self.masters)
         self._outputs = Outputs(log, fleet, self.masters)
+        self._tables = Tables(log, fleet, self.masters, me.address, holds)
         self._aggregates = Aggregates(log, fleet, self.creators)
         self._once = Once(log)
         self._one_shots = 0
@@ -120,16 +124,21 @@ class Statements:
         """All statements of a text, one after the other; the last one's reply is the reply. ``who`` asks must
         have the roles for all of them."""
         _must_have("read", "a statement", who)  # before anything is read
-        parsed = yield from offload(partial(_parsed, asked.sql, who))
+        parsed = yield from offload(partial(_parsed, asked.sql, who, self._tables.names()))
         changes = any(is_change(role_of_statement(type(one).__name__)) for one in parsed)
         asked = self._once.taken(asked, who, now_ms, changes=changes)
         from elf.ql import changes as changed
-        from elf.ql import past, statements
+        from elf.ql import keyed, past, statements
 
         for statement in parsed[:-1]:
             if isinstance(
                 statement,
-                statements.Select | statements.Subscribe | past.PastSelect | past.RowsOf | changed.PreviewJob,
+                statements.Select
+                | statements.Subscribe
+                | past.PastSelect
+                | past.RowsOf
+                | keyed.TableSelect
+                | changed.PreviewJob,
             ):
                 raise UserError(
                     "a SELECT, SUBSCRIBE, ROWS OF or PREVIEW can only be the last of several statements"
@@ -168,7 +177,7 @@ class Statements:
     def _statement(
         self, asked: Execute, statement: statements.Statement, now_ms: int, who: Principal | None
     ) -> Procedure:
-        from elf.ql import aggregates, changes, outputs, past, statements
+        from elf.ql import aggregates, changes, keyed, outputs, past, statements
 
         asked = self._for_owner(asked, statement, who)
         match statement:
@@ -211,6 +220,8 @@ class Statements:
                 return (yield from self._explain(asked, statement, now_ms))
             case past.PastSelect():
                 return (yield from Past(self.masters).select(asked, statement, now_ms))
+            case keyed.TableSelect():
+                return (yield from self._tables.select(asked, statement))
             case past.RowsOf():
                 return (yield from self._tracing.rows_of(asked, statement, now_ms))
 
@@ -389,6 +400,8 @@ class Statements:
             rows += [program_row(spec, facts) for spec, facts in programs]
         elif what in ("outputs", "alerts"):
             rows = yield from self._outputs.rows(alerts=what == "alerts")
+        elif what == "tables":
+            rows = yield from self._tables.rows()
         elif what == "aggregates":
             rows = self._aggregates.rows()
         elif what == "streams":
@@ -408,6 +421,8 @@ class Statements:
                 {"column": column.name, "type": column.type} for column in schema.columns
             ]
             return _table_of(asked.request, columns, f"columns of {name}: no line has shown any")
+        if name in self._tables.names():
+            return _table_of(asked.request, (yield from self._tables.describe(asked, name)), name)
         if self._log.find_job(name, asked.creator) is None:
             for program, known in (yield from self._submissions.inspect()):
                 if program == self._log.find_program(name, asked.creator):
@@ -524,11 +539,16 @@ def _compare_options(argument: str) -> CompareOptions:
         raise UserError(f"compare cannot be read: {error}") from None
 
 
-def _parsed(text: str, who: Principal | None) -> list[statements.Statement]:
-    """The statements of a text. Raises ``UserError`` where they are not ``who``'s to say."""
+def _parsed(text: str, who: Principal | None, tables: frozenset[str]) -> list[statements.Statement]:
+    """The statements of a text; ``tables``: names that are of tables. Raises ``UserError`` where they are not
+    ``who``'s to say."""
     from elf.ql import statements
+    from elf.ql.keyed import over_table
 
-    parsed = statements.parse(text)
+    parsed = [
+        (over_table(one.sql, one.query, tables) or one) if isinstance(one, statements.Select) else one
+        for one in statements.parse(text)
+    ]
     if not parsed:
         raise UserError("nothing to do: the statement is empty")
     for statement in parsed:

@@ -1,4 +1,5 @@
-"""A SELECT over past windows (``elf.client.past``), evaluated by DuckDB, with bounds on time, rows and bytes.
+"""A SELECT over past windows (``elf.client.past``) or over rows of a table, evaluated by DuckDB, with bounds
+on time, rows and bytes.
 
 A DuckDB of its own sees the one table, and nothing else of the host (``agents.tasks.engine``). What is wrong
 with the SELECT is told as DuckDB says it.
@@ -15,10 +16,10 @@ import duckdb
 import pyarrow as pa
 
 from agents.tasks.engine import apart, one_select
-from elf.batch import encode
-from elf.client.past import past_of
+from elf.batch import decode, encode
+from elf.client.past import joined, past_of
 from elf.errors import ElfBug, UserError
-from elf.job.effects import PastAnswer, PastQuestion
+from elf.job.effects import PastAnswer, PastQuestion, TableQuestion
 
 SECS_MAX: Final = 8.0
 AGAIN_SECS: Final = 0.1
@@ -30,13 +31,21 @@ PORTION_BYTES: Final = 4 << 20
 _BATCH_ROWS: Final = 16_384
 
 
-def evaluate(question: PastQuestion) -> PastAnswer:
+def evaluate(question: PastQuestion | TableQuestion) -> PastAnswer:
     """Raises ``UserError``: for what DuckDB says against the SELECT, and for more than it may come to."""
+    if isinstance(question, TableQuestion):
+        return _answer(question, joined([decode(one) for one in question.rows]))
     bounds = question.since_us, question.until_us
     found = past_of(question.windows, bounds, all_revisions=question.all_revisions)
-    if not found.table.num_columns:
-        return PastAnswer((), 0, found.windows, found.empty)
-    batches = _selected(question, found.table)
+    return _answer(question, found.table, found.windows, found.empty)
+
+
+def _answer(
+    question: PastQuestion | TableQuestion, table: pa.Table, windows: int = 0, empty: int = 0
+) -> PastAnswer:
+    if not table.num_columns:
+        return PastAnswer((), 0, windows, empty)
+    batches = _selected(question, table)
     portions, waiting = [], list[pa.RecordBatch]()
     for batch in batches:
         waiting.append(batch)
@@ -46,10 +55,10 @@ def evaluate(question: PastQuestion) -> PastAnswer:
     if waiting:
         portions.append(encode(pa.Table.from_batches(waiting)))
     rows = sum(batch.num_rows for batch in batches)
-    return PastAnswer(tuple(portions), rows, found.windows, found.empty)
+    return PastAnswer(tuple(portions), rows, windows, empty)
 
 
-def _selected(question: PastQuestion, table: pa.Table) -> list[pa.RecordBatch]:
+def _selected(question: PastQuestion | TableQuestion, table: pa.Table) -> list[pa.RecordBatch]:
     """At least one, which may have no rows."""
     connection = apart(MEMORY_BYTES)
     try:
@@ -62,19 +71,18 @@ def _selected(question: PastQuestion, table: pa.Table) -> list[pa.RecordBatch]:
                 rows, size = rows + batch.num_rows, size + batch.nbytes
                 if rows > ROWS_MAX or size > BYTES_MAX:
                     most = f"{ROWS_MAX:,} rows and {BYTES_MAX >> 20} MiB"
-                    raise UserError(
-                        f"the SELECT comes to more than {most}: add LIMIT, or let elf offline export write "
-                        "the windows to a file"
-                    )
+                    more = ", or let elf offline export write the windows to a file"
+                    more = more if isinstance(question, PastQuestion) else ""
+                    raise UserError(f"the SELECT comes to more than {most}: add LIMIT{more}")
             return found or [pa.RecordBatch.from_pylist([], reader.schema)]
     except ElfBug:
-        raise UserError("over past windows one SELECT is wanted") from None
+        raise UserError(f"over {_over(question)[0]} one SELECT is wanted") from None
     except (
         duckdb.Error,
         pa.ArrowException,
         RuntimeError,
     ) as error:  # of a reader they are Arrow's, or none's
-        raise UserError(_refused(str(error))) from None
+        raise UserError(_refused(str(error), question)) from None
     finally:
         connection.close()
 
@@ -100,14 +108,21 @@ def _interrupted(connection: duckdb.DuckDBPyConnection, secs: float) -> Iterator
         thread.join()
 
 
-def _refused(said: str) -> str:
-    shorter = "choose a shorter time with SINCE and UNTIL"
+def _over(question: PastQuestion | TableQuestion) -> tuple[str, str]:
+    """What a SELECT is over, and how it is made shorter."""
+    if isinstance(question, TableQuestion):
+        return "a table", "ask for fewer rows, by their key"
+    return "past windows", "choose a shorter time with SINCE and UNTIL"
+
+
+def _refused(said: str, question: PastQuestion | TableQuestion) -> str:
+    what, shorter = _over(question)
     if "interrupt" in said.lower():
-        return f"the SELECT over past windows takes more than {SECS_MAX:g} s: {shorter}"
+        return f"the SELECT over {what} takes more than {SECS_MAX:g} s: {shorter}"
     if "out of memory" in said.lower():
         memory = f"{MEMORY_BYTES >> 20} MiB of memory"
-        return f"the SELECT over past windows needs more than {memory}: {shorter}"
-    return f"over past windows DuckDB says: {_one_line(said)}"
+        return f"the SELECT over {what} needs more than {memory}: {shorter}"
+    return f"over {what} DuckDB says: {_one_line(said)}"
 
 
 def _one_line(text: str) -> str:

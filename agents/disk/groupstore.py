@@ -35,6 +35,7 @@ from elf.job.group.port import (
 from elf.job.output import OutputKept
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import END_OF_TIME, START_OF_TIME, JobSpec, VersionRecord, is_range
+from elf.job.tables import TableKept
 
 T = TypeVar("T")
 _output_of: Final = msgspec.msgpack.Decoder(OutputKept).decode
@@ -92,6 +93,11 @@ def apply(store: Store, record: bytes) -> tuple[int, ...]:
                 store.drop_output(fact.job, fact.output)
             case OutputKept():
                 store.save_output(fact.job, fact.output, fact.number, log.encode(fact))
+            case TableKept(over=True):
+                store.tables.end(fact.table)
+            case TableKept():
+                last = next(iter(store.last_windows(fact.job, 1)), None)
+                store.tables.begin(fact, last, store.last_windows_seq(fact.job))
     return ()
 
 
@@ -140,7 +146,9 @@ def _keep_panes(store: Store, row: PaneCommit) -> int:
 def _keep_windows(store: Store, row: WindowCommit) -> int:
     near = store.windows(row.job, row.first_start - 1, row.last_end + 1)
     known = next((other for other in near if other.name == row.name), None)
-    return store.commit_windows(row) if known is None else known.seq
+    number = store.commit_windows(row) if known is None else known.seq
+    store.tables.take(row, number)
+    return number
 
 
 def install(store: Store, effect: InstallJobGroup) -> None:
@@ -153,6 +161,8 @@ def install(store: Store, effect: InstallJobGroup) -> None:
         with store.unsynced():
             store.bootstrap_master(state.uid, log.encode(state.job))
     master = () if state.master is None else (state.master,)
+    for table in state.tables:  # they have the windows of the state already
+        store.tables.install(table)
     for fact in (*job, *state.flows, *state.panes, *state.windows, *state.outputs, *master):
         apply(store, log.encode(fact))
 
@@ -174,7 +184,14 @@ def summary(store: Store, effect: SummariseJobGroup) -> bytes:
     share = max(STATE_PANES_BYTES - over, 0) // max(len(flows), 1)
     panes = [row for uid in effect.flows for row in newest(store, uid, share)]
     return log.encode(
-        log.JobGroupState(job, tuple(flows), tuple(panes), tuple(windows), _outputs(store, effect.uid))
+        log.JobGroupState(
+            job,
+            tuple(flows),
+            tuple(panes),
+            tuple(windows),
+            _outputs(store, effect.uid),
+            tables=store.tables.states(effect.uid),
+        )
     )
 
 
@@ -243,7 +260,8 @@ def stored_job(store: Store, record: bytes, state: str) -> StoredJob:
     kept = msgspec.msgpack.decode(record, type=_JobRecord)
     uid = kept.spec.uid
     published, outputs = store.last_windows_seq(uid), _outputs(store, uid)
-    return StoredJob(kept.spec, state, kept.versions, store.assembled(uid), published, outputs)
+    tables = store.tables.of(uid)
+    return StoredJob(kept.spec, state, kept.versions, store.assembled(uid), published, outputs, tables)
 
 
 def stored_jobs(store: Store) -> tuple[StoredJob, ...]:

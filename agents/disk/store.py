@@ -23,9 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from agents.disk import hardstate
+from agents.disk import hardstate, tablestore
 from agents.disk.sqlite import SqliteFile, StoreError
 from agents.disk.tables import APPLICATION_ID, SCHEMA, SCHEMA_VERSION
+from agents.disk.tablestore import TableStore
 from elf.errors import ElfBug
 from elf.job import provenance
 from elf.job.commits import UNNUMBERED, PaneCommit, PaneCommitName, WindowCommit
@@ -95,6 +96,7 @@ class Store:
         self._file = SqliteFile(
             str(path), schema=SCHEMA, version=SCHEMA_VERSION, application_id=APPLICATION_ID
         )
+        self.tables = TableStore(self._file)
 
     def close(self) -> None:
         """Closes every thread's connection. No other call may be under way or follow."""
@@ -412,6 +414,7 @@ class Store:
             con.execute("DELETE FROM jobs WHERE uid = ?", (uid,))
             con.execute("DELETE FROM window_commits WHERE job = ?", (uid,))
             con.execute("DELETE FROM outputs WHERE job = ?", (uid,))
+            tablestore.forget(con, uid)
             con.execute("DELETE FROM masters WHERE uid = ?", (uid,))
             for flow in flows:
                 con.execute("DELETE FROM flows WHERE uid = ?", (flow,))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from agents.disk import hardstate
+from agents.disk import hardstate, tablestore
 
-SCHEMA_VERSION: Final = 13
+SCHEMA_VERSION: Final = 14
 APPLICATION_ID: Final = 0x656C6631
 """``elf1``: tells our files from other programs' SQLite files."""
 
@@ -53,4 +53,5 @@ CREATE TABLE replicas (
   PRIMARY KEY (flow, member, pane_start, pane_end, part));
 """
     + hardstate.SCHEMA
+    + tablestore.SCHEMA
 )

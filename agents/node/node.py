@@ -196,6 +196,7 @@ class Node:
                 self.job_groups,
                 self.replicas.status,
                 KeyRequests(log, self.membership, keys),
+                self.hosting.holds,
                 settings.quotas,
             ),
         )

@@ -18,8 +18,8 @@ from agents.node.catalog import Catalog
 from agents.node.hosting import Hosting
 from agents.node.leaving import Leaving
 from agents.node.working import Working
-from elf.job.effects import Consult, Examine, Send
-from elf.job.group.groups import JobGroups, refusal
+from elf.job.effects import Consult, Examine, LookUp, Send
+from elf.job.group.groups import JobGroups, absent, refusal
 from elf.job.group.placing import AtKey, Here, Taken
 from elf.job.group.router import Router
 from elf.job.messages.groups import (
@@ -47,6 +47,7 @@ from elf.job.messages.inquiries import (
 from elf.job.messages.log import AgentLoad
 from elf.job.spec import app_id
 from elf.job.stamps import InspectStamps
+from elf.job.tables import ReadTable
 from elf.job.work import InspectWork, WorkStatus, flow_work
 from elf.wire.base import Answer, Request
 from elf.wire.clients import InspectAgent
@@ -94,6 +95,10 @@ class Requests:
                 return [*self._router.asked(request, now_ms), *self.remind(now_ms)]
             case DropJob() | SubscribeJob() | Inspect() | ReadPast() | FillHistory():
                 return list(self._router.asked(request, now_ms))
+            case ReadTable():
+                leads = self._job_groups.term(request.uid) is not None
+                here = leads or (request.anywhere and self._hosting.holds(request.uid))
+                return [LookUp(request) if here else absent(self._log, request)]
             case HandOverJob():
                 return list(self._hosting.hand_over(request, now_ms))
             case NotifyJob():

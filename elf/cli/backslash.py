@@ -20,6 +20,7 @@ COMMANDS: Final[Mapping[str, str]] = {
     "\\dm": "agents",
     "\\do": "outputs",
     "\\da": "alerts",
+    "\\dt": "tables",
     "\\g": "[FILE]  at a statement's end: perform it, into a file (.csv, .json, else as it is shown)",
     "\\i": "FILE  perform the statements of a file",
     "\\timing": "[on|off]  say how long statements take",
@@ -36,6 +37,7 @@ STATEMENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "\\dm": ("SHOW MEMBERS;",),
     "\\do": ("SHOW OUTPUTS;",),
     "\\da": ("SHOW ALERTS;",),
+    "\\dt": ("SHOW TABLES;",),
 }
 _GO: Final = re.compile(r"\\g(?:[ \t]+(?P<file>\S+))?[ \t]*\Z")
 _SWITCHES: Final = frozenset({"\\timing", "\\live", "\\pager"})

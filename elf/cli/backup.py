@@ -28,6 +28,7 @@ from elf.errors import UserError
 from elf.job.catalog.log import CatalogLog, decode_entry
 from elf.job.output import OutputSpec
 from elf.job.spec import JobSpec
+from elf.job.tables import is_table
 from elf.security.files import write
 from elf.wire.clients import ONE_SHOT_PREFIX
 
@@ -158,9 +159,19 @@ def _job(spec: JobSpec, found: Backup) -> Iterator[str]:
         yield f"ALTER JOB {_name(spec.name)} SET FUNCTION {function.kind} FROM {_text(path)};"
 
 
+def create_table(table: OutputSpec, job: str) -> str:
+    """The statement that makes a table of a job."""
+    key = ", ".join(map(_name, table.option("key").split(",")))
+    minutes = int(table.option("retain", "0")) // 60_000_000
+    retained = f" RETAIN {minutes} MINUTES" if minutes else ""
+    return f"CREATE TABLE {_name(table.name)} FROM JOB {_name(job)} KEY ({key}){retained}"
+
+
 def _output(output: OutputSpec, job: str) -> str:
     pairs = ", ".join(f"{key} = {_text(value)}" for key, value in output.options)
     options = f" WITH ({pairs})" if pairs else ""
+    if is_table(output):
+        return create_table(output, job)
     if output.alert is None:
         begin = " FROM BEGINNING" if output.from_beginning else ""
         name, target = _name(output.name), _text(output.target)

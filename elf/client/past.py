@@ -94,7 +94,7 @@ def past_of(
         ([3, 1], [1, 1])
     """
     tables = [decode(one.status) for one in results]
-    said, spans = _joined(tables), _spans(tables, results)
+    said, spans = joined(tables), _spans(tables, results)
     inside = (spans.starts >= bounds[0]) & (spans.starts < bounds[1])
     if last is not None:
         each = zip(*(column.tolist() for column in spans), strict=True)
@@ -110,7 +110,7 @@ def past_of(
     revisions = said["revision"].to_numpy()
     order = np.lexsort((places, spans.numbers[of], revisions[of], spans.ends[of], spans.starts[of]))
     of, places = of[order], places[order]
-    rows = _joined([_own(table) for table in payloads if table.num_rows]).take(pa.array(places))
+    rows = joined([_own(table) for table in payloads if table.num_rows]).take(pa.array(places))
     table = _table(said.take(pa.array(of)), rows)
     return Past(table, windows, windows - len(np.unique(of)))
 
@@ -192,7 +192,8 @@ def _own(table: pa.Table) -> pa.Table:
     return table.select([name for name in table.column_names if name not in _FIRST])
 
 
-def _joined(tables: Sequence[pa.Table]) -> pa.Table:
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """One table of all their rows, in the widest of the types that a column has, or as text."""
     if not tables:
         return pa.table({})
     try:

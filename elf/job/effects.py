@@ -23,6 +23,7 @@ from elf.job.output import OutputKept, OutputSpec
 from elf.job.program.spec import ProgramSpec
 from elf.job.snapshots import Threshold
 from elf.job.spec import Flow, JobSpec, VersionRecord
+from elf.job.tables import ReadTable, TableKept
 from elf.ql.own import OwnAggregate
 from elf.ql.plan import Plan, Top
 from elf.security.certificates import Signed
@@ -218,6 +219,18 @@ class SaveFlow(msgspec.Struct, frozen=True):
 
     flow: str
     first_pane: int
+
+
+class SaveTable(msgspec.Struct, frozen=True, eq=False):
+    """Have the job group commit that a table begins, or is over; comes back as committed."""
+
+    kept: TableKept
+
+
+class LookUp(msgspec.Struct, frozen=True):
+    """Read rows of a table from the store; comes back as ``Consulted``."""
+
+    request: ReadTable
 
 
 class SaveOutput(msgspec.Struct, frozen=True, eq=False):
@@ -474,6 +487,14 @@ class PastQuestion(msgspec.Struct, frozen=True, eq=False):
     all_revisions: bool = False
 
 
+class TableQuestion(msgspec.Struct, frozen=True, eq=False):
+    """A SELECT over rows of a table of that ``name``, which came as encoded tables."""
+
+    select: str
+    name: str
+    rows: tuple[bytes, ...]
+
+
 class PastAnswer(msgspec.Struct, frozen=True, eq=False):
     """Its rows, as encoded tables that are to be told one after the other; how many rows and windows there
     are, and how many windows have no rows."""
@@ -485,10 +506,11 @@ class PastAnswer(msgspec.Struct, frozen=True, eq=False):
 
 
 class EvaluatePast(msgspec.Struct, frozen=True, eq=False):
-    """What is it? For a client of this agent. Comes back as ``Offloaded``, with a ``PastAnswer``."""
+    """What does the SELECT come to? For a client of this agent. Comes back as ``Offloaded``, with a
+    ``PastAnswer``."""
 
     id: int
-    question: PastQuestion
+    question: PastQuestion | TableQuestion
 
 
 class TryAggregate(msgspec.Struct, frozen=True, eq=False):
@@ -534,6 +556,8 @@ Effect = (
     | SaveJob
     | SaveFlow
     | SaveOutput
+    | SaveTable
+    | LookUp
     | KeepFilled
     | Deliver
     | SaveProgram

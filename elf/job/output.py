@@ -37,6 +37,8 @@ _DATABASE: Final = re.compile(r"\A/[\w.$ -]{1,63}\Z")
 _HOST: Final = re.compile(r"\A([\w.-]+|[0-9a-f:.]+)\Z", re.ASCII)
 _UNFIT: Final = re.compile(r"[\s#\\]")
 """What no target has: programs do not agree on what it means in a URL."""
+TABLE: Final = "table"
+"""The kind of a table: rows that stay in the fleet (``elf.job.tables``)."""
 ALERTED: Final = frozenset({"http", "https"})
 """The schemes of targets that take what an alert says."""
 KINDS: Final[Mapping[str, frozenset[str]]] = {
@@ -51,6 +53,7 @@ KINDS: Final[Mapping[str, frozenset[str]]] = {
     "prometheus": _SERIES,
     "otlp+http": _SERIES | {"secret"},
     "otlp+https": _SERIES | {"secret"},
+    TABLE: frozenset({"key", "retain"}),
 }
 """The schemes of targets, each with the options that it takes."""
 
@@ -119,7 +122,7 @@ def kind_of(target: str) -> str:
 def why_not(target: str, options: Mapping[str, str]) -> str:
     """Why nothing can be delivered there; empty: it can, where a host allows it. What a target is for
     ``is_allowed`` it is for everybody: nothing in it, decoded or not, leads elsewhere."""
-    kind, known = kind_of(target), ", ".join(f"{name}:" for name in KINDS)
+    kind, known = kind_of(target), ", ".join(f"{name}:" for name in KINDS if name != TABLE)
     if kind not in KINDS:
         return f"no target begins like {target[:40]!r}; there are {known}"
     try:
@@ -147,6 +150,8 @@ def _plain(path: str) -> str:
 
 
 def _why_not_kind(kind: str, url: SplitResult, path: str) -> str:
+    if kind == TABLE:
+        return "" if not url.path and not url.query and not url.netloc else "a table has no place of its own"
     if kind == "prometheus":
         return "" if not url.path and not url.query else "the target of gauges is 'prometheus:' alone"
     if kind in ("file", "delta"):
@@ -167,6 +172,8 @@ def _why_not_kind(kind: str, url: SplitResult, path: str) -> str:
 
 
 def _why_not_options(kind: str, options: Mapping[str, str]) -> str:
+    if kind == TABLE and not (options.get("key") and options.get("retain", "1").isdecimal()):
+        return "a table has a key, and RETAIN a number of µs"
     series = options.get("series", "1")
     if not series.isdecimal() or not 0 < int(series) <= SERIES_MAX:
         return f"series is a number up to {SERIES_MAX:,}, not {series!r}"

@@ -66,3 +66,7 @@ def burn(parts: int) -> None:
             f"the query is too large: its plan takes more than {FUEL:,} steps; use fewer or shorter "
             "expressions, smaller tables, and fewer subqueries in one another"
         )
+
+
+KEYS_MAX: Final = 256
+"""Values of a column by which rows of a table are looked up; with more, all of them are read."""

@@ -33,11 +33,12 @@ class CreateOutput(Struct, frozen=True):
 
 
 class DropOutput(Struct, frozen=True):
-    """``DROP OUTPUT name``, or ``DROP ALERT name``."""
+    """``DROP OUTPUT name``, ``DROP ALERT name`` or ``DROP TABLE name``."""
 
     sql: str
     name: str
     alert: bool = False
+    table: bool = False
 
 
 def read_create_output(words: Words) -> CreateOutput:
@@ -48,6 +49,9 @@ def read_create_output(words: Words) -> CreateOutput:
     job = words.name("the job's name")
     words.expect("TO")
     target = words.string("where to, in quotes ('https://…')")
+    if target.lower().startswith("table:"):
+        words.index -= 1
+        words.fail("expected a target outside of the fleet (a table is made by CREATE TABLE)")
     options = _options(words) if words.next_is("WITH") else {}
     from_beginning = False
     if words.next_is("FROM"):

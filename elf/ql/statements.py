@@ -36,6 +36,7 @@ from elf.ql.changes import (
 )
 from elf.ql.dialect import Elf, Lateness, Windowing
 from elf.ql.fuel import CHARS_MAX, DEPTH_MAX, DIGITS_MAX, LEVELS_MAX, STATEMENTS_MAX, TOKENS_MAX
+from elf.ql.keyed import TableSelect, read_as_of, read_create_table, read_drop_table
 from elf.ql.outputs import (
     CreateOutput,
     DropOutput,
@@ -129,18 +130,20 @@ class NotifyJob(Struct, frozen=True):
     text: str
 
 
-Shown = Literal["jobs", "outputs", "alerts", "aggregates", "streams", "members", "archives", "decisions"]
+Shown = Literal[
+    "jobs", "outputs", "alerts", "tables", "aggregates", "streams", "members", "archives", "decisions"
+]
 
 
 class Show(Struct, frozen=True):
-    """``SHOW JOBS | OUTPUTS | ALERTS | AGGREGATES | STREAMS | MEMBERS | ARCHIVES | DECISIONS``"""
+    """``SHOW JOBS | OUTPUTS | ALERTS | TABLES | AGGREGATES | STREAMS | MEMBERS | ARCHIVES | DECISIONS``"""
 
     sql: str
     what: Shown
 
 
 class Describe(Struct, frozen=True):
-    """``DESCRIBE [JOB | STREAM] name``."""
+    """``DESCRIBE [JOB | STREAM | TABLE] name``."""
 
     sql: str
     name: str
@@ -184,12 +187,14 @@ Statement = (
     | Explain
     | PastSelect
     | RowsOf
+    | TableSelect
 )
 
 _SHOWN: Final[Mapping[str, Shown]] = {
     "JOBS": "jobs",
     "OUTPUTS": "outputs",
     "ALERTS": "alerts",
+    "TABLES": "tables",
     "AGGREGATES": "aggregates",
     "STREAMS": "streams",
     "MEMBERS": "members",
@@ -460,7 +465,8 @@ def _read_select(words: Words) -> Statement:
     past = read_past_select(words)
     if past is not None:
         return past
-    return Select(words.text, words.query())
+    of_table = read_as_of(words)
+    return Select(words.text, words.query()) if of_table is None else of_table
 
 
 def _read_create(words: Words) -> Statement:
@@ -469,6 +475,8 @@ def _read_create(words: Words) -> Statement:
         return read_create_output(words)
     if words.next_is("ALERT"):
         return read_create_alert(words)
+    if words.next_is("TABLE"):
+        return read_create_table(words)
     replacing = words.next_is("OR")
     if replacing:
         words.expect("REPLACE")
@@ -488,6 +496,8 @@ def _read_drop(words: Words) -> Statement:
         return read_drop_output(words)
     if words.next_is("ALERT"):
         return read_drop_output(words, alert=True)
+    if words.next_is("TABLE"):
+        return read_drop_table(words)
     if words.next_is("AGGREGATE"):
         return read_drop_aggregate(words)
     words.expect("JOB")
@@ -510,14 +520,17 @@ def _read_show(words: Words) -> Statement:
         if words.next_is(word):
             words.end()
             return Show(words.text, what)
-    return words.fail("expected JOBS, OUTPUTS, ALERTS, AGGREGATES, STREAMS, MEMBERS, ARCHIVES or DECISIONS")
+    return words.fail(
+        "expected JOBS, OUTPUTS, ALERTS, TABLES, AGGREGATES, STREAMS, MEMBERS, ARCHIVES or DECISIONS"
+    )
 
 
 def _read_describe(words: Words) -> Statement:
     words.expect("DESCRIBE")
     if len(words.tokens) > 2 and not words.next_is("JOB"):  # of two words the second is the name
         words.next_is("STREAM")
-    name = words.name("the name of a stream or a job")
+        words.next_is("TABLE")
+    name = words.name("the name of a stream, a job or a table")
     words.end()
     return Describe(words.text, name)
 

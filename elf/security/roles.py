@@ -21,6 +21,7 @@ STATEMENTS: Final[dict[str, Role]] = {
     "Describe": "read",
     "Explain": "read",
     "PastSelect": "read",
+    "TableSelect": "read",
     "RowsOf": "tap",
     "CreateJob": "write",
     "DropJob": "write",

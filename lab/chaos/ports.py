@@ -71,7 +71,7 @@ class SimWork:
 
     def submit(self, queue: Queue, work: Callable[[], T], then: Callable[[T], None]) -> None:
         match queue:
-            case "plan" | "compute" | "functions" | "past":
+            case "plan" | "compute" | "functions" | "past" | "tables":
                 self._agent.world.later(self._agent, lambda: then(work()))
             case "commit" | "outputs":
                 self._agent.world.later(self._agent, partial(self._commit, work, then))

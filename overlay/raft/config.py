@@ -58,7 +58,7 @@ class RaftConfig:
     """Records of one group that wait for their commit; more are refused as busy."""
     piece_bytes: int = 64 * 1024
     """Bytes of one piece of a snapshot."""
-    state_bytes_max: int = 64 * 1024 * 1024
+    state_bytes_max: int = 128 * 1024 * 1024
     """Bytes of one snapshot."""
     compact_entries: int = 1_024
     """Records in a log at which a snapshot is asked for."""

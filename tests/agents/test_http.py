@@ -84,7 +84,7 @@ async def test_an_agent_that_stands_aside_says_why_and_nothing_else() -> None:
         )
         for path in ("/metrics", *(f"/api/v1/{name}" for name in ("jobs", "members", "streams"))):
             assert (await ask(made, path))[::2] == (503, b'{"error":"it waits for room"}')
-        for path in ("/api/v1/jobs/top/notices", "/api/v1/jobs/top/windows"):
+        for path in ("/api/v1/jobs/top/notices", "/api/v1/jobs/top/windows", "/api/v1/tables/seen?ip=a"):
             assert (await ask(made, path))[::2] == (503, b'{"error":"it waits for room"}')
     finally:
         await made.stop()
@@ -109,9 +109,30 @@ async def test_notices_of_a_job(server: HttpServer) -> None:
     assert (await ask(server, "/api/v1/jobs/top/notices"))[2] == b'{"notices":[{"text":"half price"}]}'
 
 
+async def test_rows_of_a_table(server: HttpServer) -> None:
+    told = b'{"rows":[{"ip":"a b"}],"number":3,"anywhere":false}'
+    assert (await ask(server, "/api/v1/tables/seen?ip=a%20b"))[::2] == (200, told)
+    told = b'{"rows":[{"ip":"a","n":"1"}],"number":3,"anywhere":true}'
+    assert (await ask(server, "/api/v1/tables/seen?ip=a&as_of=any&n=1"))[::2] == (200, told)
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status", "error"),
     [
+        ("GET", "/api/v1/tables/none?ip=a", 404, "there is no table none"),
+        ("GET", "/api/v1/tables/seen", 400, "a row is found by its key: add ip=… to the question"),
+        (
+            "GET",
+            "/api/v1/tables/seen?ip=a&ip=b",
+            400,
+            "a column is given once, and as_of is 'any' or not there",
+        ),
+        (
+            "GET",
+            "/api/v1/tables/seen?as_of=now",
+            400,
+            "a column is given once, and as_of is 'any' or not there",
+        ),
         ("GET", "/api/v1/jobs/none/notices", 404, "there is no job none"),
         ("GET", "/nothing", 404, "Not Found"),
         ("POST", "/health", 405, "Method Not Allowed"),

@@ -26,6 +26,7 @@ CREATE JOB filtered AS SELECT product, COUNT(*) AS n FROM clicks GROUP BY produc
 ALTER JOB filtered SET FUNCTION map FROM 'keep.py';
 CREATE JOB most AS SELECT MAX(n) AS n FROM JOB slow;
 CREATE OUTPUT files FROM JOB slow TO 'file:FOLDER/out' WITH (format = 'csv') FROM BEGINNING;
+CREATE TABLE last FROM JOB slow KEY (product) RETAIN 2 HOURS;
 CREATE ALERT many ON JOB slow WHEN n > 3 BY product FOR 2 WINDOWS COVERAGE >= 0.5 NOTIFY 'http://127.0.0.1:9/alerts';
 """
 
@@ -81,7 +82,7 @@ async def test_what_is_backed_up_makes_another_fleet_do_the_same(
         assert unpacked(tmp_path / "two.tar.gz", tmp_path / "again") == names[:-1]
         again = (tmp_path / "again" / "elf-backup" / "fleet.sql").read_text()
         assert again.splitlines()[1:] == text.splitlines()[1:]
-        assert len(statements(again)) == 7
+        assert len(statements(again)) == 8
     finally:
         for agent in (first, second):
             if agent.process is not None:

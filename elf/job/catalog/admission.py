@@ -49,6 +49,7 @@ from elf.job.output import OUTPUTS_MAX
 from elf.job.own import AGGREGATES_MAX
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import Flow, JobSpec, group_uid, job_of, misnamed
+from elf.job.tables import TABLES_MAX, is_table
 from elf.security.authored import SUBMIT
 from overlay.ids import closeness, node_id, to_int
 
@@ -115,7 +116,10 @@ def entry_for(log: CatalogLog, proposal: Proposal) -> LogEntry | None:
             return None if refused else ProgramAdded(seq=seq, spec=spec)
         case AddOutput(spec=output):
             hopeless = log.has_output(output.uid) or _leaps(log, output.uid) or log.job(output.job) is None
-            if hopeless or len(log.outputs(output.job)) >= OUTPUTS_MAX or log.refused_output(output):
+            there = log.outputs(output.job)
+            if hopeless or len(there) >= OUTPUTS_MAX or log.refused_output(output):
+                return None
+            if is_table(output) and sum(map(is_table, there)) >= TABLES_MAX:
                 return None
             same = any((s.name, s.creator) == (output.name, output.creator) for s in log.outputs())
             return None if same else OutputAdded(seq=seq, spec=output)

@@ -1,6 +1,6 @@
 """What the replicated job groups here commit: from the request of a root or master to the answer to it.
 
-    SaveJob, SaveFlow, SaveOutput, KeepFilled, Prune ──────────────┐
+    SaveJob, SaveFlow, SaveOutput, SaveTable, KeepFilled, Prune ───┐
     CommitPanes, CommitWindows ──▶ Draft ──▶ (a thread) ──▶ Drafted ┴─▶ Commit ──▶ the job group's Raft group
        roots, masters ◀── told ◀── Applied ◀── (the store) ◀── Apply ◀── (majority) ◀──┘
 
@@ -28,6 +28,7 @@ from elf.job.effects import (
     SaveJob,
     SaveMaster,
     SaveOutput,
+    SaveTable,
     Skipped,
 )
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
@@ -37,7 +38,7 @@ from elf.job.group.port import Applied, Commit, Draft, Drafted, FoundJobGroup
 from elf.job.group.router import Router
 from elf.job.group.subscribers import numbered
 
-Saved = SaveJob | SaveFlow | SaveOutput | KeepFilled
+Saved = SaveJob | SaveFlow | SaveOutput | SaveTable | KeepFilled
 Wanted = CommitPanes | CommitWindows | Saved | PrunePanes | PruneWindows | BootstrapProgram | SaveMaster
 
 Step = Draft | FoundJobGroup | Commit
@@ -75,7 +76,7 @@ class Commits:
             case SaveMaster():
                 kept = record.MasterKept(effect.uid, effect.number, effect.record)
                 return [Commit(effect.uid, effect.term, record.encode(kept), done=effect)]
-            case SaveOutput():
+            case SaveOutput() | SaveTable():
                 return self._commit(effect.kept.job, effect.kept, effect)
             case KeepFilled():
                 return self._commit(effect.row.job, effect.row, effect)
@@ -159,6 +160,9 @@ class Commits:
                 return self._router.begun(done.flow, now_ms)
             case SaveOutput():
                 return self._router.kept(done, now_ms)
+            case SaveTable():
+                self._router.table_kept(done)
+                return []
             case KeepFilled():
                 return self._router.filled(done, seqs[0], now_ms)
             case Drafted():

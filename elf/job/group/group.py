@@ -23,6 +23,7 @@ from elf.job.promised import Kept, is_promised, promised_ends
 from elf.job.rollup.panes import PRUNE_MS
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import END_OF_TIME, START_OF_TIME
+from elf.job.tables import TableKept
 from elf.job.work import JobWork
 from elf.wire.base import Answer
 from elf.wire.clients import WindowResult
@@ -54,13 +55,14 @@ class JobGroup:
         creator: CreateJob | None = None,
         published: int = 0,
         outputs: Iterable[OutputKept] = (),
+        tables: Iterable[TableKept] = (),
     ) -> None:
         self.master = master
         self.founder = master.spec.master
         self.durable = durable
         self.reconfiguration = Reconfiguration(address, log, master, creator)
         self.subscribers = Subscribers(master, now_ms, published)
-        self.outputs = Outputs(master.spec.uid, published, outputs)
+        self.outputs = Outputs(master.spec.uid, published, outputs, tables)
         self._address = address
         self._created_ms = now_ms
         self._pruned_ms = 0

@@ -46,6 +46,7 @@ from elf.job.messages.inquiries import NotifyJob
 from elf.job.rollup.decide import RootSettings
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord, app_id, job_of
+from elf.job.tables import ReadTable
 from elf.job.work import JobWork
 from elf.wire.base import Answer
 
@@ -232,7 +233,13 @@ class JobGroups:
             state, assembled = cast(JobState, job.state), job.assembled
             master = Master(job.versions, state=state, assembled=assembled, now_ms=now_ms)
             self._job_groups[job.spec.uid] = JobGroup(
-                self._address, self._log, master, now_ms, published=job.published, outputs=job.outputs
+                self._address,
+                self._log,
+                master,
+                now_ms,
+                published=job.published,
+                outputs=job.outputs,
+                tables=job.tables,
             )
         found = [*self._give_way(), *self._deliver(now_ms)]
         found += [*self.roots.follow(now_ms, flows), *self.reading.attach(now_ms)]
@@ -441,7 +448,14 @@ class JobGroups:
 
 def absent(
     log: CatalogLog,
-    request: DropJob | ReconfigureJob | HandOverJob | SubscribeJob | Inspect | ReadPast | FillHistory,
+    request: DropJob
+    | ReconfigureJob
+    | HandOverJob
+    | SubscribeJob
+    | Inspect
+    | ReadPast
+    | ReadTable
+    | FillHistory,
 ) -> Effect:
     """The answer to one who takes us for the job group of a job."""
     return Send(request.origin, Answer(id=request.id, error=not_led(log, job=request.uid)))

@@ -26,8 +26,10 @@ from elf.job.alerts import remembered
 from elf.job.catalog.log import CatalogLog
 from elf.job.effects import Deliver, Effect, SaveOutput
 from elf.job.events import Delivered
+from elf.job.group.tables import Tables
 from elf.job.output import OutputKept, OutputSpec
 from elf.job.spec import JobSpec
+from elf.job.tables import TableKept, is_table
 from elf.job.work import AlertWork, OutputWork
 
 PAUSE_MS: Final = 1_000
@@ -58,9 +60,13 @@ class _Output:
 
 
 class Outputs:
-    """Of the job ``uid``. ``published``: the number of its last results; ``kept``: what its job group has."""
+    """Of the job ``uid``. ``published``: the number of its last results; ``kept``: what its job group has;
+    ``tables``: likewise. A table is an output that stays in the group, and nothing of it is delivered."""
 
-    def __init__(self, uid: str, published: int, kept: Iterable[OutputKept] = ()) -> None:
+    def __init__(
+        self, uid: str, published: int, kept: Iterable[OutputKept] = (), tables: Iterable[TableKept] = ()
+    ) -> None:
+        self.tables = Tables(uid, tables)
         self._uid = uid
         self._published = published
         self._kept = {one.output: one for one in kept}
@@ -69,12 +75,12 @@ class Outputs:
         self._versions: tuple[JobSpec, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self._outputs or self._kept)
+        return bool(self._outputs or self._kept or self.tables)
 
     def follow(self, log: CatalogLog, now_ms: int) -> list[Effect]:
         """The log may have other outputs of the job."""
         self._job, self._versions = log.job(self._uid), log.versions(self._uid)
-        specs = {spec.uid: spec for spec in log.outputs(self._uid)}
+        specs = {spec.uid: spec for spec in log.outputs(self._uid) if not is_table(spec)}
         for uid in self._outputs.keys() - specs.keys():
             del self._outputs[uid]
         for uid, spec in specs.items():
@@ -86,7 +92,7 @@ class Outputs:
         for one in over:
             del self._kept[one.output]
         found: list[Effect] = [SaveOutput(replace(one, over=True)) for one in over]
-        return [*found, *self.advance(now_ms)]
+        return [*found, *self.tables.follow(log, now_ms), *self.advance(now_ms)]
 
     def published(self, number: int, now_ms: int) -> list[Effect]:
         """Results up to this number are committed."""
@@ -95,7 +101,8 @@ class Outputs:
 
     def advance(self, now_ms: int) -> list[Effect]:
         """What is due."""
-        return [effect for one in self._outputs.values() for effect in self._advance(one, now_ms)]
+        found = [effect for one in self._outputs.values() for effect in self._advance(one, now_ms)]
+        return [*found, *self.tables.advance(now_ms)]
 
     def _advance(self, one: _Output, now_ms: int) -> list[Effect]:
         found: list[Effect] = []
@@ -124,6 +131,7 @@ class Outputs:
     def deadline(self, now_ms: int) -> int | None:
         waits = [self._save_due_ms(one, now_ms) for one in self._outputs.values()]
         waits += [one.due_ms for one in self._outputs.values() if self._next(one) is not None]
+        waits += [due] if (due := self.tables.deadline(now_ms)) is not None else []
         return min(waits, default=None)
 
     def delivered(self, event: Delivered, now_ms: int) -> list[Effect]:

@@ -16,17 +16,19 @@ from elf.job.effects import (
     SaveJob,
     SaveMaster,
     SaveOutput,
+    SaveTable,
 )
 from elf.job.events import Failure, PanesCommitted, WindowsCommitted
 from elf.job.output import OutputKept
 from elf.job.program.spec import ProgramSpec
 from elf.job.rollup.flowroots import StoredPanes
 from elf.job.spec import JobSpec, VersionRecord
+from elf.job.tables import TableKept
 
 
 class StoredJob(msgspec.Struct, frozen=True):
     """A job's record from the store, the end of each version's assembled windows, the number of its last
-    windows, and how far its outputs have got."""
+    windows, how far its outputs have got, and its tables."""
 
     spec: JobSpec
     state: str
@@ -34,6 +36,7 @@ class StoredJob(msgspec.Struct, frozen=True):
     assembled: Mapping[int, int] = msgspec.field(default_factory=dict)
     published: int = 0
     outputs: tuple[OutputKept, ...] = ()
+    tables: tuple[TableKept, ...] = ()
 
 
 class StoredMaster(msgspec.Struct, frozen=True):
@@ -133,7 +136,7 @@ class Commit(msgspec.Struct, frozen=True, eq=False):
     term: int
     record: bytes
     whole: bytes = b""
-    done: Drafted | SaveJob | SaveFlow | SaveOutput | KeepFilled | SaveMaster | None = None
+    done: Drafted | SaveJob | SaveFlow | SaveOutput | SaveTable | KeepFilled | SaveMaster | None = None
     at_ms: int = 0
 
 

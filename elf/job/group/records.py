@@ -29,6 +29,7 @@ from elf.job.group.master import JobState
 from elf.job.output import OutputKept
 from elf.job.program.spec import ProgramSpec
 from elf.job.spec import JobSpec, VersionRecord, flow_uid
+from elf.job.tables import TableKept, TableState
 
 RECORD_BYTES_MAX: Final = 32 << 20
 """A pane commit that is larger is known to the other members by name only."""
@@ -137,6 +138,7 @@ JobGroupRecord = (
     | WindowsDropped
     | OutputKept
     | MasterKept
+    | TableKept
 )
 
 
@@ -149,6 +151,7 @@ class JobGroupState(msgspec.Struct, frozen=True, array_like=True):
     windows: tuple[WindowCommit, ...] = ()
     outputs: tuple[OutputKept, ...] = ()
     master: MasterKept | None = None
+    tables: tuple[TableState, ...] = ()
 
     @property
     def uid(self) -> str:
@@ -185,7 +188,7 @@ def record_of(data: bytes, uid: str = "") -> JobGroupRecord | str:
             jobs = [fact.spec.uid]
         case MasterKept():
             jobs = [fact.uid]
-        case WindowCommit() | WindowsDropped() | OutputKept():
+        case WindowCommit() | WindowsDropped() | OutputKept() | TableKept():
             jobs = [fact.job]
         case JointCommit():
             jobs = [one.job for one in fact.windows]

@@ -30,6 +30,7 @@ from elf.job.effects import (
     SaveFlow,
     SaveJob,
     SaveOutput,
+    SaveTable,
     Send,
 )
 from elf.job.group.group import JobGroup
@@ -325,6 +326,11 @@ class Router:
         """How far an output has got is committed."""
         group = self._job_groups.get(done.kept.job)
         return group.outputs.kept(done, now_ms) if group is not None else []
+
+    def table_kept(self, done: SaveTable) -> None:
+        """That a table begins, or is over, is committed."""
+        if (group := self._job_groups.get(done.kept.job)) is not None:
+            group.outputs.tables.kept(done)
 
     def filled(self, done: KeepFilled, number: int, now_ms: int) -> list[Effect]:
         """A result that was made offline is committed."""

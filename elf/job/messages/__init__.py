@@ -23,6 +23,7 @@ from elf.job.messages.groups import GROUP_MESSAGES
 from elf.job.messages.inquiries import INQUIRIES
 from elf.job.messages.log import LOG_MESSAGES, PROPOSALS
 from elf.job.messages.rollup import READING_MESSAGES, REEXECUTION_MESSAGES, REPLICA_MESSAGES, ROLLUP_MESSAGES
+from elf.job.tables import TABLE_MESSAGES
 from elf.wire.base import Answer, Message
 from elf.wire.clients import CLIENT_MESSAGES, WindowResult
 
@@ -35,6 +36,7 @@ MESSAGES: Final[tuple[type[Message], ...]] = (
     *LOG_MESSAGES,
     *PROPOSALS,
     *GROUP_MESSAGES,
+    *TABLE_MESSAGES,
     *INQUIRIES,
     WindowResult,
     *CLIENT_MESSAGES,

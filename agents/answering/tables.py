@@ -1,0 +1,259 @@
+"""Procedures about tables of jobs (``agents.answering.asks``): CREATE and DROP TABLE are outputs'
+(``agents.answering.outputs``); here are SELECT over a table, SHOW TABLES and DESCRIBE.
+
+A table is read where its job's group is: at the leader, or, with AS OF ANY, at this agent if it is a member.
+This agent remembers how far each table was that it has read, and takes no answer from before that (protocol
+7.12): who asks it again never sees a key go back.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Generator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+
+from agents.answering.asks import SILENT, Ask, Procedure, Tell, ToAddress, Until, evaluate, offload
+from agents.answering.fleet import Fleet
+from agents.answering.masters import Masters
+from agents.answering.past import moment
+from elf.batch import decode, encode
+from elf.client.past import joined
+from elf.errors import UserError
+from elf.job.catalog.log import CatalogLog
+from elf.job.effects import TableQuestion
+from elf.job.output import OutputSpec
+from elf.job.spec import JobSpec
+from elf.job.tables import BEHIND, NO_TABLE, Asked, ReadTable, TableRows, is_table
+from elf.wire.base import Answer
+from elf.wire.clients import Execute, Reply
+
+if TYPE_CHECKING:  # sqlglot, as in agents.answering.statements
+    from elf.ql.keyed import TableSelect
+
+BYTES_MAX: Final = 64 << 20
+"""Of encoded rows that are gathered for a SELECT over all of a table."""
+REMEMBERED_MAX: Final = 1_024
+"""Tables of which it is remembered how far they were."""
+TRIES: Final = 4
+"""How often a table is asked for, where its group gets another leader or has only just heard of it."""
+_Rows = Generator[list[Ask], list[Answer], list[TableRows]]
+
+
+class Tables:
+    """Of all jobs, as people ask this agent for them. ``here``: its address; ``holds``: whether it is a
+    member of a job's group, by the uid of the job."""
+
+    def __init__(
+        self, log: CatalogLog, fleet: Fleet, masters: Masters, here: str, holds: Callable[[str], bool]
+    ) -> None:
+        self._log = log
+        self._fleet = fleet
+        self._masters = masters
+        self._here = here
+        self._holds = holds
+        self._seen: OrderedDict[str, int] = OrderedDict()
+        """By table, the number of the newest windows that an answer had."""
+
+    def names(self) -> frozenset[str]:
+        """What FROM may name that is a table, and no stream."""
+        return frozenset({one.name for one in self._log.outputs() if is_table(one)}) - set(
+            self._log.streams()
+        )
+
+    def find(self, name: str, creator: str) -> OutputSpec:
+        """Raises ``UserError``."""
+        spec = self._log.find_output(name, creator)
+        if spec is not None and is_table(spec):
+            return spec
+        there = [one for one in self._log.outputs() if is_table(one)]
+        if owners := sorted(one.creator for one in there if one.name == name):
+            raise UserError(
+                f"there are tables {name} of {', '.join(owners)}, none of {creator}: --creator says whose"
+            )
+        names = ", ".join(sorted({one.name for one in there}))
+        raise UserError(f"there is no table {name}; " + (f"tables: {names}" if names else "there are none"))
+
+    # -- rows ------------------------------------------------------------------------------------------------
+
+    def select(self, asked: Execute, statement: TableSelect) -> Procedure:
+        spec = self.find(statement.name, asked.creator)
+        found = yield from self._gathered(spec, statement.equals, anywhere=statement.anywhere)
+        last = found[-1]
+        rows = tuple(one.rows for one in found if one.rows)
+        if not rows:
+            return _reply(asked, f"table {spec.name} has no rows yet{_as_of(last)}", last)
+        if statement.columns is not None and _has_all(statement.equals, last):
+            table = yield from offload(partial(_plain, rows, statement.columns))
+            return _reply(asked, _told(table.num_rows, spec, last), last, encode(table))
+        answer = yield from evaluate(TableQuestion(statement.select, statement.name, rows))
+        for portion in answer.portions[:-1]:
+            yield [Tell(Reply(request=asked.request, payload=portion, done=False))]
+        payload = answer.portions[-1] if answer.portions else b""
+        return _reply(asked, _told(answer.rows, spec, last), last, payload)
+
+    def _gathered(self, spec: OutputSpec, equals: tuple[Asked, ...], *, anywhere: bool) -> _Rows:
+        """The rows of a key, or all, in portions, each of one moment of its own."""
+        found: list[TableRows] = []
+        after, size = b"", 0
+        while True:
+            one = yield from self._read(spec, equals, after, anywhere=anywhere)
+            found.append(one)
+            size += len(one.rows)
+            if size > BYTES_MAX:
+                raise UserError(
+                    f"the rows of table {spec.name} take more than {BYTES_MAX >> 20} MiB: ask for a key "
+                    f"({', '.join(one.kept.key)} = …)"
+                )
+            if not one.more:
+                return found
+            after = one.next
+
+    def _read(
+        self,
+        spec: OutputSpec,
+        equals: tuple[Asked, ...] = (),
+        after: bytes = b"",
+        *,
+        anywhere: bool = False,
+        rows: bool = True,
+    ) -> Generator[list[Ask], list[Answer], TableRows]:
+        """Some rows, of no earlier moment than those that this agent has had before. Raises ``UserError``."""
+        job = self._log.job(spec.job)
+        if job is None:
+            raise UserError(f"table {spec.name} has ended with its job")
+        error, at = "", ""
+        for tried in range(TRIES):
+            near = anywhere and not tried and self._holds(job.uid)
+            at = self._here if near else self._masters.leader(job)
+            request = ReadTable(
+                id=0,
+                origin="",
+                uid=job.uid,
+                table=spec.uid,
+                equals=equals,
+                after=after,
+                least=self._seen.get(spec.uid, 0),
+                anywhere=near,
+                rows=rows,
+            )
+            (answer,) = yield [ToAddress(at, request)]
+            error = answer.error
+            if not error:
+                return self._taken(spec, msgspec.msgpack.decode(answer.body, type=TableRows))
+            if error == SILENT or error.startswith("its key"):
+                break
+            if not near and tried < TRIES - 1:
+                yield [Until(partial(self._moved, job, at))]
+        why = error.removeprefix(f"job {job.name} ")
+        if error in (NO_TABLE, BEHIND) and (said := self._not_yet(spec, job)):
+            raise UserError(f"table {spec.name}: {said}")
+        raise UserError(f"table {spec.name}: {self._masters.said(at, why, 'the master of its job')}")
+
+    def _moved(self, job: JobSpec, at: str) -> bool:
+        return self._masters.leader(job) != at
+
+    def _not_yet(self, spec: OutputSpec, job: JobSpec) -> str:
+        """Why a table has not begun, where that can be seen."""
+        from elf.job.tables import TableKept, begun
+
+        found = begun(spec, job.plan)
+        return "" if isinstance(found, TableKept) else found
+
+    def _taken(self, spec: OutputSpec, rows: TableRows) -> TableRows:
+        self._seen[spec.uid] = max(self._seen.pop(spec.uid, 0), rows.number)
+        if len(self._seen) > REMEMBERED_MAX:
+            self._seen.popitem(last=False)
+        return rows
+
+    # -- what is there ---------------------------------------------------------------------------------------
+
+    def rows(self) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
+        """All tables, with what they have."""
+        found: list[dict[str, object]] = []
+        for spec in self._log.outputs():
+            job = self._log.job(spec.job)
+            if job is None or not is_table(spec):
+                continue
+            row: dict[str, object] = {"table": spec.name, "creator": spec.creator, "job": job.name}
+            row["key"] = spec.option("key").replace(",", ", ")
+            try:
+                found.append(row | _facts((yield from self._read(spec, rows=False))))
+            except UserError as error:
+                none = dict.fromkeys(("rows", "bytes", "evicted", "unfit"), 0)
+                found.append(row | none | {"as_of": "", "state": str(error)})
+        return found
+
+    def describe(
+        self, asked: Execute, name: str
+    ) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
+        """One of them, for people."""
+        spec = self.find(name, asked.creator)
+        one = yield from self._read(spec, rows=False)
+        job = self._log.job(spec.job)
+        retain = int(spec.option("retain", "0"))
+        schema = decode(one.rows).schema if one.rows else pa.schema([])
+        told = {
+            "table": spec.name,
+            "creator": spec.creator,
+            "job": "" if job is None else job.name,
+            "key": ", ".join(one.kept.key),
+            "a row for each": ", ".join(one.kept.columns),
+            "columns": ", ".join(f"{field.name} {field.type}" for field in schema),
+            "retained": f"{retain / 60_000_000:g} minutes" if retain else "for ever",
+            "leader": "" if job is None else self._fleet.named(self._masters.leader(job)),
+            **{name: value for name, value in _facts(one).items() if name != "state"},
+        }
+        return [{"fact": fact, "value": value} for fact, value in told.items()]
+
+
+def _reply(asked: Execute, text: str, one: TableRows, payload: bytes = b"") -> Reply:
+    """With how far the table was: the number of the job's results up to which it had all."""
+    newest = None if one.newest_us is None else moment(one.newest_us)
+    told = {"table": one.kept.table, "number": one.number, "as_of": newest}
+    return Reply(request=asked.request, text=text, body=msgspec.json.encode(told), payload=payload)
+
+
+def _facts(one: TableRows) -> dict[str, object]:
+    return {
+        "rows": one.count,
+        "bytes": one.size,
+        "evicted": one.evicted,
+        "unfit": one.unfit,
+        "as_of": moment(one.newest_us) if one.newest_us is not None else "",
+        "state": "up to date" if one.number else "no window yet",
+    }
+
+
+def _has_all(equals: Sequence[Asked], one: TableRows) -> bool:
+    """Whether the rows that came are just those that are asked for."""
+    asked = {name.lower() for name, _ in equals}
+    return not asked or (one.found and asked == {name.lower() for name in one.kept.key})
+
+
+def _plain(rows: Sequence[bytes], columns: tuple[tuple[str, str], ...]) -> pa.Table:
+    """Raises ``UserError`` for a column that the table does not have."""
+    table = joined([decode(one) for one in rows])
+    if not columns:
+        return table
+    known = {name.lower(): name for name in table.column_names}
+    if missing := [name for name, _ in columns if name.lower() not in known]:
+        raise UserError(f"the table has no column {missing[0]}; columns: {', '.join(table.column_names)}")
+    return pa.table(
+        [table[known[name.lower()]] for name, _ in columns], names=[shown for _, shown in columns]
+    )
+
+
+def _as_of(one: TableRows) -> str:
+    return "" if one.newest_us is None else f", as of the windows that ended by {moment(one.newest_us)}"
+
+
+def _told(rows: int, spec: OutputSpec, one: TableRows) -> str:
+    """What the rows are of, for people."""
+    text = f"{rows:,} rows of table {spec.name}{_as_of(one)}"
+    if not one.found:
+        text += f"; all {one.count:,} rows were read: WHERE {' = … AND '.join(one.kept.key)} = … reads a few"
+    return text

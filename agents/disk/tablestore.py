@@ -1,0 +1,395 @@
+"""The tables of jobs in an agent's store (``elf.job.tables``): rows that each member of a job's group puts in
+as it applies windows, found by key.
+
+A row is its values in msgpack, behind the number of its schema; moments are µs, decimals texts. Its window is
+beside it, and the number of the commit that it came with. What a table has is a function of the records of
+its group alone: of the commits in the order of their numbers, each taken once (``kept_tables.number``).
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, product
+from math import prod
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from agents.disk.sqlite import SqliteFile
+from elf.batch import NO_CAST, WRONG, decode, encode
+from elf.client.past import joined
+from elf.client.windows import WINDOW_COLUMNS
+from elf.errors import PeerError
+from elf.job.commits import WindowCommit
+from elf.job.tables import (
+    BEHIND,
+    BYTES_MAX,
+    NO_TABLE,
+    PAGE_BYTES,
+    ReadTable,
+    TableKept,
+    TableRows,
+    TableState,
+)
+from elf.ql.fuel import KEYS_MAX
+
+SCHEMA: Final = """
+CREATE TABLE kept_tables (
+  id INTEGER PRIMARY KEY, uid TEXT NOT NULL UNIQUE, job TEXT NOT NULL, kept BLOB NOT NULL,
+  number INTEGER NOT NULL, newest INTEGER, evicted INTEGER NOT NULL DEFAULT 0,
+  unfit INTEGER NOT NULL DEFAULT 0, "count" INTEGER NOT NULL DEFAULT 0, size INTEGER NOT NULL DEFAULT 0);
+CREATE INDEX kept_tables_by_job ON kept_tables (job);
+CREATE TABLE table_schemas (
+  tbl INTEGER NOT NULL, number INTEGER NOT NULL, schema BLOB NOT NULL,
+  PRIMARY KEY (tbl, number)) WITHOUT ROWID;
+CREATE TABLE table_rows (
+  tbl INTEGER NOT NULL, id BLOB NOT NULL, "key" BLOB NOT NULL, start INTEGER NOT NULL, "end" INTEGER NOT NULL,
+  revision INTEGER NOT NULL, number INTEGER NOT NULL, "row" BLOB NOT NULL,
+  PRIMARY KEY (tbl, id)) WITHOUT ROWID;
+CREATE INDEX table_rows_by_key ON table_rows (tbl, "key");
+CREATE INDEX table_rows_by_end ON table_rows (tbl, "end");
+"""
+_ROW_BYTES: Final = 'length(id) + length("key") + length("row") + 64'
+"""What a row counts as: what it has, and its places in the indexes."""
+_US: Final = pa.int64()
+_encode: Final = msgspec.msgpack.Encoder().encode
+_decode: Final = msgspec.msgpack.Decoder().decode
+_kept_of: Final = msgspec.msgpack.Decoder(TableKept).decode
+_Row = tuple[bytes, bytes, int, int, int, int, bytes]
+"""Group, key, start and end of the window, its revision, the number of its commit, the row."""
+_PUT: Final = (
+    "INSERT INTO table_rows VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (tbl, id) DO UPDATE SET "
+    '"key" = excluded."key", start = excluded.start, "end" = excluded."end", '
+    'revision = excluded.revision, number = excluded.number, "row" = excluded."row" WHERE '
+    '(excluded."end", excluded.start, excluded.revision, excluded.number) >= ("end", start, revision, number)'
+)
+_READ: Final = 'SELECT id, "key", start, "end", revision, number, "row" FROM table_rows WHERE tbl = ?'
+
+
+class TableStore:
+    """Those of one agent's store. A method is one transaction, or a part of its thread's."""
+
+    def __init__(self, file: SqliteFile) -> None:
+        self._file = file
+
+    # -- what groups have committed --------------------------------------------------------------------------
+
+    def begin(self, kept: TableKept, last: WindowCommit | None, number: int) -> None:
+        """A table begins with the rows of the last window, behind the results up to ``number``. One that is
+        there stays."""
+        with self._file.writing() as con:
+            if _id_of(con, kept.table) is not None:
+                return
+            sql = "INSERT INTO kept_tables (uid, job, kept, number) VALUES (?, ?, ?, ?)"
+            con.execute(sql, (kept.table, kept.job, _encode(kept), number))
+            if last is not None and last.seq > 0 and not last.provisional:
+                _take(con, _Table(con, kept.table), last, last.seq)
+                con.execute("UPDATE kept_tables SET number = ? WHERE uid = ?", (number, kept.table))
+
+    def end(self, uid: str) -> None:
+        with self._file.writing() as con:
+            _drop(con, uid)
+
+    def take(self, row: WindowCommit, number: int) -> None:
+        """Windows are committed under this number."""
+        if row.provisional or number <= 0:
+            return
+        with self._file.writing() as con:
+            sql = "SELECT uid FROM kept_tables WHERE job = ? AND number < ? ORDER BY uid"
+            for (uid,) in con.execute(sql, (row.job, number)).fetchall():
+                _take(con, _Table(con, uid), row, number)
+
+    def of(self, job: str) -> tuple[TableKept, ...]:
+        """The tables of a job."""
+        with self._file.reading() as con:
+            found = con.execute("SELECT kept FROM kept_tables WHERE job = ? ORDER BY uid", (job,))
+            return tuple(_kept_of(kept) for (kept,) in found)
+
+    def states(self, job: str) -> tuple[TableState, ...]:
+        """All that there is of them."""
+        return tuple(self._state(kept) for kept in self.of(job))
+
+    def _state(self, kept: TableKept) -> TableState:
+        with self._file.reading() as con:
+            table = _Table(con, kept.table)
+            rows = con.execute(f"{_READ} ORDER BY id", (table.id,)).fetchall()
+            columns = zip(*rows, strict=True) if rows else ([] for _ in _STATE)
+            packed = pa.table(
+                [pa.array(one, of.type) for one, of in zip(columns, _STATE, strict=True)], _STATE
+            )
+            return TableState(
+                kept,
+                table.number,
+                table.newest,
+                table.evicted,
+                table.unfit,
+                tuple(schema.serialize().to_pybytes() for schema in table.schemas()),
+                encode(packed),
+            )
+
+    def install(self, state: TableState) -> None:
+        """A table as another member has it; one that is further stays. Of one that cannot be read there are
+        no rows, which is counted."""
+        with self._file.writing() as con:
+            known = _id_of(con, state.kept.table)
+            if known is not None and _Table(con, state.kept.table).number >= state.number:
+                return
+            _drop(con, state.kept.table)
+            rows = _opened(state)
+            unfit = state.unfit + (rows is None)
+            said = (state.number, state.newest_us, state.evicted, unfit)
+            columns = "uid, job, kept, number, newest, evicted, unfit"
+            con.execute(
+                f"INSERT INTO kept_tables ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (state.kept.table, state.kept.job, _encode(state.kept), *said),
+            )
+            table = _Table(con, state.kept.table)
+            if rows is not None:
+                schemas = [(table.id, number, schema) for number, schema in enumerate(state.schemas)]
+                con.executemany("INSERT INTO table_schemas VALUES (?, ?, ?)", schemas)
+                con.executemany(_PUT, ((table.id, *row) for row in rows))
+            _count(con, table)
+
+    # -- what people ask -------------------------------------------------------------------------------------
+
+    def read(self, asked: ReadTable) -> TableRows | str:
+        """The answer, or why there is none."""
+        with self._file.reading() as con:
+            con.execute("BEGIN")  # what is read is of one moment
+            try:
+                if _id_of(con, asked.table) is None:
+                    return NO_TABLE
+                table = _Table(con, asked.table)
+                return BEHIND if table.number < asked.least else _read(con, table, asked)
+            finally:
+                con.execute("COMMIT")
+
+
+_STATE: Final = pa.schema(
+    [
+        ("id", pa.binary()), ("key", pa.binary()), ("start", _US), ("end", _US),
+        ("revision", _US), ("number", _US), ("row", pa.binary()),
+    ]
+)  # fmt: skip
+
+
+def _opened(state: TableState) -> list[_Row] | None:
+    """The rows of a state; None: of bytes that are none."""
+    try:
+        for schema in state.schemas:
+            _schema_of(schema)
+        columns = [column.to_pylist() for column in decode(state.rows).cast(_STATE).columns]
+    except (PeerError, *WRONG):
+        return None
+    return list(zip(*columns, strict=True))
+
+
+class _Table:
+    """The row of a table."""
+
+    def __init__(self, con: sqlite3.Connection, uid: str) -> None:
+        sql = 'SELECT id, kept, number, newest, evicted, unfit, "count", size FROM kept_tables WHERE uid = ?'
+        self._con = con
+        self.id, kept, self.number, self.newest, self.evicted, self.unfit, self.count, self.size = (
+            con.execute(sql, (uid,)).fetchone()
+        )
+        self.kept: TableKept = _kept_of(kept)
+
+    def schemas(self) -> list[pa.Schema]:
+        """Of its rows, by number."""
+        sql = "SELECT schema FROM table_schemas WHERE tbl = ? ORDER BY number"
+        return [_schema_of(schema) for (schema,) in self._con.execute(sql, (self.id,))]
+
+    def number_of(self, schema: pa.Schema) -> int:
+        """Of a schema, which is kept if it is a new one."""
+        known = self.schemas()
+        if schema not in known:
+            values = (self.id, len(known), schema.serialize().to_pybytes())
+            self._con.execute("INSERT INTO table_schemas VALUES (?, ?, ?)", values)
+            known.append(schema)
+        return known.index(schema)
+
+
+def _schema_of(data: bytes) -> pa.Schema:
+    return pa.ipc.read_schema(pa.BufferReader(data))
+
+
+def _id_of(con: sqlite3.Connection, uid: str) -> int | None:
+    row = con.execute("SELECT id FROM kept_tables WHERE uid = ?", (uid,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def forget(con: sqlite3.Connection, job: str) -> None:
+    """All tables of a job."""
+    for (uid,) in con.execute("SELECT uid FROM kept_tables WHERE job = ?", (job,)).fetchall():
+        _drop(con, uid)
+
+
+def _drop(con: sqlite3.Connection, uid: str) -> None:
+    if (known := _id_of(con, uid)) is not None:
+        con.execute("DELETE FROM table_rows WHERE tbl = ?", (known,))
+        con.execute("DELETE FROM table_schemas WHERE tbl = ?", (known,))
+        con.execute("DELETE FROM kept_tables WHERE id = ?", (known,))
+
+
+# -- windows to rows -----------------------------------------------------------------------------------------
+
+
+def _take(con: sqlite3.Connection, table: _Table, row: WindowCommit, number: int) -> None:
+    kept, unfit = table.kept, 0
+    try:
+        rows = decode(row.rows) if row.rows else pa.table({})
+    except PeerError:
+        rows, unfit = pa.table({}), 1
+    if rows.num_rows and set(rows.column_names) >= {*kept.columns, *WINDOW_COLUMNS}:
+        con.executemany(_PUT, ((table.id, *one) for one in _rows(table, rows, row.revision, number)))
+    else:
+        unfit += rows.num_rows
+    if row.revision:  # what the window had, and has no more
+        sql = (
+            'DELETE FROM table_rows WHERE tbl = ? AND "end" = ? AND start = ? AND number < ? AND revision < ?'
+        )
+        gone = ((table.id, end, start, number, row.revision) for start, end in _windows(row))
+        con.executemany(sql, gone)
+    newest = max(row.last_end, row.last_end if table.newest is None else table.newest)
+    if kept.retain_us:
+        sql = 'DELETE FROM table_rows WHERE tbl = ? AND "end" <= ?'
+        con.execute(sql, (table.id, newest - kept.retain_us))
+    sql = "UPDATE kept_tables SET number = ?, newest = ?, unfit = unfit + ? WHERE id = ?"
+    con.execute(sql, (number, newest, unfit, table.id))
+    _count(con, table)
+
+
+def _windows(row: WindowCommit) -> Iterator[tuple[int, int]]:
+    """Start and end of each, with rows or without."""
+    status = decode(row.status)
+    columns = (_plain(status[name]) for name in WINDOW_COLUMNS)
+    return zip(*columns, strict=True)
+
+
+def _rows(table: _Table, rows: pa.Table, revision: int, number: int) -> Iterator[_Row]:
+    starts, ends = (_plain(rows[name]) for name in WINDOW_COLUMNS)
+    own = rows.drop_columns(list(WINDOW_COLUMNS))
+    schema = table.number_of(own.schema.remove_metadata())
+    columns = {name: _plain(own[name]) for name in own.column_names}
+    values = zip(*columns.values(), strict=True)
+    groups = zip(*(columns[name] for name in table.kept.columns), strict=True)
+    keys = zip(*(columns[name] for name in table.kept.key), strict=True)
+    for group, key, start, end, said in zip(groups, keys, starts, ends, values, strict=True):
+        yield _encode(group), _encode(key), start, end, revision, number, _encode((schema, *said))
+
+
+def _plain(column: pa.ChunkedArray) -> list[Any]:
+    """Its values as they are stored."""
+    values: list[Any] = column.cast(_stored_as(column.type)).to_pylist()
+    return values
+
+
+def _stored_as(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_timestamp(kind):
+        return _US
+    return pa.string() if pa.types.is_decimal(kind) else kind
+
+
+def _count(con: sqlite3.Connection, table: _Table) -> None:
+    """Count the rows, and let go of those that are too many: the oldest windows' first."""
+    sql = f"SELECT count(*), coalesce(sum({_ROW_BYTES}), 0) FROM table_rows WHERE tbl = ?"
+    count, size = con.execute(sql, (table.id,)).fetchone()
+    over: list[bytes] = []
+    if size > BYTES_MAX:
+        oldest = con.execute(
+            f'SELECT id, {_ROW_BYTES} FROM table_rows WHERE tbl = ? ORDER BY "end", id', (table.id,)
+        )
+        for group, nbytes in oldest:
+            if size <= BYTES_MAX:
+                break
+            over.append(group)
+            count, size = count - 1, size - nbytes
+        oldest.close()
+    con.executemany("DELETE FROM table_rows WHERE tbl = ? AND id = ?", ((table.id, one) for one in over))
+    sql = 'UPDATE kept_tables SET "count" = ?, size = ?, evicted = evicted + ? WHERE id = ?'
+    con.execute(sql, (count, size, len(over), table.id))
+
+
+# -- rows to answers -----------------------------------------------------------------------------------------
+
+
+def _read(con: sqlite3.Connection, table: _Table, asked: ReadTable) -> TableRows | str:
+    schemas = table.schemas()
+    wanted = {name.lower(): values for name, values in asked.equals}
+    found = all(name.lower() in wanted for name in table.kept.key)
+    rows: list[_Row] = []
+    more = False
+    if asked.rows and schemas:
+        if found and prod(len(wanted[name.lower()]) for name in table.kept.key) > KEYS_MAX:
+            return f"its key has {KEYS_MAX} values at most in one question"
+        try:
+            some = _by_key(con, table, wanted, schemas[-1]) if found else _behind(con, table, asked.after)
+        except NO_CAST as error:
+            return f"its key cannot have this value: {error}"
+        size = 0
+        for row in some:
+            if not found and size > PAGE_BYTES:
+                more = True
+                break
+            rows.append(row)
+            size += len(row[-1])
+    return TableRows(
+        table.kept,
+        table.number,
+        table.newest,
+        table.count,
+        table.size,
+        table.evicted,
+        table.unfit,
+        encode(_table_of(rows, schemas)) if schemas else b"",
+        found,
+        more,
+        rows[-1][0] if more else b"",
+    )
+
+
+def _by_key(
+    con: sqlite3.Connection, table: _Table, wanted: dict[str, tuple[Any, ...]], schema: pa.Schema
+) -> list[_Row]:
+    """Of each key that is asked for, by key and group. Raises what Arrow raises for a value of another
+    type."""
+    columns: list[Sequence[Any]] = []
+    for name in table.kept.key:
+        kind = schema.field(name).type
+        values = (pa.array([value]).cast(kind) for value in wanted[name.lower()])
+        columns.append([value for one in values for value in one.cast(_stored_as(kind)).to_pylist()])
+    keys = sorted({_encode(key) for key in product(*columns)})
+    sql = f'{_READ} AND "key" = ? ORDER BY id'
+    return [row for key in keys for row in con.execute(sql, (table.id, key))]
+
+
+def _behind(con: sqlite3.Connection, table: _Table, after: bytes) -> Iterable[_Row]:
+    return con.execute(f"{_READ} AND id > ? ORDER BY id", (table.id, after))
+
+
+def _table_of(rows: Sequence[_Row], schemas: Sequence[pa.Schema]) -> pa.Table:
+    """As a window's rows are: its bounds, then its columns."""
+    tables = [_of_schema([], schemas[-1])]
+    opened = [(row, _decode(row[-1])) for row in rows]
+    for number, some in groupby(opened, lambda one: int(one[1][0])):
+        tables.append(_of_schema(list(some), schemas[number]))
+    return joined(tables)
+
+
+def _of_schema(rows: Sequence[tuple[_Row, Sequence[Any]]], schema: pa.Schema) -> pa.Table:
+    us = pa.timestamp("us")
+    bounds = [pa.array([row[place] for row, _ in rows], _US).cast(us) for place in (2, 3)]
+    columns = dict(zip(WINDOW_COLUMNS, bounds, strict=True))
+    for place, field in enumerate(schema, 1):
+        values = [said[place] for _, said in rows]
+        columns[field.name] = pa.array(values, _stored_as(field.type)).cast(field.type)
+    return pa.table(columns)
+
+
+def answer(file_store: TableStore, asked: ReadTable) -> tuple[str, bytes]:
+    """(error, body) of an answer."""
+    found = file_store.read(asked)
+    return (found, b"") if isinstance(found, str) else ("", _encode(found))

@@ -1,0 +1,159 @@
+"""A table of a job: of each of its groups the row of the last window that had it, found by key.
+
+The catalog log has a table as an output of the kind ``TABLE`` (``elf.job.output``): it stays in the fleet.
+The job's group has what it is made of (``TableKept``), as a record. From there on each member of the group
+puts the rows of every window that it applies into its own store (``agents.disk.tablestore``). So all members
+have the same rows after the same windows, whoever leads, and a table needs no messages but those that read
+it.
+
+A row is *of* a group, by the columns that the job groups by (``columns``); it is *found* by some of these
+(``key``). Which row of a group counts follows from its window alone: the later one, then the higher revision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Final
+
+import msgspec
+
+from elf.fields import Count, JobUid, Label, Length, Micros, Serial
+from elf.job.output import TABLE, OutputSpec
+from elf.ql.fuel import KEYS_MAX
+from elf.ql.plan import Plan
+from elf.wire.base import Request
+
+TABLES_MAX: Final = 2
+"""Of one job."""
+BYTES_MAX: Final = 32 << 20
+"""Of the rows of a table, with their keys: all of a job's tables are in a state of its group. Beyond it the
+rows leave that were longest in no window."""
+COLUMNS_MAX: Final = 16
+"""Of a key."""
+PAGE_BYTES: Final = 4 << 20
+"""Of rows that are read at a time, but for a single larger one."""
+
+Columns = Annotated[tuple[Label, ...], msgspec.Meta(max_length=COLUMNS_MAX)]
+Scalar = bool | int | float | str
+Asked = tuple[Label, Annotated[tuple[Scalar, ...], msgspec.Meta(max_length=KEYS_MAX)]]
+"""A column, and the values of which it is to have one."""
+
+
+class TableKept(msgspec.Struct, frozen=True, array_like=True, tag=True):
+    """A table, as a record of its job's group: it has the rows of the last window that is committed by then,
+    and of all that come. ``columns``: those that the job groups by; ``key``: some of them; ``retain_us``:
+    rows of windows that ended so long before the newest one leave; 0: none does. ``over``: there is no such
+    table any more."""
+
+    job: JobUid
+    table: JobUid
+    columns: Columns
+    key: Columns
+    retain_us: Length = 0
+    over: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.key or not set(self.key) <= set(self.columns):
+            raise ValueError("a key of other columns")
+
+
+class TableState(msgspec.Struct, frozen=True, array_like=True):
+    """A table in a state of its group, after all windows up to ``number``. ``schemas`` and ``rows``: see
+    ``agents.disk.tablestore``."""
+
+    kept: TableKept
+    number: Serial
+    newest_us: Micros | None
+    evicted: Count
+    unfit: Count
+    schemas: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=4_096)]
+    rows: bytes
+
+
+class ReadTable(Request, frozen=True, kw_only=True):
+    """To the job group of ``uid``, or with ``anywhere`` to a member of it: rows of a table after all windows
+    that it has by then, which are those up to ``least``, or more. Answered with ``TableRows``.
+
+    ``equals``: where these are all columns of the key the rows that have it are read, else all rows, in
+    portions: those behind ``after``. Without ``rows`` what the table is, and none of them.
+    """
+
+    uid: JobUid
+    table: JobUid
+    equals: Annotated[tuple[Asked, ...], msgspec.Meta(max_length=COLUMNS_MAX)] = ()
+    after: Annotated[bytes, msgspec.Meta(max_length=1 << 20)] = b""
+    least: Serial = 0
+    anywhere: bool = False
+    rows: bool = True
+
+
+class TableRows(msgspec.Struct, frozen=True):
+    """Some rows of a table as an encoded table (``elf.batch``), of the windows up to ``number``; ``more``:
+    read on behind ``next``. ``found``: they were found by key. ``count`` and ``size``: rows and bytes of the
+    whole table; ``evicted``: rows that were too many; ``unfit``: those of windows without the columns of the
+    table."""
+
+    kept: TableKept
+    number: Serial
+    newest_us: Micros | None
+    count: Count
+    size: Count
+    evicted: Count
+    unfit: Count
+    rows: bytes = b""
+    found: bool = False
+    more: bool = False
+    next: bytes = b""
+
+
+BEHIND: Final = "it has not come so far yet"
+"""The error of a member that lacks windows which whoever asks has seen."""
+NO_TABLE: Final = "it does not have the table yet"
+
+
+def begun(spec: OutputSpec, plan: Plan) -> TableKept | str:
+    """A table of a job with this plan, or why there can be none."""
+    if why := why_no_table(plan):
+        return why
+    columns = grouped_by(plan)
+    known = {name.lower(): name for name in columns}
+    asked = spec.option("key").split(",")
+    if missing := [name for name in asked if name.lower() not in known]:
+        return f"{missing[0]} is no column that the job groups by; those are {', '.join(columns)}"
+    key = tuple(dict.fromkeys(known[name.lower()] for name in asked))
+    return TableKept(spec.job, spec.uid, columns, key, int(spec.option("retain", "0")))
+
+
+def why_no_table(plan: Plan) -> str:
+    """Why the rows of a job's windows have no key; empty: they have one."""
+    if not plan.windows:
+        return "it has no windows"
+    if plan.steps or plan.stages or plan.join is not None or plan.beside or plan.fragment.count is not None:
+        return "a table is of a job with one GROUP BY over a stream, in windows of time"
+    if plan.final is not None:
+        return "its function 'final' may change the rows of a window"
+    keys, named = plan.fragment.group_keys, _named(plan)
+    if not keys:
+        return "it groups by nothing, so its rows have no key"
+    if not set(keys) <= named.keys():
+        return "its SELECT list lacks something that it groups by"
+    if len(keys) > COLUMNS_MAX:
+        return f"it groups by more than {COLUMNS_MAX} columns"
+    return ""
+
+
+def grouped_by(plan: Plan) -> tuple[str, ...]:
+    """The columns of a job's rows that it groups by."""
+    named = _named(plan)
+    return tuple(named[key] for key in plan.fragment.group_keys if key in named)
+
+
+def _named(plan: Plan) -> Mapping[str, str]:
+    return dict(plan.named)
+
+
+def is_table(spec: OutputSpec) -> bool:
+    return spec.kind == TABLE
+
+
+TABLE_MESSAGES: Final = (ReadTable,)

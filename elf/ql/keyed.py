@@ -1,0 +1,171 @@
+"""Statements about tables of jobs: CREATE TABLE and DROP TABLE, and SELECT over a table.
+
+CREATE TABLE is an output that stays in the fleet (``elf.job.tables``), so it is read as one. What is a SELECT
+over a table, and what over a stream, the names in the catalog log decide (``over_table``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container
+from typing import TYPE_CHECKING, Final
+
+from msgspec import Struct
+from sqlglot import exp
+
+from elf.ql.fuel import KEYS_MAX
+from elf.ql.outputs import CreateOutput, DropOutput
+
+if TYPE_CHECKING:  # they are read by its parser
+    from elf.ql.statements import Query, Words
+
+TARGET: Final = "table:"
+_UNITS: Final = {"MINUTE": 60, "HOUR": 3_600, "DAY": 86_400}
+RETAIN_SECS_MAX: Final = 3_660 * 86_400
+_BEYOND: Final = (
+    "joins", "with_", "with", "group", "having", "qualify", "order", "limit", "offset", "distinct", "windows",
+)  # fmt: skip
+"""Parts of a SELECT with which its rows are not those of the table."""
+
+Value = bool | int | float | str
+
+
+class TableSelect(Struct, frozen=True):
+    """``SELECT … FROM name [AS OF ANY] …``, over a table. ``select``: the same for DuckDB. ``equals``:
+    columns that have one of some values in every row of the answer. ``columns``: what it wants of the rows
+    that have these, where nothing else is asked of them (none: all); None: DuckDB evaluates it.
+    ``anywhere``: of any member of the job's group, which may be behind."""
+
+    sql: str
+    name: str
+    select: str
+    equals: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+    columns: tuple[tuple[str, str], ...] | None = None
+    anywhere: bool = False
+
+
+def read_create_table(words: Words) -> CreateOutput:
+    """The rest of a statement, after CREATE TABLE."""
+    sql = words.text
+    name = words.name("the table's name")
+    words.expect("FROM", "JOB")
+    job = words.name("the job's name")
+    words.expect("KEY", "(")
+    key = [words.name("a column that the job groups by")]
+    while words.next_is(","):
+        key.append(words.name("a column that the job groups by"))
+    words.expect(")")
+    options = {"key": ",".join(key)}
+    if words.next_is("RETAIN"):
+        options["retain"] = str(_retained_us(words))
+    words.end()
+    return CreateOutput(sql, name, job, TARGET, tuple(sorted(options.items())))
+
+
+def _retained_us(words: Words) -> int:
+    count = words.whole("how long, such as 7 DAYS")
+    for unit, secs in _UNITS.items():
+        if words.next_is(unit) or words.next_is(f"{unit}S"):
+            if not 0 < count * secs <= RETAIN_SECS_MAX:
+                words.index -= 2
+                words.fail("expected ten years at most, and a minute at least")
+            return count * secs * 1_000_000
+    return words.fail("expected MINUTES, HOURS or DAYS")
+
+
+def read_drop_table(words: Words) -> DropOutput:
+    """The rest of a statement, after DROP TABLE."""
+    sql = words.text
+    name = words.name("the table's name")
+    words.end()
+    return DropOutput(sql, name, table=True)
+
+
+def read_as_of(words: Words) -> TableSelect | None:
+    """A SELECT that says AS OF ANY; None: it says nothing of that kind."""
+    texts = [token.text.upper() for token in words.tokens]
+    at = next((place for place in range(2, len(texts) - 2) if texts[place : place + 2] == ["AS", "OF"]), None)
+    if at is None or texts[at - 2] != "FROM":
+        return None
+    sql, source, said = words.text, words.source.text, words.tokens[at : at + 3]
+    words.index = at + 2
+    words.expect("ANY")
+    del words.tokens[at : at + 3]
+    words.index = 0
+    query = words.query()
+    begin, end = words.tokens[0].start, words.tokens[-1].end + 1
+    text = f"{source[begin : said[0].start]}{source[min(said[-1].end + 1, end) : end]}"
+    name = words.tokens[at - 1].text
+    return _of_table(sql, name, text, query.tree, anywhere=True)
+
+
+def over_table(sql: str, query: Query, tables: Container[str]) -> TableSelect | None:
+    """A SELECT as one over a table, if it is one over a table of these names."""
+    tree = query.tree
+    source = tree.find(exp.From)
+    table = None if source is None else source.this
+    if not isinstance(table, exp.Table) or table.name not in tables:
+        return None
+    return _of_table(sql, table.name, query.sql, tree, anywhere=False)
+
+
+def _of_table(sql: str, name: str, text: str, tree: exp.Expr, *, anywhere: bool) -> TableSelect:
+    where = tree.args.get("where")
+    plain = isinstance(tree, exp.Select) and not any(tree.args.get(part) for part in _BEYOND)
+    alone = isinstance(tree, exp.Select) and len(list(tree.find_all(exp.Select))) == 1
+    parts = _conjuncts(where.this) if where is not None and alone else []
+    said = [_equal(part) for part in parts]
+    equals: dict[str, tuple[Value, ...]] = {}
+    for one in said:
+        if one is not None:
+            equals.setdefault(one[0], one[1])
+    whole = plain and alone and None not in said and len(equals) == len(said)
+    columns = _columns(tree) if whole and isinstance(tree, exp.Select) else None
+    return TableSelect(sql, name, text, tuple(equals.items()), columns, anywhere)
+
+
+def _conjuncts(condition: exp.Expr) -> list[exp.Expr]:
+    while isinstance(condition, exp.Paren):
+        condition = condition.this
+    if isinstance(condition, exp.And):
+        return [*_conjuncts(condition.left), *_conjuncts(condition.right)]
+    return [condition]
+
+
+def _equal(part: exp.Expr) -> tuple[str, tuple[Value, ...]] | None:
+    """Column and values, where a condition says that it has one of these."""
+    if isinstance(part, exp.EQ):
+        for column, value in ((part.left, part.right), (part.right, part.left)):
+            if isinstance(column, exp.Column) and (found := _value(value)) is not None:
+                return column.name, (found,)
+    if isinstance(part, exp.In) and isinstance(part.this, exp.Column) and part.args.get("query") is None:
+        values = [_value(one) for one in part.expressions]
+        if 0 < len(values) <= KEYS_MAX and None not in values:
+            return part.this.name, tuple(one for one in values if one is not None)
+    return None
+
+
+def _value(node: exp.Expr) -> Value | None:
+    """That of a constant."""
+    if isinstance(node, exp.Neg) and isinstance(found := _value(node.this), int | float):
+        return -found
+    if isinstance(node, exp.Boolean):
+        return bool(node.this)
+    if not isinstance(node, exp.Literal):
+        return None
+    text = str(node.this)
+    if node.is_string:
+        return text
+    return int(text) if text.isdecimal() else float(text)
+
+
+def _columns(tree: exp.Select) -> tuple[tuple[str, str], ...] | None:
+    """Columns and their names in the answer, where that is all that is selected; none: all of them."""
+    found: list[tuple[str, str]] = []
+    for one in tree.expressions:
+        if isinstance(one, exp.Star) and len(tree.expressions) == 1 and not any(one.args.values()):
+            return ()
+        column = one.this if isinstance(one, exp.Alias) else one
+        if not isinstance(column, exp.Column) or isinstance(column.this, exp.Star):
+            return None
+        found.append((column.name, one.alias_or_name))
+    return tuple(found)

@@ -1,0 +1,194 @@
+"""What a member of a job's group keeps of its tables: a function of the commits alone, however they come."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+
+from agents.disk import tablestore
+from agents.disk.store import Store
+from elf.batch import decode, encode
+from elf.fields import replace
+from elf.job.commits import WindowCommit
+from elf.job.tables import BEHIND, Asked, ReadTable, TableKept, TableRows
+
+JOB, TABLE = f"{'0' * 32}.1", f"{'a' * 32}.1"
+SECOND = 1_000_000
+KEPT = TableKept(JOB, TABLE, ("ip", "page"), ("ip",))
+Rows = Sequence[tuple[str, str, int]]
+
+
+def moment(us: int) -> datetime:
+    return datetime.fromtimestamp(0, UTC).replace(tzinfo=None) + timedelta(microseconds=us)
+
+
+def commit(end_s: int, rows: Rows, revision: int = 0, **columns: pa.Array) -> WindowCommit:
+    """A window of ten seconds."""
+    end = end_s * SECOND
+    bounds = {"window_start": [moment(end - 10 * SECOND)], "window_end": [moment(end)]}
+    own = {"ip": pa.array([one[0] for one in rows], pa.string())}
+    own |= {"page": pa.array([one[1] for one in rows], pa.string())}
+    own |= {"n": pa.array([one[2] for one in rows], pa.int64()), **columns}
+    spans = {name: pa.array(values * len(rows), pa.timestamp("us")) for name, values in bounds.items()}
+    status = encode(pa.table({name: pa.array(one, pa.timestamp("us")) for name, one in bounds.items()}))
+    return WindowCommit(
+        JOB, end - 10 * SECOND, end, revision, 1, False, status, encode(pa.table({**spans, **own})), b""
+    )
+
+
+def put(store: Store, *rows: WindowCommit) -> None:
+    for row in rows:
+        store.tables.take(row, store.commit_windows(row))
+
+
+def read(store: Store, *equals: Asked, **more: object) -> TableRows:
+    asked = ReadTable(id=0, origin="", uid=JOB, table=TABLE, equals=equals, **more)  # type: ignore[arg-type]
+    found = store.tables.read(asked)
+    assert isinstance(found, TableRows), found
+    return found
+
+
+def shown(found: TableRows) -> list[tuple[object, ...]]:
+    table = decode(found.rows)
+    return sorted((row["ip"], row["page"], row["n"]) for row in table.to_pylist())
+
+
+@pytest.fixture
+def store() -> Store:
+    store = Store(":memory:")
+    store.tables.begin(KEPT, None, 0)
+    return store
+
+
+def test_the_last_window_of_each_group_counts_and_a_key_finds_all_its_groups(store: Store) -> None:
+    put(store, commit(10, [("a", "/", 1), ("a", "/x", 2), ("b", "/", 3)]), commit(20, [("a", "/", 5)]))
+    put(store, commit(0, [("b", "/", 9), ("c", "/", 7)]))  # of before, made offline
+    assert shown(read(store, ("ip", ("a",)))) == [("a", "/", 5), ("a", "/x", 2)]
+    assert shown(read(store, ("IP", ("b", "c")))) == [("b", "/", 3), ("c", "/", 7)]
+    assert not shown(read(store, ("ip", ("none",))))
+    found = read(store, ("page", ("/",)))
+    assert (found.found, found.count, found.number) == (False, 4, 3)
+    assert len(shown(found)) == 4
+
+
+def test_a_revision_replaces_its_window_and_what_it_has_no_more_leaves(store: Store) -> None:
+    put(store, commit(10, [("a", "/", 1), ("b", "/", 3)]), commit(20, [("b", "/", 4)]))
+    put(store, commit(10, [("a", "/x", 2), ("b", "/", 8)], revision=1))
+    assert shown(read(store)) == [("a", "/x", 2), ("b", "/", 4)]
+    put(store, commit(20, [], revision=1))
+    assert shown(read(store)) == [("a", "/x", 2)]
+
+
+def test_records_that_come_again_and_states_of_before_change_nothing(store: Store) -> None:
+    first = [commit(10, [("a", "/", 1), ("b", "/", 3)]), commit(20, [("a", "/", 4)])]
+    put(store, *first)
+    (before,) = store.tables.states(JOB)
+    put(store, commit(10, [("b", "/", 5)], revision=1))
+    there = store.tables.states(JOB)
+    put(store, *first)
+    store.tables.begin(KEPT, None, 0)
+    store.tables.install(before)
+    assert store.tables.states(JOB) == there
+
+
+def test_a_member_that_begins_with_a_state_goes_on_as_the_others() -> None:
+    rng, one, other = random.Random(7), Store(":memory:"), Store(":memory:")
+    one.tables.begin(KEPT, None, 0)
+    for number in range(1, 40):
+        end, revision = rng.randrange(1, 5), number  # each a revision of its own
+        rows = [(rng.choice("abcd"), rng.choice("xyz"), number) for _ in range(rng.randrange(4))]
+        made = commit(10 * end, list({row[:2]: row for row in rows}.values()), revision)
+        one.commit_windows(made)
+        one.tables.take(made, number)
+        if number > 20:
+            other.tables.take(made, number)
+        if number == 20:
+            (state,) = one.tables.states(JOB)
+            other.tables.install(state)
+    assert one.tables.states(JOB) == other.tables.states(JOB)
+    assert read(one).number == 39
+
+
+def test_a_state_whose_rows_cannot_be_read_is_a_table_without_rows(store: Store) -> None:
+    put(store, commit(10, [("a", "/", 1)]))
+    (state,) = store.tables.states(JOB)
+    for broken in (
+        replace(state, rows=b"x"),
+        replace(state, schemas=(b"x",)),
+        replace(state, rows=encode(pa.table({}))),
+    ):
+        other = Store(":memory:")
+        other.tables.install(broken)
+        assert (read(other).count, read(other).unfit, read(other).number) == (0, 1, 1)
+
+
+def test_rows_of_long_ago_leave_and_those_that_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = Store(":memory:")
+    store.tables.begin(TableKept(JOB, TABLE, ("ip", "page"), ("ip",), 60 * SECOND), None, 0)
+    put(store, commit(10, [("a", "/", 1)]), commit(60, [("b", "/", 1)]), commit(70, [("c", "/", 1)]))
+    assert shown(read(store)) == [("b", "/", 1), ("c", "/", 1)]
+    size = read(store).size
+    monkeypatch.setattr(tablestore, "BYTES_MAX", 2 * size)
+    put(store, commit(80, [(f"{n}", "/", 1) for n in range(4)]))
+    found = read(store)
+    assert (found.count, found.evicted) == (4, 2)
+    assert found.size <= 2 * size
+    assert [row[0] for row in shown(found)] == ["0", "1", "2", "3"], "those of the oldest windows leave first"
+
+
+def test_values_come_back_as_they_were_and_windows_without_the_columns_are_counted(store: Store) -> None:
+    more = {
+        "at": pa.array([moment(5)], pa.timestamp("us")),
+        "sum": pa.array([Decimal(10**30)], pa.decimal128(38, 0)),
+        "rate": pa.array([0.5]),
+        "some": pa.array([[1, 2]], pa.list_(pa.int64())),
+        "bot": pa.array([True]),
+    }
+    put(store, commit(10, [("a", "/", 1)], **more), commit(20, [("b", "/", 2)]))
+    rows = decode(read(store, ("ip", ("a",))).rows)
+    assert {name: rows[name].to_pylist() for name in more} == {
+        name: one.to_pylist() for name, one in more.items()
+    }
+    assert rows.schema.field("sum").type == pa.decimal128(38, 0)
+    assert decode(read(store).rows)["rate"].to_pylist() == [0.5, None]
+    odd = commit(30, [("a", "/", 1)])
+    lacking = encode(decode(odd.rows).drop_columns(["page"]))
+    put(store, WindowCommit(JOB, odd.first_start, odd.last_end, 0, 1, False, odd.status, lacking, b""))
+    assert read(store).unfit == 1
+
+
+def test_all_rows_come_in_portions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tablestore, "PAGE_BYTES", 100)
+    put(store, commit(10, [(f"{n:03}", "/", n) for n in range(50)]))
+    found, after = [], b""
+    while True:
+        one = read(store, after=after)
+        found += shown(one)
+        if not one.more:
+            break
+        assert len(shown(one)) < 20
+        after = one.next
+    assert [n for _, _, n in found] == list(range(50))
+
+
+def test_a_member_that_lacks_windows_says_so_and_a_key_has_a_type() -> None:
+    store = Store(":memory:")
+    store.tables.begin(TableKept(JOB, TABLE, ("ip", "n"), ("n",)), None, 0)
+    put(store, commit(10, [("a", "/", 1)]))
+    assert store.tables.read(ReadTable(id=0, origin="", uid=JOB, table=TABLE, least=2)) == BEHIND
+    assert len(shown(read(store, ("n", ("1",))))) == 1
+    wrong = ReadTable(id=0, origin="", uid=JOB, table=TABLE, equals=(("n", ("x",)),))
+    assert str(store.tables.read(wrong)).startswith("its key cannot have this value: ")
+
+
+def test_tables_of_a_job_go_with_it(store: Store) -> None:
+    put(store, commit(10, [("a", "/", 1)]))
+    store.drop_job(JOB)
+    assert store.tables.of(JOB) == ()
+    store.tables.begin(KEPT, None, 0)
+    assert read(store).count == 0

@@ -1,0 +1,120 @@
+"""Tables of jobs, on virtual time: what is found by key is what the windows have said, whoever leads, and who
+asks an agent again never sees a key go back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from elf.batch import decode
+from elf.fields import replace
+from elf.job import events as was
+from elf.job.spec import JobSpec
+from elf.wire.clients import Execute, Failed
+from lab.chaos.engine import plan
+from lab.chaos.world import World
+from tests.support.histories import begun
+from tests.support.jobgroups import leader, members, moved, staffed
+from tests.support.outside import said
+
+CREATE = "CREATE TABLE seen FROM JOB job KEY (k0)"
+QUERY = replace(plan(2), named=(("k0", "k0"),))
+
+
+def rows(world: World, through: int, sql: str) -> list[dict[str, object]]:
+    return list(decode(said(world, through, sql).payload).to_pylist())
+
+
+def refused(world: World, through: int, sql: str) -> str:
+    world.client_inbox.clear()
+    world.agents[through].handle(was.Arrived("client:9", Execute(request=7, sql=sql, creator="me")))
+    world.run_until(lambda: bool(world.client_inbox), 60_000)
+    (reply,) = world.client_inbox
+    assert isinstance(reply, Failed), reply
+    return reply.text
+
+
+def last_rows(world: World, spec: JobSpec, since: int) -> Mapping[str, tuple[int, int]]:
+    """By key the end of the last window behind that number that has it, and its count there."""
+    found: dict[str, tuple[int, int]] = {}
+    for row in leader(world, spec).store.windows_after(spec.uid, since):
+        for one in decode(row.rows).to_pylist():
+            end = int(one["window_end"].timestamp() * 1e6)
+            if end >= found.get(one["k0"], (0, 0))[0]:
+                found[one["k0"]] = end, one["s0"]
+    return found
+
+
+def test_a_key_is_found_through_any_agent_whoever_leads() -> None:
+    world = World(301, 4, checking=False)
+    spec, until = begun(world, 16_000, rate_ms=500, query=QUERY)
+    staffed(world, spec, 3)
+    world.run(3_000)
+    assert said(world, 2, CREATE).text == "table seen created, of the last window and all to come"
+    world.run(3_000)
+    lead = world.leader(spec)
+    lead.crash()
+    moved(world, spec, lead)
+    world.restart(lead)
+    world.run(max(until - world.now, 0) + 6_000)
+    truth = last_rows(world, spec, 0)
+    assert len(truth) > 3
+    for through in range(4):
+        found = {str(row["k0"]): row["s0"] for row in rows(world, through, "SELECT k0, s0 FROM seen")}
+        assert found.items() <= {key: count for key, (_, count) in truth.items()}.items()
+        for key, (_, count) in list(truth.items())[:3]:
+            if key in found:
+                (one,) = rows(world, through, f"SELECT * FROM seen WHERE k0 = '{key}'")
+                assert (one["k0"], one["s0"]) == (key, count)
+    world.run_until(lambda: len({agent.store.tables.states(spec.uid) for agent in members(world, spec)}) == 1)
+
+
+def test_tables_are_shown_and_end_with_a_word_and_with_their_job() -> None:
+    world = World(302, 3, checking=False)
+    spec, _ = begun(world, 20_000, rate_ms=1_000, query=QUERY)
+    staffed(world, spec, 3)
+    world.run(4_000)
+    said(world, 1, f"{CREATE} RETAIN 5 MINUTES")
+    said(world, 2, "CREATE TABLE other FROM JOB job KEY (k0)")
+    world.run(2_000)
+    (row, _) = rows(world, 0, "SHOW TABLES")
+    assert (row["table"], row["job"], row["key"], row["state"]) == ("seen", "job", "k0", "up to date")
+    assert int(str(row["rows"])) > 0
+    facts = {fact["fact"]: fact["value"] for fact in rows(world, 1, "DESCRIBE TABLE seen")}
+    assert facts["columns"] == "window_start timestamp[us], window_end timestamp[us], k0 string, s0 int64"
+    assert (facts["a row for each"], facts["retained"]) == ("k0", "5 minutes")
+    assert said(world, 0, "SHOW OUTPUTS").text == "no outputs"
+    job = {fact["fact"]: fact["value"] for fact in rows(world, 1, "DESCRIBE job")}
+    assert job["tables"] == "seen by k0, other by k0"
+    assert said(world, 2, "DROP TABLE seen").text == "table seen dropped"
+    world.run(2_000)
+    assert all(len(agent.store.tables.of(spec.uid)) == 1 for agent in members(world, spec))
+    assert said(world, 1, "DROP JOB job").text == "job job dropped; its outputs have ended with it: other"
+    world.run(30_000)
+    assert not any(agent.store.tables.of(spec.uid) for agent in world.agents)
+    assert refused(world, 0, "SELECT * FROM other AS OF ANY") == "there is no table other; there are none"
+
+
+def test_what_no_table_can_be_is_refused_in_a_line() -> None:
+    world = World(303, 3, checking=False)
+    spec, _ = begun(world, 20_000, rate_ms=1_000, query=QUERY)
+    staffed(world, spec, 3)
+    wrong = {
+        "CREATE TABLE t FROM JOB job KEY (s0)": "table t of job job: s0 is no column that the job groups by; "
+        "those are k0",
+        "CREATE TABLE clicks FROM JOB job KEY (k0)": "table clicks: there is a stream of that name; choose "
+        "another one",
+        "CREATE TABLE t FROM JOB none KEY (k0)": "there is no job none; jobs: job",
+        "DROP TABLE t": "there is no table t; there are none",
+    }
+    for sql, text in wrong.items():
+        assert refused(world, 1, sql) == text
+    said(world, 1, CREATE)
+    assert (
+        refused(world, 1, CREATE)
+        == "table seen exists already; DROP TABLE seen first, or choose another name"
+    )
+    assert refused(world, 2, "DROP OUTPUT seen") == "seen is a table, and no output: DROP TABLE seen"
+    said(world, 1, "CREATE TABLE b FROM JOB job KEY (k0)")
+    assert refused(world, 1, "CREATE TABLE c FROM JOB job KEY (k0)") == (
+        "job job has 2 tables, the most that a job can have"
+    )
