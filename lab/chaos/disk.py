@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Final
 
 from agents.disk.store import ReplicaRow, Store
+from agents.disk.tablestore import TableStore
 from elf.job.commits import PaneCommit, WindowCommit
 from elf.job.replicas import ReplicaName
+from elf.job.tables import TableKept
 from lab.chaos.ledger import Ledger
 
 PAGES_MAX: Final = 1 << 30
@@ -27,6 +29,7 @@ class SimStore(Store):
         self._agent = agent
         self._synced: bytes | None = None
         self._loose = False
+        self.tables.begin = self._begin_table  # type: ignore[method-assign]
         self._file.writing = self._writing(self._file.writing)  # type: ignore[method-assign, assignment]
 
     def fill(self, full: bool) -> None:
@@ -65,6 +68,13 @@ class SimStore(Store):
                 yield
         finally:
             self._loose = False
+
+    def _begin_table(self, kept: TableKept, last: WindowCommit | None, number: int) -> None:
+        TableStore.begin(self.tables, kept, last, number)
+        if self._ledger is not None:
+            self._ledger.tables.setdefault(
+                kept.table, (number, 0 if last is None else last.seq, kept.retain_us)
+            )
 
     # -- what the ledger hears -------------------------------------------------------------------------------
 

@@ -418,7 +418,8 @@ def plan(
     )
     window = (Sliding(size_s * SECOND, slide_s * SECOND),)
     final = str(least) if least else ""
-    return Plan("SELECT …", first, window, final, ("key", "count"), "", more=tuple(more))
+    named = (("k0", "k0"),)
+    return Plan("SELECT …", first, window, final, ("key", "count"), "", more=tuple(more), named=named)
 
 
 _TOYS: Final[dict[Definition | TapDefinition, Made[Any]]] = {}

@@ -18,6 +18,7 @@ from elf.job.effects import Deliver
 from elf.job.openparts import in_part, is_open
 from elf.job.output import OutputKept, OutputSpec
 from elf.job.spec import JobSpec, VersionRecord
+from elf.job.tables import is_table
 from elf.job.worker.flowstate import FlowState
 from elf.ql.plan import Fragment
 from elf.windows import Sliding
@@ -41,6 +42,7 @@ from lab.chaos.ledger import (
 )
 from lab.chaos.outside import span_of
 from lab.chaos.reference import Counts, Span, chosen, is_right
+from lab.chaos.tables import TableReaders
 from lab.chaos.task import Log, SimTask
 from lab.chaos.world import BEGIN_MS, World
 
@@ -58,6 +60,7 @@ class Judge:
         ledger: Ledger,
         until_ms: int,
         told: Set[WindowsName] | None = None,
+        readers: TableReaders | None = None,
         *,
         in_time: bool = False,
     ) -> None:
@@ -65,6 +68,7 @@ class Judge:
         self._ledger = ledger
         self._until_us = until_ms * 1_000
         self._told = told
+        self._readers = readers
         self._in_time = in_time
         self._found: list[Finding] = []
 
@@ -95,6 +99,8 @@ class Judge:
                 self._windows(spec)
             for output in log.outputs():
                 self._outside(output, log)
+            for text in self._readers.wrong() if self._readers is not None else ():
+                self._say(WRONG, text)
             for program in log.programs():
                 for text in programs.wrong(self._world, program):
                     self._say(WRONG, text)
@@ -204,6 +210,8 @@ class Judge:
         if job is None:
             return
         leader = self._world.leader(job)
+        if is_table(output):
+            return  # nothing of it comes out
         if output.alert is not None:
             self._alerted(output, job, leader)
             return

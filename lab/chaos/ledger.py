@@ -121,6 +121,9 @@ class Ledger:
         self.books: dict[tuple[str, int], Book] = {}
         self.panes: dict[str, dict[tuple[int, int, int], PaneWord]] = defaultdict(dict)
         self.windows: dict[WindowsName, WindowCommit] = {}
+        self.tables: dict[str, tuple[int, int, int]] = {}
+        """By table, the numbers of the last result before it and of the one that it began with, and how long
+        it retains rows (µs)."""
         self.published: dict[WindowsName, tuple[bytes, bytes]] = {}
         self._numbered: dict[tuple[str, int], WindowsName] = {}
         self.flows: dict[str, Flow] = {}

@@ -39,6 +39,8 @@ PASTS_SHARE = 0.3
 """The share of schedules in which jobs begin in the past, and retention eats archives."""
 OUTPUTS_SHARE = 0.3
 """The share of schedules in which windows go out of the fleet."""
+TABLES_SHARE = 0.3
+"""The share of schedules in which jobs have tables, which are read."""
 PROGRAM_SHARE = 0.4
 TREES = (1, 1, 0, 2, 3)
 """The share of schedules with a job in Python that counts; of those in which no agent leaves, and none reads
@@ -109,6 +111,8 @@ SAID = {
     "resume": "job {amount} is resumed",
     "rollback": "job {amount} goes back to version 1",
     "output": "windows of job {amount} are wanted outside, through {who}",
+    "table": "windows of job {amount} go to a table, made through {who}",
+    "untable": "the tables are dropped, through {who}",
     "outside": "the outside takes nothing",
     "boom": "a row comes to {who} that final functions fail on",
     "move": "job {amount} is moved to {who}",
@@ -237,6 +241,7 @@ def drawn(seed: int, nodes: int, *, in_regions: bool = False) -> Schedule:
     faults = _Draw(rng, first, nodes, jobs, begun).faults()
     files, rotated = _files(seed, nodes, first)
     out = _outputs(seed, nodes, first, begun)
+    out = (*out, *_tables(seed, nodes, first, begun))
     past, pasts, begun_late = _pasts(seed, nodes, first, len(jobs) + len(more))
     faults = (*faults, *_gone(seed, nodes, first), *broken, *asked, *reduced, *rotated, *out, *begun_late)
     faults = (*faults, *_moves(seed, nodes, first, begun))
@@ -406,6 +411,20 @@ def _outputs(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]
     ]
     downs = (rng.randrange(STORM_MS - 2_000) for _ in range(rng.choice([0, 1, 2])))
     return (*found, *(Fault("outside", at, for_ms=rng.randrange(500, 6_000)) for at in downs))
+
+
+def _tables(seed: int, nodes: int, first: int, begun: int) -> tuple[Fault, ...]:
+    """Perhaps jobs have tables, and perhaps these are dropped. Drawn apart."""
+    rng = random.Random(f"tables {seed} {nodes}")
+    if rng.random() >= TABLES_SHARE:
+        return ()
+    found = [
+        Fault("table", rng.randrange(6_000), (rng.randrange(first),), amount=rng.randrange(begun))
+        for _ in range(rng.choice([1, 1, 2]))
+    ]
+    if rng.random() < 0.2:
+        found.append(Fault("untable", rng.randrange(STORM_MS), (rng.randrange(first),)))
+    return tuple(found)
 
 
 def _pasts(

@@ -17,10 +17,11 @@ from elf.fields import replace
 from elf.job import events as was
 from elf.job.alerts import follow_on
 from elf.job.messages.groups import DropJob, HandOverJob, ReconfigureJob, SubscribeJob
-from elf.job.messages.log import AddOutput
-from elf.job.output import OutputSpec
+from elf.job.messages.log import AddOutput, DropJobEntry
+from elf.job.output import TABLE, OutputSpec
 from elf.job.rollup.decide import RootSettings
 from elf.job.spec import JobSpec
+from elf.job.tables import is_table
 from elf.job.worker.stream import WorkerSettings
 from elf.ql.alert import Alert
 from elf.ql.plan import Plan, Top, with_first
@@ -38,6 +39,7 @@ from lab.chaos.ledger import BROKEN, Finding, Ledger, WindowsName, name_of_resul
 from lab.chaos.outside import TARGET
 from lab.chaos.reference import BANG, BOOM, DROPPING, SEVERAL, reducing
 from lab.chaos.schedule import BUYS, READERS, Fault, Schedule
+from lab.chaos.tables import PAUSE_MS, TableReaders
 from lab.chaos.world import Armed, World
 
 CHECK_EVERY = 20
@@ -193,6 +195,7 @@ class Story:
         self._specs: dict[int, JobSpec] = {}
         self._heard: dict[str, Heard] = defaultdict(lambda: Heard(0))
         self._told: set[WindowsName] = set()
+        self._readers = TableReaders(world, self.ledger, schedule.seed)
         self._storm_ms = self._until = 0
 
     def _files(self) -> tempfile.TemporaryDirectory[str]:
@@ -242,7 +245,7 @@ class Story:
             kinds = {fault.kind for fault in schedule.faults}
             in_time = bool(schedule.files) and not kinds & LATE_BY
             in_time |= bool(schedule.pasts) and kinds <= {"create"}
-            judge = Judge(world, ledger, self._until, self._told, in_time=in_time)
+            judge = Judge(world, ledger, self._until, self._told, self._readers, in_time=in_time)
             end = world.now + QUIET_MS
             while (open_ := judge.open()) and world.now < end and not ledger.findings:
                 world.run(LOOK_MS)
@@ -289,6 +292,8 @@ class Story:
         world.run_until(lambda: all(load_checkpoint(agent.store, stream) for agent, stream in tasks))
         self._storm_ms = world.now
         self._subscribe()
+        if any(fault.kind == "table" for fault in schedule.faults):
+            self._read_tables()
 
     def fashion(self) -> None:
         """Keys as people choose them: some often, and soon others."""
@@ -423,6 +428,10 @@ class Story:
                 world.write(agents[0], self._until, rate_ms=self.schedule.rate_ms)
             case "output":
                 self._output(agents[0], fault)
+            case "table":
+                self._table(agents[0], fault)
+            case "untable":
+                self._drop_tables(agents[0])
             case "outside":
                 world.outside.is_down, over = True, lambda: setattr(world.outside, "is_down", False)
             case "boom" | "bang":
@@ -538,6 +547,27 @@ class Story:
         if follow_on(spec.plan):
             agent.guard(lambda: self._alert(agent, spec, fault.at_ms))
 
+    def _table(self, agent: SimAgent, fault: Fault) -> None:
+        """What CREATE TABLE proposes, for whatever query the job has."""
+        spec, name = self._spec(fault.amount), f"table{fault.at_ms}"
+        if spec is None or not agent.up:
+            return
+        retain = (("retain", "6000000"),) if fault.at_ms % 3 == 0 else ()
+        made = OutputSpec(name, spec.creator, 1, spec.uid, f"{TABLE}:", (("key", "k0"), *retain))
+        log = agent.node.log
+        agent.node.membership.propose(AddOutput(spec=made), lambda: log.has_output(made.uid))
+
+    def _drop_tables(self, agent: SimAgent) -> None:
+        log = agent.node.log
+        for one in filter(is_table, log.outputs() if agent.up else ()):
+            done = partial(log.is_dropped, one.uid)
+            agent.node.membership.propose(DropJobEntry(uid=one.uid), done)
+
+    def _read_tables(self) -> None:
+        """Somebody reads all tables, again and again."""
+        self._readers.ask()
+        self.world.at(self.world.now + PAUSE_MS, self._read_tables)
+
     def _alert(self, agent: SimAgent, spec: JobSpec, number: int) -> None:
         """What CREATE ALERT proposes. (Its condition cannot be checked against a job without a text.)"""
         rng = random.Random(f"alert {self.schedule.seed} {number}")
@@ -584,6 +614,7 @@ class Story:
         """A reader of all windows of all jobs: each second it renews its lease and asks for what it lacks."""
         world = self.world
         for message in world.client_inbox:
+            self._readers.heard(message)
             if isinstance(message, WindowResult) and not message.early:
                 self._heard[message.job].take(message.number, message.before)
                 self._told.add(name_of_result(message))

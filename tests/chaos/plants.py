@@ -12,9 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from agents.answering.tables import Tables
 from agents.committing import opening, panecommits
 from agents.committing.kept import alike
 from agents.committing.panetables import Merged
+from agents.disk import tablestore
 from agents.disk.store import Store
 from agents.inputs.copies import Ended
 from agents.inputs.files import Files
@@ -103,6 +105,16 @@ def forgets_what_an_alert_remembers(patch: pytest.MonkeyPatch) -> None:
         return [SaveOutput(replace(e.kept, state=b"")) if isinstance(e, SaveOutput) else e for e in found]
 
     patch.setattr(Outputs, "_advance", advanced)
+
+
+def lets_older_windows_win(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.12: of two windows that have a group the later one counts, whichever comes first."""
+    patch.setattr(tablestore, "_PUT", tablestore._PUT.partition(" WHERE ")[0])
+
+
+def reads_tables_of_any_moment(patch: pytest.MonkeyPatch) -> None:
+    """protocol 7.13: who has read a table takes no answer from before that."""
+    patch.setattr(Tables, "_taken", lambda tables, spec, rows: rows)
 
 
 def forgets_which_rows_open_panes_have(patch: pytest.MonkeyPatch) -> None:

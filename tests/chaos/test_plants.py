@@ -70,6 +70,8 @@ PLANTS: dict[Plant, Storm] = {
     plants.seals_what_is_not_read: storms.begun_before,
     plants.saves_before_it_is_delivered: storms.outside,
     plants.forgets_what_an_alert_remembers: storms.outside_late,
+    plants.lets_older_windows_win: storms.tabled_late,
+    plants.reads_tables_of_any_moment: storms.tabled,
     plants.forgets_which_rows_open_panes_have: storms.crashes,
     plants.takes_late_rows_for_counted: storms.unknown,
     plants.sends_slices_at_once: storms.counting,

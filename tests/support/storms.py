@@ -46,6 +46,20 @@ def outside_late(rng: random.Random) -> list[Fault]:
     return [Fault("output", 0, (1,)), Fault("leader", 9_500 + rng.randrange(1_000), for_ms=3_000)]
 
 
+def tabled(rng: random.Random) -> list[Fault]:
+    """A job has a table, and one member of its group after the other is slow."""
+    slow = [Fault("slow disk", 1_000 + 2_500 * n, (n,), 2_500, 1_500) for n in range(NODES)]
+    return [Fault("table", 0, (1,)), *slow]
+
+
+def tabled_late(rng: random.Random) -> list[Fault]:
+    """A job has a table, and agents come late with what they have of its windows."""
+    late = [
+        Fault("mute", 1_500 + 1_500 * n, (who,), 4_000) for n, who in enumerate(rng.sample(range(NODES), 3))
+    ]
+    return [Fault("table", 0, (1,)), *late]
+
+
 def dead_leader(rng: random.Random) -> list[Fault]:
     """One job group is away for long."""
     return [Fault("leader", 1_000 + rng.randrange(500), for_ms=9_000)]
@@ -224,6 +238,7 @@ JOBS: dict[Storm, tuple[str, ...]] = {
     equal: ("long",) * EQUAL,
     reduced: ("plain",),
     ranged: ("ranked", "tallied"),
+    tabled_late: ("long",),
     begun_before: ("plain", "plain"),
     begun_before_and_killed: ("plain", "plain"),
     counting: ("plain",),
@@ -261,7 +276,7 @@ def schedule(storm: Storm, seed: int) -> Schedule:
         group_members=1 if alone else 3,
         jobs=JOBS.get(storm, ("plain", "odd", "where")),
         begun=3 if alone or storm is lossy else 2 if storm in (stragglers, lagging, ranged) else 1,
-        disorder_ms=1_500 if storm in (equal, reduced, ranged) else 300,
+        disorder_ms=1_500 if storm in (equal, reduced, ranged, tabled_late) else 300,
         faults=tuple(faults),
         rate_ms=RATES_MS.get(storm, 150),
         quota=9_000 if alone else 256 << 20,

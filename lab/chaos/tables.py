@@ -1,0 +1,179 @@
+"""Readers of tables in a simulated fleet, and what they may be told.
+
+The oracle is slow and obvious: after the results of a job up to a number, a table has what one gets by
+putting the windows of these results into a dict, one after the other. A reader that asks one life of an agent
+again and again hears of numbers that never fall.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from agents.committing.spans import micros
+from elf.batch import decode
+from elf.job import events as was
+from elf.job.commits import WindowCommit
+from elf.job.output import OutputSpec
+from elf.job.tables import is_table
+from elf.wire.clients import Execute, Reply
+
+if TYPE_CHECKING:
+    from lab.chaos.agent import SimAgent
+    from lab.chaos.ledger import Ledger
+    from lab.chaos.world import World
+
+READER: Final = "client:tables"
+FIRST: Final = 1 << 20
+"""The number of the first question: nobody else asks with such."""
+PAUSE_MS: Final = 250
+
+Rows = dict[str, tuple[int, int]]
+"""By key, when the window of its row ends (µs), and its count."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a table had for whoever asked an agent in one of its lives, up to a number."""
+
+    table: str
+    agent: int
+    life: int
+    number: int
+    rows: Rows
+
+
+class TableReaders:
+    """Of all tables of a fleet."""
+
+    def __init__(self, world: World, ledger: Ledger, seed: int) -> None:
+        self._world = world
+        self._ledger = ledger
+        self._rng = random.Random(f"table readers {seed}")
+        self._asked: dict[int, tuple[str, int, int]] = {}
+        self._number = FIRST
+        self.answers: list[Answer] = []
+
+    def ask(self) -> None:
+        """Of each table its rows: at the leader, or anywhere."""
+        log = self._world.longest()
+        up = [agent for agent in self._world.agents if agent.up and agent.node.ready]
+        for table in log.outputs() if log is not None else ():
+            if is_table(table) and up:
+                self._ask(self._rng.choice(up), table, " AS OF ANY" * (self._rng.random() < 0.6))
+
+    def _ask(self, agent: SimAgent, table: OutputSpec, as_of: str) -> None:
+        self._number += 1
+        self._asked[self._number] = table.uid, agent.index, agent.life
+        sql = f"SELECT * FROM {table.name}{as_of}"
+        asked = Execute(request=self._number, sql=sql, creator=table.creator)
+        agent.guard(lambda: agent.handle(was.Arrived(READER, asked)))
+
+    def heard(self, message: object) -> None:
+        """Perhaps an answer. (Nobody has to get one.)"""
+        if isinstance(message, Reply) and (asked := self._asked.pop(message.request, None)) and message.body:
+            rows = decode(message.payload).to_pylist() if message.payload else []
+            found = {row["k0"]: (micros(row["window_end"]), row["s0"]) for row in rows}
+            self.answers.append(Answer(*asked, json.loads(message.body)["number"], found))
+
+    # -- what they may be told -------------------------------------------------------------------------------
+
+    def wrong(self) -> list[str]:
+        """What is wrong with the answers."""
+        return [*self._fallen(), *self._otherwise()]
+
+    def _fallen(self) -> list[str]:
+        """Numbers that fall where one life of an agent was asked."""
+        found, last = list[str](), dict[tuple[str, int, int], int]()
+        for one in self.answers:
+            who = (one.table, one.agent, one.life)
+            if one.number < last.get(who, 0):
+                found.append(f"a{one.agent} tells of a table up to {one.number}, after {last[who]}")
+            last[who] = one.number
+        return found
+
+    def _otherwise(self) -> list[str]:
+        """Answers that are not what the windows up to their number come to."""
+        found: list[str] = []
+        by_table: dict[str, list[Answer]] = defaultdict(list)
+        for one in self.answers:
+            by_table[one.table].append(one)
+        for table, answers in by_table.items():
+            windows = self._windows(table)
+            if windows is None or table not in self._ledger.tables:
+                continue
+            oracle = Oracle(windows, self._ledger.tables[table])
+            found += [
+                f"a{one.agent} tells {one.rows} of a table up to {one.number}, not {rows}"
+                for one in answers
+                if one.number <= oracle.last and (rows := oracle.rows(one.number)) != one.rows
+            ]
+        return found
+
+    def _windows(self, table: str) -> Sequence[WindowCommit] | None:
+        """The windows of its job, by number, if its group is there."""
+        log = self._world.longest()
+        spec = None if log is None else log.output(table)
+        job = None if log is None or spec is None else log.job(spec.job)
+        if job is None or not (leader := self._world.leader(job)).up:
+            return None
+        windows = leader.store.windows_after(job.uid, 0)
+        return windows if [one.seq for one in windows] == list(range(1, len(windows) + 1)) else None
+
+
+class Oracle:
+    """What a table has after each of the windows of its job."""
+
+    def __init__(self, windows: Sequence[WindowCommit], began: tuple[int, int, int]) -> None:
+        """``began``: see ``Ledger.tables``."""
+        before, first, self._retain_us = began
+        self.last = windows[-1].seq if windows else 0
+        taken = [one for one in windows if (one.seq == first or one.seq > before) and not one.provisional]
+        self._taken = [(one, _status(one), _rows(one)) for one in taken]
+        self._after: dict[int, Rows] = {}
+
+    def rows(self, number: int) -> Rows:
+        """After all windows up to a number."""
+        if number not in self._after:
+            self._after[number] = self._rows(number)
+        return self._after[number]
+
+    def _rows(self, number: int) -> Rows:
+        found: dict[str, tuple[tuple[int, int, int, int], int]] = {}
+        newest = 0
+        for one, spans, rows in self._taken:
+            if one.seq > number:
+                break
+            newest = max(newest, one.last_end)
+            for key, (start, end), count in rows:
+                rank = (end, start, one.revision, one.seq)
+                if key not in found or rank >= found[key][0]:
+                    found[key] = rank, count
+            gone = [
+                key
+                for key, ((end, start, revision, seq), _) in found.items()
+                if one.revision and (start, end) in spans and revision < one.revision and seq < one.seq
+            ]
+            for key in gone:
+                del found[key]
+        least = newest - self._retain_us if self._retain_us else 0
+        return {key: (rank[0], count) for key, (rank, count) in found.items() if rank[0] > least}
+
+
+def _status(one: WindowCommit) -> set[tuple[int, int]]:
+    """Start and end of each of its windows."""
+    return {_span(row) for row in decode(one.status).to_pylist()}
+
+
+def _rows(one: WindowCommit) -> list[tuple[str, tuple[int, int], int]]:
+    """Key, window and count of its rows, if they have a key."""
+    rows = decode(one.rows).to_pylist() if one.rows else []
+    return [(row["k0"], _span(row), row["s0"]) for row in rows if "k0" in row]
+
+
+def _span(row: dict[str, Any]) -> tuple[int, int]:
+    return micros(row["window_start"]), micros(row["window_end"])
