@@ -22,13 +22,13 @@ from agents.answering.planning import Planning
 from agents.answering.quotas import Creators
 from elf.errors import ElfBug, UserError
 from elf.fields import TREES_MAX
-from elf.job.catalog.loads import job_of_loads, roots_for
+from elf.job.catalog.loads import job_of_loads, roots_for, work_of
 from elf.job.catalog.log import CatalogLog
 from elf.job.group.versions import is_kept
 from elf.job.messages.groups import ReconfigureJob
 from elf.job.messages.log import TreesDecided
 from elf.job.spec import JobSpec
-from elf.planning.scaling import as_asked
+from elf.planning.scaling import as_asked, leaving
 from elf.ql.definition import Definition
 from elf.ql.plan import Plan
 from elf.security.authored import Authorship
@@ -94,6 +94,37 @@ class Scaling:
         wanted = _wanted(spec, spec.definition.from_now(), statement.sql, scale=(least, most))
         reply = yield from self._changes.ask(asked, spec, (yield from _signed(wanted, spec, author)))
         return _told(reply, f"it has {least} to {_trees(most)}, as many as it needs")
+
+    def leaving(self, count: int) -> Generator[list[Ask], list[Answer], list[dict[str, object]]]:
+        """The agents that can go when a fleet has too many: of those without streams, as lines are read where
+        they are. Raises ``UserError`` where there are not so many."""
+        known = self._fleet.agents()
+        stay = {at for at, (_, streams) in known.items() if streams}
+        if not 1 <= count <= len(known) - len(stay):
+            raise UserError(
+                f"of {len(known)} agents {len(stay)} read lines, and never go by themselves: of the others "
+                f"{len(known) - len(stay)} can, not {count}; elf leave has any of them leave"
+            )
+        said = yield from self._fleet.loads()
+        jobs, masters, roots = work_of(self._log, said)
+        at = {agent: (masters.get(agent, ()), roots.get(agent, ())) for agent in (*known, *masters, *roots)}
+        found = leaving(
+            jobs,
+            {agent: had for agent, (had, _) in at.items()},
+            {agent: had for agent, (_, had) in at.items()},
+            stay={*stay, *(at.keys() - known.keys())},
+            count=count,
+        )
+        return [
+            {
+                "agent": self._fleet.named(one.agent),
+                "masters": one.masters,
+                "roots": one.roots,
+                "why": why,
+                "how": f"elf leave --connect {one.agent}",
+            }
+            for one, why in zip(found.leavers, found.reasons, strict=True)
+        ]
 
     def decided(self, entry: TreesDecided) -> Procedure:
         """What the catalog log wants of a job that is led here."""

@@ -212,6 +212,8 @@ class Statements:
                 return (yield from self._aggregates.drop(asked, statement))
             case statements.NotifyJob():
                 return (yield from self._notify(asked, statement))
+            case statements.Show(what="scale in"):
+                return _table_of(asked.request, (yield from self.scaling.leaving(statement.count)), "agents")
             case statements.Show():
                 return (yield from self._show(asked.request, statement.what, now_ms))
             case statements.Describe():

@@ -14,7 +14,7 @@ import typer
 from typer.main import get_command_name
 
 from elf import __version__
-from elf.cli import config, fleet, keys, local, offline
+from elf.cli import config, fleet, keys, local, offline, scale
 from elf.cli.completion import completion, ready
 from elf.cli.errors import exit_status
 from elf.cli.usage import examples
@@ -37,6 +37,7 @@ fleet.register(app)
 app.add_typer(keys.app, name="keys")
 app.add_typer(config.app, name="config")
 app.add_typer(offline.app, name="offline")
+app.add_typer(scale.app, name="scale")
 app.command(epilog=examples("doctor"))(keys.doctor)
 app.command(epilog=examples("completion"))(completion)
 

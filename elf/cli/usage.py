@@ -44,6 +44,7 @@ EXAMPLES: Final[Mapping[str, tuple[str, ...]]] = {
     "tree": ("elf tree busy", "elf tree stream:access --plot access.svg"),
     "compare": ("elf compare busy --windows 10", "elf compare busy --follow --every 60s"),
     "leave": ("elf leave --connect web-2:7071", "elf leave --dead web-3"),
+    "scale": ("elf scale in 1", "elf scale in 2 --connect web-1:7071"),
     "completion": (
         "elf completion bash > ~/.local/share/bash-completion/completions/elf",
         "elf completion zsh > ~/.zfunc/_elf    # a folder of fpath",

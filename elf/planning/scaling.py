@@ -154,5 +154,6 @@ def leaving(
 
 
 def _why_it(one: Leaver) -> str:
-    had = f"{one.masters} masters and {one.roots} roots"
-    return f"what it has ({had}) is on the way of the least output: their ETP sums to {one.etp_sum:.2f}"
+    if not one.masters + one.roots:
+        return "it has no master and no root"
+    return f"of those that can go it is on the way of the least output: ETPSum {one.etp_sum:.2f}"

@@ -131,15 +131,26 @@ class NotifyJob(Struct, frozen=True):
 
 
 Shown = Literal[
-    "jobs", "outputs", "alerts", "tables", "aggregates", "streams", "members", "archives", "decisions"
+    "jobs",
+    "outputs",
+    "alerts",
+    "tables",
+    "aggregates",
+    "streams",
+    "members",
+    "archives",
+    "decisions",
+    "scale in",
 ]
 
 
 class Show(Struct, frozen=True):
-    """``SHOW JOBS | OUTPUTS | ALERTS | TABLES | AGGREGATES | STREAMS | MEMBERS | ARCHIVES | DECISIONS``"""
+    """``SHOW JOBS | OUTPUTS | ALERTS | TABLES | AGGREGATES | STREAMS | MEMBERS | ARCHIVES | DECISIONS``, or
+    ``SHOW SCALE IN n``: the ``count`` agents that can go."""
 
     sql: str
     what: Shown
+    count: int = 0
 
 
 class Describe(Struct, frozen=True):
@@ -520,9 +531,12 @@ def _read_show(words: Words) -> Statement:
         if words.next_is(word):
             words.end()
             return Show(words.text, what)
-    return words.fail(
-        "expected JOBS, OUTPUTS, ALERTS, TABLES, AGGREGATES, STREAMS, MEMBERS, ARCHIVES or DECISIONS"
-    )
+    if words.next_is("SCALE", "IN"):
+        count = words.whole("how many agents are to go, from 1")
+        words.end()
+        return Show(words.text, "scale in", count)
+    kinds = "JOBS, OUTPUTS, ALERTS, TABLES, AGGREGATES, STREAMS, MEMBERS, ARCHIVES, DECISIONS or SCALE IN n"
+    return words.fail(f"expected {kinds}")
 
 
 def _read_describe(words: Words) -> Statement:

@@ -7,7 +7,7 @@ import pytest
 from elf.batch import decode
 from elf.fields import replace
 from elf.job.group.groups import JobGroups
-from elf.job.messages.log import DecideTrees, TreesDecided
+from elf.job.messages.log import AssignJobGroup, DecideTrees, TreesDecided
 from elf.job.spec import JobSpec
 from elf.planning.pacing import Pace
 from elf.windows import Landmark
@@ -167,3 +167,38 @@ def test_a_decision_that_comes_late_changes_nothing(monkeypatch: pytest.MonkeyPa
     assert proposed_twice(World(405, 4)).plan.trees == 1
     plants.obeys_late_decisions_on_trees(monkeypatch)
     assert proposed_twice(World(405, 4)).plan.trees == 2
+
+
+def test_who_can_go_reads_no_lines_and_matters_least() -> None:
+    world = World(406, 5)
+    world.group_members = 3
+    idle, busy = world.agents[3:]
+    idle.streams = busy.streams = ()
+    spec, _ = begun(world, 10_000)
+    staffed(world, spec, 3)
+    lead = leader(world, spec)
+    asked = AssignJobGroup(
+        uid=spec.uid, origin=lead.address, target=busy.address, at_ms=world.now, why="to a helper"
+    )
+    voter = next(agent for agent in world.agents if agent.node.catalog.leads)
+    voter.guard(
+        lambda: voter.perform(
+            voter.node.settle(voter.node.catalog.serve(voter.address, asked, world.now), world.now)
+        )
+    )
+    world.run_until(lambda: busy.node.job_groups.has(spec.uid), 10_000)
+    world.run(3_000)
+    reply = said(world, 0, "SHOW SCALE IN 2")
+    assert isinstance(reply, Reply), reply
+    found = decode(reply.payload).to_pylist()
+    assert [(row["agent"], row["masters"], row["roots"]) for row in found] == [
+        (idle.address, 0, 0),
+        (busy.address, 1, 1),
+    ]
+    assert found[0]["why"] == "it has no master and no root"
+    assert "ETPSum 2.00" in found[1]["why"]
+    assert found[1]["how"] == f"elf leave --connect {busy.address}"
+    assert told(world, "SHOW SCALE IN 3") == (
+        "of 5 agents 3 read lines, and never go by themselves: of the others 2 can, not 3; elf leave has any "
+        "of them leave"
+    )

@@ -6,6 +6,7 @@ A job group's load is counted where the log says that the group is: its own lead
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final
 
@@ -16,6 +17,7 @@ from elf.planning import scaling
 
 CORE: Final = 1e6
 """Loads are said in millionths of one."""
+_LITTLE: Final = 1 / CORE
 
 
 def total(load: AgentLoad) -> float:
@@ -49,3 +51,23 @@ def roots_for(
     new = iter(scaling.places(loads, taken, known.count(None)))
     found = [at or next(new, "") for at in known]
     return tuple(found) if all(found) else None
+
+
+def work_of(
+    log: CatalogLog, agents: Mapping[str, AgentLoad]
+) -> tuple[dict[str, scaling.Job], dict[str, list[str]], dict[str, list[str]]]:
+    """What all jobs take, by uid; and of which of them each agent has the master, and a root. A job of which
+    nothing is said takes as good as nothing; so do those in Python, which have masters alone."""
+    jobs: dict[str, scaling.Job] = {}
+    masters: dict[str, list[str]] = defaultdict(list)
+    roots: dict[str, list[str]] = defaultdict(list)
+    for spec in log.jobs():
+        trees = spec.plan.trees
+        jobs[spec.uid] = job_of_loads(log, spec, agents) or scaling.Job(trees, _LITTLE)
+        masters[spec.leader].append(spec.uid)
+        for place in range(trees):
+            roots[log.leader(group_uid(spec.uid, place)) or spec.leader].append(spec.uid)
+    for program in log.programs():
+        jobs[program.uid] = scaling.Job(1, _LITTLE)
+        masters[program.master].append(program.uid)
+    return jobs, masters, roots
