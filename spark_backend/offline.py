@@ -43,7 +43,7 @@ from elf.ql.render_spark import since
 from elf.ql.unions import side_view, view_of
 from elf.schema import LABELS, ColumnType, is_origin
 from elf.windows import Landmark, Session
-from spark_backend import aggregates, lookups
+from spark_backend import aggregates, graphs, lookups
 from spark_backend.session import SparkFailed, failing
 
 VIEW: Final = "rows"
@@ -131,7 +131,8 @@ def run(
     span = _span(windows) if plan.windows else None
     with failing():
         _make_views(spark, plan, archived, None if span is None else reached(plan, span), damaged)
-        table = spark.sql(_query(plan, span)).toArrow()
+        graphs.register(spark, plan, lambda sql: _query(plan, sql, span))
+        table = spark.sql(_query(plan, plan.spark_sql, span)).toArrow()
     return table if span is None else _within(table, span, min((end for _, end in windows), default=0))
 
 
@@ -141,8 +142,11 @@ def answer(
     archived: Sequence[Archived],
     span: tuple[int, int] | None = None,
     damaged: Damaged | None = None,
+    *,
+    explain: bool = False,
 ) -> DataFrame:
-    """A query over archived lines, as a table of Spark's that nobody has computed yet (``collected`` does).
+    """A query over archived lines, as a table of Spark's that nobody has computed yet (``collected`` does);
+    but for graphs, whose iterations are done here.
 
     Args:
         spark (SparkSession): of ``spark_backend.session.opened``.
@@ -151,6 +155,7 @@ def answer(
         span (tuple[int, int] | None): event times ``[from, to)`` in µs since the epoch: the rows of a query
             without windows, and the windows that lie wholly within. None: everything.
         damaged (Damaged | None): as ``run`` takes it.
+        explain (bool): whether the table is to be looked at and not computed: no graph is made then.
 
     Returns:
         pyspark.sql.DataFrame: ``window_start`` and ``window_end`` first when the query has windows, then the
@@ -167,6 +172,7 @@ def answer(
     """
     with failing():
         _make_views(spark, plan, archived, None if span is None else reached(plan, span), damaged)
+        graphs.register(spark, plan, explain=explain)
         found = spark.sql(plan.spark_sql)
         if span is None or not plan.windows:
             return found
@@ -306,11 +312,11 @@ def zoned(table: pa.Table) -> pa.Table:
     return table.cast(pa.schema(zoned))
 
 
-def _query(plan: Plan, span: tuple[int, int] | None) -> str:
+def _query(plan: Plan, sql: str, span: tuple[int, int] | None) -> str:
     """Landmark windows begin where the live ones do, even if no row came for a while."""
     if span is None or not any(isinstance(kind, Landmark) for kind in plan.windows):
-        return plan.spark_sql
-    return since(plan.spark_sql, span[0])
+        return sql
+    return since(sql, span[0])
 
 
 def _span(windows: Sequence[tuple[int, int]]) -> tuple[int, int]:

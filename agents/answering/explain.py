@@ -27,6 +27,7 @@ from elf.job.spec import Flow, JobSpec
 from elf.job.stragglers import policy_of
 from elf.job.tops import not_thresholds, strategy
 from elf.job.work import FlowWork, InspectWork, JobWork, WorkStatus
+from elf.ql.graphs import EDGES_MAX, VERTICES_MAX, GraphStep
 from elf.ql.plan import Fragment, Function, Plan, StreamJoin, side_groups
 from elf.ql.promises import Promise
 from elf.ql.user_functions import functions_of
@@ -65,9 +66,9 @@ class Explanations:
         if not plan.spark_sql or functions_of(plan):
             why = "Spark does not run its function" if plan.spark_sql else _why_not_offline(plan)
             raise UserError(f"only the live engine answers this query: {why}")
-        told = {"query": plan.sql, "streams": list(plan.streams), "offline": plan.spark_sql}
+        told = {"query": plan.sql, "streams": list(plan.streams), "offline": plan.spark_text}
         way = "-- elf offline run --archive PATH --explain shows files, columns and Spark's own plan"
-        return Reply(request=request, text=f"{plan.spark_sql}\n{way}", body=json.dumps(told).encode())
+        return Reply(request=request, text=f"{plan.spark_text}\n{way}", body=json.dumps(told).encode())
 
     def of_one_shot(self, request: int, plan: Plan, spec: JobSpec) -> Procedure:
         """The same of a SELECT that ran for some windows; it is dropped."""
@@ -103,11 +104,12 @@ class Explanations:
                 for side in plan.sides
                 for stage in side.stages
             ],
+            "graphs": [_graph(one) for one in plan.all_graphs],
             "steps": [{"what": one.what, "by": list(one.by), "at": one.at} for one in plan.steps],
             "not_at_roots": plan.not_at_roots,
             "final": plan.final_sql,
             "final_by": "DuckDB" if plan.direct is None else "Arrow",
-            "offline": plan.spark_sql or None,
+            "offline": plan.spark_text or None,
             "not_offline": "" if plan.spark_sql else _why_not_offline(plan),
         }
 
@@ -222,14 +224,32 @@ def graph(plan: Plan) -> list[str]:
             parts.append(f"later stages at their roots, in ranges of {', '.join(one.stage.by)}")
         parts += ["panes of joined rows at the master"] if meets else []
         parts += [f"panes beside those of {side.join.about}"] if side.join and not meets else []
-        parts += [f"windows of {stage.window.text} → map and reduce at the master" for stage in side.stages]
+        for stage in side.stages:
+            parts += [f"windows of {stage.window.text}", *_graphs(stage.graphs)]
+            parts.append("map and reduce at the master")
         parts.append("; ".join(f"windows of {kind.text}" for kind in side.windows) or "one result")
+        parts += _graphs(side.graphs)
         if len(plan.sides) == 1:
             parts.append(f"final fragment at the master{_by(plan.final)}")
         else:
             parts.append(f"the final fragment's {side_groups(number)}")
         found.append(" → ".join(parts))
     return found
+
+
+def _graphs(steps: Iterable[GraphStep]) -> list[str]:
+    return [f"graph of each at the master ({step.graph.algorithm})" for step in steps]
+
+
+def _graph(step: GraphStep) -> Told:
+    """What WITH GRAPH does, and its bounds."""
+    return {
+        "graph": step.graph.text,
+        "edges": step.sql,
+        "edges_max": EDGES_MAX,
+        "vertices_max": VERTICES_MAX,
+        "columns": list(step.graph.names),
+    }
 
 
 def _by(function: Function | None) -> str:

@@ -54,6 +54,7 @@ def laid_out(told: Mapping[str, Any]) -> str:
     for stage in told["stages"]:
         about = f"what windows are made of: the rows of windows of {stage['windows']}, at the master (DuckDB)"
         sections.append([about, *_sql(stage["sql"])])
+    sections += [_graph(graph) for graph in told["graphs"]]
     sections.append(["final fragment, at the master (DuckDB)", *_sql(told["final"])])
     offline = told["offline"] or f"none: {told['not_offline']}"
     sections.append(["offline, over the archive (Spark)", *_sql(offline)])
@@ -98,6 +99,22 @@ def _steps(steps: Sequence[Mapping[str, Any]], not_at_roots: str) -> list[str]:
     rows = [(one["what"], ", ".join(one["by"]) or "nothing", where[one["at"]]) for one in steps]
     why = [f"{INDENT}later stages are the master's: {not_at_roots}"] if not_at_roots else []
     return ["stages", *table(("stage", "parted by", "done at"), rows), *why]
+
+
+def _graph(graph: Mapping[str, Any]) -> list[str]:
+    most = f"{graph['edges_max']:,} edges and {graph['vertices_max']:,} vertices at most, else refused"
+    pairs = [
+        ("makes", ", ".join(graph["columns"])),
+        ("bounds", most),
+        ("warm start", "none: each window begins anew, so that it is the same whoever makes it"),
+        ("over (DuckDB)", ""),
+    ]
+    lines = [line.rstrip() for line in _pairs(pairs, INDENT)]
+    return [
+        f"WITH GRAPH {graph['graph']}, at the master (scipy)",
+        *lines,
+        *textwrap.indent(graph["edges"], 4 * " ").splitlines(),
+    ]
 
 
 def _join(join: Mapping[str, Any]) -> list[str]:

@@ -27,6 +27,8 @@ from elf.job.messages.inquiries import StreamSeen
 from elf.job.rollup.rooted import event_time
 from elf.job.spec import JobSpec, range_topic
 from elf.ql.definition import Contents, Definition, Read, least
+from elf.ql.graphs import ABLE
+from elf.ql.graphs import NEEDS as GRAPH_NEEDS
 from elf.ql.lookups import LOOKUPS, NEEDS, lookups_in
 from elf.ql.own import OwnAggregate
 from elf.ql.plan import Plan, Table
@@ -102,6 +104,7 @@ class Planning:
         else:
             plan = yield from self._sharing.plan(make, instead)
         _check_lookups(plan, views)
+        _check_graphs(plan, views)
         self._must_be_asked(plan)
         landmark = yield from self._since(plan)
         if not plan.windows and not self.finite:
@@ -240,6 +243,13 @@ def _check_lookups(plan: Plan, views: Mapping[str, StreamSeen]) -> None:
             if name not in views[fragment.stream].lookups:
                 who = f"an agent of stream {fragment.stream}"
                 raise UserError(f"{name.upper()}: {who} {NEEDS[LOOKUPS[name].table]}")
+
+
+def _check_graphs(plan: Plan, views: Mapping[str, StreamSeen]) -> None:
+    """Raises ``UserError`` for a graph where an agent could not make it, were it the master."""
+    for stream, view in views.items() if plan.all_graphs else ():
+        if ABLE not in view.lookups:
+            raise UserError(f"an agent of stream {stream} {GRAPH_NEEDS}")
 
 
 @dataclass(frozen=True)

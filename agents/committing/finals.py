@@ -131,8 +131,10 @@ def _flagged(status: pa.Table, failed: set[tuple[int, int] | None]) -> pa.Table:
     return status.set_column(status.schema.get_field_index(FLAG), FLAG, pa.array(flags, pa.bool_()))
 
 
-def all_flagged(status: pa.Table) -> pa.Table:
-    """Windows in which an aggregate of somebody's own has failed."""
+def flagged(status: pa.Table, windows: frozenset[tuple[int, int]] | None) -> pa.Table:
+    """With a flag on these windows; None, or none of them with bounds: on all."""
+    if windows:
+        return _flagged(status, set(windows))
     flags = pa.array([True] * status.num_rows, pa.bool_())
     return status.set_column(status.schema.get_field_index(FLAG), FLAG, flags)
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from agents.committing import panecommits, windowcommits
 from agents.committing.committed import WithPanes
-from agents.committing.finals import FinalFunction, all_flagged, running
+from agents.committing.finals import FinalFunction, flagged, running
 from agents.committing.finals import why_not as final_fails
 from agents.committing.kept import Version, Versions, bounded
 from agents.committing.opening import Types, opened, opens
@@ -419,7 +419,7 @@ def early_windows(
     spans = assembly.calendar.holding(counters["_pane"].to_numpy(), base.first_us, base.last_us)
     status = status_of_windows(whole, spans, names_of(base, store), joined([counters]))
     if finisher.failure:
-        status = all_flagged(status)
+        status = flagged(status, finisher.failed)
     status, rows = treated(base.spec, status, rows, treat)
     result = WindowResult(
         job=base.spec.uid,

@@ -13,7 +13,7 @@ import msgspec
 import pyarrow as pa
 
 from agents.committing.committed import Committed
-from agents.committing.finals import FinalFunction, all_flagged
+from agents.committing.finals import FinalFunction, flagged
 from agents.committing.kept import Contents, Kept, PaneRange, alike, bounded, reached
 from agents.committing.panetables import (
     NOTHING_KNOWN,
@@ -136,7 +136,7 @@ def made_windows(
     job has had made is not made again.
     """
     kept = Kept() if kept is None or effect.revised is not None else kept
-    finisher.failure = ""
+    finisher.begin()
     key = alike(effect)
     contents, names = kept.made(key), list[PaneCommitName]()
     if contents is None:
@@ -149,7 +149,7 @@ def made_windows(
     if contents is None:
         status, rows = _assemble(effect, names, store, finisher, kept, known)
         if finisher.failure:
-            status = all_flagged(status)
+            status = flagged(status, finisher.failed)
         status, rows = treated(effect.spec, status, rows, treat)
         empty = not status.num_rows and not rows.num_rows
         contents = Contents(revision, encode(status), encode(rows), empty, finisher.failure)

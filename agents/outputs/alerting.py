@@ -98,7 +98,7 @@ def _why_unknown(alert: Alert, plan: Plan | None, window: Window) -> tuple[str, 
     if status.get("skipped"):
         return ("the window was skipped",)
     if status.get("function_failed"):
-        return ("the job's function failed",)
+        return ("a function failed, or a graph was too large",)
     if not expected:
         return ("no agent was expected",) if alert.coverage else ()
     if reported < alert.coverage * expected:

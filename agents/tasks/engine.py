@@ -37,6 +37,7 @@ from elf.errors import ElfBug, UserError
 from elf.fields import replace
 from elf.job.ports import FinisherPort, MapFailed, MapperPort, Wanted
 from elf.job.worker.fitting import arrow_schema, as_schema
+from elf.ql.graphs import GraphStep
 from elf.ql.lookups import LOOKUPS as KNOWN_LOOKUPS
 from elf.ql.lookups import lookups_in, sql_name
 from elf.ql.plan import PLACES, Fragment, Plan, Stage, Table, side_groups
@@ -373,7 +374,8 @@ class Mapper(MapperPort):
 
 
 class Finisher(FinisherPort):
-    """A plan's final fragment, its join of streams, if it has one, and its stages."""
+    """A plan's final fragment, its join of streams, if it has one, its stages, and the graphs before
+    these."""
 
     def __init__(
         self,
@@ -381,22 +383,49 @@ class Finisher(FinisherPort):
         join_sql: str = "",
         stages: Sequence[Stage] = (),
         sides: Sequence[Plan] = (),
+        graphs: Sequence[GraphStep] = (),
+        whole: Finisher | None = None,
     ) -> None:
-        self._final: OverGroups = _OverSides(final_sql, sides) if sides[1:] else OverGroups(final_sql)
+        self._whole = whole or self
+        self._final = _over(final_sql, sides)
+        self._graphs = [(step, _over(step.sql, sides)) for step in graphs]
         self._join = OverGroups(join_sql)
         self._stages = [OverGroups(stage.sql) for stage in stages]
-        self._beside = [Finisher.of(replace(side, beside=())) for side in sides[1:]]
+        self._staged = [[(step, OverGroups(step.sql)) for step in stage.graphs] for stage in stages]
+        self._sides = sides
+        self._beside = [Finisher.of(replace(side, beside=()), self._whole) for side in sides[1:]]
 
     @classmethod
-    def of(cls, plan: Plan) -> Finisher:
-        """Of a plan, or of one of its sides."""
+    def of(cls, plan: Plan, whole: Finisher | None = None) -> Finisher:
+        """Of a plan, or of one of its sides (of what is ``whole``)."""
         joins = plan.join.sql if plan.join is not None else ""
-        return cls(plan.final_sql, joins, plan.stages, plan.sides)
+        return cls(plan.final_sql, joins, plan.stages, plan.sides, plan.graphs, whole)
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         """The rows of the result, in its order. ``beside``: the groups of jobs that are joined; a table
         without columns is one without rows."""
-        return self._final.run(groups, *beside)
+        sides = zip(self._beside, self._sides[1:], beside, strict=True)
+        beside = tuple(self._of_side(*one) for one in sides)
+        return self._final.run(self._vertices(self._graphs, groups, *beside), *beside)
+
+    def _of_side(self, finisher: Finisher, side: Plan, groups: pa.Table) -> pa.Table:
+        """What a job that is joined has for the final fragment: its groups, or their vertices."""
+        if not side.graphs:
+            return groups
+        groups = groups if groups.num_columns else no_groups(side)
+        return self._vertices(finisher._graphs, groups)
+
+    def _vertices(
+        self, graphs: Sequence[tuple[GraphStep, OverGroups]], groups: pa.Table, *beside: pa.Table
+    ) -> pa.Table:
+        """What graphs make of groups. A window whose graph is refused has none."""
+        if graphs:
+            from agents.tasks.graphs import vertices  # scipy, which few need
+        for step, edges in graphs:
+            groups, refused, spans = vertices(step, edges.run(groups, *beside))
+            if refused:
+                self._whole.fail(refused, spans)
+        return groups
 
     def join(self, groups: pa.Table) -> pa.Table:
         """Panes of joined rows, of the panes of both streams."""
@@ -404,14 +433,15 @@ class Finisher(FinisherPort):
 
     def stage(self, place: int, groups: pa.Table) -> pa.Table:
         """What larger windows are made of, of the groups of smaller ones."""
-        return self._stages[place].run(groups)
+        return self._stages[place].run(self._vertices(self._staged[place], groups))
 
     def side(self, number: int) -> Finisher:
         """Join and stages of a job that is joined; the first side is the plan's own."""
         return self._beside[number - 1] if number else self
 
     def close(self) -> None:
-        for one in (self._final, self._join, *self._stages):
+        steps = [edges for graphs in (self._graphs, *self._staged) for _, edges in graphs]
+        for one in (self._final, self._join, *self._stages, *steps):
             one.close()
         for side in self._beside:
             side.close()
@@ -460,6 +490,11 @@ class _OverSides(OverGroups):
             raise ElfBug(f"DuckDB does not take a statement of ours: {error}\n{self._sql}") from error
         finally:
             connection.close()
+
+
+def _over(sql: str, sides: Sequence[Plan]) -> OverGroups:
+    """A statement over the groups of these sides."""
+    return _OverSides(sql, sides) if sides[1:] else OverGroups(sql)
 
 
 def no_groups(plan: Plan) -> pa.Table:

@@ -13,6 +13,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Final
 
 import msgspec
@@ -54,6 +55,7 @@ from elf.job.ports import Spill
 from elf.job.reexecution import Reading
 from elf.job.worker.stream import StreamWorker, WorkerSettings
 from elf.job.worker.taps import Ends
+from elf.ql.graphs import ABLE
 from elf.schema import ColumnType, Schema, declare
 from elf.wire.base import Request
 
@@ -359,7 +361,7 @@ class StreamTask:
             self.facts.timestamp,
             without_keys(self.facts.archive_path),
             self.counts.rows_read,
-            LOOKUPS.able(),
+            (*LOOKUPS.able(), *([ABLE] if find_spec("scipy") is not None else [])),
             self.worker.own_lateness_us,
         )
 

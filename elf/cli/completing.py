@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from elf.cli.ask import split
+from elf.ql.graphs import ALGORITHMS
 
 if TYPE_CHECKING:
     from prompt_toolkit.completion import Completer
@@ -29,7 +30,7 @@ ALTER PAUSE RESUME EMPTY ROLLBACK VERSION RESET IMMEDIATELY MOVE SCALE OUT AUTO
 SHOW JOBS STREAMS MEMBERS ARCHIVES DESCRIBE
 DECISIONS SUBSCRIBE NOTIFY EXPLAIN LATENCY OFFLINE OUTPUT OUTPUTS TO WITH BEGINNING NOW ALERT ALERTS
 TABLE TABLES KEY RETAIN ANY COVERAGE OF WINDOW WINDOWS
-SINCE UNTIL REVISIONS AGGREGATE AGGREGATES PREVIEW COMMIT
+SINCE UNTIL REVISIONS AGGREGATE AGGREGATES PREVIEW COMMIT GRAPH WEIGHT ITERATIONS
 """
 KEYWORDS: Final = tuple(_WORDS.split())
 _BEGIN: Final = """
@@ -62,6 +63,7 @@ _AFTER: Final[Mapping[str, Sequence[str]]] = {
     "NOTIFY": ("JOB",),
     "GROUP": ("BY",),
     "ORDER": ("BY",),
+    "GRAPH": ALGORITHMS,
 }
 _WORD: Final = re.compile(r"[\w.]+\Z")
 _TOKEN: Final = re.compile(r"'[^']*'?|[\w.]+|[^\s\w]")

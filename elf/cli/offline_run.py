@@ -74,8 +74,9 @@ def run_offline(options: OfflineOptions) -> int:
         say(f"elf: the archive lacks rows: {line}")
     brief = asked.bytes <= session.BRIEF_BYTES_MAX
     with session.opened(options.master, brief=brief, conf=conf) as spark:
-        found = offline.answer(spark, asked.plan, asked.archived, span, damaged)
-        if options.explain or asked.explain:
+        explain = options.explain or asked.explain
+        found = offline.answer(spark, asked.plan, asked.archived, span, damaged, explain=explain)
+        if explain:
             say(explained.explained(spark, found, asked.streams), sys.stdout)
             return 0
         table = offline.collected(found)

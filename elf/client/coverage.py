@@ -30,7 +30,7 @@ COUNTS: Final = {
 
 FLAGS: Final = {
     "skipped": "skipped by a change of the job",
-    "function_failed": "the job's function failed",
+    "function_failed": "a function failed, or a graph was too large",
 }
 
 

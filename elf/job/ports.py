@@ -159,8 +159,19 @@ class FinisherPort(Protocol):
     job."""
 
     failure: str = ""
-    """Why values that it has made since this was emptied are NULL: an aggregate of somebody's own has failed.
-    Empty: none are."""
+    """Why values that it has made since ``begin`` are NULL (an aggregate of somebody's own has failed), or
+    windows have no rows (their graph is too large). Empty: none."""
+    failed: frozenset[tuple[int, int]] | None = frozenset()
+    """The windows (µs) with such a failure; None: it is not known which."""
+
+    def begin(self) -> None:
+        """Forget how it has failed."""
+        self.failure, self.failed = "", frozenset()
+
+    def fail(self, why: str, windows: frozenset[tuple[int, int]] | None) -> None:
+        """Remember the first reason, and all windows."""
+        self.failure = self.failure or why
+        self.failed = None if windows is None or self.failed is None else self.failed | windows
 
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table: ...
     def join(self, groups: pa.Table) -> pa.Table: ...

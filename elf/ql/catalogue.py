@@ -177,6 +177,17 @@ CLAUSES: Final[tuple[Entry, ...]] = (
            "says how many of the rows came from archives (archived). Not with TREES, EMIT CHANGES, "
            "STRAGGLERS LEAP, FROM LATE, FROM JOB or windows of rows. ALTER, ROLLBACK and RESUME begin now.",
            "SELECT COUNT(*) AS hits FROM log WINDOWING 30 SECONDS SINCE '-6 hours'"),
+    Clause("WITH GRAPH", "GROUP BY from, to [HAVING …] WITH GRAPH components | pagerank | sssp(vertex) | "
+           "mssp(vertex, …) [WEIGHT number] [ITERATIONS n] [HAVING …]; GROUP BY key WITH GRAPH "
+           "kmeans(k, number, …)",
+           "The groups of a window are edges of a graph, and the result is about its vertices: SELECT, "
+           "HAVING after it, ORDER BY and LIMIT have vertex, component and size; vertex and rank; vertex and "
+           "distance (mssp: source too); vertex, cluster and distance. SELECT * is all of these. Both keys "
+           "are texts, or both integers; NULL is no vertex. WEIGHT, a number above 0 of aggregates, is the "
+           "share of a rank that an edge takes, or its length; without it each edge weighs 1. A HAVING "
+           "before it is about edges (graphs.md).",
+           "SELECT vertex, component, size FROM log GROUP BY c_ip, cs_user_agent WITH GRAPH components "
+           "HAVING size > 2 ORDER BY size DESC WINDOWING 1 HOUR"),
     Clause("SAMPLE", "FROM stream SAMPLE [BY key] n %",
            "Some rows stand for all: lines, or all lines of some keys, chosen by the md5 of the line or the "
            "key, so each agent, each window and Spark choose the same. COUNT and SUM are estimates of all "

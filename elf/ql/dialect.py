@@ -2,9 +2,9 @@
 
 What it adds to sqlglot's own SQL: ``FROM *``, ``==``, ``~``, back-quoted names beside double-quoted ones,
 ``SORT BY`` (it is ``ORDER BY``), ``WINDOWING …, …``, ``LATENESS …``, ``WITHIN …``, ``EMIT …``,
-``STRAGGLERS …``, ``FROM LATE job``, ``FROM JOB name``, ``FROM stream ON …``, ``SAMPLE …``, ``TREES …``,
-``APPROXIMATE``, ``SINCE …`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every function call
-except the few with a grammar of their own (CAST, EXTRACT, …) parses as ``exp.Anonymous``:
+``STRAGGLERS …``, ``FROM LATE job``, ``FROM JOB name``, ``FROM stream ON …``, ``SAMPLE …``, ``WITH GRAPH …``,
+``TREES …``, ``APPROXIMATE``, ``SINCE …`` and ksqlDB's ``WINDOW TUMBLING | HOPPING | SESSION (…)``. Every
+function call except the few with a grammar of their own (CAST, EXTRACT, …) parses as ``exp.Anonymous``:
 ``elf.ql.functions`` decides which functions exist, not the grammar.
 
 It never resolves a name or checks a type. A syntax error is a ``ParseError`` with the offset of its token.
@@ -21,6 +21,8 @@ from sqlglot import Token, Tokenizer, TokenType, exp
 from sqlglot.dialects.dialect import Dialect
 from sqlglot.errors import ParseError
 from sqlglot.parser import Parser
+
+from elf.ql.graphs import ALGORITHMS, listed
 
 logging.getLogger("sqlglot").setLevel(logging.ERROR)  # what it warns about is an error of ours, or nothing
 
@@ -108,6 +110,20 @@ class Sample(exp.Expression):
     """``SAMPLE [BY key] <number> %``: ``this`` is the number as written, ``by`` the key."""
 
     arg_types: ClassVar[dict[str, bool]] = {"this": True, "by": False}
+
+
+class WithGraph(exp.Expression):
+    """``WITH GRAPH algorithm [(argument, …)] [WEIGHT expression] [ITERATIONS number]``: ``this`` is the name
+    of the algorithm in lower case. ``having``: the HAVING that stands before it.
+    """
+
+    arg_types: ClassVar[dict[str, bool]] = {
+        "this": True,
+        "expressions": False,
+        "weight": False,
+        "iterations": False,
+        "having": False,
+    }
 
 
 class Places(exp.Expression):
@@ -225,11 +241,13 @@ class ElfParser(Parser):
             if not isinstance(this, exp.Query):
                 return this
             word = self._curr.text.upper() if self._curr else ""
-            if word not in _CLAUSE_WORDS and not (word == "ON" and isinstance(this, exp.Select)):
+            if word == "WITH" and self._next and self._next.text.upper() == "GRAPH":
+                word = "GRAPH"
+            elif word not in _CLAUSE_WORDS and not (word == "ON" and isinstance(this, exp.Select)):
                 self._check_order(this)
                 return this
             if this.args.get(_KEYS.get(word, word.lower())):
-                self.raise_error(f"two {word} clauses")
+                self.raise_error(f"two {'WITH ' if word == 'GRAPH' else ''}{word} clauses")
             start = self._curr
             self._advance()
             if word == "WINDOWING":
@@ -248,6 +266,9 @@ class ElfParser(Parser):
                 this.set("since", self.expression(Since(this=self._prev.text), start))
             elif word == "ON":
                 this.set("places", self.expression(Places(this=self._parse_disjunction()), start))
+            elif word == "GRAPH":
+                this.set("graph", self._parse_graph(start, this.args.get("having")))
+                this.set("having", None)
             elif word == "SAMPLE":
                 this.set("sampling", self._parse_sample(start))
             elif word == "TREES":
@@ -269,6 +290,29 @@ class ElfParser(Parser):
             self.raise_error("expected FOR 99 PERCENT (of the windows) or ON AVERAGE after WITHIN")
         effort = bool(self._match_text_seq("BEST", "EFFORT"))
         return self.expression(Within(this=bound, percent=percent, effort=effort), start)
+
+    def _parse_graph(self, start: Token, having: exp.Expr | None) -> exp.Expression:
+        self._advance()
+        name = self._curr.text.lower() if self._curr else ""
+        if name not in ALGORITHMS:
+            self.raise_error(f"expected {listed(ALGORITHMS)} after WITH GRAPH")
+        self._advance()
+        args: list[exp.Expr] = []
+        if self._match(TokenType.L_PAREN):
+            args = self._parse_csv(self._parse_disjunction)
+            self._match_r_paren()
+        weight, iterations = None, None
+        if self._match_text_seq("WEIGHT"):
+            weight = self._parse_disjunction()
+            if weight is None:
+                self.raise_error("expected an aggregate after WEIGHT, such as WEIGHT COUNT(*)")
+        if self._match_text_seq("ITERATIONS"):
+            if not self._match(TokenType.NUMBER):
+                self.raise_error("expected a number of iterations, such as ITERATIONS 20")
+            iterations = self._prev.text
+        return self.expression(
+            WithGraph(this=name, expressions=args, weight=weight, iterations=iterations, having=having), start
+        )
 
     def _parse_sample(self, start: Token) -> exp.Expression:
         key = self._parse_unary() if self._match_text_seq("BY") else None

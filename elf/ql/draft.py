@@ -23,6 +23,7 @@ from elf.ql.bind_names import NAMES
 from elf.ql.bind_operators import OPERATORS
 from elf.ql.bind_over import OVERS
 from elf.ql.expressions import Expr
+from elf.ql.graphs import Graph
 from elf.ql.own import OwnAggregate
 from elf.ql.plan import COUNTED, Function, Table
 from elf.ql.scope import Scope
@@ -77,6 +78,8 @@ class Draft:
     """The branches of a UNION ALL in FROM, whose rows these are."""
     below: Draft | None = None
     """A subquery in FROM that groups: this query is over the rows of its windows."""
+    graph: Graph | None = None
+    """What is made of the rows of ``below``, whose result this query is over."""
     beside: tuple[Draft, ...] = ()
     """The jobs that are joined to ``below``, one for each of ``joins``."""
     owns: Mapping[str, OwnAggregate] = field(default_factory=dict)

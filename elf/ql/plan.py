@@ -27,6 +27,7 @@ from msgspec import Meta, Struct
 from elf.aggregates import State
 from elf.fields import Code, Label, replace
 from elf.fields import Count as Rows
+from elf.ql.graphs import GraphStep
 from elf.ql.own import OwnAggregate
 from elf.ql.promises import LATENESS_US, Chosen, Promise
 from elf.schema import Column, ColumnType
@@ -325,6 +326,8 @@ class Stage(Struct, frozen=True):
     keys: tuple[str, ...]
     states: tuple[State, ...]
     cells: tuple[str, ...] = ()
+    graphs: tuple[GraphStep, ...] = ()
+    """What comes before ``sql``, in this order: its ``groups`` are then the vertices of the last one."""
 
 
 @dataclass(frozen=True)
@@ -364,6 +367,11 @@ class Plan:
     since: tuple[int, int] | None = field(default=None, compare=False)
     """Where windows are those of another job's landmark: that landmark, and the end of those that are over
     (event time, µs)."""
+    graphs: tuple[GraphStep, ...] = ()
+    """WITH GRAPH: what comes before the final fragment, in this order. The first is over ``groups``, each
+    other one, and the final fragment, over the vertices that the one before has made (as ``groups``)."""
+    spark_graphs: tuple[GraphStep, ...] = ()
+    """The same for Spark: each is a view that later ones, and ``spark_sql``, read."""
     final: Function | None = None
     """The function that the master applies to the rows of each window, after the final fragment
     (``agents.committing.finals``)."""
@@ -413,7 +421,7 @@ class Plan:
 
     def before(self, stage: int) -> Plan:
         """The plan of the windows that a stage is over."""
-        return replace(self, stages=self.stages[:stage], top=None)
+        return replace(self, stages=self.stages[:stage], top=None, graphs=())
 
     @property
     def reach(self) -> tuple[int, int]:
@@ -435,6 +443,25 @@ class Plan:
         its last pane, and LATENESS."""
         pane_us = self.fragment.pane_us
         return -(-(end_us + self.reach[1]) // pane_us) * pane_us + self.lateness_us
+
+    @property
+    def all_graphs(self) -> tuple[GraphStep, ...]:
+        """Everything that masters make of WITH GRAPH."""
+        staged = (step for side in self.sides for stage in side.stages for step in stage.graphs)
+        return (*staged, *(step for side in self.sides for step in side.graphs))
+
+    @property
+    def all_spark_graphs(self) -> tuple[GraphStep, ...]:
+        """The views that ``spark_sql`` reads, in the order in which they are made."""
+        return (*(step for side in self.beside for step in side.spark_graphs), *self.spark_graphs)
+
+    @property
+    def spark_text(self) -> str:
+        """``spark_sql`` for people: after what its views are."""
+        views = (
+            f"-- {one.view}: WITH GRAPH {one.graph.text} of\n{one.sql}\n" for one in self.all_spark_graphs
+        )
+        return "\n".join([*views, self.spark_sql]) if self.spark_sql else ""
 
     @property
     def grain_us(self) -> int:

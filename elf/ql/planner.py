@@ -19,7 +19,7 @@ from elf.ql.fragments import after_grouping, counter, fragments_of, narrowed, se
 from elf.ql.fuel import fuelled
 from elf.ql.job_queries import check_panes
 from elf.ql.lags import lag_of
-from elf.ql.levels import Level, for_master, for_spark, render_side, storeys
+from elf.ql.levels import Level, Offline, for_master, for_spark, render_side, storeys
 from elf.ql.lookups import check_lookups
 from elf.ql.own import OwnAggregate
 from elf.ql.partitions import opened, partitioned
@@ -92,7 +92,7 @@ def over_late(query: Query, plan: Plan, flows: Mapping[str, str]) -> Plan:
     if plan.session_states is not None:
         raise source.at(query.tree.args["windowing"], "late rows come in no sessions; choose other windows")
     first, *more = (replace(fragment, late_of=flows[fragment.stream]) for fragment in plan.fragments)
-    return replace(plan, fragment=first, more=tuple(more), spark_sql="")
+    return replace(plan, fragment=first, more=tuple(more), spark_sql="", spark_graphs=())
 
 
 def plan(query: Query, schema: Schema, *, stream: str, tables: Mapping[str, Table] | None = None) -> Plan:
@@ -175,20 +175,25 @@ def _plan(sql: str, asked: Draft, beside: list[Plan], *, joined: bool = False) -
         raise draft.source.at(draft.tree, "APPROXIMATE does not go in a subquery")
     bound = (Output(BOUND, Slot(CREDIT, "double")),) if draft.approximate else ()
     trees = _trees(drafts)
-    planned = partitioned(levels, first.pane_us, trees, _not_whole(first, draft, join, others))
+    why_not = "a graph is of all edges" if any(one.graph is not None for one in drafts) else ""
+    why_not = why_not or _not_whole(first, draft, join, others)
+    planned = partitioned(levels, first.pane_us, trees, why_not)
     if (ranges := planned.partition) is not None:
         by = () if ranges.keys == first.group_keys else ranges.keys
         first = replace(first, range_keys=by, stage=ranges.stage)
     mine = levels if ranges is None else list(ranges.above)
     (top, *over) = storeys(mine)[-1]
     master = for_master(mine, bound, first.pane_us, "groups" if ranges is None else opened(mine[0]))
+    spark = _spark(levels, partner)
     found = Plan(
         sql=sql,
         fragment=first,
         windows=drafts[-1].windows,
         final_sql=master.final_sql,
         outputs=tuple(output.name for output in (*drafts[-1].outputs, *bound)),
-        spark_sql=_spark_sql(levels, partner),
+        spark_sql=spark.sql,
+        graphs=master.graphs,
+        spark_graphs=spark.graphs,
         top=top_of(top.draft, top.states),
         session_states=(states.state_of(ends[0]), states.state_of(ends[1])) if ends else None,
         more=tuple(others),
@@ -226,16 +231,16 @@ def _innermost_first(sql: str, asked: Draft, beside: list[Plan]) -> list[Draft]:
     return [drafts[0], *(_with_sides(sql, draft, beside) for draft in drafts[1:])]
 
 
-def _spark_sql(levels: list[Level], partner: Joined | None) -> str:
+def _spark(levels: list[Level], partner: Joined | None) -> Offline:
     """The whole query for Spark; there is none for windows of rows."""
     draft, before = levels[0].draft, ""
     if draft.counts:
-        return ""
+        return Offline("")
     exact = (Output(BOUND, Constant(0.0, "double")),) if draft.approximate else ()
     if partner is not None:
         spark, before = offline(draft, partner, len(draft.schemas) > 1)
         levels = [replace(levels[0], draft=spark), *levels[1:]]
-    return before + for_spark(levels, exact)
+    return for_spark(levels, exact, before)
 
 
 def _check_owns(levels: Sequence[Level], *, joined: bool) -> None:
@@ -266,8 +271,9 @@ def _with_sides(sql: str, draft: Draft, beside: list[Plan]) -> Draft:
         number = len(beside) + 1
         beside.append(_NO_PLAN)
         plan = _plan(sql, right, beside, joined=True)
-        joins[place] = replace(joins[place], rows=render_side(plan, number))
-        beside[number - 1] = replace(plan, final_sql="", spark_sql="", direct=None)
+        *rows, graphs = render_side(plan, number)
+        joins[place] = replace(joins[place], rows=rows)
+        beside[number - 1] = replace(plan, final_sql="", spark_sql="", direct=None, spark_graphs=graphs)
     return replace(draft, joins=tuple(joins))
 
 

@@ -17,8 +17,11 @@ from elf.ql.tables import source_rows
 from elf.ql.templates import Engine, name
 
 
-def render_final(draft: Draft, states: States, engine: Engine, groups: str = "groups") -> str:
-    """``window_start`` and ``window_end`` where there is a window, then the SELECT list; rows in order."""
+def render_final(
+    draft: Draft, states: States, engine: Engine, groups: str = "groups", *, ordered: bool = True
+) -> str:
+    """``window_start`` and ``window_end`` where there is a window, then the SELECT list; rows in order, if
+    that is wanted (``ordered``)."""
     outer = [f"t.{bound} AS {bound}" for bound in draft.bounds]
     outer += [f"t.c{index} AS {name(output.name, engine)}" for index, output in enumerate(draft.outputs)]
     inner = [f"g.{bound}" for bound in draft.bounds]
@@ -57,12 +60,12 @@ def render_final(draft: Draft, states: States, engine: Engine, groups: str = "gr
             *rows,
             ") AS t",
             *_limit(draft),
-            *([f"ORDER BY {', '.join(places)}"] if places else []),
+            *([f"ORDER BY {', '.join(places)}"] if places and ordered else []),
         ]
     )
 
 
-def render_over(draft: Draft, states: States, engine: Engine, rows: str) -> str:
+def render_over(draft: Draft, states: States, engine: Engine, rows: str, *, ordered: bool = True) -> str:
     """A query over the result rows of another one, within each of its windows."""
     keys = [render(key, engine) for key in draft.keys]
     if draft.plain:
@@ -70,7 +73,7 @@ def render_over(draft: Draft, states: States, engine: Engine, rows: str) -> str:
         items += [f"{key} AS k{index}" for index, key in enumerate(keys)]
         plain = [f"SELECT {', '.join(items)}", _from(draft, engine, rows)]
         text = indented("\n".join([*plain, *where_clause(draft.where, engine)]))
-        return render_final(draft, states, engine, f"(\n{text}\n  )")
+        return render_final(draft, states, engine, f"(\n{text}\n  )", ordered=ordered)
     grouping = ", ".join([*(f"r.{bound}" for bound in draft.bounds), *keys])
 
     def scan(conditions: tuple[Expr, ...]) -> list[str]:
@@ -79,7 +82,7 @@ def render_over(draft: Draft, states: States, engine: Engine, rows: str) -> str:
     partial = partial_rows(
         draft, states, engine, [f"r.{bound} AS {bound}" for bound in draft.bounds], scan, grouping
     )
-    return render_final(draft, states, engine, f"(\n{indented(partial)}\n  )")
+    return render_final(draft, states, engine, f"(\n{indented(partial)}\n  )", ordered=ordered)
 
 
 def _from(draft: Draft, engine: Engine, rows: str) -> str:

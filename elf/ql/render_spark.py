@@ -25,14 +25,14 @@ from elf.windows import Cumulative, Kind, Landmark, Session, Sliding
 _MARK: Final = re.compile(r"/\*landmark\*/.*?/\*since\*/", re.DOTALL)
 
 
-def render_spark(draft: Draft, states: States, below: str = "") -> str:
-    """The same columns and rows as the live answer, in the same order. ``below``: the query whose rows these
-    are, each at the start of its window, if they are not ``rows``."""
+def render_spark(draft: Draft, states: States, below: str = "", *, ordered: bool = True) -> str:
+    """The same columns and rows as the live answer, in the same order if ``ordered``. ``below``: the query
+    whose rows these are, each at the start of its window, if they are not ``rows``."""
     rows = f"FROM {base_rows(draft.branches, draft.joins, 'spark')}"
     if below:
         rows = f"FROM (SELECT *, unix_micros(window_start) AS _ts FROM (\n{indented(below)}\n)) AS r"
     groups = windows_beside(draft, states, _groups(draft, states, rows))
-    return render_final(draft, states, "spark", f"(\n{indented(groups)}\n  )")
+    return render_final(draft, states, "spark", f"(\n{indented(groups)}\n  )", ordered=ordered)
 
 
 def render_partials(draft: Draft, states: States, pane_us: int) -> str:

@@ -27,6 +27,7 @@ from elf.ql.rules_after import (
     read_lags,
     read_limit,
 )
+from elf.ql.rules_graph import GRAPH, read_graph, vertices_of
 from elf.ql.rules_joins import is_comma, is_file, read_joins
 from elf.ql.rules_members import read_members
 from elf.ql.rules_union import branches_of
@@ -39,7 +40,7 @@ from elf.windows import Counted, Kind, Session
 _KNOWN_CLAUSES: Final = frozenset(
     {"expressions", "from_", "joins", "where", "group", "having", "qualify", "order", "limit", "with_"}
     | {"offset", "distinct", "windowing", "lateness", "emit", "stragglers", "trees", "approximate", "since"}
-    | {"places", "sampling", "within"}
+    | {"places", "sampling", "within", "graph"}
 )
 _LATER: Final = ("having", "qualify", "order", "limit", "offset")
 """Clauses about groups."""
@@ -151,6 +152,8 @@ def _over(draft: Draft, table: exp.Expr, inner: exp.Expr) -> Draft:
         columns = {output.name: Ref(output.name, output.value.kind) for output in below.outputs}
         schema = replace(draft.schema, event_time=None)
         over = replace(draft, streams=names, derived=columns, below=below, schema=schema)
+        if GRAPH in inner.meta:
+            over = vertices_of(over, below, inner.meta[GRAPH])
     else:
         columns, below = raw_columns(below)
         over = replace(
@@ -383,6 +386,7 @@ def read_plain(draft: Draft) -> Draft:
 
 RULES: Final[tuple[Rule, ...]] = (
     refuse_unsupported,
+    read_graph,
     read_places,
     read_with,
     read_window,

@@ -43,7 +43,7 @@ GAP = {
             "3 of 3 agents, 1 ahead of the clock, 2 outside the roster, 3 shed, 4 leapt",
         ),
         ({"skipped": True}, "3 of 3 agents, skipped by a change of the job"),
-        ({"function_failed": True}, "3 of 3 agents, the job's function failed"),
+        ({"function_failed": True}, "3 of 3 agents, a function failed, or a graph was too large"),
         ({"promised_ms": 500, "took_ms": 500}, "3 of 3 agents"),
         ({"promised_ms": 500, "took_ms": 1_501}, "3 of 3 agents, 1,501 ms after it was due, 500 promised"),
         (

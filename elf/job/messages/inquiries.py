@@ -222,7 +222,8 @@ class StreamSeen(msgspec.Struct, frozen=True):
     archive: Label
     rows: Count
     lookups: tuple[Label, ...] = ()
-    """The functions of ``elf.ql.lookups`` that it can answer."""
+    """The functions of ``elf.ql.lookups`` that it can answer, and ``elf.ql.graphs.ABLE`` where it can make
+    graphs."""
     lateness_us: Length | None = None
     """How late a row may be, of flows that do not say it; None: it does not tell."""
 

@@ -103,7 +103,7 @@ class TimedFinisher(FinisherPort):
     def run(self, groups: pa.Table, *beside: pa.Table) -> pa.Table:
         with self._functions.spending():
             found = self._port.run(groups, *beside)
-        self.failure = self._port.failure
+        self.failure, self.failed = self._port.failure, self._port.failed
         return found
 
     def join(self, groups: pa.Table) -> pa.Table:
