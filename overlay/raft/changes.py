@@ -8,11 +8,14 @@ is committed, and until the leader has committed a record of its own term.
 
 A member that wants to go waits a while for a replacement, where the group could spare fewer without it. If
 one of three leaves, the other two need each other as soon as one of them has that in its log, committed or
-not.
+not. Where it cannot go since the group would depend on a silent member, it waits for that one longer; then
+that one is released first. A member that goes does so in the end, and three of which one is dead and one gone
+decide nothing.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
@@ -23,10 +26,12 @@ from overlay.raft.values import Member, Membership
 
 class _Going(NamedTuple):
     """A voter slot to be released when others have answered a round above ``after``; ``until``: when it stops
-    waiting for a replacement."""
+    waiting for a replacement; ``final``: when it stops waiting for a silent member without which it cannot
+    go."""
 
     after: int
     until: int
+    final: float = math.inf
 
 
 class Changes:
@@ -49,13 +54,14 @@ class Changes:
             self._lost.add(slot)
             self.invite(member.address)
 
-    def leave(self, slot: int, after: int, patience_ms: int = 0) -> None:
+    def leave(self, slot: int, after: int, patience_ms: int | None = None) -> None:
         """Release the slot once the others have answered a round above ``after``: a member that has just died
-        is silent for no longer than one that has nothing to say. ``patience_ms``: how long it waits for a
-        replacement."""
-        until = self._local.context.now + patience_ms
+        is silent for no longer than one that has nothing to say. ``patience_ms``: how long a member that asks
+        for it waits for a replacement; None: it has not asked."""
+        now, config = self._local.context.now, self._local.context.config
+        until, final = now + (patience_ms or 0), math.inf if patience_ms is None else now + config.release_ms
         before = self._leaving.get(slot, _Going(after, until))
-        self._leaving[slot] = _Going(before.after, min(before.until, until))
+        self._leaving[slot] = _Going(before.after, min(before.until, until), min(before.final, final))
 
     def move(self, member: Member) -> None:
         """A voter slot is at that address, whatever the membership has."""
@@ -117,10 +123,13 @@ class Changes:
         for going in (dict.fromkeys(self._lost, _Going(0, 0)), self._leaving):
             for member in membership.members:
                 if member.slot in going and member.slot != self._local.hard.slot:
-                    smaller, (after, until) = membership.without(member), going[member.slot]
+                    smaller, (after, until, final) = membership.without(member), going[member.slot]
                     waits = smaller.spare < membership.spare and self._local.context.now < until
                     if not waits and self._works(smaller, answered, after):
                         return smaller
+                    late = self._local.context.now >= final
+                    if late and (fewer := self._without_dead(answered, after)) is not None:
+                        return fewer
         for learner in membership.learners:
             if stale(learner):
                 return membership.without(learner)
@@ -139,6 +148,13 @@ class Changes:
         others = [voter for voter in membership.voters if voter.slot != self._local.hard.slot]
         sound = [v for v in others if alive(v.address) and v.slot not in self._lost and answered(v, after)]
         return len(membership.voters) - len(others) + len(sound) >= membership.quorum
+
+    def _without_dead(self, answered: Callable[[Member, int], bool], after: int) -> Membership | None:
+        """Without one that is silent, if that leaves a majority that lives."""
+        membership, alive = self._local.membership, self._local.links.alive
+        dead = (v for v in membership.voters if v.slot != self._local.hard.slot and not alive(v.address))
+        fewer = (membership.without(voter) for voter in dead)
+        return next((smaller for smaller in fewer if self._works(smaller, answered, after)), None)
 
     def _admission(self, membership: Membership, size: int) -> Membership | None:
         while self._coming and len(membership.learners) < size:

@@ -35,6 +35,9 @@ class RaftConfig:
     replace_ms: int = 3_000
     """How long a member that wants to go waits for a replacement, where the group could spare fewer without
     it."""
+    release_ms: int = 6_000
+    """How long it waits where the group would depend on a silent member then. After that the silent one is
+    released first."""
     forward_ms: int = 5_000
     """Wait for the answer to a forwarded record; then its outcome is unsure."""
     transfer_ms: int = 2_000

@@ -135,8 +135,9 @@ class Leadership:
         self._changes.enter(member)
         self.settle()
 
-    def leave(self, slot: int, patience_ms: int = 0) -> None:
-        """Release a voter slot; wait so long for a replacement."""
+    def leave(self, slot: int, patience_ms: int | None = None) -> None:
+        """Release a voter slot, whose node asks for it and waits so long for a replacement, or does not ask
+        (None)."""
         self._changes.leave(slot, self._round, patience_ms)
         self.settle()
         self._push_all()

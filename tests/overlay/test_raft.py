@@ -497,11 +497,20 @@ def test_nobody_is_let_go_on_the_word_of_one_that_has_just_died() -> None:
     small = Small(FIVE[:3], others=["spare"])
     small.world.crash("n2")
     small.do("n1", lambda node: node.leave(small.world.now))
-    small.world.run(10_000)
+    small.world.run(4_000)
     assert "n1" in small.voters()
     assert small.fate("n0", small.ask("n0")) == "accepted"
     small.do("n0", lambda node: node.invite(KEY, ["spare"], small.world.now))
     assert small.until(lambda: sorted(small.voters()) == ["n0", "n2", "spare"])
+
+
+def test_where_a_dead_member_is_in_the_way_it_is_released_first() -> None:
+    """Three of which one is dead and one has gone would decide nothing for good."""
+    small = Small(FIVE[:3])
+    small.world.crash("n2")
+    small.do("n1", lambda node: node.leave(small.world.now))
+    assert small.until(lambda: small.voters() == ["n0"], 10_000)
+    assert small.fate("n0", small.ask("n0")) == "accepted"
 
 
 def test_of_three_nobody_is_let_go_before_there_is_one_in_its_place() -> None:
